@@ -1,0 +1,57 @@
+"""How a connection is made. Engines are handed a dialer, so that one day all of them can be relayed.
+
+Turns what the operating system says about a failed connection into this project's errors.
+"""
+
+import asyncio
+import socket
+from typing import Protocol
+
+import aiohappyeyeballs
+
+from coalloc.errors import SourceError, UnknownHost, Unreachable
+
+__all__ = ["Dialer", "DirectDialer"]
+
+
+class Dialer(Protocol):
+    """Makes TCP connections on behalf of engines."""
+
+    async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
+        """Return a connected, non-blocking socket (TCP_NODELAY set) within `seconds`, or raise a SourceError."""
+        ...
+
+
+class DirectDialer:
+    """Connects straight to the host, IPv6 and IPv4 side by side (RFC 8305)."""
+
+    async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
+        where = f"{host}:{port}"
+        try:
+            async with asyncio.timeout(seconds):
+                sock = await self._connect(host, port)
+        except TimeoutError:
+            raise Unreachable(
+                f"{where} did not answer within {seconds:g} s",
+                "check the address and that no firewall drops the connection",
+            ) from None
+        except socket.gaierror as error:
+            raise self._unresolved(host, error) from None
+        except OSError as error:
+            reason = (
+                "refused the connection" if isinstance(error, ConnectionRefusedError) else f"cannot be reached: {error}"
+            )
+            raise Unreachable(f"{where} {reason}", "check host and port, and that the server is running") from None
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return sock
+
+    async def _connect(self, host: str, port: int) -> socket.socket:
+        loop = asyncio.get_running_loop()
+        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        return await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=0.25)
+
+    @staticmethod
+    def _unresolved(host: str, error: socket.gaierror) -> SourceError:
+        if error.errno == socket.EAI_AGAIN:
+            return Unreachable(f"the name {host} could not be looked up: {error.strerror}", "check the name service")
+        return UnknownHost(f"there is no host named {host}", "check the spelling of the host in the URL")

@@ -1,0 +1,76 @@
+"""The contract of an engine: how bytes of one replica are had. The scheduler and the runner know nothing else.
+
+Every engine passes `tests/contracts`; what stands here is what that suite asks.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from coalloc.dialer import Dialer
+from coalloc.model import Stat
+
+__all__ = ["Deliver", "EngineOptions", "Source", "Span"]
+
+Deliver = Callable[[int, memoryview], None]
+"""`deliver(offset, view)`: these bytes of the file have arrived. The view is only valid during the call."""
+
+
+class Span:
+    """The range [start, end) of a file that an engine is delivering. Its end may be lowered while it runs.
+
+    Only the runner lowers `end`, only to a value >= start; the engine reads it before each delivery, delivers
+    nothing at or beyond it, and ends its fetch when all before it is delivered.
+    """
+
+    __slots__ = ("end", "start")
+
+    def __init__(self, start: int, end: int) -> None:
+        self.start = start
+        self.end = end
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    """What the user or an endpoint's record says about how to reach a replica."""
+
+    dialer: Dialer
+    streams: int = 1
+    connect_seconds: float = 10.0
+    data_hosts: frozenset[str] = field(default=frozenset())
+    """Third hosts that a PASV reply may name (striped servers, dCache)."""
+
+
+class Source(ABC):
+    """One replica at one server, through one engine.
+
+    A source is used by one task at a time, except for `close` and except that `checksum` may run beside
+    `fetch` (an engine that cannot do both on one connection opens a second). Errors are
+    `coalloc.errors.SourceError`s, whose `permanent` says that trying again is of no use.
+    """
+
+    def __init__(self, url: str, options: EngineOptions) -> None:
+        self.url = url
+        self.options = options
+
+    @abstractmethod
+    async def open(self) -> Stat:
+        """Connect, authenticate and ask for the size. May be called again after any error, and then reconnects."""
+
+    @abstractmethod
+    async def fetch(self, span: Span, deliver: Deliver) -> None:
+        """Deliver [span.start, span.end), in whatever order, each byte at least once, nothing outside.
+
+        Returns when every byte before `span.end`, as it is by then, was delivered: counted, never believed
+        from a reply. May be called any number of times after `open`; if the connection was lost in between
+        it is made again. Cancelling ends within milliseconds, delivers nothing more, and leaves the
+        source usable. An exception raised by `deliver` ends the fetch and comes out as it is.
+        """
+
+    @abstractmethod
+    async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+        """The server's own digest (lower-case hex) of bytes [start, end), or None when it cannot say."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of every connection. May be called twice, and after errors; never raises."""

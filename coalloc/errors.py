@@ -1,0 +1,193 @@
+"""The error tree of coalloc. Every error names the thing, what went wrong, and what to do.
+
+    CoallocError
+    ├── UsageError             2  an option, URL or Metalink that makes no sense
+    ├── NothingToFetchFrom     3  no source could be used
+    ├── VerificationError      4  a checksum does not match, or replicas disagree
+    ├── TransferFailed         5  every source was tried and left
+    ├── SinkError              6  the local disk: full, unwritable, failing
+    ├── NotAllowed             7  every source refused us
+    ├── TargetInUse            8  another coget writes this target
+    └── SourceError               one replica, one attempt; never ends a transfer by itself
+        ├── UnknownHost           permanent
+        ├── Unreachable           refused, no route, connect timed out
+        ├── ConnectionLost        closed or reset while in use
+        ├── Stalled               open, but no bytes
+        ├── NoSuchFile            permanent
+        ├── PermissionRefused     permanent: login, certificate, mode bits
+        ├── NotThatProtocol       permanent: something else answers at that port
+        ├── Unsupported           permanent: the server lacks what we need (ranges, a command)
+        ├── ReplicaChanged        permanent: size or validator differ from what was agreed
+        └── ServerSays            the server's own words, when nothing above fits
+
+The number is the exit status of `coget`. Foreign exceptions (OSError, httpx, ssl, fsspec) become one of
+these at the border where they arise.
+"""
+
+__all__ = [
+    "CoallocError",
+    "ConnectionLost",
+    "NoSuchFile",
+    "NotAllowed",
+    "NotThatProtocol",
+    "NothingToFetchFrom",
+    "PermissionRefused",
+    "ReplicaChanged",
+    "ServerSays",
+    "SinkError",
+    "SourceError",
+    "Stalled",
+    "TargetInUse",
+    "TransferFailed",
+    "UnknownHost",
+    "Unreachable",
+    "Unsupported",
+    "UsageError",
+    "VerificationError",
+]
+
+
+class CoallocError(Exception):
+    """An error a person can act on.
+
+    :param message: what went wrong, naming the thing (a URL, a path, an option)
+    :param remedy: what to do about it, as an imperative sentence
+    """
+
+    status = 1
+    code = "error"
+
+    def __init__(self, message: str, remedy: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+
+
+class UsageError(CoallocError):
+    """An option, a URL or a Metalink that makes no sense."""
+
+    status = 2
+    code = "usage"
+
+
+class NothingToFetchFrom(CoallocError):
+    """No source could be used from the start."""
+
+    status = 3
+    code = "nothing_to_fetch_from"
+
+
+class VerificationError(CoallocError):
+    """The bytes are not what they should be, or the replicas are not of one file."""
+
+    status = 4
+    code = "verification_failed"
+
+
+class TransferFailed(CoallocError):
+    """Every source failed while bytes were still missing; what is verified is kept."""
+
+    status = 5
+    code = "transfer_failed"
+
+
+class SinkError(CoallocError):
+    """The local disk: full, unwritable, or failing."""
+
+    status = 6
+    code = "local_disk"
+
+
+class NotAllowed(CoallocError):
+    """Every source refused us."""
+
+    status = 7
+    code = "not_allowed"
+
+
+class TargetInUse(CoallocError):
+    """Another process is fetching to this target."""
+
+    status = 8
+    code = "target_in_use"
+
+
+class SourceError(CoallocError):
+    """What went wrong at one replica in one attempt; `permanent` says that trying again is of no use."""
+
+    status = 5
+    code = "source_failed"
+    permanent = False
+
+
+class UnknownHost(SourceError):
+    """The host name does not resolve."""
+
+    status = 3
+    code = "unknown_host"
+    permanent = True
+
+
+class Unreachable(SourceError):
+    """No connection: refused, no route, or no answer in time."""
+
+    status = 3
+    code = "unreachable"
+
+
+class ConnectionLost(SourceError):
+    """The connection was closed or reset while it was in use."""
+
+    code = "connection_lost"
+
+
+class Stalled(SourceError):
+    """The connection is open, but nothing arrives."""
+
+    code = "stalled"
+
+
+class NoSuchFile(SourceError):
+    """The server has no such file, or it is not a plain file."""
+
+    status = 3
+    code = "no_such_file"
+    permanent = True
+
+
+class PermissionRefused(SourceError):
+    """Login, certificate or file permission was refused."""
+
+    status = 7
+    code = "permission_refused"
+    permanent = True
+
+
+class NotThatProtocol(SourceError):
+    """Something answers at that port, but it does not speak the URL's protocol."""
+
+    status = 3
+    code = "not_that_protocol"
+    permanent = True
+
+
+class Unsupported(SourceError):
+    """The server, or this installation, lacks what is needed."""
+
+    status = 3
+    code = "unsupported"
+    permanent = True
+
+
+class ReplicaChanged(SourceError):
+    """Size or validator are not what was agreed for this file."""
+
+    status = 4
+    code = "replica_changed"
+    permanent = True
+
+
+class ServerSays(SourceError):
+    """The server's own words, when nothing more exact is known."""
+
+    code = "server_says"

@@ -1,0 +1,155 @@
+"""The values that travel through a transfer: replicas, checksums, estimates, reports. No behaviour, no I/O.
+
+Sizes and offsets are bytes, rates bytes per second, times seconds.
+"""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = [
+    "Checksum",
+    "Estimate",
+    "Extent",
+    "Outcome",
+    "Phase",
+    "PieceHashes",
+    "Replica",
+    "ReplicaSet",
+    "Snapshot",
+    "SourceReport",
+    "SourceState",
+    "SourceView",
+    "Stat",
+    "TransferReport",
+]
+
+Outcome = Literal["ok", "slow", "failed", "corrupt", "unused"]
+SourceState = Literal["connecting", "idle", "fetching", "stalled", "pausing", "left"]
+Phase = Literal["connecting", "fetching", "verifying", "done"]
+
+
+@dataclass(frozen=True, slots=True)
+class Checksum:
+    """A digest of a whole file: `algorithm` in lower case without dashes (adler32, md5, sha256), lower-case hex."""
+
+    algorithm: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class PieceHashes:
+    """Hashes of consecutive pieces of `length` bytes (the last may be shorter), as in Metalink 4."""
+
+    algorithm: str
+    length: int
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One place that has the file. Lower `priority` is better; `location` is an ISO 3166 country code."""
+
+    url: str
+    priority: int | None = None
+    location: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSet:
+    """All that was said about one file before any server was asked."""
+
+    name: str
+    replicas: tuple[Replica, ...]
+    size: int | None = None
+    checksums: tuple[Checksum, ...] = ()
+    pieces: PieceHashes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """What a server says about its replica. `validator` changes when the file does (ETag, MDTM)."""
+
+    size: int
+    validator: str | None = None
+    checksums: tuple[Checksum, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What is expected of a source: seconds until the first byte of a range, then bytes per second.
+
+    `rate` is None while nothing is known. `reason` is one sentence for people.
+    """
+
+    setup_seconds: float | None = None
+    rate: float | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """Bytes [start, end) that `source` (an index into the replicas) delivered, with their adler32 if it was kept."""
+
+    start: int
+    end: int
+    source: int
+    adler32: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReport:
+    """What one source did in one transfer. `seconds` is the time it was busy, set-up included."""
+
+    url: str
+    bytes: int = 0
+    seconds: float = 0.0
+    rate: float = 0.0
+    ranges: int = 0
+    idle_seconds: float = 0.0
+    setup_seconds: float | None = None
+    outcome: Outcome = "unused"
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TransferReport:
+    """What a whole transfer did; the JSON document of `coget --json` is made of it."""
+
+    output: str
+    size: int
+    seconds: float
+    rate: float
+    strategy: str
+    resumed_bytes: int
+    duplicate_bytes: int
+    checksum: Checksum | None
+    verified: bool
+    rationale: str
+    sources: tuple[SourceReport, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class SourceView:
+    """One source as a progress display shows it now. `share` is its part of the bytes that are here."""
+
+    url: str
+    state: SourceState
+    rate: float = 0.0
+    bytes: int = 0
+    share: float = 0.0
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """A transfer as it is now. `size` is None until the first server has answered."""
+
+    name: str
+    phase: Phase
+    seconds: float
+    done_bytes: int = 0
+    resumed_bytes: int = 0
+    size: int | None = None
+    rate: float = 0.0
+    eta_seconds: float | None = None
+    sources: tuple[SourceView, ...] = ()

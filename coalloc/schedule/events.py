@@ -1,0 +1,61 @@
+"""What happens to a transfer, as the scheduler is told it. Times are seconds on any steady clock."""
+
+from dataclasses import dataclass
+
+__all__ = ["Event", "Failed", "Finished", "Ready", "Received", "Rejected", "Tick"]
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """Source `source` answered; its size is the agreed one. It can fetch now."""
+
+    at: float
+    source: int
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Bytes [start, end) arrived through partial copy `copy` and are on their way to disk."""
+
+    at: float
+    copy: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """Partial copy `copy` ended; all bytes before its end were delivered."""
+
+    at: float
+    copy: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """Source `source` failed while connecting (`copy` None) or fetching. If `permanent`, it is of no more use."""
+
+    at: float
+    source: int
+    reason: str
+    permanent: bool
+    copy: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """Verification found bytes of `source` wrong: these [start, end) are missing again and it is used no more."""
+
+    at: float
+    source: int
+    ranges: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed; a `Wake` asked for this."""
+
+    at: float
+
+
+Event = Ready | Received | Finished | Failed | Rejected | Tick

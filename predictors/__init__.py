@@ -1,0 +1,1 @@
+"""predictors: history in, forecast out. No network, no clock, no database."""
