@@ -13,6 +13,8 @@ __all__ = [
     "Outcome",
     "Phase",
     "PieceHashes",
+    "Plan",
+    "PlannedShare",
     "Replica",
     "ReplicaSet",
     "Snapshot",
@@ -126,6 +128,31 @@ class TransferReport:
     verified: bool
     rationale: str
     sources: tuple[SourceReport, ...] = field(default=())
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedShare:
+    """What one source is expected to do. `error` says why it would not be used."""
+
+    url: str
+    bytes: int
+    fraction: float
+    estimate: Estimate
+    priority: int | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one file would be fetched now. `seconds` is None while no rate is known."""
+
+    name: str
+    size: int
+    strategy: str
+    seconds: float | None
+    rationale: str
+    shares: tuple[PlannedShare, ...]
+    checksums: tuple[Checksum, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
