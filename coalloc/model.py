@@ -69,11 +69,15 @@ class ReplicaSet:
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """What a server says about its replica. `validator` changes when the file does (ETag, MDTM)."""
+    """What a server says about its replica. `validator` changes when the file does (ETag, MDTM).
+
+    A server that is not `ranged` can only send the whole file from its first byte.
+    """
 
     size: int
     validator: str | None = None
     checksums: tuple[Checksum, ...] = ()
+    ranged: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Abandon", "Action", "Done", "Fetch", "GiveUp", "Reconnect", "Shorten", "Wake"]
+__all__ = ["Abandon", "Action", "Connect", "Done", "Fetch", "GiveUp", "Shorten", "Wake"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +31,8 @@ class Abandon:
 
 
 @dataclass(frozen=True, slots=True)
-class Reconnect:
-    """Connect to `source` again: its pause is over."""
+class Connect:
+    """Connect to `source`, for the first time or again after a pause."""
 
     source: int
 
@@ -56,4 +56,4 @@ class GiveUp:
     reason: str
 
 
-Action = Fetch | Shorten | Abandon | Reconnect | Wake | Done | GiveUp
+Action = Fetch | Shorten | Abandon | Connect | Wake | Done | GiveUp

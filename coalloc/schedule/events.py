@@ -2,15 +2,26 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Event", "Failed", "Finished", "Ready", "Received", "Rejected", "Tick"]
+__all__ = ["Event", "Failed", "Finished", "Ready", "Received", "Rejected", "Started", "Tick"]
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The transfer begins; nothing is connected yet."""
+
+    at: float
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """Source `source` answered; its size is the agreed one. It can fetch now."""
+    """Source `source` answered; its size is the agreed one. It can fetch now.
+
+    If not `ranged`, it can only send the file from its first byte, so it is used alone or not at all.
+    """
 
     at: float
     source: int
+    ranged: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,4 +69,4 @@ class Tick:
     at: float
 
 
-Event = Ready | Received | Finished | Failed | Rejected | Tick
+Event = Started | Ready | Received | Finished | Failed | Rejected | Tick

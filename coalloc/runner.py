@@ -1,0 +1,193 @@
+"""The asyncio shell around the scheduler: events in, actions out. It decides nothing.
+
+One task a connection attempt, one task a partial copy; everything happens in one event loop, so that an action
+takes effect before the next byte is delivered.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Any
+
+from coalloc.engine.base import Source, Span
+from coalloc.errors import SourceError, TransferFailed
+from coalloc.model import Stat
+from coalloc.schedule import Scheduler
+from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake
+from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Tick
+
+__all__ = ["Runner", "Write"]
+
+Write = Callable[[int, int, memoryview], None]
+"""`write(source, offset, view)`: keep these bytes. What it raises ends the transfer."""
+Job = Callable[[], Coroutine[None, None, None]]
+Agree = Callable[[int, Stat], None]
+"""`agree(source, stat)`: raise a SourceError if this replica is not of the agreed file, any other error to stop."""
+
+
+class Runner:
+    """Connects sources and carries out what a scheduler wants.
+
+    :param sources: one a replica; the runner opens and closes them
+    :param agree: is asked about each replica before a byte of it is taken
+    :param write: is handed the bytes
+    """
+
+    def __init__(self, sources: Sequence[Source], agree: Agree, write: Write) -> None:
+        self._sources = sources
+        self._agree = agree
+        self._write = write
+        self._loop = asyncio.get_running_loop()
+        self._opening: dict[int, asyncio.Task[Stat]] = {}
+        self._spans: dict[int, Span] = {}
+        self._fetching: dict[int, asyncio.Task[None]] = {}
+        self._working: list[asyncio.Task[None] | None] = [None] * len(sources)
+        self._waker: asyncio.TimerHandle | None = None
+        self._over: asyncio.Future[None] = self._loop.create_future()
+        self._scheduler: Scheduler | None = None
+        self.errors: dict[int, SourceError] = {}
+        """The last error of each source that had one."""
+
+    async def first_stat(self, most: int) -> Stat:
+        """Connect to `most` sources at once, to more when some fail; return what the first that answers says.
+
+        :raises SourceError: the last one's error, when none could be used
+        """
+        untried = list(range(len(self._sources)))
+        pending = {self._open(untried.pop(0)) for _ in range(min(most, len(untried)))}
+        failure: SourceError | None = None
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                try:
+                    return task.result()
+                except SourceError as error:
+                    failure = error
+                    if untried:
+                        pending.add(self._open(untried.pop(0)))
+        assert failure is not None
+        raise failure
+
+    async def run(self, scheduler: Scheduler, first: Event) -> None:
+        """Drive `scheduler`, from event `first` until every byte is here. May be called again after verification.
+
+        :raises TransferFailed: when no source is left
+        """
+        self._scheduler = scheduler
+        self._over = self._loop.create_future()
+        try:
+            self._handle(first)
+            await self._over
+        finally:
+            if self._waker:
+                self._waker.cancel()
+            await _stop(self._fetching.values())
+
+    async def close(self) -> None:
+        """Let go of everything."""
+        await _stop([task for task in self._working if task])
+        await _stop(self._opening.values())
+        await asyncio.gather(*(source.close() for source in self._sources))
+
+    def _handle(self, event: Event) -> None:
+        """Tell the scheduler and do what it says. No action calls back here before it has returned."""
+        assert self._scheduler is not None
+        try:
+            for action in self._scheduler.handle(event):
+                self._perform(action)
+        except Exception as error:  # a defect must end the transfer, not hang it
+            self._finish(error)
+
+    def _perform(self, action: Action) -> None:
+        match action:
+            case Fetch(copy, source, start, end):
+                self._spans[copy] = Span(start, end)
+                task = self._work(source, lambda: self._fetch(copy, source))
+                self._fetching[copy] = task
+                task.add_done_callback(lambda _: self._fetching.pop(copy, None))
+            case Shorten(copy, end):
+                self._spans[copy].end = end
+            case Abandon(copy):
+                del self._spans[copy]
+                self._fetching[copy].cancel()
+            case Connect(source):
+                self._work(source, lambda: self._connect(source))
+            case Wake(at):
+                if self._waker:
+                    self._waker.cancel()
+                self._waker = self._loop.call_at(at, lambda: self._handle(Tick(self._loop.time())))
+            case Done():
+                self._finish(None)
+            case GiveUp(reason):
+                self._finish(TransferFailed(f"no source is left: {reason}", "run the same command again to go on"))
+
+    def _finish(self, error: Exception | None) -> None:
+        if self._over.done():
+            return
+        if error is None:
+            self._over.set_result(None)
+        else:
+            self._over.set_exception(error)
+
+    def _work(self, source: int, job: Job) -> asyncio.Task[None]:
+        """Run `job` once what its source did before is over: a source is used by one task at a time."""
+        task = self._loop.create_task(_after(self._working[source], job))
+        self._working[source] = task
+        return task
+
+    def _open(self, source: int) -> asyncio.Task[Stat]:
+        """The task that connects a source, begun if it is not under way."""
+        if source not in self._opening:
+            self._opening[source] = self._loop.create_task(self._sources[source].open())
+        return self._opening[source]
+
+    async def _connect(self, source: int) -> None:
+        try:
+            stat = await self._open(source)
+            self._agree(source, stat)
+        except SourceError as error:
+            self._failed(source, None, error)
+        except Exception as error:
+            self._finish(error)
+        else:
+            self._handle(Ready(self._loop.time(), source, stat.ranged))
+        finally:
+            self._opening.pop(source, None)
+
+    async def _fetch(self, copy: int, source: int) -> None:
+        span, write, handle, time = self._spans[copy], self._write, self._handle, self._loop.time
+
+        def deliver(offset: int, view: memoryview) -> None:
+            if copy in self._spans:
+                write(source, offset, view)
+                handle(Received(time(), copy, offset, offset + len(view)))
+
+        try:
+            await self._sources[source].fetch(span, deliver)
+        except SourceError as error:
+            self._failed(source, copy, error)
+        except Exception as error:  # the disk, or a defect
+            self._finish(error)
+        else:
+            if copy in self._spans:
+                handle(Finished(time(), copy))
+        finally:
+            self._spans.pop(copy, None)
+
+    def _failed(self, source: int, copy: int | None, error: SourceError) -> None:
+        self.errors[source] = error
+        if copy is None or copy in self._spans:
+            self._handle(Failed(self._loop.time(), source, str(error), error.permanent, copy))
+
+
+async def _after(earlier: asyncio.Task[None] | None, job: Job) -> None:
+    if earlier and not earlier.done():
+        await asyncio.wait({earlier})
+    await job()
+
+
+async def _stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Cancel tasks and wait until they are gone."""
+    tasks = list(tasks)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

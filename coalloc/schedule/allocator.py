@@ -1,0 +1,93 @@
+"""How many bytes for whom: the arithmetic of shares. Pure functions on numbers."""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+
+__all__ = ["cut", "equal_shares", "fill_shares", "proportional_shares", "tail"]
+
+Range = tuple[int, int]
+
+
+def proportional_shares(total: int, weights: Sequence[float]) -> list[int]:
+    """Split `total` bytes in proportion to `weights`; the parts are whole bytes and add up to `total`.
+
+    >>> proportional_shares(100, [4, 2, 1])
+    [57, 29, 14]
+    """
+    whole = sum(weights)
+    edges, passed = [0], 0.0
+    for weight in weights:
+        passed += weight
+        edges.append(round(total * passed / whole))
+    edges[-1] = total
+    return [b - a for a, b in pairwise(edges)]
+
+
+def equal_shares(total: int, n: int) -> list[int]:
+    """Split `total` bytes in `n` parts that differ by at most one byte."""
+    return [total // n + (i < total % n) for i in range(n)]
+
+
+def fill_shares(
+    total: int, setups: Sequence[float], rates: Sequence[float], smallest: int = 0
+) -> tuple[list[int], float]:
+    """Shares with which all sources finish together, each after its set-up: the least makespan.
+
+    Finds T with sum(max(0, T - setup_i) * rate_i) = total ("water filling") and gives source i the bytes
+    it delivers until T. A source whose share would be below `smallest` bytes gets none.
+
+    :returns: bytes for each source, and T in seconds
+    """
+    users = sorted(range(len(rates)), key=lambda i: setups[i])
+    while True:
+        makespan = _water_level(total, [setups[i] for i in users], [rates[i] for i in users])
+        wanted = {i: (makespan - setups[i]) * rates[i] for i in users}
+        least = min(users, key=lambda i: wanted[i])
+        if len(users) == 1 or wanted[least] >= max(smallest, 1):
+            break
+        users.remove(least)
+    order = sorted(users)
+    shares = [0] * len(rates)
+    for i, nbytes in zip(order, proportional_shares(total, [max(wanted[i], 1e-9) for i in order]), strict=True):
+        shares[i] = nbytes
+    return shares, makespan
+
+
+def _water_level(total: int, setups: Sequence[float], rates: Sequence[float]) -> float:
+    """T for sources in the order of their set-ups: each joins once T passes its set-up."""
+    level, speed, poured = setups[0], 0.0, 0.0
+    for i, rate in enumerate(rates):
+        poured += speed * (setups[i] - level)
+        if poured > total:
+            return level + (total - poured + speed * (setups[i] - level)) / speed
+        level, speed = setups[i], speed + rate
+    return level + (total - poured) / speed
+
+
+def cut(ranges: Iterable[Range], sizes: Sequence[int]) -> list[list[Range]]:
+    """Deal `ranges` out in order, `sizes[i]` bytes to i, each part as few ranges as possible.
+
+    >>> cut([(0, 10), (20, 30)], [5, 15])
+    [[(0, 5)], [(5, 10), (20, 30)]]
+    """
+    parts: list[list[Range]] = [[] for _ in sizes]
+    left = list(sizes)
+    to = 0
+    for start, end in ranges:
+        while start < end:
+            while left[to] == 0:
+                to += 1
+            taken = min(left[to], end - start)
+            parts[to].append((start, start + taken))
+            left[to] -= taken
+            start += taken
+    return parts
+
+
+def tail(ranges: Sequence[Range], nbytes: int) -> int:
+    """The offset from which on `ranges` hold `nbytes` bytes, or the start of the first when they hold fewer."""
+    for start, end in reversed(ranges):
+        if nbytes <= end - start:
+            return end - nbytes
+        nbytes -= end - start
+    return ranges[0][0]

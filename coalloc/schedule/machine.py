@@ -1,0 +1,355 @@
+"""The scheduler: a pure state machine. `handle(event)` returns actions; time arrives in the events.
+
+It keeps the books (who has which bytes, who failed how often, who is silent) and asks the policy for two
+decisions only: the shares at the start, and what an idle lane does.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from coalloc.intervals import Intervals
+from coalloc.model import Estimate
+from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake
+from coalloc.schedule.allocator import tail
+from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Rejected, Started, Tick
+from coalloc.schedule.policies.base import Policy, Race, Steal, Take
+from coalloc.schedule.state import Copy, Lane, State
+
+__all__ = ["IllegalEventError", "Scheduler"]
+
+TICK = 0.5
+"""Seconds between looks at who is silent."""
+IDLE_TICK = 0.1
+"""Seconds after which an idle lane looks again, where the policy wants that."""
+SILENCE = 3.0
+"""Seconds of silence that are never a stall."""
+FIRST_BYTE = 15.0
+"""Seconds a source may take to its first byte before it counts as stalled, if its set-up time is not longer."""
+SUSPICIOUS = 1.0
+"""Seconds of silence after which a source that was relieved of everything has to connect anew."""
+TRIES = 5
+"""Failures in a row, without a useful delivery between them, after which a source is left."""
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
+"""Seconds before a failed source is tried again: doubled each time."""
+USEFUL = 1 << 20
+"""Bytes delivered in one partial copy that make up for earlier failures."""
+
+
+class IllegalEventError(Exception):
+    """An event that cannot happen in this state: a defect, with the history that led to it."""
+
+
+class Scheduler:
+    """Decides who fetches what, from the start of a transfer to its last byte.
+
+    :param size: bytes in the file
+    :param estimates: what is expected of each source, in the order of the replicas
+    :param policy: the co-allocation scheme
+    :param missing: ranges that earlier runs left to do; None means everything
+    :param most: how many sources to use at once; the others replace those that are left
+    """
+
+    def __init__(
+        self,
+        size: int,
+        estimates: Sequence[Estimate],
+        policy: Policy,
+        *,
+        missing: Iterable[tuple[int, int]] | None = None,
+        most: int | None = None,
+    ) -> None:
+        self.state = State(size, estimates, missing)
+        self.policy = policy
+        self.rationale = ""
+        self._most = most or len(estimates)
+        self._begun = False
+        self._ended = False
+        self._first_ready: float | None = None
+        self._next_copy = 1
+        self._actions: list[Action] = []
+
+    def handle(self, event: Event) -> list[Action]:
+        """Take in one event and return what is to be done now, in this order."""
+        self._actions = []
+        match event:
+            case Received():
+                self._received(event)
+            case Tick():
+                self._tick(event.at)
+            case Finished():
+                self._finished(event)
+            case Ready():
+                self._ready(event)
+            case Failed():
+                self._failed(event)
+            case Rejected():
+                self._rejected(event)
+            case Started():
+                pass
+        if not self._ended:
+            self._settle(event)
+        return self._actions
+
+    # What happened
+
+    def _received(self, event: Received) -> None:
+        copy = self._copy(event.copy)
+        lane = self.state.lanes[copy.source]
+        if copy.first_byte_at is None or copy.last_byte_at is None:
+            copy.first_byte_at = event.at
+            self._learn_setup(lane, event.at - copy.asked_at)
+            lane.meter.begin(event.at)
+        else:
+            lane.meter.add(event.end - event.start, event.at)
+            lane.longest_gap = max(0.99 * lane.longest_gap, event.at - copy.last_byte_at)
+        copy.last_byte_at = event.at
+        before = self.state.final.total
+        self.state.final.add(event.start, event.end)
+        lane.bytes += self.state.final.total - before
+
+    def _finished(self, event: Finished) -> None:
+        copy = self._copy(event.copy)
+        lane = self.state.lanes[copy.source]
+        if self.state.lacking(copy):
+            self._fail(lane, "it ended before its range was delivered", permanent=False, now=event.at)
+            return
+        self.policy.delivered(self.state, copy, copy.end - copy.start, event.at)
+        lane.failures = 0
+        self._release(copy, event.at)
+
+    def _ready(self, event: Ready) -> None:
+        lane = self.state.lanes[event.source]
+        if lane.status != "connecting":
+            raise self._illegal(f"source {lane.source} is ready but was {lane.status}")
+        lane.ranged = event.ranged
+        lane.status = "idle"
+        lane.ready_at = event.at if lane.ready_at is None else lane.ready_at
+        self._first_ready = event.at if self._first_ready is None else self._first_ready
+        if not lane.ranged and any(other.usable for other in self.state.lanes if other is not lane):
+            lane.status = "spare"
+            lane.reason = "it ignores ranges, so it is used only when it is the last"
+
+    def _failed(self, event: Failed) -> None:
+        lane = self.state.lanes[event.source]
+        if event.copy is not None and event.copy not in self.state.copies:
+            return  # the copy was abandoned while the news was on its way
+        self._fail(lane, event.reason, permanent=event.permanent, now=event.at)
+
+    def _rejected(self, event: Rejected) -> None:
+        lane = self.state.lanes[event.source]
+        self._ended = False
+        for start, end in event.ranges:
+            self.state.final.remove(start, end)
+            self.state.unassigned.add(start, end)
+        self._leave(lane, "it sent wrong bytes", event.at)
+
+    def _tick(self, now: float) -> None:
+        for copy in list(self.state.copies.values()):
+            lane = self.state.lanes[copy.source]
+            silent = self._silence(copy, lane, now)
+            if silent is not None:
+                self._actions.append(Abandon(copy.id))
+                self._fail(lane, f"nothing came for {silent:.0f} s", permanent=False, now=now)
+        for lane in self.state.lanes:
+            if lane.status == "pausing" and lane.resume_at <= now:
+                lane.status = "spare"
+
+    # What follows from it
+
+    def _settle(self, event: Event) -> None:
+        """Finish, give up, or find work for idle lanes, after any event."""
+        now, state = event.at, self.state
+        if state.complete and (state.size or self._first_ready is not None):
+            self._end(Done(), now)
+            return
+        if isinstance(event, Received):  # many; idle lanes look again at the next tick
+            self._end_races(event)
+            return
+        self._admit()
+        if not any(lane.usable for lane in state.lanes):
+            self._end(GiveUp("; ".join(sorted({lane.reason for lane in state.lanes if lane.reason}))), now)
+            return
+        if self._begun or self._begin(now):
+            self._employ(now)
+        self._wake(now)
+
+    def _begin(self, now: float) -> bool:
+        """Give out the shares once everybody answered, or the policy's patience is over."""
+        waiting = any(lane.status == "connecting" for lane in self.state.lanes)
+        if self._first_ready is None or (waiting and now < self._first_ready + self.policy.patience):
+            return False
+        self._begun = True
+        self.rationale = self.policy.explain(self.state, now)
+        for source, ranges in self.policy.shares(self.state, now).items():
+            for start, end in ranges:
+                self.state.unassigned.remove(start, end)
+                self.state.lanes[source].share.add(start, end)
+        return True
+
+    def _employ(self, now: float) -> None:
+        idle = [lane for lane in self.state.lanes if lane.status == "idle"]
+        for lane in sorted(idle, key=lambda lane: not lane.share):
+            own = next(iter(lane.share), None)
+            choice = Take(*own) if own else self.policy.choose(self.state, lane, now)
+            match choice:
+                case Take(start, end):
+                    lane.share.remove(start, end)
+                    self.state.unassigned.remove(start, end)
+                    self._fetch(lane, start, end, now)
+                case Steal(victim, nbytes):
+                    self._steal(self.state.lanes[victim], lane, nbytes, now)
+                case Race(copy):
+                    self._race(self.state.copies[copy], lane, now)
+
+    def _steal(self, victim: Lane, thief: Lane, nbytes: int, now: float) -> None:
+        """Move the last `nbytes` of the victim's backlog to the thief: of its share first, else of its copy."""
+        if victim.share:
+            start, end = list(victim.share)[-1]
+            start = max(start, end - nbytes)
+            victim.share.remove(start, end)
+            self._fetch(thief, start, end, now)
+            return
+        copy = self.state.running(victim)
+        if copy is None:
+            raise self._illegal(f"nothing to take from source {victim.source}")
+        lacking = self.state.lacking(copy)
+        middle, end = tail(lacking, nbytes), copy.end
+        copy.end = middle
+        if middle <= lacking[0][0]:
+            self._actions.append(Abandon(copy.id))
+            self._retire(victim, copy, now)
+        else:
+            self._actions.append(Shorten(copy.id, middle))
+        missing = self.state.final.gaps(middle, end)
+        for start, stop in missing[1:]:
+            thief.share.add(start, stop)
+        self._fetch(thief, *missing[0], now)
+
+    def _retire(self, victim: Lane, copy: Copy, now: float) -> None:
+        """All was taken from the victim. If it was silent it has to connect anew before it gets more."""
+        silent = now - (copy.asked_at if copy.last_byte_at is None else copy.last_byte_at)
+        if silent > SUSPICIOUS:
+            self._fail(victim, f"nothing came for {silent:.0f} s", permanent=False, now=now)
+        else:
+            self._release(copy, now)
+
+    def _end_races(self, event: Received) -> None:
+        """Stop whoever lost: all that its partial copy lacked was delivered by another."""
+        racing = any(copy.racing for copy in self.state.copies.values())
+        for copy in list(self.state.copies.values()) if racing else ():
+            if copy.id != event.copy and not self.state.lacking(copy):
+                self._actions.append(Abandon(copy.id))
+                self._retire(self.state.lanes[copy.source], copy, event.at)
+
+    def _race(self, copy: Copy, lane: Lane, now: float) -> None:
+        start, end = self.state.lacking(copy)[0]
+        self.state.raced_bytes += end - start
+        self._fetch(lane, start, end, now).racing = True
+
+    def _fetch(self, lane: Lane, start: int, end: int, now: float) -> Copy:
+        copy = Copy(self._next_copy, lane.source, start, end, asked_at=now)
+        self._next_copy += 1
+        self.state.copies[copy.id] = copy
+        lane.copy, lane.status = copy.id, "fetching"
+        lane.ranges += 1
+        self._note(f"{now:.3f} copy {copy.id}: [{start}, {end}) from source {lane.source}")
+        self._actions.append(Fetch(copy.id, lane.source, start, end))
+        return copy
+
+    def _release(self, copy: Copy, now: float) -> None:
+        """The lane is free again; what it did not deliver is someone else's."""
+        del self.state.copies[copy.id]
+        lane = self.state.lanes[copy.source]
+        lane.copy, lane.status = None, "idle"
+        lane.busy_seconds += now - copy.asked_at
+        lane.meter.pause(now)
+        self._note(f"{now:.3f} copy {copy.id}: over at end {copy.end}")
+
+    def _fail(self, lane: Lane, reason: str, *, permanent: bool, now: float) -> None:
+        """Give the lane's bytes back, then pause it or leave it."""
+        lane.failures += 1
+        lane.reason = reason
+        copy = self.state.running(lane)
+        delivered = copy is not None and sum(b - a for a, b in self.state.final.within(copy.start, copy.end)) >= USEFUL
+        if delivered:
+            lane.failures = 1
+        self._hand_back(lane, now)
+        if permanent or lane.failures >= TRIES:
+            self._leave(lane, reason, now)
+            return
+        lane.status = "pausing"
+        lane.resume_at = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (lane.failures - 1))
+
+    def _leave(self, lane: Lane, reason: str, now: float) -> None:
+        self._hand_back(lane, now)
+        lane.status, lane.reason = "left", reason
+        self._note(f"{now:.3f} source {lane.source}: left, {reason}")
+
+    def _hand_back(self, lane: Lane, now: float) -> None:
+        copy = self.state.running(lane)
+        if copy is not None:
+            self._release(copy, now)
+            held = self._held()
+            for start, end in self.state.lacking(copy):
+                for a, b in held.gaps(start, end):
+                    self.state.unassigned.add(a, b)
+        for start, end in lane.share:
+            self.state.unassigned.add(start, end)
+        lane.share = Intervals()
+
+    def _held(self) -> Intervals:
+        """What running partial copies will deliver."""
+        return Intervals((copy.start, copy.end) for copy in self.state.copies.values())
+
+    def _admit(self) -> None:
+        """Connect as many sources as may be used at once; spares come in while others pause or are left."""
+        working = sum(1 for lane in self.state.lanes if lane.usable and lane.status != "pausing")
+        for lane in sorted(self.state.lanes, key=lambda lane: lane.failures):
+            if lane.status == "spare" and working < self._most and (lane.ranged or working == 0):
+                lane.status = "connecting"
+                self._actions.append(Connect(lane.source))
+                working += 1
+
+    def _end(self, action: Done | GiveUp, now: float) -> None:
+        for copy in list(self.state.copies.values()):
+            self._actions.append(Abandon(copy.id))
+            self._release(copy, now)
+        self._ended = True
+        self._actions.append(action)
+
+    def _wake(self, now: float) -> None:
+        times = [lane.resume_at for lane in self.state.lanes if lane.status == "pausing"]
+        if self.state.copies:
+            times.append(now + TICK)
+        if any(lane.status == "idle" for lane in self.state.lanes):
+            if not self._begun and self._first_ready is not None:
+                times.append(self._first_ready + self.policy.patience)
+            elif self.policy.watches_idle:
+                times.append(now + IDLE_TICK)
+        if times:
+            self._actions.append(Wake(min(times)))
+
+    # Small helpers
+
+    def _silence(self, copy: Copy, lane: Lane, now: float) -> float | None:
+        """Seconds of silence if they are more than this source's own ways explain, else None."""
+        if copy.last_byte_at is None:
+            silent, allowed = now - copy.asked_at, max(FIRST_BYTE, 5 * self.state.setup(lane))
+        else:
+            silent, allowed = now - copy.last_byte_at, max(SILENCE, 8 * lane.longest_gap)
+        return silent if silent > allowed else None
+
+    @staticmethod
+    def _learn_setup(lane: Lane, seconds: float) -> None:
+        known = lane.setup_seconds
+        lane.setup_seconds = seconds if known is None else 0.5 * (known + seconds)
+
+    def _copy(self, copy: int) -> Copy:
+        if copy not in self.state.copies:
+            raise self._illegal(f"copy {copy} is not running")
+        return self.state.copies[copy]
+
+    def _note(self, line: str) -> None:
+        self.state.history.append(line)
+
+    def _illegal(self, what: str) -> IllegalEventError:
+        return IllegalEventError("\n".join([what, *self.state.history]))

@@ -1,0 +1,80 @@
+"""`adaptive`: ours. One contiguous share a source; whoever runs dry relieves whoever would finish last.
+
+The rule, in prose. At the start each source is given the share with which, by its forecast set-up time and
+rate, all finish together. A source that has delivered its share looks at the one that would finish last and
+takes over the tail of what that one still has to deliver, so much that both finish together, its own set-up
+counted. If that would save less than `LEAST_GAIN` it leaves things as they are and looks again a moment later.
+A victim that would be left with next to nothing, or is silent, is relieved of everything: while the budget for
+double bytes lasts by a race, which both may win, and after that outright. So a slow source is fed less, a dead
+one costs what it had in flight, and the tail of a transfer is bounded by set-up times, not by the slowest rate.
+"""
+
+from coalloc.schedule.allocator import cut, fill_shares
+from coalloc.schedule.policies.base import Choice, Policy, Race, Shares, Steal, candidates, first_unassigned
+from coalloc.schedule.state import Copy, Lane, State
+
+__all__ = ["Adaptive"]
+
+LEAST_SHARE = 256 * 1024
+"""Bytes below which a source is not worth its set-up at the start."""
+LEAST_STEAL = 64 * 1024
+"""Bytes below which a range is not split any further."""
+LEAST_GAIN = 0.02
+"""Seconds the transfer must end earlier for a range to be moved."""
+RACE_BUDGET = 0.005
+"""Part of the file that may be fetched twice, at most."""
+CONNECTING = 0.05
+"""Seconds a source that has not answered yet is thought to be behind one that has."""
+
+
+class Adaptive(Policy):
+    """Shares by set-up and rate, moved while the transfer runs."""
+
+    name = "adaptive"
+    watches_idle = True
+
+    def shares(self, state: State, now: float) -> Shares:
+        lanes = candidates(state)
+        if not lanes:
+            return {}
+        setups = [state.setup(lane) + (0.0 if lane.status == "idle" else CONNECTING) for lane in lanes]
+        rates = [max(state.rate(lane, now), 1.0) for lane in lanes]
+        sizes, _ = fill_shares(state.unassigned.total, setups, rates, LEAST_SHARE)
+        return {lane.source: part for lane, part in zip(lanes, cut(state.unassigned, sizes), strict=True) if part}
+
+    def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
+        if free := first_unassigned(state):
+            return free
+        others = [other for other in state.lanes if other is not lane and state.backlog(other)]
+        for victim in sorted(others, key=lambda other: state.finish_seconds(other, now), reverse=True):
+            if choice := self._relieve(state, victim, lane, now):
+                return choice
+        return None
+
+    def _relieve(self, state: State, victim: Lane, thief: Lane, now: float) -> Choice | None:
+        copy, backlog = state.running(victim), state.backlog(victim)
+        if copy is None:  # it has not even begun: whoever can work takes all
+            return Steal(victim.source, backlog)
+        mine, theirs = state.rate(thief, now), state.rate(victim, now)
+        if mine <= 0 or state.raced(copy):
+            return None
+        setup, finish = state.setup(thief), state.finish_seconds(victim, now)
+        together = (backlog + mine * setup + theirs * state.wait_seconds(victim, now)) / (mine + theirs)
+        nbytes = min(backlog, int(mine * (together - setup)))
+        if backlog - nbytes < LEAST_STEAL:
+            wholly = setup + backlog / mine
+            return self._relieve_wholly(state, copy, backlog) if finish - wholly >= LEAST_GAIN else None
+        return Steal(victim.source, nbytes) if nbytes >= LEAST_STEAL and finish - together >= LEAST_GAIN else None
+
+    @staticmethod
+    def _relieve_wholly(state: State, copy: Copy, backlog: int) -> Choice:
+        budget = max(RACE_BUDGET * state.size, LEAST_STEAL)
+        if not state.lanes[copy.source].share and state.raced_bytes + backlog <= budget:
+            return Race(copy.id)
+        return Steal(copy.source, backlog)
+
+    def explain(self, state: State, now: float) -> str:
+        lanes = candidates(state)
+        known = sum(1 for lane in lanes if lane.estimate.rate)
+        basis = f"forecasts for {known} of {len(lanes)} sources" if known else "equal rates, as nothing is known yet"
+        return f"adaptive: shares by set-up and rate from {basis}, moved to whoever is free while the transfer runs"

@@ -1,0 +1,50 @@
+"""`aggressive`: aggressive load balancing (paper, section 3.2.3): faster servers are asked for more at a time.
+
+For each block delivered, its rate is compared with the running maximum over all servers:
+
+- greater: the server's block size doubles and the maximum is reset to this rate;
+- less: the server gets one block at a time;
+- significantly less: the server is no longer used.
+"""
+
+from coalloc.schedule.policies.base import Choice
+from coalloc.schedule.policies.conservative import Conservative
+from coalloc.schedule.state import Copy, Lane, State
+
+__all__ = ["DROP_BELOW", "Aggressive"]
+
+DROP_BELOW = 0.1
+"""A server slower than this part of the running maximum is no longer used. The paper gives no number; a tenth
+keeps every source whose share is worth its last block and drops those that would be waited for."""
+
+
+class Aggressive(Conservative):
+    """As conservative, with block sizes that follow the rates."""
+
+    name = "aggressive"
+
+    def __init__(self, blocks: int | None = None) -> None:
+        super().__init__(blocks)
+        self.fastest = 0.0
+        self.multiple: dict[int, int] = {}
+        self.dropped: set[int] = set()
+
+    def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
+        if lane.source in self.dropped and self._others(state, lane):
+            return None
+        return self.next_blocks(state, self.multiple.get(lane.source, 1))
+
+    def delivered(self, state: State, copy: Copy, nbytes: int, now: float) -> None:
+        rate = nbytes / max(now - copy.asked_at, 1e-9)
+        if rate > self.fastest:
+            self.fastest = rate
+            self.multiple[copy.source] = 2 * self.multiple.get(copy.source, 1)
+            self.dropped.discard(copy.source)
+            return
+        self.multiple[copy.source] = 1
+        if rate < DROP_BELOW * self.fastest:
+            self.dropped.add(copy.source)
+
+    def _others(self, state: State, lane: Lane) -> bool:
+        """Whether a source that was not dropped is there: the last one is never given up."""
+        return any(other.usable and other.source not in self.dropped for other in state.lanes if other is not lane)

@@ -1,0 +1,71 @@
+"""What a co-allocation scheme decides: shares at the start, and what a source does that has nothing to do."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import ClassVar
+
+from coalloc.schedule.state import Copy, Lane, State
+
+__all__ = ["Choice", "Policy", "Race", "Steal", "Take"]
+
+Shares = dict[int, list[tuple[int, int]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Take:
+    """Fetch [start, end), which is unassigned or in the lane's own share."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class Steal:
+    """Take the last `nbytes` of what lane `victim` still has to deliver."""
+
+    victim: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """Fetch all that partial copy `copy` lacks a second time; whichever delivers first wins."""
+
+    copy: int
+
+
+Choice = Take | Steal | Race
+
+
+class Policy(ABC):
+    """One scheme. `patience` is how long the start waits for sources that have not answered, in seconds."""
+
+    name: ClassVar[str]
+    patience: ClassVar[float] = 0.0
+    watches_idle: ClassVar[bool] = False
+    """Whether an idle lane is asked again as time passes, not only when something happened."""
+
+    def shares(self, state: State, now: float) -> Shares:
+        """Ranges kept for each lane from the start; what is in none stays unassigned."""
+        return {}
+
+    @abstractmethod
+    def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
+        """What an idle lane with an empty share does now."""
+
+    def delivered(self, state: State, copy: Copy, nbytes: int, now: float) -> None:
+        """Partial copy `copy` was delivered whole; `nbytes` is what its source was asked for."""
+
+    def explain(self, state: State, now: float) -> str:
+        """One sentence for people: why this split."""
+        return f"{self.name}: {len(state.lanes)} source{'s' if len(state.lanes) > 1 else ''}"
+
+
+def first_unassigned(state: State) -> Take | None:
+    """The first unassigned range, whole: what a failed source left, or what nobody was given."""
+    return next((Take(start, end) for start, end in state.unassigned), None)
+
+
+def candidates(state: State) -> list[Lane]:
+    """The lanes a split is made for: all that have not been left and can send ranges."""
+    return [lane for lane in state.lanes if lane.usable and lane.ranged]

@@ -1,0 +1,25 @@
+"""`brute`: brute-force co-allocation (paper, section 3.2.1): S/n bytes from each of n servers."""
+
+from coalloc.schedule.allocator import cut, equal_shares
+from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned
+from coalloc.schedule.state import Lane, State
+
+__all__ = ["Brute"]
+
+
+class Brute(Policy):
+    """Equal shares, fixed at the start. A source that failed leaves its bytes to the first that is done."""
+
+    name = "brute"
+    patience = 5.0
+
+    def shares(self, state: State, now: float) -> Shares:
+        lanes = candidates(state)
+        parts = cut(state.unassigned, equal_shares(state.unassigned.total, len(lanes))) if lanes else []
+        return {lane.source: part for lane, part in zip(lanes, parts, strict=True)}
+
+    def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
+        return first_unassigned(state)
+
+    def explain(self, state: State, now: float) -> str:
+        return f"brute: an equal share from each of {len(candidates(state))} sources"

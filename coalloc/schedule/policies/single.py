@@ -1,0 +1,28 @@
+"""`single`: the base case of the paper (section 4.3): the whole file from one server, the best by forecast."""
+
+from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned
+from coalloc.schedule.state import Lane, State
+
+__all__ = ["Single"]
+
+
+class Single(Policy):
+    """One source at a time; the next best only when it fails."""
+
+    name = "single"
+    patience = 5.0
+
+    def shares(self, state: State, now: float) -> Shares:
+        lanes = candidates(state)
+        if not lanes:
+            return {}
+        best = max(lanes, key=lambda lane: (lane.status == "idle", state.rate(lane, now), -lane.source))
+        return {best.source: list(state.unassigned)}
+
+    def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
+        if any(other.status == "fetching" for other in state.lanes):
+            return None
+        return first_unassigned(state)
+
+    def explain(self, state: State, now: float) -> str:
+        return "single: the whole file from the source with the best forecast"

@@ -1,0 +1,143 @@
+"""What the scheduler knows: lanes (one a source), partial copies, and where every byte of the file stands.
+
+At any time each byte is exactly one of: final (delivered), unassigned, in the share of one lane, or in a running
+partial copy; only a race puts a byte in two copies. Policies read this; only the scheduler changes it.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Literal
+
+from coalloc.intervals import Intervals
+from coalloc.model import Estimate
+from coalloc.schedule.rate import RateMeter
+
+__all__ = ["Copy", "Lane", "State", "Status"]
+
+Status = Literal["spare", "connecting", "idle", "fetching", "pausing", "left"]
+
+UNKNOWN_RATE = 10e6
+"""Bytes per second assumed of a source when nothing is known of any."""
+UNKNOWN_SETUP = 0.1
+"""Seconds to the first byte of a range assumed when nothing is known of any."""
+
+
+@dataclass(slots=True)
+class Lane:
+    """One source: what it is doing, how fast it is, and the bytes that are kept for it."""
+
+    source: int
+    estimate: Estimate
+    meter: RateMeter
+    status: Status = "spare"
+    share: Intervals = field(default_factory=Intervals)
+    copy: int | None = None
+    setup_seconds: float | None = None
+    ranged: bool = True
+    failures: int = 0
+    resume_at: float = 0.0
+    reason: str | None = None
+    ready_at: float | None = None
+    bytes: int = 0
+    ranges: int = 0
+    busy_seconds: float = 0.0
+    longest_gap: float = 0.0
+
+    @property
+    def usable(self) -> bool:
+        """Whether it may still deliver something."""
+        return self.status not in ("left", "spare")
+
+
+@dataclass(slots=True)
+class Copy:
+    """A partial copy: bytes [start, end) asked of one source. `end` may be lowered while it runs."""
+
+    id: int
+    source: int
+    start: int
+    end: int
+    asked_at: float
+    first_byte_at: float | None = None
+    last_byte_at: float | None = None
+    racing: bool = False
+
+
+class State:
+    """The whole of what is known about one transfer.
+
+    :param size: bytes in the file
+    :param estimates: what is expected of each source, in the order of the replicas
+    :param missing: what earlier runs left to do; None means everything
+    """
+
+    def __init__(
+        self, size: int, estimates: Sequence[Estimate], missing: Iterable[tuple[int, int]] | None = None
+    ) -> None:
+        self.size = size
+        self.lanes = [Lane(i, e, RateMeter(e.rate), setup_seconds=e.setup_seconds) for i, e in enumerate(estimates)]
+        self.copies: dict[int, Copy] = {}
+        self.unassigned = Intervals([(0, size)] if missing is None else missing)
+        self.final = Intervals([(0, size)])
+        for start, end in self.unassigned:
+            self.final.remove(start, end)
+        self.raced_bytes = 0
+        self.history: deque[str] = deque(maxlen=100)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every byte is final."""
+        return self.final.total == self.size
+
+    def lacking(self, copy: Copy) -> list[tuple[int, int]]:
+        """The ranges of a partial copy that are not final yet."""
+        return self.final.gaps(copy.start, copy.end)
+
+    def running(self, lane: Lane) -> Copy | None:
+        """The lane's partial copy, if it has one."""
+        return None if lane.copy is None else self.copies[lane.copy]
+
+    def backlog(self, lane: Lane) -> int:
+        """Bytes the lane still has to deliver: of its running copy and of its share."""
+        copy = self.running(lane)
+        return lane.share.total + (sum(b - a for a, b in self.lacking(copy)) if copy else 0)
+
+    def rate(self, lane: Lane, now: float) -> float:
+        """Expected bytes per second of a lane: measured, else forecast, else the median of what is known of others."""
+        own = lane.meter.rate(now)
+        if own is not None:
+            return own
+        known = [r for other in self.lanes if (r := other.meter.rate(now)) is not None and r > 0]
+        return median(known) if known else UNKNOWN_RATE
+
+    def setup(self, lane: Lane) -> float:
+        """Expected seconds from asking a lane for a range to its first byte."""
+        if lane.setup_seconds is not None:
+            return lane.setup_seconds
+        known = [other.setup_seconds for other in self.lanes if other.setup_seconds is not None]
+        return median(known) if known else UNKNOWN_SETUP
+
+    def wait_seconds(self, lane: Lane, now: float) -> float:
+        """Expected seconds until a lane's bytes flow. One that is late is expected to be late as much again."""
+        copy = self.running(lane)
+        if copy is None:
+            return self.setup(lane)
+        if copy.first_byte_at is not None:
+            return 0.0
+        waited = now - copy.asked_at
+        return max(self.setup(lane) - waited, waited)
+
+    def finish_seconds(self, lane: Lane, now: float) -> float:
+        """Seconds until the lane has delivered its backlog at its present rate; infinite if it is silent."""
+        backlog, rate = self.backlog(lane), self.rate(lane, now)
+        if not backlog:
+            return 0.0
+        return self.wait_seconds(lane, now) + (backlog / rate if rate > 0 else float("inf"))
+
+    def raced(self, copy: Copy) -> bool:
+        """Whether this partial copy takes part in a race, on either side."""
+        return copy.racing or any(
+            other.racing and other.start < copy.end and copy.start < other.end for other in self.copies.values()
+        )

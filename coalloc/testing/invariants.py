@@ -1,0 +1,41 @@
+"""What must hold of a scheduler after every event, as one function that raises when it does not."""
+
+from coalloc.intervals import Intervals
+from coalloc.schedule import Scheduler
+from coalloc.schedule.actions import Action
+from coalloc.schedule.events import Event
+
+__all__ = ["CheckedScheduler", "check"]
+
+
+def check(scheduler: Scheduler) -> None:
+    """Every byte is final, or promised to exactly one place; only a race promises it twice."""
+    state = scheduler.state
+    promised = Intervals()
+    places: list[list[tuple[int, int]]] = [list(state.unassigned), *(list(lane.share) for lane in state.lanes)]
+    races: list[list[tuple[int, int]]] = []
+    for copy in state.copies.values():
+        (races if copy.racing else places).append(state.lacking(copy))
+    for place in places:
+        for start, end in place:
+            assert not promised.within(start, end), f"[{start}, {end}) is promised twice"
+            assert not state.final.within(start, end), f"[{start}, {end}) is final and promised"
+            promised.add(start, end)
+    for place in races:
+        for start, end in place:
+            promised.add(start, end)
+    lost = state.size - state.final.total - promised.total
+    assert lost == 0, f"{lost} bytes are promised to nobody"
+    for lane in state.lanes:
+        assert (lane.copy is not None) == (lane.status == "fetching")
+        assert lane.copy is None or state.copies[lane.copy].source == lane.source
+        assert lane.status != "left" or not lane.share
+
+
+class CheckedScheduler(Scheduler):
+    """A scheduler that checks itself after every event."""
+
+    def handle(self, event: Event) -> list[Action]:
+        actions = super().handle(event)
+        check(self)
+        return actions

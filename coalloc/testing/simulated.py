@@ -1,0 +1,108 @@
+"""A simulated replica: an engine whose network is a list of numbers, meant for a loop with a virtual clock."""
+
+import asyncio
+from dataclasses import dataclass
+from itertools import pairwise
+from zlib import adler32
+
+from coalloc.dialer import DirectDialer
+from coalloc.engine.base import Deliver, EngineOptions, Source, Span
+from coalloc.errors import ConnectionLost, NoSuchFile, Unreachable
+from coalloc.model import Stat
+
+__all__ = ["Behaviour", "SimulatedSource"]
+
+
+@dataclass(frozen=True)
+class Behaviour:
+    """How a simulated source and its path behave.
+
+    `rates` are (from which second on, bytes per second), first at 0; a rate of 0 is a stall. `dies_at` cuts
+    every connection at that second and refuses new ones until `returns_at`. `corrupts` are the offsets whose
+    byte is sent wrong. `claims_size` is a lie about the size.
+    """
+
+    rates: tuple[tuple[float, float], ...] = ((0.0, 1e6),)
+    connect_seconds: float = 0.05
+    setup_seconds: float = 0.02
+    dies_at: float = float("inf")
+    returns_at: float = float("inf")
+    missing: bool = False
+    claims_size: int | None = None
+    corrupts: frozenset[int] = frozenset()
+    ranged: bool = True
+    offers_checksum: bool = False
+    chunk: int = 64 * 1024
+
+
+class SimulatedSource(Source):
+    """Delivers `content` the way its behaviour says; counts what it sent."""
+
+    def __init__(self, name: str, content: bytes, behaviour: Behaviour) -> None:
+        super().__init__(f"sim://{name}/file", EngineOptions(DirectDialer()))
+        self.behaviour = behaviour
+        self.sent = 0
+        self.users = 0
+        wrong = bytearray(content)
+        for offset in behaviour.corrupts:
+            wrong[offset] ^= 0xFF
+        self._content = bytes(wrong)
+
+    async def open(self) -> Stat:
+        await asyncio.sleep(self.behaviour.connect_seconds)
+        self._alive("refused the connection", Unreachable)
+        if self.behaviour.missing:
+            raise NoSuchFile(f"{self.url}: no such file", "check the path")
+        size = len(self._content) if self.behaviour.claims_size is None else self.behaviour.claims_size
+        return Stat(size, ranged=self.behaviour.ranged)
+
+    async def fetch(self, span: Span, deliver: Deliver) -> None:
+        self.users += 1
+        assert self.users == 1, "a source is used by one task at a time"
+        try:
+            await self._fetch(span, deliver)
+        finally:
+            self.users -= 1
+
+    async def _fetch(self, span: Span, deliver: Deliver) -> None:
+        await asyncio.sleep(self.behaviour.setup_seconds)
+        at = span.start
+        while at < span.end:
+            nbytes = min(self.behaviour.chunk, span.end - at)
+            await self._wait_for(nbytes)
+            self._alive("closed the connection", ConnectionLost)
+            stop = min(at + nbytes, span.end)
+            if at < stop:
+                self.sent += stop - at
+                deliver(at, memoryview(self._content)[at:stop])
+                at = stop
+
+    async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+        await asyncio.sleep(self.behaviour.setup_seconds)
+        if not self.behaviour.offers_checksum or algorithm != "adler32":
+            return None
+        return f"{adler32(self._content[start:end]):08x}"
+
+    async def close(self) -> None:
+        pass
+
+    def _alive(self, what: str, error: type[Unreachable] | type[ConnectionLost]) -> None:
+        if self.behaviour.dies_at <= asyncio.get_running_loop().time() < self.behaviour.returns_at:
+            raise error(f"{self.url} {what}", "wait")
+
+    async def _wait_for(self, nbytes: float) -> None:
+        """Sleep as long as the path needs for `nbytes` from now on, or until the source dies."""
+        now = asyncio.get_running_loop().time()
+        steps = [*self.behaviour.rates, (float("inf"), 0.0)]
+        for (start, rate), (stop, _) in pairwise(steps):
+            begin = max(start, now)
+            if begin >= stop:
+                continue
+            if rate * (stop - begin) >= nbytes:
+                due = begin + nbytes / rate
+                break
+            nbytes -= rate * (stop - begin) if rate else 0.0
+        else:
+            due = float("inf")
+        due = min(due, self.behaviour.dies_at if now < self.behaviour.dies_at else float("inf"))
+        await (asyncio.sleep(due - now) if due < float("inf") else asyncio.Event().wait())

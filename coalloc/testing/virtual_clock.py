@@ -1,0 +1,45 @@
+"""An asyncio event loop whose clock jumps to the next thing that is due: hours of transfer in milliseconds."""
+
+import asyncio
+import selectors
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+__all__ = ["VirtualClockLoop", "run"]
+
+T = TypeVar("T")
+
+
+class VirtualClockLoop(asyncio.SelectorEventLoop):
+    """Time stands still while anything can run, and jumps when everything waits."""
+
+    def __init__(self) -> None:
+        super().__init__(_JumpingSelector(self))
+        self._now = 0.0
+
+    def time(self) -> float:
+        return self._now
+
+    def jump(self, seconds: float) -> None:
+        """Let `seconds` pass at once."""
+        self._now += seconds
+
+
+class _JumpingSelector(selectors.SelectSelector):
+    def __init__(self, loop: VirtualClockLoop) -> None:
+        super().__init__()
+        self._loop = loop
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        if timeout is None:
+            raise RuntimeError("everything waits and nothing is due: the program hangs")
+        if ready := super().select(0):
+            return ready
+        self._loop.jump(timeout)
+        return []
+
+
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine to its end in virtual time, as asyncio.run does in real time."""
+    with asyncio.Runner(loop_factory=VirtualClockLoop) as runner:
+        return runner.run(main)

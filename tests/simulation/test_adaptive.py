@@ -1,0 +1,65 @@
+"""The adaptive scheme against the ideal: all sources busy until the last byte."""
+
+import random
+
+import pytest
+
+from coalloc.model import Estimate
+from coalloc.testing.simulated import Behaviour
+from tests.support.simulation import simulate
+
+MB = 1_000_000
+SIZE = 40 * MB
+CONTENT = random.Random(3).randbytes(SIZE)
+
+
+def steady(rate: float, **more) -> Behaviour:
+    return Behaviour(rates=((0.0, rate),), chunk=16 * 1024, **more)
+
+
+def changing(*rates: tuple[float, float], **more) -> Behaviour:
+    return Behaviour(rates=rates, chunk=16 * 1024, **more)
+
+
+def ideal(behaviours: list[Behaviour]) -> float:
+    """Seconds until the sources together have sent the file, connecting and one set-up counted."""
+    low, high = 0.0, 1e4
+    while high - low > 1e-4:
+        middle = (low + high) / 2
+        sent = sum(_sent(b, b.connect_seconds + b.setup_seconds, min(middle, b.dies_at)) for b in behaviours)
+        low, high = (middle, high) if sent < SIZE else (low, middle)
+    return high
+
+
+def _sent(behaviour: Behaviour, begin: float, until: float) -> float:
+    steps = [*behaviour.rates, (float("inf"), 0.0)]
+    spans = ((max(a, begin), min(b, until), rate) for (a, rate), (b, _) in zip(steps, steps[1:], strict=False))
+    return sum(max(0.0, stop - start) * rate for start, stop, rate in spans)
+
+
+SCENARIOS = {
+    "hetero": ([steady(r) for r in (4e6, 2e6, 1e6, 5e5)], 1.03),
+    "strag": ([steady(r) for r in (4e6, 2e6, 1e6, 2e4)], 1.03),
+    "slow": ([changing((0, 4e6), (2.8, 4e5)), *(steady(r) for r in (2e6, 1e6, 5e5))], 1.03),
+    "late": ([changing((0, 4e6), (4.9, 4e5)), *(steady(r) for r in (2e6, 1e6, 5e5))], 1.06),
+    "recover": ([changing((0, 4e6), (2, 4e5), (4, 4e6)), *(steady(r) for r in (2e6, 1e6, 5e5))], 1.04),
+    "kill": ([steady(4e6, dies_at=2.8), *(steady(r) for r in (2e6, 1e6, 5e5))], 1.04),
+    "hole": ([changing((0, 4e6), (2.8, 0)), *(steady(r) for r in (2e6, 1e6, 5e5))], 1.05),
+    "far": (
+        [steady(4e6, connect_seconds=0.1, setup_seconds=0.04)]
+        + [steady(2e6, connect_seconds=0.4, setup_seconds=0.16), steady(1e6, connect_seconds=0.8, setup_seconds=0.32)],
+        1.05,
+    ),
+    "many": ([steady(1e5 * (i + 1)) for i in range(16)], 1.04),
+}
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("informed", [False, True], ids=["unknown", "forecast"])
+def test_near_the_ideal(name, informed):
+    behaviours, bound = SCENARIOS[name]
+    estimates = [Estimate(b.setup_seconds, b.rates[0][1]) if informed else Estimate() for b in behaviours]
+    result = simulate(CONTENT, behaviours, estimates=estimates)
+    assert result.content == CONTENT
+    assert result.seconds / ideal(behaviours) <= bound
+    assert result.sent - SIZE <= 0.01 * SIZE

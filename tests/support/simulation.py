@@ -1,0 +1,83 @@
+"""Whole downloads in virtual time: simulated sources, the real runner, a scheduler that checks itself."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from coalloc.errors import CoallocError, ReplicaChanged
+from coalloc.model import Estimate, Stat
+from coalloc.runner import Runner
+from coalloc.schedule.events import Started
+from coalloc.schedule.policies import make
+from coalloc.testing.invariants import CheckedScheduler
+from coalloc.testing.simulated import Behaviour, SimulatedSource
+from coalloc.testing.virtual_clock import run
+
+
+@dataclass
+class Result:
+    """What came of a simulated download."""
+
+    content: bytes
+    seconds: float
+    sources: list[SimulatedSource]
+    scheduler: CheckedScheduler
+    error: CoallocError | None = None
+    shares: list[int] = field(default_factory=list)
+
+    @property
+    def sent(self) -> int:
+        return sum(source.sent for source in self.sources)
+
+
+def simulate(
+    content: bytes,
+    behaviours: Sequence[Behaviour],
+    strategy: str = "adaptive",
+    *,
+    blocks: int | None = None,
+    estimates: Sequence[Estimate] | None = None,
+    most: int | None = None,
+    missing: list[tuple[int, int]] | None = None,
+    limit: float = 1e6,
+) -> Result:
+    """Download `content` from sources with these behaviours; `limit` is in virtual seconds."""
+    return run(_download(content, behaviours, strategy, blocks, estimates, most, missing, limit))
+
+
+async def _download(content, behaviours, strategy, blocks, estimates, most, missing, limit) -> Result:
+    sources = [SimulatedSource(f"s{i}", content, behaviour) for i, behaviour in enumerate(behaviours)]
+    sink = bytearray(len(content))
+    for start, end in _there(missing, len(content)):
+        sink[start:end] = content[start:end]
+
+    def agree(source: int, stat: Stat) -> None:
+        if stat.size != len(content):
+            raise ReplicaChanged(f"source {source} has {stat.size} bytes", "leave it out")
+
+    def write(source: int, offset: int, view: memoryview) -> None:
+        sink[offset : offset + len(view)] = view
+
+    loop = asyncio.get_running_loop()
+    scheduler = CheckedScheduler(
+        len(content), estimates or [Estimate()] * len(sources), make(strategy, blocks), missing=missing, most=most
+    )
+    runner = Runner(sources, agree, write)
+    error = None
+    try:
+        async with asyncio.timeout(limit):
+            await runner.run(scheduler, Started(loop.time()))
+    except CoallocError as failure:
+        error = failure
+    finally:
+        seconds = loop.time()
+        await runner.close()
+    shares = [lane.bytes for lane in scheduler.state.lanes]
+    return Result(bytes(sink), seconds, sources, scheduler, error, shares)
+
+
+def _there(missing: list[tuple[int, int]] | None, size: int) -> list[tuple[int, int]]:
+    if missing is None:
+        return []
+    edges = [0, *(edge for pair in missing for edge in pair), size]
+    return list(zip(edges[::2], edges[1::2], strict=True))
