@@ -1,0 +1,134 @@
+"""Real globus-gridftp-servers on loopback, one a context manager; nothing here is a mock.
+
+    with GridFTPServer(tmp_path) as server:
+        fetch(server.url("data.bin"))
+
+A server's data lies in `root`; it may be killed or paused with its sessions, as machines in the world are.
+Security (GSI) is left to the caller: pass the variables in `env` and ask for a `gsiftp` URL.
+"""
+
+import contextlib
+import os
+import re
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+__all__ = ["GridFTPServer", "need_gridftp"]
+
+PROGRAM = "globus-gridftp-server"
+PACKAGE = "globus-gridftp-server-progs"
+START_SECONDS = 20
+LIFE_SECONDS = 300  # `timeout` ends a server whose test was killed before it could
+
+
+def need_gridftp() -> None:
+    """Skip the test when the server is not installed; fail it in CI, where it must be."""
+    if shutil.which(PROGRAM):
+        return
+    message = f"{PROGRAM} is not installed: apt-get install {PACKAGE} globus-gass-copy-progs"
+    if os.environ.get("CI"):
+        pytest.fail(message, pytrace=False)
+    pytest.skip(message)
+
+
+class GridFTPServer:
+    """One running server, ready when constructed.
+
+    :param root: the directory it serves; made if missing
+    :param host: the loopback address of control and data connections, an IPv6 one too
+    :param env: variables added to the environment (X509_CERT_DIR, GRIDMAP, ...)
+    :param options: further command-line options; an `-anonymous-user` among them replaces ours
+    :param anonymous: whether anonymous login is allowed
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        host: str = "127.0.0.1",
+        env: Mapping[str, str] | None = None,
+        options: Sequence[str] = (),
+        anonymous: bool = True,
+    ) -> None:
+        need_gridftp()
+        root.mkdir(parents=True, exist_ok=True)
+        self.root = root.resolve()
+        self.host = host
+        self._process = subprocess.Popen(
+            self._command(options, anonymous),
+            env={**os.environ, **(env or {})},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            self.port = self._read_port()
+        except BaseException:
+            self.close()
+            raise
+
+    def _command(self, options: Sequence[str], anonymous: bool) -> list[str]:
+        # Without -c the machine-wide /etc/gridftp.conf would be read.
+        command = ["timeout", "--signal=KILL", str(LIFE_SECONDS), PROGRAM, "-c", os.devnull, "-p", "0"]
+        command += ["-control-interface", self.host, "-data-interface", self.host, "-home-dir", str(self.root)]
+        if anonymous:
+            command.append("-aa")
+        if os.geteuid() == 0:
+            command.append("-allow-root")
+            if anonymous and "-anonymous-user" not in options:
+                command += ["-anonymous-user", "root", "-anonymous-group", "root"]
+        return [*command, *options]
+
+    def _read_port(self) -> int:
+        assert self._process.stdout is not None
+        stdout, said, deadline = self._process.stdout.fileno(), b"", time.monotonic() + START_SECONDS
+        while not (match := re.search(rb"listening at .*:(\d+)\s", said)):
+            readable, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
+            chunk = os.read(stdout, 4096) if readable else b""
+            if not chunk:
+                raise RuntimeError(f"{PROGRAM} did not start: {said.decode(errors='replace')}")
+            said += chunk
+        return int(match[1])
+
+    def url(self, path: str, scheme: str = "ftp") -> str:
+        """The URL of the file `path` below `root`."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{scheme}://{host}:{self.port}{quote(str(self.root / path))}"
+
+    def kill(self) -> None:
+        """SIGKILL the server and its sessions: connections are reset, the port is closed."""
+        self._signal(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """SIGSTOP the server and its sessions: connections stay open, nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let a paused server go on."""
+        self._signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """End the server and its sessions; may be called twice, and after `kill`."""
+        self.kill()
+        self._process.wait()
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def __enter__(self) -> "GridFTPServer":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self._process.returncode is None:  # a reaped leader's id could belong to someone else by now
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
