@@ -55,10 +55,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Verification found bytes of `source` wrong: these [start, end) are missing again and it is used no more."""
+    """Verification found `sources` wrong: they are used no more, and the ranges [start, end) are missing again."""
 
     at: float
-    source: int
+    sources: tuple[int, ...]
     ranges: tuple[tuple[int, int], ...]
 
 

@@ -135,12 +135,12 @@ class Scheduler:
         self._fail(lane, event.reason, permanent=event.permanent, now=event.at)
 
     def _rejected(self, event: Rejected) -> None:
-        lane = self.state.lanes[event.source]
         self._ended = False
         for start, end in event.ranges:
             self.state.final.remove(start, end)
             self.state.unassigned.add(start, end)
-        self._leave(lane, "it sent wrong bytes", event.at)
+        for source in event.sources:
+            self._leave(self.state.lanes[source], "it sent wrong bytes", event.at)
 
     def _tick(self, now: float) -> None:
         for copy in list(self.state.copies.values()):

@@ -23,9 +23,9 @@ def steady(rate: float, **more) -> Behaviour:
     return Behaviour(rates=((0.0, rate),), **more)
 
 
-rates = st.lists(
-    st.tuples(st.floats(0.1, 20), st.sampled_from([0.0, 2e4, 1e5, 1e6, 5e6, 2e7])), max_size=4
-).map(lambda changes: ((0.0, 1e6), *sorted(changes)))
+rates = st.lists(st.tuples(st.floats(0.1, 20), st.sampled_from([0.0, 2e4, 1e5, 1e6, 5e6, 2e7])), max_size=4).map(
+    lambda changes: ((0.0, 1e6), *sorted(changes))
+)
 behaviours = st.builds(
     Behaviour,
     rates=rates,

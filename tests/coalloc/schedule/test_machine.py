@@ -1,0 +1,103 @@
+"""The scheduler's books, event by event."""
+
+import pytest
+
+from coalloc.model import Estimate
+from coalloc.schedule.actions import Abandon, Connect, Done, Fetch, GiveUp, Shorten, Wake
+from coalloc.schedule.events import Failed, Finished, Ready, Received, Rejected, Started, Tick
+from coalloc.schedule.machine import TRIES, IllegalEventError
+from coalloc.schedule.policies import make
+from coalloc.testing.invariants import CheckedScheduler
+
+MB = 1_000_000
+
+
+def scheduler(size=10 * MB, sources=2, strategy="adaptive", rate=1e6, **more):
+    estimates = [Estimate(0.01, rate)] * sources
+    machine = CheckedScheduler(size, estimates, make(strategy), **more)
+    assert [a for a in machine.handle(Started(0.0)) if isinstance(a, Connect)] == [Connect(i) for i in range(sources)]
+    return machine
+
+
+def kinds(actions, kind):
+    return [action for action in actions if isinstance(action, kind)]
+
+
+def test_shares_are_given_at_the_first_answer():
+    machine = scheduler()
+    (fetch,) = kinds(machine.handle(Ready(0.1, 0)), Fetch)
+    assert (fetch.source, fetch.start) == (0, 0)
+    assert 5 * MB < fetch.end < 5.1 * MB  # the other has not answered: it is thought to be a little behind
+    (other,) = kinds(machine.handle(Ready(0.2, 1)), Fetch)
+    assert (other.start, other.end) == (fetch.end, 10 * MB)
+
+
+def test_who_runs_dry_takes_the_tail_of_the_other():
+    machine = scheduler()
+    (first,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    (second,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
+    for step in range(1, 11):
+        machine.handle(Received(step / 10, second.copy, second.start + (step - 1) * 1000, second.start + step * 1000))
+    for at in range(first.start, first.end, MB):
+        machine.handle(Received(1.0 + at / 10 / MB, first.copy, at, min(at + MB, first.end)))
+    actions = machine.handle(Finished(1.6, first.copy))
+    (shorten,), (fetch,) = kinds(actions, Shorten), kinds(actions, Fetch)
+    assert shorten.copy == second.copy
+    assert (fetch.source, fetch.start, fetch.end) == (0, shorten.end, second.end)
+
+
+def test_a_silent_copy_is_abandoned_and_its_source_connected_anew():
+    machine = scheduler(sources=1)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    machine.handle(Received(0.1, fetch.copy, 0, 1000))
+    assert not kinds(machine.handle(Tick(2.0)), Abandon)
+    assert kinds(machine.handle(Tick(4.0)), Abandon) == [Abandon(fetch.copy)]
+    assert kinds(machine.handle(Tick(4.6)), Connect) == [Connect(0)]
+    (again,) = kinds(machine.handle(Ready(4.7, 0)), Fetch)
+    assert (again.start, again.end) == (1000, 10 * MB)
+
+
+def test_pauses_grow_and_a_hopeless_source_is_left():
+    machine = scheduler(sources=1)
+    pauses, now = [], 0.0
+    for _ in range(TRIES - 1):
+        (wake,) = kinds(machine.handle(Failed(now, 0, "refused", permanent=False)), Wake)
+        pauses.append(wake.at - now)
+        now = wake.at
+        assert kinds(machine.handle(Tick(now)), Connect)
+    assert pauses == [0.5, 1.0, 2.0, 4.0]
+    assert kinds(machine.handle(Failed(now, 0, "refused", permanent=False)), GiveUp) == [GiveUp("refused")]
+
+
+def test_a_permanent_failure_is_not_tried_again():
+    machine = scheduler(sources=1)
+    assert kinds(machine.handle(Failed(0.1, 0, "no such file", permanent=True)), GiveUp)
+
+
+def test_rejected_bytes_are_fetched_from_another():
+    machine = scheduler(size=100, sources=2)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    assert kinds(machine.handle(Received(0.1, fetch.copy, 0, 100)), Done)
+    assert not machine.handle(Rejected(0.2, (0,), ((0, 100),)))[:-1]
+    (again,) = kinds(machine.handle(Ready(0.3, 1)), Fetch)
+    assert (again.source, again.start, again.end) == (1, 0, 100)
+    assert kinds(machine.handle(Received(0.4, again.copy, 0, 100)), Done)
+
+
+def test_a_source_without_ranges_is_used_only_as_the_last():
+    machine = scheduler(sources=2)
+    assert not kinds(machine.handle(Ready(0.0, 0, ranged=False)), Fetch)
+    assert kinds(machine.handle(Failed(0.1, 1, "gone", permanent=True)), Connect) == [Connect(0)]
+    assert kinds(machine.handle(Ready(0.2, 0, ranged=False)), Fetch)
+
+
+def test_an_impossible_event_says_what_led_to_it():
+    machine = scheduler(sources=1)
+    machine.handle(Ready(0.0, 0))
+    with pytest.raises(IllegalEventError, match="copy 7 is not running\n.*copy 1"):
+        machine.handle(Finished(1.0, 7))
+
+
+def test_an_empty_file_needs_an_answer_and_no_byte():
+    machine = scheduler(size=0, sources=2)
+    assert kinds(machine.handle(Ready(0.1, 1)), Done)
