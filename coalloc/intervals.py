@@ -95,6 +95,11 @@ class Intervals:
             found.append((at, end))
         return found
 
+    def reach(self, at: int) -> int:
+        """The end of the range that `at` is in, or `at` itself when it is in none."""
+        i = bisect_right(self._starts, at) - 1
+        return max(at, self._ends[i]) if i >= 0 else at
+
     def covers(self, start: int, end: int) -> bool:
         """Whether all of [start, end) is in the set."""
         return not self.gaps(start, end)

@@ -1,0 +1,126 @@
+"""Checksums by name: which there are, how their values are written, and how two are combined into one.
+
+Algorithm names are in lower case without dashes (`sha256`), values in lower-case hex of full length. Which
+checksum a transfer needs, and what to do when it is wrong, is for others to say.
+"""
+
+import hashlib
+import re
+from collections.abc import Callable
+from typing import Protocol
+
+from zlib_ng import zlib_ng
+
+from coalloc.errors import UsageError
+from coalloc.model import Checksum
+
+__all__ = ["ALGORITHMS", "Hasher", "adler32_combine", "checksum", "crc32_combine", "hasher", "normalise", "parse"]
+
+ALGORITHMS = {
+    "adler32": 8,
+    "crc32": 8,
+    "md5": 32,
+    "sha1": 40,
+    "sha224": 56,
+    "sha256": 64,
+    "sha384": 96,
+    "sha512": 128,
+}
+"""Every algorithm that can be checked here, with the number of hex digits of its values."""
+
+_ADLER_BASE = 65521
+
+
+class Hasher(Protocol):
+    """What takes in bytes and says their digest; the part of hashlib's objects that is used here."""
+
+    def update(self, data: memoryview, /) -> None:
+        """Take in the next bytes."""
+        ...
+
+    def hexdigest(self) -> str:
+        """The digest of all bytes so far, in lower-case hex."""
+        ...
+
+
+class _Rolling:
+    """A 32-bit sum in the shape of a hashlib object."""
+
+    def __init__(self, function: Callable[[memoryview, int], int], start: int) -> None:
+        self._function = function
+        self._value = start
+
+    def update(self, data: memoryview, /) -> None:
+        self._value = self._function(data, self._value)
+
+    def hexdigest(self) -> str:
+        return f"{self._value:08x}"
+
+
+def hasher(algorithm: str) -> Hasher:
+    """A new hasher for one of `ALGORITHMS`."""
+    if algorithm == "adler32":
+        return _Rolling(zlib_ng.adler32, 1)
+    if algorithm == "crc32":
+        return _Rolling(zlib_ng.crc32, 0)
+    return hashlib.new(algorithm, usedforsecurity=False)
+
+
+def normalise(name: str) -> str | None:
+    """The algorithm meant by a name as people, servers and Metalinks write it, or None if there is none here.
+
+    >>> normalise("SHA-256"), normalise("ADLER32"), normalise("whirlpool")
+    ('sha256', 'adler32', None)
+    """
+    plain = name.strip().lower().replace("-", "").replace("_", "")
+    return plain if plain in ALGORITHMS else None
+
+
+def checksum(name: str, value: str) -> Checksum:
+    """A checksum from an algorithm's name and a hex value in any case.
+
+    :raises UsageError: if the algorithm is unknown, or the value is not hex of its length
+    """
+    algorithm = normalise(name)
+    if algorithm is None:
+        raise UsageError(f"no checksum algorithm is called '{name}'", f"use one of {', '.join(ALGORITHMS)}")
+    digits, plain = ALGORITHMS[algorithm], value.strip().lower()
+    if not re.fullmatch(f"[0-9a-f]{{{digits}}}", plain):
+        raise UsageError(
+            f"'{value}' is no {algorithm} value: {len(plain)} characters where {digits} hex digits are expected",
+            "copy the value again, whole, from where the file is published",
+        )
+    return Checksum(algorithm, plain)
+
+
+def parse(text: str) -> Checksum:
+    """A checksum from "ALGORITHM:HEX".
+
+    >>> parse("Adler-32:0A1B2C3D")
+    Checksum(algorithm='adler32', value='0a1b2c3d')
+
+    :raises UsageError: as `checksum`, or if there is no colon
+    """
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise UsageError(f"'{text}' is no checksum", "write it as ALGORITHM:HEX, for example md5:<32 hex digits>")
+    return checksum(name, value)
+
+
+def adler32_combine(first: int, second: int, second_length: int) -> int:
+    """The adler32 of two strings one after the other, from the adler32 of each and the second's length in bytes.
+
+    Adler-32 of d1..dn is (A, B) mod 65521 with A = 1 + d1 + ... + dn, and B the sum of the n values that A
+    takes after each byte. Let the first string give (A1, B1), the second, alone, (A2, B2), with n bytes.
+    In the concatenation A starts the second string at A1 and not at 1, so that throughout it is A1 - 1
+    higher than alone: it ends at A2 + (A1 - 1), and the n values added to B1 sum up to B2 + n (A1 - 1).
+    """
+    head = (first & 0xFFFF) - 1
+    a = (head + (second & 0xFFFF)) % _ADLER_BASE
+    b = ((first >> 16) + (second >> 16) + second_length * head) % _ADLER_BASE
+    return b << 16 | a
+
+
+def crc32_combine(first: int, second: int, second_length: int) -> int:
+    """The crc32 of two strings one after the other, from the crc32 of each and the second's length in bytes."""
+    return zlib_ng.crc32_combine(first, second, second_length)

@@ -1,0 +1,47 @@
+"""The system calls on which what was fetched depends, and what their failure means to a person.
+
+They are gathered in one value so that a test can put a failing disk in its place. What is written where is for
+`coalloc.sink` and `coalloc.journal` to say.
+"""
+
+import errno
+import os
+from pathlib import Path
+
+from coalloc.errors import SinkError
+
+__all__ = ["Disk", "disk_error"]
+
+_REMEDIES = {
+    errno.ENOSPC: "free some space, or choose another disk with -o, and run the same command again to go on",
+    errno.EDQUOT: "free some of your quota, or choose another disk with -o, and run the same command again to go on",
+    errno.EFBIG: "choose a file system that allows files of this size with -o, or raise the limit (ulimit -f)",
+    errno.EROFS: "choose a directory that can be written to with -o",
+    errno.EACCES: "choose a directory that you may write to with -o",
+    errno.EPERM: "choose a directory that you may write to with -o",
+    errno.ENOENT: "create the directory first, or choose another one with -o",
+    errno.ENOTDIR: "choose a directory that exists with -o",
+    errno.ENAMETOOLONG: "choose a shorter name with -o",
+    errno.EIO: "the disk may be failing: see the system's log, and choose another disk with -o",
+}
+
+
+class Disk:
+    """The operating system's own calls. A subclass may fail them; they raise OSError."""
+
+    pwrite = staticmethod(os.pwrite)
+    preadv = staticmethod(os.preadv)
+    truncate = staticmethod(os.ftruncate)
+    sync = staticmethod(os.fdatasync)
+
+    def free(self, directory: Path) -> int | None:
+        """Bytes that this user may still write in `directory`; None when the file system does not say."""
+        found = os.statvfs(directory)
+        return found.f_bavail * found.f_frsize if found.f_blocks else None
+
+
+def disk_error(error: OSError, what: str, path: Path) -> SinkError:
+    """The SinkError for an OSError: "cannot `what` `path`: reason", with what to do about it."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    remedy = _REMEDIES.get(error.errno or 0, "choose another place with -o")
+    return SinkError(f"cannot {what} {path}: {reason}", remedy)

@@ -1,0 +1,82 @@
+"""What was delivered, as the fewest pieces: adjacent bytes of one source are one piece with one checksum. Pure.
+
+So memory depends on how often sources take turns, not on the size of the file. Pieces never overlap; to see to
+that is the caller's.
+"""
+
+from collections.abc import Iterator
+
+from coalloc.checksums import adler32_combine, crc32_combine
+
+__all__ = ["Piece", "Pieces"]
+
+
+class Piece:
+    """Bytes [start, end) from one source. A sum is None when it is not kept, or no longer known."""
+
+    __slots__ = ("adler32", "crc32", "end", "source", "start")
+
+    def __init__(self, start: int, end: int, source: int, adler32: int | None, crc32: int | None = None) -> None:
+        self.start = start
+        self.end = end
+        self.source = source
+        self.adler32 = adler32
+        self.crc32 = crc32
+
+    def extend(self, end: int, adler32: int | None, crc32: int | None) -> None:
+        """Take in the bytes from this piece's end up to `end`, with their sums."""
+        length = end - self.end
+        self.end = end
+        self.adler32 = (
+            None if self.adler32 is None or adler32 is None else adler32_combine(self.adler32, adler32, length)
+        )
+        self.crc32 = None if self.crc32 is None or crc32 is None else crc32_combine(self.crc32, crc32, length)
+
+
+class Pieces:
+    """Disjoint pieces, found by where they end and where they start.
+
+    >>> pieces = Pieces()
+    >>> pieces.add(0, 10, source=0, adler32=1); pieces.add(20, 30, 1, 1); pieces.add(10, 20, 0, 1)
+    >>> [(p.start, p.end, p.source) for p in pieces]
+    [(0, 20, 0), (20, 30, 1)]
+    """
+
+    __slots__ = ("_by_end", "_by_start")
+
+    def __init__(self) -> None:
+        self._by_end: dict[int, Piece] = {}
+        self._by_start: dict[int, Piece] = {}
+
+    def __iter__(self) -> Iterator[Piece]:
+        return iter([self._by_start[start] for start in sorted(self._by_start)])
+
+    def __len__(self) -> int:
+        return len(self._by_start)
+
+    def add(self, start: int, end: int, source: int, adler32: int | None, crc32: int | None = None) -> None:
+        """Put in [start, end), of which nothing may be there yet; it joins its neighbours of the same source."""
+        before = self._by_end.get(start)
+        if before is not None and before.source == source:
+            del self._by_end[start]
+            before.extend(end, adler32, crc32)
+        else:
+            before = self._by_start[start] = Piece(start, end, source, adler32, crc32)
+        after = self._by_start.get(end)
+        if after is not None and after.source == source:
+            del self._by_start[end]
+            before.extend(after.end, after.adler32, after.crc32)
+        self._by_end[before.end] = before
+
+    def remove(self, start: int, end: int) -> None:
+        """Take [start, end) out. What is left of a piece that was cut no longer has its sums."""
+        for piece in [p for p in self._by_start.values() if p.start < end and p.end > start]:
+            del self._by_start[piece.start], self._by_end[piece.end]
+            for a, b in ((piece.start, start), (end, piece.end)):
+                if a < b:
+                    self._by_start[a] = self._by_end[b] = Piece(a, b, piece.source, None)
+
+    def clear(self) -> None:
+        """Take everything out."""
+        self._by_end.clear()
+        self._by_start.clear()
