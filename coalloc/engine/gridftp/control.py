@@ -1,0 +1,194 @@
+"""The control connection: commands out in any number, replies back in the same order.
+
+Commands are pipelined: `submit` sends at once and hands back a future, `reply` waits for it. A reply nobody waits
+for is read all the same, so a session survives transfers that were given up. What to say is left to `session`;
+security plugs in as a `Protection`.
+"""
+
+import asyncio
+from collections import deque
+from typing import Protocol, cast
+
+from coalloc.dialer import Dialer
+from coalloc.engine.gridftp.protocol import LineReader, Reply, ReplyReader, format_command
+from coalloc.engine.gridftp.refusals import refusal
+from coalloc.errors import ConnectionLost, NotThatProtocol, SourceError, Stalled, Unreachable
+
+__all__ = ["ControlConnection", "Protection"]
+
+PendingReply = asyncio.Future[Reply]
+
+
+class Protection(Protocol):
+    """What GSI does to the control connection once it is agreed; without I/O."""
+
+    def seal(self, command: bytes) -> bytes:
+        """A command line with its CRLF -> what is sent instead, with its CRLF."""
+        ...
+
+    def open(self, line: bytes) -> bytes:
+        """A line as received, without CRLF -> the plain line or lines it holds, each with CRLF."""
+        ...
+
+
+class ControlConnection(asyncio.Protocol):
+    """A connection to one server, made by `connect`. Not for two tasks to wait on the same reply.
+
+    :param where: host:port, for messages
+    :param seconds: how long to wait for any one reply
+    """
+
+    def __init__(self, where: str, seconds: float) -> None:
+        self.where = where
+        self.seconds = seconds
+        self.protection: Protection | None = None
+        self._lines = LineReader()
+        self._plain_lines = LineReader()
+        self._replies = ReplyReader()
+        self._greeting: PendingReply = asyncio.get_running_loop().create_future()
+        self._pending: deque[PendingReply] = deque([self._greeting])
+        self._transport: asyncio.Transport | None = None
+        self._lost: SourceError | None = None
+
+    @classmethod
+    async def connect(cls, dialer: Dialer, host: str, port: int, seconds: float) -> "ControlConnection":
+        """Connect and read the greeting.
+
+        :raises NotThatProtocol: when something else than an FTP server answers
+        :raises Unreachable: when nothing answers, or the server is full
+        """
+        sock = await dialer.dial(host, port, seconds)
+        control = cls(f"{host}:{port}", seconds)
+        try:
+            await asyncio.get_running_loop().create_connection(lambda: control, sock=sock)
+            await control._greet()
+        except BaseException:
+            control.close()
+            raise
+        return control
+
+    async def _greet(self) -> None:
+        try:
+            reply = await self._wait(self._greeting, self.seconds / 3)
+        except TimeoutError:
+            # A server of another protocol may be waiting for us to speak first: make it show itself.
+            self.submit("NOOP")
+            reply = await self._greeting_at_last()
+        if reply.code == 421:
+            raise Unreachable(f"{self.where} takes no one in now: {reply.text}", "try again later")
+        if reply.code != 220:
+            raise refusal(reply, self.where)
+
+    async def _greeting_at_last(self) -> Reply:
+        try:
+            return await self._wait(self._greeting, self.seconds * 2 / 3)
+        except TimeoutError:
+            error = NotThatProtocol(
+                f"{self.where} accepts the connection but says nothing",
+                "check that this is the port of a GridFTP server, and that the server is not overloaded",
+            )
+            error.permanent = False  # an overloaded server looks the same
+            raise error from None
+
+    @property
+    def usable(self) -> bool:
+        """Whether commands can still be sent."""
+        return self._lost is None
+
+    @property
+    def peer(self) -> str:
+        """The numeric address of the other end."""
+        return self._address("peername")
+
+    @property
+    def local(self) -> str:
+        """The numeric address of this end."""
+        return self._address("sockname")
+
+    def _address(self, which: str) -> str:
+        assert self._transport is not None
+        return str(self._transport.get_extra_info(which)[0])
+
+    def submit(self, command: str) -> PendingReply:
+        """Send a command; its final reply (2xx to 6xx) comes into the future, whether or not it is waited for."""
+        pending: PendingReply = asyncio.get_running_loop().create_future()
+        line = format_command(command)
+        if self._lost is not None:
+            _fail(pending, self._lost)
+            return pending
+        assert self._transport is not None
+        self._pending.append(pending)
+        self._transport.write(self.protection.seal(line) if self.protection else line)
+        return pending
+
+    async def reply(self, pending: PendingReply) -> Reply:
+        """Wait for a reply.
+
+        :raises ConnectionLost: when the connection ended first
+        :raises Stalled: when the server keeps silent; the connection is of no use then and closed
+        """
+        try:
+            return await self._wait(pending, self.seconds)
+        except TimeoutError:
+            stalled = Stalled(f"{self.where} gave no answer for {self.seconds:g} s", "try again later")
+            self._end(stalled)
+            raise stalled from None
+
+    async def ask(self, command: str) -> Reply:
+        """Send a command and wait for its final reply."""
+        return await self.reply(self.submit(command))
+
+    @staticmethod
+    async def _wait(pending: PendingReply, seconds: float) -> Reply:
+        async with asyncio.timeout(seconds):
+            return await asyncio.shield(pending)
+
+    def close(self) -> None:
+        """End the connection; what is still waited for fails. May be called twice."""
+        self._end(ConnectionLost(f"the connection to {self.where} was closed", "connect again"))
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            for line in self._lines.feed(data):
+                self._line_received(line)
+        except SourceError as error:
+            self._end(type(error)(f"{self.where} is no GridFTP server: {error.message}", error.remedy))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        reason = f": {exc}" if exc else ""
+        self._end(ConnectionLost(f"{self.where} closed the connection{reason}", "try again"))
+
+    def _line_received(self, line: bytes) -> None:
+        if self.protection is None:
+            self._plain_line_received(line)
+            return
+        for plain in self._plain_lines.feed(self.protection.open(line)):
+            self._plain_line_received(plain)
+
+    def _plain_line_received(self, line: bytes) -> None:
+        reply = self._replies.feed(line)
+        if reply is None or reply.preliminary:
+            return
+        if not self._pending:  # no one asked: a farewell, such as "421 Idle timeout"
+            self._end(ConnectionLost(f"{self.where} ended the session: {reply.code} {reply.text}", "try again"))
+            return
+        pending = self._pending.popleft()
+        if not pending.done():
+            pending.set_result(reply)
+
+    def _end(self, error: SourceError) -> None:
+        if self._lost is None:
+            self._lost = error
+            while self._pending:
+                _fail(self._pending.popleft(), error)
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def _fail(pending: PendingReply, error: SourceError) -> None:
+    if not pending.done():
+        pending.set_exception(error)
+        pending.exception()  # seen: most replies of a lost connection are waited for by no one

@@ -1,0 +1,251 @@
+"""The language of GridFTP servers as bytes to events and back: replies, commands, addresses, MODE E blocks.
+
+No socket, no clock: `control` and the data channels feed it what arrives. What a reply means for a transfer is
+left to `session`. RFC 959 (replies), RFC 2389 (FEAT), RFC 2428 (EPSV), RFC 3659 (MLST), GFD.20 (ERET, MODE E).
+"""
+
+import re
+from dataclasses import dataclass
+from struct import Struct
+
+from coalloc.errors import NotThatProtocol, ServerSays, Unsupported
+
+__all__ = [
+    "Block",
+    "BlockReader",
+    "EndOfData",
+    "EndOfFile",
+    "LineReader",
+    "Reply",
+    "ReplyReader",
+    "extended_passive_port",
+    "facts",
+    "features",
+    "format_command",
+    "passive_address",
+]
+
+MAX_LINE = 64 * 1024
+MAX_LINES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """A whole reply: its three digits, and its lines without the digits."""
+
+    code: int
+    lines: tuple[str, ...]
+
+    @property
+    def preliminary(self) -> bool:
+        """Whether another reply to the same command follows."""
+        return self.code < 200
+
+    @property
+    def positive(self) -> bool:
+        return self.code < 400
+
+    @property
+    def text(self) -> str:
+        """The words in one line, without control characters, short enough for a message."""
+        words = "; ".join(line for line in self.lines if line and line not in ("End.", "End"))
+        return re.sub(r"[^ -~\u00a0-\uffff]", "?", words)[:400]
+
+
+class LineReader:
+    """Bytes in, whole lines out; an end of line is LF with or without CR.
+
+    >>> lines = LineReader()
+    >>> lines.feed(b"220 he"), lines.feed(b"llo\\r\\n331 x\\n")
+    ([], [b'220 hello', b'331 x'])
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """:raises ServerSays: when a line is longer than any server has reason to send"""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if len(self._rest) > MAX_LINE or any(len(line) > MAX_LINE for line in lines):
+            raise ServerSays("the server sent an endless line", "check that this is a GridFTP server")
+        return [line.removesuffix(b"\r") for line in lines]
+
+
+class ReplyReader:
+    """Lines in, whole replies out.
+
+    A reply of several lines begins with `ddd-` and ends with the same digits and a space (RFC 959, 4.2).
+    """
+
+    def __init__(self) -> None:
+        self._code = b""
+        self._lines: list[bytes] = []
+
+    def feed(self, line: bytes) -> Reply | None:
+        """:raises NotThatProtocol: when a reply does not begin with three digits, or never ends"""
+        code, mark, text = line[:3], line[3:4], line[4:]
+        if not self._lines:
+            if not (re.fullmatch(rb"[1-6]\d\d", code) and mark in (b" ", b"-", b"")):
+                raise NotThatProtocol(f"the server said {_show(line)!r}", "check scheme, host and port of the URL")
+            self._code = code
+            self._lines.append(text)
+            return self._take() if mark != b"-" else None
+        if code == self._code and mark in (b" ", b""):
+            self._lines.append(text)
+            return self._take()
+        self._lines.append(text if code == self._code and mark == b"-" else line.strip())
+        if len(self._lines) > MAX_LINES:
+            raise NotThatProtocol("the server sent an endless reply", "check that this is a GridFTP server")
+        return None
+
+    def _take(self) -> Reply:
+        reply = Reply(int(self._code), tuple(line.decode("utf-8", "replace") for line in self._lines))
+        self._lines = []
+        return reply
+
+
+def _show(line: bytes) -> str:
+    return line[:60].decode("ascii", "replace")
+
+
+def format_command(command: str) -> bytes:
+    """One command as sent.
+
+    :raises Unsupported: when it holds a line break or NUL, which could smuggle in a second command
+    """
+    if re.search(r"[\r\n\0]", command):
+        verb = command.split(" ", 1)[0]
+        raise Unsupported(f"a name with a line break cannot be sent in {verb!r}", "rename the file on the server")
+    return command.encode("utf-8", "surrogateescape") + b"\r\n"
+
+
+def passive_address(reply: Reply) -> tuple[str, int]:
+    """Host and port of a 227 reply.
+
+    >>> passive_address(Reply(227, ("Entering Passive Mode (127,0,0,1,4,1)",)))
+    ('127.0.0.1', 1025)
+    """
+    if match := re.search(r"(\d+),(\d+),(\d+),(\d+),(\d+),(\d+)", reply.text):
+        numbers = [int(group) for group in match.groups()]
+        port = numbers[4] * 256 + numbers[5]
+        if max(numbers) < 256 and port:
+            return ".".join(map(str, numbers[:4])), port
+    raise _no_address(reply)
+
+
+def extended_passive_port(reply: Reply) -> int:
+    """The port of a 229 reply; the host is that of the control connection.
+
+    >>> extended_passive_port(Reply(229, ("Entering Extended Passive Mode (|||1025|)",)))
+    1025
+    """
+    if (match := re.search(r"\(([!-~])\1\1(\d{1,5})\1\)", reply.text)) and 0 < int(match[2]) < 65536:
+        return int(match[2])
+    raise _no_address(reply)
+
+
+def _no_address(reply: Reply) -> ServerSays:
+    return ServerSays(f"no address in the reply {reply.code} {reply.text}", "report this server's reply")
+
+
+def features(reply: Reply) -> dict[str, str]:
+    """What a FEAT reply offers: names in upper case, with their parameters.
+
+    >>> features(Reply(211, ("Extensions supported", "ERET", "CKSM MD5:10;ADLER32:10;", "End")))["CKSM"]
+    'MD5:10;ADLER32:10;'
+    """
+    if reply.code != 211:
+        return {}
+    offered = (line.strip().partition(" ") for line in reply.lines[1:-1])
+    return {name.upper(): parameters.strip() for name, _, parameters in offered}
+
+
+def facts(reply: Reply) -> dict[str, str]:
+    """The facts of an MLST reply, names in lower case: type, size, modify.
+
+    >>> facts(Reply(250, ("status of /a", "Type=file;Size=12; /a", "End")))
+    {'type': 'file', 'size': '12'}
+    """
+    if reply.code != 250 or len(reply.lines) < 3:
+        return {}
+    listed = reply.lines[1].split(" ", 1)[0].split(";")
+    pairs = (fact.partition("=") for fact in listed if "=" in fact)
+    return {name.lower(): value for name, _, value in pairs}
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Bytes of the range that was asked for; `offset` is counted from its start."""
+
+    offset: int
+    view: memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfData:
+    """Nothing more comes on this connection in this transfer; `closes`: nor in any other."""
+
+    closes: bool
+
+
+@dataclass(frozen=True, slots=True)
+class EndOfFile:
+    """How many connections will each say EndOfData."""
+
+    connections: int
+
+
+class BlockReader:
+    """Bytes of one MODE E connection in, events out; blocks are handed on in pieces, as they arrive.
+
+        +------------+----------------+----------------+=========+
+        | descriptor |     count      |     offset     | count   |
+        |   1 byte   | 8, big endian  | 8, big endian  | bytes   |
+        +------------+----------------+----------------+=========+
+
+    With descriptor EOF the offset is the number of connections (GFD.20, 3.5).
+    """
+
+    HEADER = Struct("!BQQ")
+    ERROR, EOF, EOD, CLOSE = 0x20, 0x40, 0x08, 0x04
+
+    def __init__(self) -> None:
+        self._header = b""
+        self._left = 0
+        self._offset = 0
+
+    @property
+    def between_blocks(self) -> bool:
+        """Whether the connection may end here."""
+        return not self._left and not self._header
+
+    def feed(self, data: memoryview) -> list[Block | EndOfData | EndOfFile]:
+        """The views handed out are parts of `data`."""
+        events: list[Block | EndOfData | EndOfFile] = []
+        while data:
+            if self._left:
+                piece = data[: self._left]
+                events.append(Block(self._offset, piece))
+                self._offset += len(piece)
+                self._left -= len(piece)
+                data = data[len(piece) :]
+                continue
+            missing = self.HEADER.size - len(self._header)
+            self._header += data[:missing]
+            data = data[missing:]
+            if len(self._header) == self.HEADER.size:
+                events += self._begin(*self.HEADER.unpack(self._header))
+                self._header = b""
+        return events
+
+    def _begin(self, descriptor: int, count: int, offset: int) -> list[Block | EndOfData | EndOfFile]:
+        if descriptor & self.ERROR:
+            raise ServerSays("the server marked a block as suspect", "try again, or without --streams")
+        ends: list[Block | EndOfData | EndOfFile] = []
+        if descriptor & self.EOF:
+            ends.append(EndOfFile(offset))
+        else:
+            self._left, self._offset = count, offset
+        if descriptor & self.EOD:
+            ends.append(EndOfData(bool(descriptor & self.CLOSE)))
+        return ends

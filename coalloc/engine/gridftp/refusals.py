@@ -1,0 +1,43 @@
+"""What a server's refusal means: negative replies as this project's errors."""
+
+import re
+
+from coalloc.engine.gridftp.protocol import Reply
+from coalloc.errors import (
+    ConnectionLost,
+    NoSuchFile,
+    PermissionRefused,
+    ServerSays,
+    SourceError,
+    Unsupported,
+)
+
+__all__ = ["refusal"]
+
+MISSING = re.compile(r"no such|not found|not exist|PATH_NOT_FOUND|not a (plain|regular) file|is a directory", re.I)
+FORBIDDEN = re.compile(r"permission|denied|not allowed|forbidden|not authori[sz]ed|GSSAPI", re.I)
+
+
+def refusal(reply: Reply, thing: str) -> SourceError:
+    """The error that a negative reply stands for.
+
+    :param thing: what was asked for: a URL, or host:port while logging in
+    """
+    said = f"{thing}: the server says {reply.code} {reply.text}"
+    if reply.code in (530, 532):
+        return _login_refused(reply, said)
+    if reply.code == 421:
+        return ConnectionLost(said, "try again later")
+    if FORBIDDEN.search(reply.text):
+        return PermissionRefused(said, "ask the owner for access, or log in: ftp://USER:PASSWORD@HOST/...")
+    if reply.code in (550, 553) or MISSING.search(reply.text):
+        return NoSuchFile(said, "check the path: after the host, it begins at the server's root")
+    if reply.code in (501, 502, 504, 534, 536):
+        return Unsupported(said, "use --engine globus-url-copy, or another replica")
+    return ServerSays(said, "see what the server says, or use another replica")
+
+
+def _login_refused(reply: Reply, said: str) -> PermissionRefused:
+    if re.search(r"GSSAPI|secur", reply.text, re.I):
+        return PermissionRefused(said, "use gsiftp:// with a valid proxy certificate")
+    return PermissionRefused(said, "give user and password: ftp://USER:PASSWORD@HOST/...")
