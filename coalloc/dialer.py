@@ -46,8 +46,11 @@ class DirectDialer:
         return sock
 
     async def _connect(self, host: str, port: int) -> socket.socket:
-        loop = asyncio.get_running_loop()
-        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        try:  # most data connections go to a numeric address, which needs no thread to look it up
+            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+        except socket.gaierror:
+            loop = asyncio.get_running_loop()
+            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         return await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=0.25)
 
     @staticmethod

@@ -1,1 +1,5 @@
-"""The native GridFTP engine."""
+"""The native GridFTP engine: `GridFTPSource` for ftp:// and gsiftp:// URLs."""
+
+from coalloc.engine.gridftp.source import GridFTPSource
+
+__all__ = ["GridFTPSource"]

@@ -14,7 +14,7 @@ from coalloc.engine.gridftp.protocol import LineReader, Reply, ReplyReader, form
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.errors import ConnectionLost, NotThatProtocol, SourceError, Stalled, Unreachable
 
-__all__ = ["ControlConnection", "Protection"]
+__all__ = ["ControlConnection", "PendingReply", "Protection"]
 
 PendingReply = asyncio.Future[Reply]
 
@@ -121,16 +121,16 @@ class ControlConnection(asyncio.Protocol):
         self._transport.write(self.protection.seal(line) if self.protection else line)
         return pending
 
-    async def reply(self, pending: PendingReply) -> Reply:
-        """Wait for a reply.
+    async def reply(self, pending: PendingReply, seconds: float | None = None) -> Reply:
+        """Wait for a reply, `seconds` if it may take longer than others.
 
         :raises ConnectionLost: when the connection ended first
         :raises Stalled: when the server keeps silent; the connection is of no use then and closed
         """
         try:
-            return await self._wait(pending, self.seconds)
+            return await self._wait(pending, seconds or self.seconds)
         except TimeoutError:
-            stalled = Stalled(f"{self.where} gave no answer for {self.seconds:g} s", "try again later")
+            stalled = Stalled(f"{self.where} gave no answer for {seconds or self.seconds:g} s", "try again later")
             self._end(stalled)
             raise stalled from None
 

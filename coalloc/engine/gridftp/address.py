@@ -1,0 +1,57 @@
+"""What a GridFTP URL says: host, port, user, path. No I/O.
+
+Paths are as in the Globus world: `ftp://host/a/b` is the absolute path /a/b (RFC 1738 has it relative to the
+login directory), `ftp://host/~/b` is b in the login directory.
+"""
+
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+from coalloc.errors import UsageError
+
+__all__ = ["Address", "parse"]
+
+PORTS = {"ftp": 21, "gsiftp": 2811}
+
+
+@dataclass(frozen=True)
+class Address:
+    """A file at a server. `shown` is the URL without the password, for messages."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str
+    shown: str
+    user: str = "anonymous"
+    password: str = field(default="coget@", repr=False)
+
+
+def parse(url: str) -> Address:
+    """Take a URL apart, percent-decoded.
+
+    :raises UsageError: when it is not a ftp:// or gsiftp:// URL with a host and a path
+    """
+    scheme, _, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    shown = f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+    try:
+        parts = urlsplit(f"//{authority}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise UsageError(f"{shown}: the host or port makes no sense", "write ftp://HOST:PORT/PATH") from None
+    if scheme.lower() not in PORTS or not host or not path:
+        raise UsageError(f"{shown} names no file at a GridFTP server", "write ftp://HOST/PATH or gsiftp://HOST/PATH")
+    login = {}
+    if parts.username is not None:
+        login = {"user": _decode(parts.username), "password": _decode(parts.password or "")}
+    return Address(scheme.lower(), host, port or PORTS[scheme.lower()], _path(path), shown, **login)
+
+
+def _path(path: str) -> str:
+    decoded = _decode(path)
+    return (decoded[2:] or ".") if decoded.startswith("~/") else f"/{decoded}"
+
+
+def _decode(text: str) -> str:
+    return unquote(text, errors="surrogateescape")

@@ -1,0 +1,209 @@
+"""A logged-in session with one server about one file: login, size, where the data connection goes.
+
+Commands go out in one flight where the server allows, since at distance each round trip costs more than all else.
+How data are received is left to `stream` and `blocks`; when sessions are made and dropped, to `source`.
+"""
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
+from typing import Protocol
+
+from coalloc.engine.base import EngineOptions
+from coalloc.engine.gridftp.address import Address
+from coalloc.engine.gridftp.control import ControlConnection, PendingReply
+from coalloc.engine.gridftp.protocol import Reply, extended_passive_port, facts, features, passive_address
+from coalloc.engine.gridftp.refusals import refusal
+from coalloc.errors import ConnectionLost, NoSuchFile, PermissionRefused, ServerSays, Stalled, Unreachable, Unsupported
+from coalloc.model import Stat
+
+__all__ = ["Security", "Session"]
+
+CHECKSUM_RATE = 20e6  # bytes per second: what the slowest server is granted before it counts as silent
+
+
+class Security(Protocol):
+    """How a session is authenticated in place of USER and PASS (GSI)."""
+
+    async def authenticate(self, control: ControlConnection) -> None:
+        """Log in and set `control.protection`; agree on how data connections are protected."""
+        ...
+
+    async def secure(self, data: socket.socket) -> None:
+        """Do what was agreed on a data connection, before its first byte of data."""
+        ...
+
+
+class Session:
+    """A control connection that is logged in; made by `open`.
+
+    :param pipelined: whether commands are sent without waiting for the reply to the one before
+    """
+
+    def __init__(self, control: ControlConnection, address: Address, options: EngineOptions, pipelined: bool) -> None:
+        self.control = control
+        self.address = address
+        self._options = options
+        self._pipelined = pipelined
+        self._security: Security | None = None
+        self._features: dict[str, str] = {}
+        self._passive_command = "EPSV" if ":" in control.peer else "PASV"
+        self._passive: PendingReply | None = None
+        self.stat = Stat(0)
+
+    @classmethod
+    async def open(cls, address: Address, options: EngineOptions, security: Security | None = None) -> "Session":
+        """Connect, log in and ask about the file; once more command by command where a server loses commands."""
+        try:
+            return await cls._open(address, options, security, pipelined=True)
+        except (ConnectionLost, Stalled, ServerSays):
+            return await cls._open(address, options, security, pipelined=False)
+
+    @classmethod
+    async def _open(
+        cls, address: Address, options: EngineOptions, security: Security | None, pipelined: bool
+    ) -> "Session":
+        control = await ControlConnection.connect(options.dialer, address.host, address.port, options.connect_seconds)
+        session = cls(control, address, options, pipelined)
+        try:
+            await session._login(security)
+        except BaseException:
+            control.close()
+            raise
+        return session
+
+    async def _login(self, security: Security | None) -> None:
+        path = self.address.path
+        login = [] if security else [f"USER {self.address.user}", f"PASS {self.address.password}"]
+        if security:
+            await security.authenticate(self.control)
+            self._security = security
+        ask = ["TYPE I", "FEAT", f"MLST {path}", f"SIZE {path}", f"MDTM {path}"]
+        replies = await self._ask_all(login + ask)
+        if not security:
+            self._check_login(*replies[:2])
+        binary, offers, listed, size, modified = replies[-5:]
+        if not binary.positive:
+            raise refusal(binary, self.address.shown)
+        self._features = features(offers)
+        ranged = bool({"ERET", "REST"} & self._features.keys()) or (await self.control.ask("REST 1")).code == 350
+        self.stat = self._understand(listed, size, modified, ranged)
+
+    async def _ask_all(self, commands: Sequence[str]) -> list[Reply]:
+        if not self._pipelined:
+            return [await self.control.ask(command) for command in commands]
+        pending = [self.control.submit(command) for command in commands]
+        if self._options.streams == 1:
+            self.ask_ahead()
+        return [await self.control.reply(each) for each in pending]
+
+    def _check_login(self, user: Reply, password: Reply) -> None:
+        # A server that wants no password answers the pipelined PASS with 202 or an error.
+        refused = user if not user.positive else password
+        if user.code != 230 and not (user.positive and password.code in (202, 230)):
+            raise refusal(refused, f"login as {self.address.user} at {self.control.where}")
+
+    def _understand(self, listed: Reply, size: Reply, modified: Reply, ranged: bool) -> Stat:
+        known = facts(listed)
+        if known.get("type", "").lower() in ("dir", "cdir", "pdir"):
+            raise NoSuchFile(f"{self.address.shown} is a directory", "name a file in it")
+        said = known.get("size") or (size.lines[0].strip() if size.code == 213 else "")
+        if not said.isdecimal():
+            raise refusal(size, self.address.shown)
+        validator = known.get("modify") or (modified.lines[0].strip() if modified.code == 213 else None)
+        return Stat(int(said), validator, ranged=ranged)
+
+    @property
+    def usable(self) -> bool:
+        """Whether the connection still stands, as far as is known."""
+        return self.control.usable
+
+    def ask_ahead(self) -> None:
+        """Ask for the address of the next data connection already, behind the transfer that is under way."""
+        if self._pipelined:
+            self._passive = self.control.submit(self._passive_command)
+
+    async def connect_data(self) -> socket.socket:
+        """A data connection that the next transfer will use."""
+        asked_ahead = self._passive is not None
+        try:
+            return await self._connect_data()
+        except Unreachable:
+            if not asked_ahead:
+                raise
+            return await self._connect_data()  # a port that was opened long ago may be closed again
+
+    async def _connect_data(self) -> socket.socket:
+        pending = self._passive or self.control.submit(self._passive_command)
+        self._passive = None
+        reply = await self.control.reply(pending)
+        if reply.code == 227:
+            host, port = passive_address(reply)
+            host = await self._checked(host)
+        elif reply.code == 229:
+            host, port = self.control.peer, extended_passive_port(reply)
+        elif self._passive_command == "PASV":
+            self._passive_command = "EPSV"
+            return await self._connect_data()
+        else:
+            raise refusal(reply, self.address.shown)
+        return await self._options.dialer.dial(host, port, self._options.connect_seconds)
+
+    async def _checked(self, host: str) -> str:
+        """The host to connect to when a reply names `host`: it, the server itself, or none (a third host)."""
+        said, peer = ip_address(host), ip_address(self.control.peer)
+        if said == peer:
+            return host
+        if said.is_unspecified or (said.is_private and not peer.is_private):
+            return self.control.peer  # a server behind address translation that does not know its own address
+        if said in await self._allowed():
+            return host
+        raise PermissionRefused(
+            f"{self.address.shown}: the server says its data come from another host, {host}",
+            f"if you trust that host, allow it with --data-host {host}",
+        )
+
+    async def _allowed(self) -> set[IPv4Address | IPv6Address]:
+        loop = asyncio.get_running_loop()
+        found = set()
+        for name in {self.address.host, *self._options.data_hosts}:
+            try:
+                found |= {ip_address(info[4][0]) for info in await loop.getaddrinfo(name, None)}
+            except OSError:
+                continue  # a name that does not resolve allows nothing
+        return found
+
+    async def retrieve(self, start: int, end: int) -> PendingReply:
+        """Ask for bytes [start, end) on the data connection that is ready; the future is the final reply.
+
+        A server without ERET goes on beyond `end` until the data connection is closed.
+        """
+        path = self.address.path
+        if "ERET" in self._features:
+            return self.control.submit(f"ERET P {start} {end - start} {path}")
+        restart = self.control.submit(f"REST {start}")
+        transfer = self.control.submit(f"RETR {path}")
+        reply = await self.control.reply(restart)
+        if start and reply.code != 350:
+            raise Unsupported(f"{self.address.shown}: the server cannot send a part of a file", "use another replica")
+        return transfer
+
+    async def secure(self, data: socket.socket) -> None:
+        """Protect a data connection as was agreed when logging in."""
+        if self._security:
+            await self._security.secure(data)
+
+    async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+        """The server's digest of bytes [start, end) in lower-case hex; None when it does not offer it."""
+        offered = {name.partition(":")[0] for name in self._features.get("CKSM", "").upper().split(";")}
+        name = next((name for name in offered if name.replace("-", "") == algorithm.upper()), None)
+        if name is None:
+            return None
+        pending = self.control.submit(f"CKSM {name} {start} {end - start} {self.address.path}")
+        reply = await self.control.reply(pending, self._options.connect_seconds + (end - start) / CHECKSUM_RATE)
+        return reply.lines[0].strip().lower() if reply.code == 213 else None
+
+    def close(self) -> None:
+        """End the session; may be called twice."""
+        self.control.close()

@@ -1,0 +1,85 @@
+"""One replica at one GridFTP server: when sessions are made, reused and dropped."""
+
+import asyncio
+
+from coalloc.engine.base import Deliver, EngineOptions, Source, Span
+from coalloc.engine.gridftp import stream
+from coalloc.engine.gridftp.address import parse
+from coalloc.engine.gridftp.session import Session
+from coalloc.errors import ConnectionLost, ReplicaChanged
+from coalloc.model import Stat
+
+__all__ = ["GridFTPSource"]
+
+
+class GridFTPSource(Source):
+    """A file at a GridFTP or FTP server. Its control connection is kept between ranges.
+
+    :raises UsageError: when the URL names no file at a server
+    """
+
+    def __init__(self, url: str, options: EngineOptions) -> None:
+        super().__init__(url, options)
+        self._address = parse(url)
+        self._session: Session | None = None
+        self._aside: Session | None = None
+        self._agreed: Stat | None = None
+        self._fetching = False
+
+    async def open(self) -> Stat:
+        session = await self._connected()
+        self._agreed = session.stat
+        return session.stat
+
+    async def _connected(self) -> Session:
+        """A new session in place of the one before."""
+        if self._session:
+            self._session.close()
+        self._session = await Session.open(self._address, self.options)
+        return self._session
+
+    async def fetch(self, span: Span, deliver: Deliver) -> None:
+        if span.start >= span.end:
+            return
+        self._fetching = True
+        try:
+            session = await self._usable_session()
+            await self._fetch(session, span, deliver)
+        finally:
+            self._fetching = False
+
+    async def _fetch(self, session: Session, span: Span, deliver: Deliver) -> None:
+        try:
+            data = await session.connect_data()
+        except ConnectionLost:  # the server gave up the idle session
+            session = await self._reopened()
+            data = await session.connect_data()
+        await stream.fetch(session, data, span, deliver)
+
+    async def _usable_session(self) -> Session:
+        if self._session and self._session.usable:
+            return self._session
+        return await self._reopened()
+
+    async def _reopened(self) -> Session:
+        """A new session about the file that `open` saw."""
+        session = await self._connected()
+        if self._agreed and session.stat != self._agreed:
+            raise ReplicaChanged(f"{self._address.shown} changed while it was fetched", "start again")
+        return session
+
+    async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+        session = await (self._session_aside() if self._fetching else self._usable_session())
+        return await session.checksum(algorithm, start, end)
+
+    async def _session_aside(self) -> Session:
+        """A second session: a server does nothing else on a session that transfers."""
+        if self._aside is None or not self._aside.usable:
+            self._aside = await Session.open(self._address, self.options)
+        return self._aside
+
+    async def close(self) -> None:
+        for session in (self._session, self._aside):
+            if session:
+                session.close()
+        await asyncio.sleep(0)  # the loop closes the sockets in its next round

@@ -1,0 +1,118 @@
+"""Receiving a range over one data connection in stream mode: the path that all speed hangs on.
+
+All sources of a process share one buffer, filled and delivered once per readiness of a socket, so that none
+starves another. No time-out here: whether a source stalls is for the scheduler to judge.
+"""
+
+import asyncio
+import socket
+
+from coalloc.engine.base import Deliver, Span
+from coalloc.engine.gridftp.control import PendingReply
+from coalloc.engine.gridftp.protocol import Reply
+from coalloc.engine.gridftp.refusals import refusal
+from coalloc.engine.gridftp.session import Session
+from coalloc.errors import ConnectionLost, SourceError
+
+__all__ = ["BUFFER", "LAST_WORDS_SECONDS", "fetch", "lost", "said"]
+
+BUFFER = memoryview(bytearray(1024 * 1024))
+"""Where received bytes stand until they are delivered; free again whenever a callback returns."""
+LAST_WORDS_SECONDS = 1.0  # how long a server is given to say why data ended short
+
+
+async def fetch(session: Session, data: socket.socket, span: Span, deliver: Deliver) -> None:
+    """Receive what is left of `span` on a fresh data connection, and close it.
+
+    The reply to the transfer is left to be read with those to later commands: it decides nothing.
+    """
+    try:
+        transfer = await session.retrieve(span.start, span.end)
+        session.ask_ahead()
+        await session.secure(data)
+        receiver = _Receiver(data, span, deliver)
+        transfer.add_done_callback(receiver.replied)
+        reached = await receiver.run()
+    finally:
+        data.close()
+    if reached < span.end:
+        raise lost(session, await said(transfer), span, reached)
+
+
+async def said(transfer: PendingReply) -> Reply | None:
+    """The server's reply to a transfer that ended short, if it comes soon."""
+    await asyncio.wait({transfer}, timeout=LAST_WORDS_SECONDS)
+    if not transfer.done() or transfer.cancelled() or transfer.exception():
+        return None
+    return transfer.result()
+
+
+def lost(session: Session, reply: Reply | None, span: Span, reached: int) -> SourceError:
+    """Why a transfer ended at byte `reached`."""
+    shown = session.address.shown
+    if reply and not reply.positive and reached == span.start:
+        return refusal(reply, shown)
+    words = f"; the server says {reply.code} {reply.text}" if reply else ""
+    return ConnectionLost(f"{shown}: the data ended at byte {reached} of {span.start}-{span.end}{words}", "try again")
+
+
+class _Receiver:
+    """Reads one socket into the shared buffer until the span, as it is by then, is delivered."""
+
+    __slots__ = ("_at", "_data", "_deliver", "_over", "_span")
+
+    def __init__(self, data: socket.socket, span: Span, deliver: Deliver) -> None:
+        self._data = data
+        self._span = span
+        self._deliver = deliver
+        self._at = span.start
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def run(self) -> int:
+        """Receive until the end, or as far as it goes; the offset that was reached."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._data, self._readable)
+        try:
+            await self._over
+        finally:
+            loop.remove_reader(self._data)
+        return self._at
+
+    def replied(self, transfer: PendingReply) -> None:
+        """A refusal ends the wait for data; a control connection lost meanwhile does not, nor does success."""
+        if not (transfer.cancelled() or transfer.exception() or transfer.result().positive):
+            self._end()
+
+    def _readable(self) -> None:
+        if self._over.done():  # cancelled in this very round of the loop
+            return
+        start = self._at
+        wanted = self._span.end - start
+        if wanted <= 0:
+            self._end()
+            return
+        try:
+            count = self._data.recv_into(BUFFER, min(wanted, len(BUFFER)))
+        except (BlockingIOError, InterruptedError):
+            return
+        except OSError:
+            count = 0
+        if not count:
+            self._end()
+            return
+        self._at = start + count
+        try:
+            self._deliver(start, BUFFER[:count])
+        except Exception as error:
+            self._end(error)
+        else:
+            if self._at >= self._span.end:
+                self._end()
+
+    def _end(self, error: Exception | None = None) -> None:
+        if self._over.done():
+            return
+        if error:
+            self._over.set_exception(error)
+        else:
+            self._over.set_result(None)
