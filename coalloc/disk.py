@@ -27,12 +27,23 @@ _REMEDIES = {
 
 
 class Disk:
-    """The operating system's own calls. A subclass may fail them; they raise OSError."""
+    """The operating system's own calls. A subclass may fail them, as they do: with OSError."""
 
-    pwrite = staticmethod(os.pwrite)
-    preadv = staticmethod(os.preadv)
-    truncate = staticmethod(os.ftruncate)
-    sync = staticmethod(os.fdatasync)
+    def pwrite(self, fd: int, data: memoryview, offset: int, /) -> int:
+        """Write bytes at `offset`; returns how many were written, at least one."""
+        return os.pwrite(fd, data, offset)
+
+    def preadv(self, fd: int, buffers: list[memoryview], offset: int, /) -> int:
+        """Read bytes at `offset` into the buffers; returns how many were read, 0 at the end of the file."""
+        return os.preadv(fd, buffers, offset)
+
+    def truncate(self, fd: int, size: int, /) -> None:
+        """Give the file this size; what is new is a hole."""
+        os.ftruncate(fd, size)
+
+    def sync(self, fd: int, /) -> None:
+        """Return when the bytes of the file are on the medium."""
+        os.fdatasync(fd)
 
     def free(self, directory: Path) -> int | None:
         """Bytes that this user may still write in `directory`; None when the file system does not say."""

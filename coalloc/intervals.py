@@ -43,12 +43,12 @@ class Intervals:
         """Put [start, end) in; what is there already stays."""
         if start >= end:
             return
-        if self._ends and start == self._ends[-1]:  # the common case: a stream that grows at its end
-            self._ends[-1] = end
-            self.total += end - start
-            return
         first = bisect_left(self._ends, start)
         last = bisect_right(self._starts, end)
+        if last - first == 1 and self._ends[first] == start:  # the common case: a stream that grows at its end
+            self._ends[first] = end
+            self.total += end - start
+            return
         if first < last:
             start = min(start, self._starts[first])
             end = max(end, self._ends[last - 1])

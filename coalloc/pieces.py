@@ -70,6 +70,8 @@ class Pieces:
 
     def remove(self, start: int, end: int) -> None:
         """Take [start, end) out. What is left of a piece that was cut no longer has its sums."""
+        if start >= end:
+            return
         for piece in [p for p in self._by_start.values() if p.start < end and p.end > start]:
             del self._by_start[piece.start], self._by_end[piece.end]
             for a, b in ((piece.start, start), (end, piece.end)):

@@ -1,0 +1,5 @@
+"""Where fetched bytes go: sparse writes beside the target, checksums as they pass, one rename at the end."""
+
+from coalloc.sink.partial import PartialFile
+
+__all__ = ["PartialFile"]

@@ -1,0 +1,109 @@
+"""The sparse file that holds fetched bytes, each at its place. Knows nothing of which are there, or whose they are.
+
+Every failure of the disk comes out as a SinkError.
+"""
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from coalloc.checksums import hasher
+from coalloc.disk import Disk, disk_error
+from coalloc.errors import SinkError
+
+__all__ = ["BLOCK", "Data"]
+
+BLOCK = 4 << 20
+"""Bytes read at once: enough that a block's work hides the cost of the call, little enough to wait for."""
+
+
+class Data:
+    """The open file `path`; made if it is not there. `room` comes before all else."""
+
+    def __init__(self, path: Path, disk: Disk) -> None:
+        self.path = path
+        self._disk = disk
+        self._pwrite = disk.pwrite
+        try:
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            raise disk_error(error, "write", path) from None
+
+    def room(self, size: int, keep: bool) -> bool:
+        """Give the file its size, sparse: blocks come with the bytes. Returns whether its old bytes were kept.
+
+        They are lost unless `keep`, and if they are of a file of another size.
+
+        :raises SinkError: if `size` bytes will not fit, before anything is changed
+        """
+        try:
+            found = os.fstat(self._fd)
+            self._refuse_if_too_big(size - found.st_blocks * 512)
+            if keep and found.st_size == size:
+                return True
+            self._disk.truncate(self._fd, 0)
+            self._disk.truncate(self._fd, size)
+        except OSError as error:
+            raise disk_error(error, "write", self.path) from None
+        return False
+
+    def _refuse_if_too_big(self, needed: int) -> None:
+        free = self._disk.free(self.path.parent)
+        if free is not None and needed > free:
+            where = self.path.parent.parent.absolute()
+            raise SinkError(
+                f"{where} has {free} bytes free, but {needed} more are needed",
+                "free some space, or choose another disk with -o",
+            )
+
+    def write(self, offset: int, view: memoryview) -> None:
+        """Write all these bytes at their place."""
+        try:
+            written = self._pwrite(self._fd, view, offset)
+            while written < len(view):  # a disk that gets full writes what it can, and fails the next time
+                written += self._pwrite(self._fd, view[written:], offset + written)
+        except OSError as error:
+            raise disk_error(error, "write", self.path) from None
+
+    def read(self, offset: int, buffer: memoryview) -> None:
+        """Fill the buffer with the bytes that begin at `offset`."""
+        try:
+            while buffer:
+                got = self._disk.preadv(self._fd, [buffer], offset)
+                if got == 0:
+                    raise SinkError(f"{self.path} was cut short by another program", "run the same command again")
+                buffer, offset = buffer[got:], offset + got
+        except OSError as error:
+            raise disk_error(error, "read", self.path) from None
+
+    def digest(self, algorithm: str, start: int, end: int) -> str:
+        """The digest of bytes [start, end), read block by block, in lower-case hex."""
+        found = hasher(algorithm)
+        buffer = memoryview(bytearray(min(BLOCK, end - start)))
+        for at in range(start, end, BLOCK):
+            block = buffer[: end - at]
+            self.read(at, block)
+            found.update(block)
+        return found.hexdigest()
+
+    def publish(self, target: Path) -> None:
+        """Rename the file to `target`: first its bytes reach the disk, then its name, then this returns."""
+        try:
+            self._disk.sync(self._fd)
+            self.path.rename(target)
+        except OSError as error:
+            raise disk_error(error, "write", target) from None
+        with suppress(OSError):  # not every file system can; the file is whole and has its name already
+            _sync_directory(target.parent)
+
+    def close(self) -> None:
+        """Let go of the file; to be called once."""
+        os.close(self._fd)
+
+
+def _sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

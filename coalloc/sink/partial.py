@@ -1,0 +1,216 @@
+"""A file that is being fetched: which bytes of it are here, from whom, and with which checksums.
+
+Each byte is written once as final; the file gets its name when it is whole. What is to be fetched, and whether
+the bytes are right, is for others to say; so is what to remember of all this (`coalloc.journal`).
+"""
+
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from zlib_ng import zlib_ng
+
+from coalloc.checksums import adler32_combine, crc32_combine
+from coalloc.disk import Disk
+from coalloc.intervals import Intervals
+from coalloc.model import Extent
+from coalloc.pieces import Pieces
+from coalloc.sink.data import Data
+from coalloc.sink.folder import Folder
+from coalloc.sink.follower import Follower
+
+__all__ = ["PartialFile"]
+
+_ROLLING: dict[str, tuple[int, Callable[[int, int, int], int]]] = {
+    "adler32": (1, adler32_combine),
+    "crc32": (0, crc32_combine),
+}
+"""The sums that pieces may carry: the sum of no bytes, and how two are combined."""
+
+
+class PartialFile:
+    """The bytes of `target` that are here, in `NAME.coget/data` beside it.
+
+    Making one takes the target's lock; `begin` comes next, once the size is known; `publish` ends a fetch that
+    went well, and `close` any. Methods that are said to read the disk may take long: they can be called in a
+    thread, as long as nothing is written meanwhile.
+
+    :param keep_checksums: whether each piece has its adler32
+    :raises TargetInUse: if another process fetches this target
+    :raises SinkError: if the target cannot be written; so does every method when the disk fails
+    """
+
+    def __init__(self, target: Path, *, keep_checksums: bool = True, disk: Disk | None = None) -> None:
+        self._target = target
+        self._disk = disk or Disk()
+        self._keeps_adler32 = keep_checksums
+        self._keeps_crc32 = False
+        self._folder = Folder(target)
+        self._path = self._folder.path / "data"
+        self._data: Data | None = None
+        self._follower: Follower | None = None
+        self._held = Intervals()
+        self._pieces = Pieces()
+        self._begun = False
+        self.size = 0
+        self.duplicate_bytes = 0
+        """Bytes that arrived though they were here already."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def journal_path(self) -> Path:
+        """Where a journal of this fetch belongs."""
+        return self._folder.path / "journal"
+
+    @property
+    def held_bytes(self) -> int:
+        """How many bytes are here."""
+        return self._held.total
+
+    @property
+    def _file(self) -> Data:
+        if self._data is None:
+            raise RuntimeError(f"{self._path} is used before begin or after close")
+        return self._data
+
+    def begin(self, size: int, extents: Iterable[Extent] = (), expected: str | None = None) -> list[Extent]:
+        """Make room for `size` bytes, and take over what an earlier run left. Reads the disk.
+
+        An extent with an adler32 is read, and kept if it still has it. One without is kept as it is: whoever
+        gives it vouches for it. Of extents that overlap, the first to be kept excludes the others. None is
+        kept when the data is gone or of another size.
+
+        :param extents: what an earlier run says is here; if there are none, old data is dropped
+        :param expected: the algorithm of the whole's checksum, so that it is computed as bytes arrive
+        :returns: the extents that were kept
+        """
+        extents = list(extents)
+        self.size = size
+        self._keeps_crc32 = expected == "crc32"
+        self._data = Data(self._path, self._disk)
+        had_room = self._data.room(size, keep=bool(extents))
+        kept = [extent for extent in extents if had_room and self._adopt(extent)]
+        if expected is not None and expected not in _ROLLING:
+            self._follower = Follower(expected, self._data.read)
+            self._follower.advance(self._held.reach(0))
+        self._begun = True
+        return kept
+
+    def _adopt(self, extent: Extent) -> bool:
+        """Take over one extent, if it is free and right."""
+        start, end = extent.start, extent.end
+        if end > self.size or self._held.within(start, end):
+            return False
+        adler32 = crc32 = None
+        if self._keeps_adler32 or extent.adler32 is not None:
+            adler32 = self._sum("adler32", start, end)
+            if extent.adler32 not in (None, adler32):
+                return False
+        if self._keeps_crc32:
+            crc32 = self._sum("crc32", start, end)
+        self._held.add(start, end)
+        self._pieces.add(start, end, extent.source, adler32 if self._keeps_adler32 else None, crc32)
+        return True
+
+    def write(self, source: int, offset: int, view: memoryview) -> list[Extent]:
+        """Keep those of these bytes that are not here yet, and return them as extents."""
+        gaps = self._held.gaps(offset, offset + len(view))
+        if len(gaps) == 1 and gaps[0][1] - gaps[0][0] == len(view):  # nearly always: all of it is new
+            fresh = [self._keep(source, offset, view)]
+        else:
+            self.duplicate_bytes += len(view) - sum(end - start for start, end in gaps)
+            fresh = [self._keep(source, start, view[start - offset : end - offset]) for start, end in gaps]
+        if self._follower is not None:
+            self._follower.advance(self._held.reach(0))
+        return fresh
+
+    def _keep(self, source: int, start: int, view: memoryview) -> Extent:
+        end = start + len(view)
+        adler32 = zlib_ng.adler32(view) if self._keeps_adler32 else None
+        crc32 = zlib_ng.crc32(view) if self._keeps_crc32 else None
+        self._file.write(start, view)
+        self._held.add(start, end)
+        self._pieces.add(start, end, source, adler32, crc32)
+        return Extent(start, end, source, adler32)
+
+    def missing(self) -> list[tuple[int, int]]:
+        """The ranges [start, end) that are not here, in order."""
+        return self._held.gaps(0, self.size)
+
+    def pieces(self) -> list[Extent]:
+        """What is here, in order, adjacent bytes of one source in one. Reads the disk after a `revoke`, else not."""
+        for piece in self._pieces:
+            if piece.adler32 is None and self._keeps_adler32:
+                piece.adler32 = self._sum("adler32", piece.start, piece.end)
+        return [Extent(piece.start, piece.end, piece.source, piece.adler32) for piece in self._pieces]
+
+    def revoke(self, start: int, end: int) -> None:
+        """Make [start, end) missing again: its bytes were found to be wrong."""
+        self._held.remove(start, end)
+        self._pieces.remove(start, end)
+        if self._follower is not None:
+            self._follower.rewind(self._held.reach(0))
+
+    def digest(self, algorithm: str, start: int = 0, end: int | None = None) -> str:
+        """The digest of bytes [start, end), by default of all, in lower-case hex. Reads the disk.
+
+        adler32 and crc32 are combined from the pieces that carry them; the whole's digest that `begin` was told
+        to expect is mostly computed already; all else is read. Bytes that are missing count as zeros.
+        """
+        end = self.size if end is None else end
+        if algorithm in _ROLLING:
+            return f"{self._combined(algorithm, start, end):08x}"
+        whole = start == 0 and end == self.size == self._held.reach(0)
+        if whole and self._follower is not None and self._follower.algorithm == algorithm:
+            return self._follower.finish(end)
+        return self._file.digest(algorithm, start, end)
+
+    def _combined(self, algorithm: str, start: int, end: int) -> int:
+        value, combine = _ROLLING[algorithm]
+        at = start
+        for piece in self._pieces:
+            known: int | None = getattr(piece, algorithm)
+            if known is not None and start <= piece.start and piece.end <= end:
+                value = combine(value, self._sum(algorithm, at, piece.start), piece.start - at)
+                value = combine(value, known, piece.end - piece.start)
+                at = piece.end
+        return combine(value, self._sum(algorithm, at, end), end - at)
+
+    def _sum(self, algorithm: str, start: int, end: int) -> int:
+        return int(self._file.digest(algorithm, start, end), 16)
+
+    def publish(self) -> None:
+        """Give the file its name and remove all else; what was fetched outlives a power cut then. Writes the disk."""
+        if self.missing():
+            raise RuntimeError(f"{self._target} is not whole")
+        self._file.publish(self._target)
+        self._let_go()
+        self._folder.remove()
+
+    def close(self) -> None:
+        """End this run. What is here stays for the next one; if nothing is, nothing stays. May be called twice."""
+        self._let_go()
+        if not self._is_worth_keeping():
+            self._folder.remove()
+        self._folder.unlock()
+
+    def _is_worth_keeping(self) -> bool:
+        if self._begun:
+            return bool(self._held)
+        with suppress(OSError):  # what an earlier run left, if this one came to nothing
+            return self._path.stat().st_size > 0
+        return False
+
+    def _let_go(self) -> None:
+        if self._follower is not None:
+            self._follower.close()
+        if self._data is not None:
+            self._data.close()
+            self._data = None
