@@ -1,0 +1,113 @@
+"""Progress on a terminal: a bar for the file and a line for each source, redrawn in place."""
+
+from typing import TextIO
+
+from rich.console import Group, RenderableType
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from coalloc.model import Snapshot, SourceState, SourceView
+from coalloc.progress import human
+from coalloc.progress.table import console
+
+__all__ = ["Bars"]
+
+REDRAW_SECONDS = 0.1
+NAME_COLUMNS = 30  # of a source: enough for most hosts, and the rest fits on 80 columns
+
+_STYLES: dict[SourceState, str] = {
+    "connecting": "dim",
+    "idle": "dim",
+    "fetching": "green",
+    "stalled": "yellow",
+    "pausing": "yellow",
+    "left": "red",
+}
+
+
+class Bars:
+    """Draws the last snapshot on `file`, a terminal, a few times a second. Its clock is that of the snapshots."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._last: Snapshot | None = None
+        # Drawn by `show` alone: a thread of rich's own would draw in the middle of a delivery.
+        self._live = Live(console=console(file), auto_refresh=False)
+
+    def show(self, snapshot: Snapshot) -> None:
+        """Draw this snapshot, unless the screen shows one as good."""
+        last = self._last
+        if last and last.name != snapshot.name:
+            self.close(finished=True)
+            self._live.console.print(_headline(last))
+        elif last and last.phase == snapshot.phase and snapshot.seconds - last.seconds < REDRAW_SECONDS:
+            return
+        self._last = snapshot
+        self._live.start()
+        self._live.update(draw(snapshot), refresh=True)
+
+    def close(self, finished: bool) -> None:
+        """Let go of the terminal. A finished file's picture makes room for its report; any other stays."""
+        self._live.transient = finished
+        self._live.stop()
+
+
+def draw(snapshot: Snapshot) -> RenderableType:
+    """The whole picture. The file comes first: on a low screen the last lines are cut."""
+    parts: list[RenderableType] = [_headline(snapshot), _total(snapshot)]
+    if snapshot.sources:
+        names = human.labels([source.url for source in snapshot.sources])
+        parts.append(_sources(names, snapshot.sources))
+        parts += [
+            Text(human.about(name, source.error), style="red", no_wrap=True, overflow="ellipsis")
+            for name, source in zip(names, snapshot.sources, strict=True)
+            if source.error
+        ]
+    return Group(*parts)
+
+
+def _headline(snapshot: Snapshot) -> RenderableType:
+    line = Table.grid(padding=(0, 2, 0, 0))
+    line.add_column(no_wrap=True, overflow="ellipsis", style="bold")
+    line.add_column(no_wrap=True)
+    line.add_column(no_wrap=True, style="dim")
+    line.add_row(human.one_line(snapshot.name), snapshot.phase, human.duration(snapshot.seconds))
+    return line
+
+
+def _total(snapshot: Snapshot) -> RenderableType:
+    line = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    line.add_column(ratio=1)
+    if not snapshot.size:
+        line.add_row(ProgressBar(total=None, pulse=True, animation_time=snapshot.seconds))
+        return line
+    for _ in range(4):
+        line.add_column(justify="right", no_wrap=True)
+    line.add_row(
+        ProgressBar(total=snapshot.size, completed=snapshot.done_bytes),
+        human.percent(snapshot.done_bytes, snapshot.size),
+        f"{human.size(snapshot.done_bytes)} of {human.size(snapshot.size)}",
+        human.rate(snapshot.rate),
+        "" if snapshot.eta_seconds is None else f"{human.duration(snapshot.eta_seconds)} left",
+    )
+    return line
+
+
+def _sources(names: tuple[str, ...], sources: tuple[SourceView, ...]) -> Table:
+    lines = Table.grid(padding=(0, 2, 0, 0), expand=True)
+    lines.add_column(no_wrap=True, overflow="ellipsis", max_width=NAME_COLUMNS)
+    lines.add_column(no_wrap=True, min_width=10)
+    for least in (9, 9, 5):
+        lines.add_column(no_wrap=True, justify="right", min_width=least)
+    lines.add_column(ratio=1)
+    for name, source in zip(names, sources, strict=True):
+        lines.add_row(
+            name,
+            Text(source.state, style=_STYLES[source.state]),
+            human.rate(source.rate) if source.rate else "-",
+            human.size(source.bytes),
+            human.percent(source.share, 1),
+            ProgressBar(total=1.0, completed=source.share, complete_style="blue", finished_style="blue"),
+        )
+    return lines

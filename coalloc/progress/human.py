@@ -1,0 +1,106 @@
+"""Numbers, addresses and foreign words as people read them. Every text that coget shows is written with these.
+
+Units are decimal: a GB is 10^9 bytes, as disks and networks are sold.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from coalloc.urls import redact
+
+__all__ = ["about", "duration", "labels", "one_line", "percent", "rate", "size"]
+
+_UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
+
+
+def size(count: float) -> str:
+    """A number of bytes, with three digits.
+
+    >>> size(1), size(812), size(4_210_000_000), size(999_999)
+    ('1 byte', '812 bytes', '4.21 GB', '1.00 MB')
+    """
+    if count < 999.5:
+        return "1 byte" if round(count) == 1 else f"{count:.0f} bytes"
+    return _scaled(count)
+
+
+def rate(per_second: float) -> str:
+    """A number of bytes per second.
+
+    >>> rate(118_400_000), rate(3_200), rate(0)
+    ('118 MB/s', '3.20 kB/s', '0 kB/s')
+    """
+    return f"{_scaled(per_second)}/s" if per_second > 0 else "0 kB/s"
+
+
+def _scaled(count: float) -> str:
+    scaled = count / 1000
+    for unit in _UNITS:
+        if scaled < 999.5 or unit == _UNITS[-1]:
+            break
+        scaled /= 1000
+    digits = 2 if scaled < 9.995 else 1 if scaled < 99.95 else 0
+    return f"{scaled:.{digits}f} {unit}"
+
+
+def duration(seconds: float) -> str:
+    """A number of seconds, in the one or two largest units.
+
+    >>> duration(0.0123), duration(9.96), duration(59.7), duration(185), duration(7_800)
+    ('0.01 s', '10.0 s', '1 min 00 s', '3 min 05 s', '2 h 10 min')
+    """
+    if seconds < 0.995:
+        return f"{seconds:.2f} s"
+    if seconds < 59.5:
+        return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02d} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min"
+
+
+def percent(part: float, whole: float) -> str:
+    """`part` of `whole` in percent, rounded down, so that 100 % means all.
+
+    >>> percent(999, 1000), percent(1, 1), percent(0, 0)
+    ('99 %', '100 %', '100 %')
+    """
+    return f"{int(100 * part / whole) if whole else 100} %"
+
+
+def labels(urls: Sequence[str]) -> tuple[str, ...]:
+    """A short name for each URL: its host, or all of it where that alone would not tell two apart.
+
+    >>> labels(["ftp://me:secret@a.example:2811/x", "http://b.example/x"])
+    ('a.example:2811', 'b.example')
+    """
+    hosts = [_host(url) for url in urls]
+    times = Counter(hosts)
+    return tuple(
+        host if host and times[host] == 1 else one_line(redact(url)) for host, url in zip(hosts, urls, strict=True)
+    )
+
+
+def about(label: str, text: str) -> str:
+    """`text`, a message on the source called `label`, such that it names the source, once.
+
+    >>> about("a.example", "no such file"), about("a.example", "a.example:21 refused the connection")
+    ('a.example: no such file', 'a.example:21 refused the connection')
+    """
+    said = one_line(text)
+    return said if label in said else f"{label}: {said}"
+
+
+def _host(url: str) -> str:
+    return one_line(urlsplit(url).netloc.rpartition("@")[2])
+
+
+def one_line(text: str) -> str:
+    """`text` on one line and harmless: servers may send line ends and control sequences of terminals.
+
+    >>> one_line("550 no\\r\\n\\x1b[2Jsuch file")
+    '550 no \\ufffd[2Jsuch file'
+    """
+    return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))

@@ -1,0 +1,98 @@
+"""The documents of `--json`. Their keys are a contract: programs read them.
+
+Sizes are bytes, rates bytes per second, times seconds. Passwords in URLs are never shown.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from coalloc.errors import CoallocError
+from coalloc.model import Checksum, Plan, PlannedShare, SourceReport, TransferReport
+from coalloc.urls import redact
+
+__all__ = ["Document", "error_document", "failure", "plans", "transfers"]
+
+Document = dict[str, Any]
+
+
+def transfers(reports: Sequence[TransferReport]) -> Document:
+    """What was done: one object for one file, `{"files": [...]}` for several."""
+    return _one_or_files([_transfer(report) for report in reports])
+
+
+def plans(made: Sequence[Plan]) -> Document:
+    """What would be done: one object for one file, `{"files": [...]}` for several."""
+    return _one_or_files([_plan(plan) for plan in made])
+
+
+def failure(error: CoallocError) -> Document:
+    """What went wrong, with what was known of the transfer until then."""
+    known = _transfer(error.report) if isinstance(error.report, TransferReport) else {}
+    return {"error": error_document(error)} | known
+
+
+def error_document(error: CoallocError) -> Document:
+    """An error as part of a document."""
+    return {"code": error.code, "message": error.message, "remedy": error.remedy}
+
+
+def _one_or_files(documents: list[Document]) -> Document:
+    return documents[0] if len(documents) == 1 else {"files": documents}
+
+
+def _transfer(report: TransferReport) -> Document:
+    checksum = report.checksum
+    return {
+        "output": report.output,
+        "size": report.size,
+        "seconds": report.seconds,
+        "rate": report.rate,
+        "strategy": report.strategy,
+        "resumed_bytes": report.resumed_bytes,
+        "duplicate_bytes": report.duplicate_bytes,
+        "checksum": {**_checksum(checksum), "verified": report.verified},
+        "rationale": report.rationale,
+        "sources": [_source(source) for source in report.sources],
+    }
+
+
+def _checksum(checksum: Checksum | None) -> Document:
+    return {"algorithm": checksum and checksum.algorithm, "value": checksum and checksum.value}
+
+
+def _source(source: SourceReport) -> Document:
+    return {
+        "url": redact(source.url),
+        "bytes": source.bytes,
+        "seconds": source.seconds,
+        "rate": source.rate,
+        "ranges": source.ranges,
+        "idle_seconds": source.idle_seconds,
+        "outcome": source.outcome,
+        "error": source.error,
+    }
+
+
+def _plan(plan: Plan) -> Document:
+    return {
+        "name": plan.name,
+        "size": plan.size,
+        "strategy": plan.strategy,
+        "seconds": plan.seconds,
+        "rationale": plan.rationale,
+        "checksums": [_checksum(checksum) for checksum in plan.checksums],
+        "shares": [_share(share) for share in plan.shares],
+    }
+
+
+def _share(share: PlannedShare) -> Document:
+    return {
+        "url": redact(share.url),
+        "bytes": share.bytes,
+        "fraction": share.fraction,
+        "setup_seconds": share.estimate.setup_seconds,
+        "rate": share.estimate.rate,
+        "reason": share.estimate.reason,
+        "priority": share.priority,
+        "error": share.error,
+    }

@@ -1,0 +1,66 @@
+"""What a transfer did, for people: a line on the file, a line on its verification, a table of its sources."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, TextIO
+
+from coalloc.model import SourceReport, TransferReport
+from coalloc.progress import human
+from coalloc.progress.table import console, table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["print_reports"]
+
+
+def print_reports(reports: Sequence[TransferReport], file: TextIO) -> None:
+    """Print each report on `file`."""
+    out = console(file)
+    for report in reports:
+        for text in (headline(report), verification(report), human.one_line(report.rationale)):
+            out.print(text, soft_wrap=True)
+        out.print(sources_table(report.sources))
+        for text in troubles(report.sources):
+            out.print(text, soft_wrap=True)
+
+
+def headline(report: TransferReport) -> str:
+    """The file, its size, the time it took, the rate, and the bytes that were there before or came twice."""
+    took = f"{human.size(report.size)} in {human.duration(report.seconds)}"
+    parts = [f"{human.one_line(report.output)}: {took}, {human.rate(report.rate)} ({report.strategy})"]
+    if report.resumed_bytes:
+        parts.append(f"{human.size(report.resumed_bytes)} were already here")
+    if report.duplicate_bytes:
+        parts.append(f"{human.size(report.duplicate_bytes)} came twice")
+    return "; ".join(parts)
+
+
+def verification(report: TransferReport) -> str:
+    """Whether the content was compared with anything, and its checksum."""
+    if report.checksum is None:
+        return "verified" if report.verified else "not verified: no checksum was kept"
+    known = f"{report.checksum.algorithm} {report.checksum.value}"
+    return f"verified: {known}" if report.verified else f"not verified, nothing to compare with: {known}"
+
+
+def sources_table(sources: Sequence[SourceReport]) -> "Table":
+    """A row a source, in the order in which they were named."""
+    total = sum(source.bytes for source in sources)
+    names = human.labels([source.url for source in sources])
+    rows = [
+        (
+            name,
+            human.percent(source.bytes, total) if total else "-",
+            human.size(source.bytes),
+            human.rate(source.rate) if source.bytes else "-",
+            source.outcome,
+        )
+        for name, source in zip(names, sources, strict=True)
+    ]
+    return table(("source", ">share", ">bytes", ">rate", "outcome"), rows)
+
+
+def troubles(sources: Sequence[SourceReport]) -> list[str]:
+    """What went wrong at each source, if anything did."""
+    names = human.labels([source.url for source in sources])
+    return [human.about(name, source.error) for name, source in zip(names, sources, strict=True) if source.error]

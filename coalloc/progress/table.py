@@ -1,0 +1,33 @@
+"""Tables on any output: fitted to a terminal's width, never cut where the output is a file or a pipe."""
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+__all__ = ["console", "table"]
+
+_ENDLESS = 1000  # columns; what reads a file or a pipe can scroll
+
+
+def console(file: TextIO) -> "Console":
+    """A rich console that takes text as it is: brackets of IPv6 addresses are no markup."""
+    from rich.console import Console
+
+    width = None if file.isatty() else _ENDLESS
+    return Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+
+
+def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
+    """A plain table. A heading that begins with '>' is of numbers, aligned to the right."""
+    from rich.table import Table
+
+    grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for heading in headings:
+        number = heading.startswith(">")
+        grid.add_column(heading.lstrip(">"), justify="right" if number else "left", no_wrap=number, overflow="fold")
+    for row in rows:
+        grid.add_row(*row)
+    return grid

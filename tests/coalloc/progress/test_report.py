@@ -1,0 +1,54 @@
+"""What people read after a transfer."""
+
+import io
+import re
+from dataclasses import replace
+
+import pytest
+
+from coalloc.model import Checksum
+from coalloc.progress.report import headline, print_reports, verification
+from tests.support.snapshots import report
+
+
+def printed(*reports):
+    out = io.StringIO()
+    print_reports(reports, out)
+    return out.getvalue()
+
+
+def test_the_summary_names_file_time_rate_and_what_each_source_gave():
+    lines = printed(report()).splitlines()
+    assert lines[0] == "data/file.root: 10.0 GB in 1 min 20 s, 125 MB/s (adaptive); 1.20 MB came twice"
+    assert lines[2] == "Two sources of equal rate share the file."
+    rows = [line.split() for line in lines[4:7]]
+    assert rows[0][1:] == ["50", "%", "5.00", "GB", "62.5", "MB/s", "ok"]
+    assert rows[1] == ["se01.example:2811", "0", "%", "0", "bytes", "-", "failed"]
+    assert lines[7] == "no such file at se01.example:2811/store/run 7/file.root"
+
+
+def test_resumed_bytes_are_told():
+    assert headline(report(resumed_bytes=5_000_000_000, duplicate_bytes=0)).endswith("; 5.00 GB were already here")
+
+
+@pytest.mark.parametrize(
+    ("checksum", "verified", "words"),
+    [
+        (None, False, "not verified: no checksum was kept"),
+        (Checksum("adler32", "0a1b2c3d"), False, "not verified, nothing to compare with: adler32 0a1b2c3d"),
+        (Checksum("adler32", "0a1b2c3d"), True, "verified: adler32 0a1b2c3d"),
+    ],
+)
+def test_verification_says_what_was_compared(checksum, verified, words):
+    assert verification(report(checksum=checksum, verified=verified)) == words
+
+
+def test_brackets_and_control_characters_do_no_harm():
+    text = printed(report(output="a[/bold]\x1b[2J\nb"))
+    assert text.startswith("a[/bold]\ufffd[2J b: ")
+
+
+def test_an_empty_file_has_no_shares():
+    text = printed(replace(report(size=0), sources=report().sources[1:2]))
+    assert "0 bytes in" in text
+    assert re.search(r"se01\.example:2811 +- +0 bytes +- +failed", text)

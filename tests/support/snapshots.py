@@ -1,0 +1,100 @@
+"""A transfer as the progress displays are shown it: snapshots as data, and a script to look at them.
+
+python -m tests.support.snapshots [SOURCES] [SECONDS]    plays one on this terminal
+"""
+
+import sys
+import time
+from collections.abc import Iterator
+
+from coalloc.model import Snapshot, SourceReport, SourceView, TransferReport
+
+SIZE = 10_000_000_000
+LONG_HOST = "gridftp-door-{:02d}.data-transfer.tier1.research-institute.example.org"
+
+
+def url(index: int) -> str:
+    """A source's address: long names first, then short ones; one carries a password."""
+    host = LONG_HOST.format(index) if index % 2 == 0 else f"user:secret@se{index:02d}.example:2811"
+    return f"ftp://{host}/store/run 7/file.root"
+
+
+def snapshot(done: float, seconds: float, sources: int = 3, **changes) -> Snapshot:
+    """A transfer of `SIZE` of which the fraction `done` is here after `seconds`; the second source is left."""
+    rate = SIZE / 80
+    parts = [0.0 if index == 1 else 1 / max(1, sources - 1) for index in range(sources)]
+    views = tuple(
+        SourceView(url(index), "fetching", rate * part, int(SIZE * done * part), part)
+        if part
+        else SourceView(url(index), "left", error=f"no such file at {url(index).rpartition('@')[2]}")
+        for index, part in enumerate(parts)
+    )
+    values = {
+        "name": "file.root",
+        "phase": "fetching",
+        "seconds": seconds,
+        "done_bytes": int(SIZE * done),
+        "size": SIZE,
+        "rate": rate,
+        "eta_seconds": (1 - done) * 80,
+        "sources": views,
+    }
+    return Snapshot(**(values | changes))
+
+
+def stream(sources: int = 3, seconds: float = 80.0, steps: int = 800) -> Iterator[Snapshot]:
+    """A whole transfer, from connecting to done."""
+    yield Snapshot(
+        "file.root", "connecting", 0.0, sources=tuple(SourceView(url(i), "connecting") for i in range(sources))
+    )
+    for step in range(steps + 1):
+        yield snapshot(step / steps, seconds * step / steps, sources)
+    for phase in ("verifying", "done"):
+        yield snapshot(1.0, seconds, sources, phase=phase, rate=0.0, eta_seconds=None)
+
+
+def report(sources: int = 3, **changes) -> TransferReport:
+    """What such a transfer is reported to have done."""
+    last = snapshot(1.0, 80.0, sources)
+    values = {
+        "output": "data/file.root",
+        "size": SIZE,
+        "seconds": 80.0,
+        "rate": SIZE / 80,
+        "strategy": "adaptive",
+        "resumed_bytes": 0,
+        "duplicate_bytes": 1_200_000,
+        "checksum": None,
+        "verified": False,
+        "rationale": "Two sources of equal rate share the file.",
+        "sources": tuple(
+            SourceReport(
+                view.url,
+                view.bytes,
+                80.0,
+                view.rate,
+                ranges=3 if view.bytes else 0,
+                outcome="ok" if view.bytes else "failed",
+                error=view.error,
+            )
+            for view in last.sources
+        ),
+    }
+    return TransferReport(**(values | changes))
+
+
+def play(sources: int, seconds: float) -> None:
+    """Show a transfer on this terminal as `coget` would."""
+    from coalloc.progress.bars import Bars
+    from coalloc.progress.report import print_reports
+
+    bars = Bars(sys.stderr)
+    for state in stream(sources, seconds, steps=round(20 * seconds)):
+        bars.show(state)
+        time.sleep(0.05)
+    bars.close(finished=True)
+    print_reports([report(sources)], sys.stderr)
+
+
+if __name__ == "__main__":
+    play(int(sys.argv[1]) if len(sys.argv) > 1 else 3, float(sys.argv[2]) if len(sys.argv) > 2 else 8.0)
