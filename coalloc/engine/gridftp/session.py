@@ -1,7 +1,7 @@
 """A logged-in session with one server about one file: login, size, where the data connection goes.
 
 Commands go out in one flight where the server allows, since at distance each round trip costs more than all else.
-How data are received is left to `stream` and `blocks`; when sessions are made and dropped, to `source`.
+How data are received is left to `stream` and `modee`; when sessions are made and dropped, to `source`.
 """
 
 import asyncio
@@ -25,6 +25,11 @@ CHECKSUM_RATE = 20e6  # bytes per second: what the slowest server is granted bef
 
 class Security(Protocol):
     """How a session is authenticated in place of USER and PASS (GSI)."""
+
+    @property
+    def protects_data(self) -> bool:
+        """Whether `secure` has something to do."""
+        ...
 
     async def authenticate(self, control: ControlConnection) -> None:
         """Log in and set `control.protection`; agree on how data connections are protected."""
@@ -115,6 +120,11 @@ class Session:
         return Stat(int(said), validator, ranged=ranged)
 
     @property
+    def sends_blocks(self) -> bool:
+        """Whether the server offers MODE E with several connections, and they need no handshake of their own."""
+        return {"ERET", "PARALLEL"} <= self._features.keys() and not (self._security and self._security.protects_data)
+
+    @property
     def usable(self) -> bool:
         """Whether the connection still stands, as far as is known."""
         return self.control.usable
@@ -157,14 +167,15 @@ class Session:
             return host
         if said.is_unspecified or (said.is_private and not peer.is_private):
             return self.control.peer  # a server behind address translation that does not know its own address
-        if said in await self._allowed():
+        if said in await self.allowed_hosts():
             return host
         raise PermissionRefused(
             f"{self.address.shown}: the server says its data come from another host, {host}",
             f"if you trust that host, allow it with --data-host {host}",
         )
 
-    async def _allowed(self) -> set[IPv4Address | IPv6Address]:
+    async def allowed_hosts(self) -> set[IPv4Address | IPv6Address]:
+        """The addresses that data may come from: the URL's host's and those the user named."""
         loop = asyncio.get_running_loop()
         found = set()
         for name in {self.address.host, *self._options.data_hosts}:

@@ -5,6 +5,7 @@ import asyncio
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse
+from coalloc.engine.gridftp.modee import BlockChannel
 from coalloc.engine.gridftp.session import Session
 from coalloc.errors import ConnectionLost, ReplicaChanged
 from coalloc.model import Stat
@@ -23,6 +24,7 @@ class GridFTPSource(Source):
         self._address = parse(url)
         self._session: Session | None = None
         self._aside: Session | None = None
+        self._channel: BlockChannel | None = None
         self._agreed: Stat | None = None
         self._fetching = False
 
@@ -33,8 +35,7 @@ class GridFTPSource(Source):
 
     async def _connected(self) -> Session:
         """A new session in place of the one before."""
-        if self._session:
-            self._session.close()
+        self._drop()
         self._session = await Session.open(self._address, self.options)
         return self._session
 
@@ -44,11 +45,19 @@ class GridFTPSource(Source):
         self._fetching = True
         try:
             session = await self._usable_session()
-            await self._fetch(session, span, deliver)
+            if self.options.streams > 1:
+                await self._fetch_blocks(session, span, deliver)
+            else:
+                await self._fetch_stream(session, span, deliver)
         finally:
             self._fetching = False
 
-    async def _fetch(self, session: Session, span: Span, deliver: Deliver) -> None:
+    async def _fetch_blocks(self, session: Session, span: Span, deliver: Deliver) -> None:
+        if self._channel is None:
+            self._channel = BlockChannel(session, self.options.streams)
+        await self._channel.fetch(span, deliver)
+
+    async def _fetch_stream(self, session: Session, span: Span, deliver: Deliver) -> None:
         try:
             data = await session.connect_data()
         except ConnectionLost:  # the server gave up the idle session
@@ -79,7 +88,14 @@ class GridFTPSource(Source):
         return self._aside
 
     async def close(self) -> None:
-        for session in (self._session, self._aside):
-            if session:
-                session.close()
+        self._drop()
+        if self._aside:
+            self._aside.close()
         await asyncio.sleep(0)  # the loop closes the sockets in its next round
+
+    def _drop(self) -> None:
+        if self._channel:
+            self._channel.close()
+            self._channel = None
+        if self._session:
+            self._session.close()

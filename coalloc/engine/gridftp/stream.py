@@ -27,6 +27,8 @@ async def fetch(session: Session, data: socket.socket, span: Span, deliver: Deli
     The reply to the transfer is left to be read with those to later commands: it decides nothing.
     """
     try:
+        if span.start >= span.end:  # lowered while the connection was made
+            return
         transfer = await session.retrieve(span.start, span.end)
         session.ask_ahead()
         await session.secure(data)
