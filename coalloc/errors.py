@@ -61,6 +61,8 @@ class CoallocError(Exception):
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+        self.report: object | None = None
+        """The `coalloc.model.TransferReport` of what was known when a download ended with this error."""
 
 
 class UsageError(CoallocError):

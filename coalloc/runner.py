@@ -47,25 +47,28 @@ class Runner:
         self.errors: dict[int, SourceError] = {}
         """The last error of each source that had one."""
 
-    async def first_stat(self, most: int) -> Stat:
-        """Connect to `most` sources at once, to more when some fail; return what the first that answers says.
+    async def connect(self, most: int) -> bool:
+        """Connect to `most` sources at once, to more when some fail, until one answers with the agreed file.
 
-        :raises SourceError: the last one's error, when none could be used
+        :returns: whether one did; if not, `errors` says why
         """
         untried = list(range(len(self._sources)))
-        pending = {self._open(untried.pop(0)) for _ in range(min(most, len(untried)))}
-        failure: SourceError | None = None
+        pending = {self._open(source): source for source in untried[:most]}
+        del untried[:most]
         while pending:
-            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
+            await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            for task in [task for task in pending if task.done()]:
+                source = pending.pop(task)
                 try:
-                    return task.result()
+                    self._agree(source, task.result())
                 except SourceError as error:
-                    failure = error
+                    self.errors[source] = error
                     if untried:
-                        pending.add(self._open(untried.pop(0)))
-        assert failure is not None
-        raise failure
+                        source = untried.pop(0)
+                        pending[self._open(source)] = source
+                else:
+                    return True
+        return False
 
     async def run(self, scheduler: Scheduler, first: Event) -> None:
         """Drive `scheduler`, from event `first` until every byte is here. May be called again after verification.

@@ -14,7 +14,7 @@ from coalloc.errors import SourceError, VerificationError
 from coalloc.model import Checksum, Extent
 from coalloc.urls import redact
 
-__all__ = ["Jury", "blame", "compare", "expectation"]
+__all__ = ["Jury", "blame", "blame_by_pieces", "compare", "expectation"]
 
 
 class Jury:
@@ -41,8 +41,8 @@ class Jury:
                 value = await self.sources[witness].checksum(algorithm, start, end)
             except SourceError:
                 value = None
-        if value is None:
-            self._silent.add(witness)
+            if value is None:
+                self._silent.add(witness)
         return value
 
     def witnesses(self, source: int) -> list[int]:
@@ -147,3 +147,16 @@ async def _changed_on_the_way(jury: Jury, pieces: Sequence[Extent]) -> dict[int,
         for p, value in zip(kept, values, strict=True)
         if value is not None and value != f"{p.adler32:08x}"
     }
+
+
+def blame_by_pieces(pieces: Sequence[Extent], wrong: Sequence[tuple[int, int]]) -> dict[int, str]:
+    """Who gave wrong bytes, when the ranges `wrong` do not have the hashes that a Metalink gives for them.
+
+    Whoever delivered a wrong range alone is bad; if each had several sources, the one that was in most of them.
+
+    :returns: at least one source
+    """
+    involved = [{p.source for p in pieces if p.start < end and start < p.end} for start, end in wrong]
+    alone = {source for sources in involved if len(sources) == 1 for source in sources}
+    counts = Counter(source for sources in involved for source in sources)
+    return dict.fromkeys(alone or {counts.most_common(1)[0][0]}, "its bytes do not have the hashes of the Metalink")

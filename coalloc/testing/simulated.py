@@ -32,7 +32,7 @@ class Behaviour:
     corrupts: frozenset[int] = frozenset()
     ranged: bool = True
     offers_checksum: bool = False
-    chunk: int = 64 * 1024
+    chunk: int = 16 * 1024
 
 
 class SimulatedSource(Source):

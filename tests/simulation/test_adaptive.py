@@ -1,6 +1,7 @@
 """The adaptive scheme against the ideal: all sources busy until the last byte."""
 
 import random
+from itertools import pairwise
 
 import pytest
 
@@ -33,7 +34,7 @@ def ideal(behaviours: list[Behaviour]) -> float:
 
 def _sent(behaviour: Behaviour, begin: float, until: float) -> float:
     steps = [*behaviour.rates, (float("inf"), 0.0)]
-    spans = ((max(a, begin), min(b, until), rate) for (a, rate), (b, _) in zip(steps, steps[1:], strict=False))
+    spans = ((max(a, begin), min(b, until), rate) for (a, rate), (b, _) in pairwise(steps))
     return sum(max(0.0, stop - start) * rate for start, stop, rate in spans)
 
 
@@ -46,8 +47,11 @@ SCENARIOS = {
     "kill": ([steady(4e6, dies_at=2.8), *(steady(r) for r in (2e6, 1e6, 5e5))], 1.04),
     "hole": ([changing((0, 4e6), (2.8, 0)), *(steady(r) for r in (2e6, 1e6, 5e5))], 1.05),
     "far": (
-        [steady(4e6, connect_seconds=0.1, setup_seconds=0.04)]
-        + [steady(2e6, connect_seconds=0.4, setup_seconds=0.16), steady(1e6, connect_seconds=0.8, setup_seconds=0.32)],
+        [
+            steady(4e6, connect_seconds=0.1, setup_seconds=0.04),
+            steady(2e6, connect_seconds=0.4, setup_seconds=0.16),
+            steady(1e6, connect_seconds=0.8, setup_seconds=0.32),
+        ],
         1.05,
     ),
     "many": ([steady(1e5 * (i + 1)) for i in range(16)], 1.04),

@@ -1,0 +1,295 @@
+"""One file, from the first server's answer to its final name. Joins runner, sink, journal and verification."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from coalloc import verify
+from coalloc.agreement import Agreement
+from coalloc.engine.base import Source
+from coalloc.errors import (
+    CoallocError,
+    NotAllowed,
+    NothingToFetchFrom,
+    PermissionRefused,
+    SourceError,
+    VerificationError,
+)
+from coalloc.journal import Journal, describe, recall
+from coalloc.model import (
+    Checksum,
+    Estimate,
+    Extent,
+    Phase,
+    PieceHashes,
+    ReplicaSet,
+    Snapshot,
+    SourceReport,
+    SourceView,
+    TransferReport,
+)
+from coalloc.report import source_reports, source_views
+from coalloc.runner import Runner
+from coalloc.schedule import Scheduler
+from coalloc.schedule.events import Event, Rejected, Started
+from coalloc.schedule.policies import Policy
+from coalloc.sink import PartialFile
+from coalloc.urls import redact
+
+__all__ = ["Download", "Wishes"]
+
+LOOK = 0.125
+"""Seconds between two snapshots for the display."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What the user asked for, apart from the sources: the scheme, the most sources at once, the checksum."""
+
+    policy: Policy
+    most: int | None = None
+    checksum: Checksum | None = None
+    keep_checksums: bool = True
+
+
+class Download:
+    """Fetches one file to `target`.
+
+    :param file: what is known of the file; its replicas are in the order of `sources`
+    :param estimates: what is expected of each source
+    :param watch: is shown a snapshot several times a second
+    """
+
+    def __init__(
+        self,
+        file: ReplicaSet,
+        sources: Sequence[Source],
+        estimates: Sequence[Estimate],
+        target: Path,
+        wishes: Wishes,
+        watch: Callable[[Snapshot], None] | None = None,
+    ) -> None:
+        self._file = file
+        self._sources = sources
+        self._estimates = estimates
+        self._target = target
+        self._wishes = wishes
+        self._watch = watch
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._phase: Phase = "connecting"
+        self._agreement = Agreement(file)
+        self._runner = Runner(sources, self._agreement.check, self._write)
+        self._scheduler: Scheduler | None = None
+        self._urls = [redact(source.url) for source in sources]
+        self._expected: Checksum | None = None
+        self._checksum: Checksum | None = None
+        self._verified = False
+        self._resumed = 0
+        self._bad: dict[int, str] = {}
+        self._dropped: list[Extent] = []
+
+    async def run(self) -> TransferReport:
+        """Fetch, verify, and give the file its name.
+
+        :raises CoallocError: with what is known so far in its `report`
+        """
+        showing = self._loop.create_task(self._show()) if self._watch else None
+        try:
+            with PartialFile(self._target, keep_checksums=self._wishes.keep_checksums) as self._partial:
+                await self._prepare()
+                try:
+                    await self._fetch_and_verify()
+                finally:
+                    self._journal.close()
+                await asyncio.to_thread(self._partial.publish)
+        except CoallocError as error:
+            error.report = self.report()
+            raise
+        finally:
+            if showing:
+                showing.cancel()
+            await self._runner.close()
+        self._phase = "done"
+        if self._watch:
+            self._watch(self.snapshot())
+        return self.report()
+
+    async def _prepare(self) -> None:
+        """Learn the size from the first server that answers, and take up what an earlier run left."""
+        most = self._wishes.most or len(self._sources)
+        if not await self._runner.connect(most):
+            raise unusable(self._urls, self._runner.errors)
+        size = self._agreement.size
+        assert size is not None
+        self._expected = verify.expectation([*self._given(), *self._agreement.digests])
+        expected = [self._expected] if self._expected else []
+        header = describe(size, self._urls, self._agreement.validators, expected)
+        earlier = recall(self._partial.journal_path, header)
+        algorithm = self._expected.algorithm if self._expected else None
+        kept = await asyncio.to_thread(self._partial.begin, size, earlier.extents, algorithm)
+        self._journal = Journal.create(self._partial.journal_path, earlier.header, kept)
+        self._resumed = self._partial.held_bytes
+        self._urls = [origin.url for origin in earlier.header.origins]
+        missing = self._partial.missing()
+        self._scheduler = Scheduler(size, self._estimates, self._wishes.policy, missing=missing, most=most)
+
+    async def _fetch_and_verify(self) -> None:
+        assert self._scheduler is not None
+        event: Event = Started(self._loop.time())
+        while True:
+            self._phase = "fetching"
+            await self._runner.run(self._scheduler, event)
+            self._phase = "verifying"
+            bad = await self._find_bad()
+            if not bad:
+                break
+            event = self._reject(bad)
+        await self._acquit()
+
+    def _given(self) -> list[Checksum]:
+        """What the user said, or else the Metalink: either outranks the servers' own words."""
+        return [self._wishes.checksum] if self._wishes.checksum else list(self._file.checksums)
+
+    def _write(self, source: int, offset: int, view: memoryview) -> None:
+        self._journal.append(self._partial.write(source, offset, view))
+
+    # Verification
+
+    async def _find_bad(self) -> dict[int, str]:
+        """The sources whose bytes are wrong, with the reason; none when the file is verified as well as it can be."""
+        if self._expected is not None:
+            return await self._hold_against(self._expected)
+        if self._file.pieces is not None:
+            self._verified = True
+            return await asyncio.to_thread(self._bad_by_pieces, self._file.pieces)
+        if not self._wishes.keep_checksums:
+            return {}
+        jury = self._jury()
+        self._verified, bad = await verify.compare(jury, self._partial.pieces())
+        self._checksum = Checksum("adler32", await asyncio.to_thread(self._partial.digest, "adler32"))
+        return bad
+
+    async def _hold_against(self, expected: Checksum) -> dict[int, str]:
+        found = await asyncio.to_thread(self._partial.digest, expected.algorithm)
+        self._checksum, self._verified = Checksum(expected.algorithm, found), found == expected.value
+        if self._verified:
+            return {}
+        if self._file.pieces is not None:
+            bad = await asyncio.to_thread(self._bad_by_pieces, self._file.pieces)
+            if bad:
+                return bad
+        return await verify.blame(self._jury(), self._partial.pieces(), expected, found, self._partial.size)
+
+    def _bad_by_pieces(self, hashes: PieceHashes) -> dict[int, str]:
+        """Read the file piece by piece, and compare with the hashes of a Metalink."""
+        size, length = self._partial.size, hashes.length
+        ranges = [(start, min(start + length, size)) for start in range(0, size, length)]
+        wrong = [
+            piece
+            for piece, value in zip(ranges, hashes.values, strict=True)
+            if self._partial.digest(hashes.algorithm, *piece) != value
+        ]
+        return verify.blame_by_pieces(self._partial.pieces(), wrong) if wrong else {}
+
+    def _jury(self) -> verify.Jury:
+        """The sources that can be asked: those that answered and were not left."""
+        assert self._scheduler is not None
+        able = [lane.source for lane in self._scheduler.state.lanes if lane.ready_at is not None and lane.usable]
+        return verify.Jury({i: self._sources[i] for i in able})
+
+    def _reject(self, bad: dict[int, str]) -> Rejected:
+        """Drop all that bad sources delivered, so that it is fetched from others."""
+        assert self._scheduler is not None
+        dropped = [piece for piece in self._partial.pieces() if piece.source in bad]
+        for piece in dropped:
+            self._partial.revoke(piece.start, piece.end)
+            self._journal.revoke(piece.start, piece.end)
+        self._bad |= bad
+        self._dropped += dropped
+        lanes = self._scheduler.state.lanes
+        if all(lane.source in self._bad or lane.status == "left" for lane in lanes):
+            names = "; ".join(f"{self._urls[i]}: {why}" for i, why in self._bad.items())
+            raise VerificationError(
+                f"{self._target.name} could not be verified, and no other source is left. {names}",
+                "check the expected checksum, or name a replica that is known to be good",
+            )
+        ranges = tuple((piece.start, piece.end) for piece in dropped)
+        return Rejected(self._loop.time(), tuple(i for i in bad if i < len(lanes)), ranges)
+
+    async def _acquit(self) -> None:
+        """Clear those sources of suspicion whose bytes were the same as what replaced them."""
+        guilty = set(self._bad) - {piece.source for piece in self._dropped if piece.adler32 is not None}
+        for piece in self._dropped:
+            if piece.source not in guilty and piece.adler32 is not None:
+                now = await asyncio.to_thread(self._partial.digest, "adler32", piece.start, piece.end)
+                if now != f"{piece.adler32:08x}":
+                    guilty.add(piece.source)
+        self._bad = {source: why for source, why in self._bad.items() if source in guilty}
+
+    # What is shown
+
+    async def _show(self) -> None:
+        assert self._watch is not None
+        while True:
+            self._watch(self.snapshot())
+            await asyncio.sleep(LOOK)
+
+    def snapshot(self) -> Snapshot:
+        """The transfer as it is now."""
+        now = self._loop.time()
+        if self._scheduler is None:
+            waiting = tuple(SourceView(url, "connecting") for url in self._urls)
+            return Snapshot(self._target.name, self._phase, now - self._began, sources=waiting)
+        state = self._scheduler.state
+        views = source_views(state, self._urls, now)
+        rate = sum(view.rate for view in views)
+        left = state.size - state.final.total
+        return Snapshot(
+            name=self._target.name,
+            phase=self._phase,
+            seconds=now - self._began,
+            done_bytes=state.final.total,
+            resumed_bytes=self._resumed,
+            size=state.size,
+            rate=rate,
+            eta_seconds=left / rate if rate else None,
+            sources=views,
+        )
+
+    def report(self) -> TransferReport:
+        """What the transfer did, so far."""
+        now = self._loop.time()
+        size = self._agreement.size or 0
+        scheduler = self._scheduler
+        if scheduler is None:
+            sources: tuple[SourceReport, ...] = tuple(SourceReport(url) for url in self._urls)
+            moved = 0
+        else:
+            sources = source_reports(scheduler.state, self._urls, self._bad, now)
+            moved = sum(source.bytes for source in sources)
+        seconds = now - self._began
+        return TransferReport(
+            output=str(self._target),
+            size=size,
+            seconds=seconds,
+            rate=moved / seconds if seconds else 0.0,
+            strategy=self._wishes.policy.name,
+            resumed_bytes=self._resumed,
+            duplicate_bytes=self._partial.duplicate_bytes,
+            checksum=self._checksum,
+            verified=self._verified,
+            rationale=scheduler.rationale if scheduler else "",
+            sources=sources,
+        )
+
+
+def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocError:
+    """The one error to show when no source could be used from the start."""
+    if len(errors) == 1:
+        return next(iter(errors.values()))
+    kind = NotAllowed if all(isinstance(e, PermissionRefused) for e in errors.values()) else NothingToFetchFrom
+    reasons = "".join(f"\n  {urls[i]}: {error.message}" for i, error in sorted(errors.items()))
+    remedies = {error.remedy: None for error in errors.values()}
+    return kind(f"none of the {len(urls)} sources can be used:{reasons}", "; ".join(remedies))

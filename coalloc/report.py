@@ -1,0 +1,79 @@
+"""What a transfer looks like from outside: source lines for a display, and the final report. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+from coalloc.model import Outcome, SourceReport, SourceState, SourceView
+from coalloc.schedule.state import Lane, State
+
+__all__ = ["source_reports", "source_views"]
+
+SLOW = 0.1
+"""A source below this part of the fastest one's rate is reported as slow."""
+SILENT = 1.0
+"""Seconds without a byte after which a fetching source is shown as stalled."""
+
+
+def source_views(state: State, urls: Sequence[str], now: float) -> tuple[SourceView, ...]:
+    """Each source as a display shows it now."""
+    whole = max(1, sum(lane.bytes for lane in state.lanes))
+    return tuple(
+        SourceView(
+            url=urls[lane.source],
+            state=_state(state, lane, now),
+            rate=(lane.meter.rate(now) or 0.0) if _flowing(state, lane) else 0.0,
+            bytes=lane.bytes,
+            share=lane.bytes / whole,
+            error=lane.reason if lane.status in ("left", "pausing") else None,
+        )
+        for lane in state.lanes
+    )
+
+
+def source_reports(state: State, urls: Sequence[str], bad: Mapping[int, str], now: float) -> tuple[SourceReport, ...]:
+    """Each source's part in the whole transfer; `bad` are those whose bytes were wrong, with the reason."""
+    rates = {lane.source: lane.bytes / busy for lane in state.lanes if (busy := _busy(state, lane, now)) > 0}
+    fastest = max(rates.values(), default=0.0)
+    return tuple(
+        SourceReport(
+            url=urls[lane.source],
+            bytes=lane.bytes,
+            seconds=_busy(state, lane, now),
+            rate=rates.get(lane.source, 0.0),
+            ranges=lane.ranges,
+            idle_seconds=0.0 if lane.ready_at is None else max(0.0, now - lane.ready_at - _busy(state, lane, now)),
+            setup_seconds=lane.setup_seconds if lane.bytes else None,
+            outcome=_outcome(lane, bad, rates.get(lane.source, 0.0) < SLOW * fastest),
+            error=bad.get(lane.source) or lane.reason,
+        )
+        for lane in state.lanes
+    )
+
+
+def _outcome(lane: Lane, bad: Mapping[int, str], slow: bool) -> Outcome:
+    if lane.source in bad:
+        return "corrupt"
+    if lane.status in ("left", "pausing"):
+        return "failed"
+    if not lane.bytes:
+        return "unused"
+    return "slow" if slow else "ok"
+
+
+def _busy(state: State, lane: Lane, now: float) -> float:
+    copy = state.running(lane)
+    return lane.busy_seconds + (now - copy.asked_at if copy else 0.0)
+
+
+def _flowing(state: State, lane: Lane) -> bool:
+    copy = state.running(lane)
+    return copy is not None and copy.first_byte_at is not None
+
+
+def _state(state: State, lane: Lane, now: float) -> SourceState:
+    copy = state.running(lane)
+    if copy is not None:
+        heard = copy.asked_at if copy.last_byte_at is None else copy.last_byte_at
+        return "stalled" if now - heard > SILENT else "fetching"
+    if lane.status in ("connecting", "pausing", "left"):
+        return lane.status
+    return "idle"

@@ -1,0 +1,151 @@
+"""Loopback: coget beside globus-url-copy, in one run, on files in memory. Prints ratios with their spread.
+
+    python -m tests.benchmarks.loopback [--gib 2] [--rounds 5]
+
+Scenario names are permanent: `four` (adaptive over four servers), `four-plain` (the same, checksums off), `one`
+(one source, one range, checksums off), `start` (coget --help; a 1-byte download), `memory` (16 sources), `gsi`
+(connect and authenticate). Each round runs the rivals in a new random order; a ratio is taken within a round.
+"""
+
+import argparse
+import asyncio
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+
+from tests.support.gridftp import GridFTPServer
+
+COGET = [str(Path(sys.executable).with_name("coget")), "get", "--quiet"]
+MEMORY = Path("/dev/shm")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One finished command: wall and processor seconds, peak memory in bytes."""
+
+    seconds: float
+    cpu: float
+    memory: int
+
+
+def measure(command: list[str], env: dict[str, str] | None = None) -> Run:
+    """Run a command to its end; the operating system says what it used."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        command, env={**os.environ, "COGET_HISTORY": "off", **(env or {})}, stdout=subprocess.DEVNULL
+    )
+    _, status, usage = os.wait4(process.pid, 0)
+    seconds = time.perf_counter() - began
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}")
+    return Run(seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def spread(values: list[float], form: str = "{:.2f}") -> str:
+    """Median [least-most]."""
+    return f"{form} [{form}-{form}]".format(median(values), min(values), max(values))
+
+
+def rounds(rivals: dict[str, Callable[[], Run]], count: int) -> dict[str, list[Run]]:
+    """Run all rivals once a round, in a new order each time; the first round only warms up."""
+    shuffle = random.Random(1).shuffle
+    runs: dict[str, list[Run]] = {name: [] for name in rivals}
+    for number in range(count + 1):
+        names = list(rivals)
+        shuffle(names)
+        for name in names:
+            run = rivals[name]()
+            if number:
+                runs[name].append(run)
+    return runs
+
+
+def throughput(stack: ExitStack, folder: Path, size: int, count: int) -> None:
+    """`four`, `four-plain` and `one` against globus-url-copy from one server."""
+    source, target = folder / "source.bin", folder / "target.bin"
+    with source.open("wb") as file:
+        for _ in range(size >> 20):
+            file.write(random.randbytes(1 << 20))
+    servers = [stack.enter_context(GridFTPServer(folder, f"127.0.0.{2 + i}")) for i in range(4)]
+    urls = [server.url("source.bin") for server in servers]
+
+    def fresh(*command: str) -> Callable[[], Run]:
+        def run() -> Run:
+            target.unlink(missing_ok=True)
+            return measure(list(command))
+
+        return run
+
+    plain = ["--checksum", "none", "-o", str(target)]
+    rivals = {
+        "globus-url-copy": fresh("globus-url-copy", urls[0], f"file://{target}"),
+        "four": fresh(*COGET, *urls, "-o", str(target)),
+        "four-plain": fresh(*COGET, *urls, *plain),
+        "one": fresh(*COGET, urls[0], "--strategy", "single", *plain),
+    }
+    runs = rounds(rivals, count)
+    peer = runs["globus-url-copy"]
+    print(f"\n{size >> 20} MiB, memory to memory, {count} rounds: median [least-most]")
+    print(f"{'':16}  {'MB/s':>22}  {'CPU s/GB':>18}  {'speed ratio':>18}  {'CPU ratio':>18}")
+    for name, mine in runs.items():
+        print(
+            f"{name:16}  {spread([size / 1e6 / r.seconds for r in mine], '{:.0f}'):>22}"
+            f"  {spread([r.cpu / size * 1e9 for r in mine]):>18}"
+            f"  {spread([p.seconds / r.seconds for p, r in zip(peer, mine, strict=True)]):>18}"
+            f"  {spread([r.cpu / p.cpu for p, r in zip(peer, mine, strict=True)]):>18}"
+        )
+    print("wanted: four and four-plain >= 1.0 in speed; CPU <= 1.2 plain, <= 1.8 with adler32; one >= 1.05 in speed")
+    target.unlink(missing_ok=True)
+
+
+def start(stack: ExitStack, folder: Path, count: int) -> None:
+    """Seconds of `coget --help` and of a 1-byte download, whole process."""
+    (folder / "byte").write_bytes(b"x")
+    server = stack.enter_context(GridFTPServer(folder, "127.0.0.6"))
+    target = folder / "byte.here"
+    rivals = {
+        "coget --help": lambda: measure([COGET[0], "--help"]),
+        "1 byte": lambda: measure([*COGET, server.url("byte"), "-o", str(target)]),
+    }
+    print("\nstart-up, seconds")
+    for name, runs in rounds(rivals, max(count, 9)).items():
+        print(f"{name:16}  {spread([r.seconds for r in runs], '{:.3f}')}")
+    print("wanted: coget --help < 0.25, 1 byte < 0.6")
+
+
+def memory(stack: ExitStack, folder: Path) -> None:
+    """Peak memory with 16 sources."""
+    servers = [stack.enter_context(GridFTPServer(folder, f"127.0.0.{20 + i}")) for i in range(16)]
+    target = folder / "target.bin"
+    run = measure([*COGET, *(server.url("source.bin") for server in servers), "-o", str(target)])
+    target.unlink()
+    print(f"\nmemory with 16 sources: {run.memory / 1e6:.0f} MB (wanted: < 150)")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--gib", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    size = int(options.gib * 1024) << 20
+    free = shutil.disk_usage(MEMORY).free
+    if free < 3 * size:
+        raise SystemExit(f"{MEMORY} has {free >> 20} MiB free, {3 * size >> 20} are needed: use a smaller --gib")
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="coget-bench-") as name, ExitStack() as stack:
+        throughput(stack, Path(name), size, options.rounds)
+        start(stack, Path(name), options.rounds)
+        memory(stack, Path(name))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""Whole downloads in virtual time, to a real disk: replicas that lie, corrupt, and die; resuming; blame."""
+
+import asyncio
+import random
+from pathlib import Path
+from zlib import adler32
+
+import pytest
+
+from coalloc.checksums import hasher
+from coalloc.download import Download, Wishes
+from coalloc.errors import CoallocError, NoSuchFile, NothingToFetchFrom, TransferFailed, Unreachable, VerificationError
+from coalloc.model import Checksum, Estimate, PieceHashes, Replica, ReplicaSet
+from coalloc.schedule.policies import NAMES, make
+from coalloc.testing.simulated import Behaviour, SimulatedSource
+from coalloc.testing.virtual_clock import run
+
+SIZE = 3_000_000
+DATA = random.Random(7).randbytes(SIZE)
+
+
+def digest(algorithm: str) -> Checksum:
+    summed = hasher(algorithm)
+    summed.update(memoryview(DATA))
+    return Checksum(algorithm, summed.hexdigest())
+
+
+def honest(rate: float = 1e6, **more) -> Behaviour:
+    return Behaviour(rates=((0.0, rate),), **more)
+
+
+def corrupt(*offsets: int, **more) -> Behaviour:
+    return honest(corrupts=frozenset(offsets), **more)
+
+
+class Case:
+    """A target and the sources that a test downloads from."""
+
+    def __init__(self, target: Path, *behaviours: Behaviour, data: bytes = DATA) -> None:
+        self.target = target
+        self.sources = [SimulatedSource(f"s{i}", data, b) for i, b in enumerate(behaviours)]
+
+    def download(self, strategy="adaptive", *, checksum=None, keep=True, seconds=None, **known):
+        return run(self._download(strategy, checksum, keep, seconds, known))
+
+    async def _download(self, strategy, checksum, keep, seconds, known):
+        file = ReplicaSet(self.target.name, tuple(Replica(s.url) for s in self.sources), **known)
+        wishes = Wishes(make(strategy), checksum=checksum, keep_checksums=keep)
+        download = Download(file, self.sources, [Estimate()] * len(self.sources), self.target, wishes, lambda _: None)
+        async with asyncio.timeout(seconds):
+            return await download.run()
+
+    @property
+    def folder(self) -> Path:
+        return self.target.with_name(self.target.name + ".coget")
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "file.bin"
+
+
+def outcomes(report) -> list[str]:
+    return [source.outcome for source in report.sources]
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+@pytest.mark.parametrize("size", [0, 1, 1000, SIZE])
+def test_every_scheme_delivers_the_file(target, strategy, size):
+    case = Case(target, honest(), honest(2e6), data=DATA[:size])
+    report = case.download(strategy)
+    assert target.read_bytes() == DATA[:size]
+    assert report.size == size
+    assert not case.folder.exists()
+    assert report.checksum == Checksum("adler32", f"{adler32(DATA[:size]):08x}")
+
+
+def test_without_any_servers_word_the_report_says_not_verified(target):
+    assert not Case(target, honest(), honest()).download().verified
+    assert Case(target, honest(offers_checksum=True), honest()).download().verified
+
+
+@pytest.mark.parametrize("algorithm", ["adler32", "crc32", "md5", "sha256"])
+@pytest.mark.parametrize("speaks", [True, False], ids=["cksm", "silent"])
+def test_a_bad_replica_is_named_and_only_its_pieces_are_fetched_again(target, algorithm, speaks):
+    more = {"offers_checksum": speaks}
+    case = Case(target, honest(**more), corrupt(*range(0, SIZE, 50_000), **more), honest(**more))
+    report = case.download(checksum=digest(algorithm))
+    assert target.read_bytes() == DATA
+    assert report.verified
+    assert outcomes(report)[1] == "corrupt"
+    assert "corrupt" not in (outcomes(report)[0], outcomes(report)[2])
+    assert sum(source.sent for source in case.sources) < 2 * SIZE
+
+
+def test_replicas_are_compared_by_default(target):
+    case = Case(target, *(honest(offers_checksum=True),) * 2, corrupt(*range(0, SIZE, 50_000), offers_checksum=True))
+    report = case.download()
+    assert target.read_bytes() == DATA
+    assert report.verified
+    assert outcomes(report) == ["ok", "ok", "corrupt"]
+
+
+def test_two_replicas_that_differ_give_no_file(target):
+    case = Case(target, honest(offers_checksum=True), corrupt(*range(0, SIZE, 50_000), offers_checksum=True))
+    with pytest.raises(VerificationError, match="differ in bytes"):
+        case.download()
+    assert not target.exists()
+
+
+def test_a_wrong_expected_checksum_gives_no_file(target):
+    case = Case(target, honest(offers_checksum=True), honest(offers_checksum=True))
+    with pytest.raises(VerificationError, match="not the expected 00000001"):
+        case.download(checksum=Checksum("adler32", "00000001"))
+    assert not target.exists()
+
+
+def test_when_all_are_bad_there_is_no_file(target):
+    with pytest.raises(VerificationError, match="no other source is left"):
+        Case(target, corrupt(5), corrupt(SIZE - 5)).download(checksum=digest("md5"))
+    assert not target.exists()
+
+
+def test_metalink_pieces_name_the_bad_replica(target):
+    length = 100_000
+    values = []
+    for start in range(0, SIZE, length):
+        summed = hasher("sha256")
+        summed.update(memoryview(DATA)[start : start + length])
+        values.append(summed.hexdigest())
+    case = Case(target, honest(), corrupt(*range(0, SIZE, 50_000)), honest())
+    report = case.download(size=SIZE, pieces=PieceHashes("sha256", length, tuple(values)))
+    assert target.read_bytes() == DATA
+    assert report.verified
+    assert outcomes(report)[1] == "corrupt"
+
+
+def test_sizes_that_differ_end_it_before_bytes_are_mixed(target):
+    with pytest.raises(VerificationError, match=r"s1/file has 7 bytes, but sim://s0/file says 3000000"):
+        Case(target, honest(), honest(connect_seconds=0.06, claims_size=7)).download()
+    assert not target.exists()
+
+
+def test_a_known_size_leaves_the_liar_out(target):
+    case = Case(target, honest(claims_size=7, connect_seconds=0.01), honest())
+    report = case.download(size=SIZE)
+    assert target.read_bytes() == DATA
+    assert outcomes(report) == ["failed", "ok"]
+    assert "has 7 bytes" in report.sources[0].error
+
+
+def test_errors_at_the_start_are_told_as_they_are(target):
+    with pytest.raises(NoSuchFile):
+        Case(target, honest(missing=True)).download()
+    with pytest.raises(NothingToFetchFrom, match=r"s0/file: .*no such file\n.*s1/file: .*refused"):
+        Case(target, honest(missing=True), honest(dies_at=0.0)).download()
+    with pytest.raises(Unreachable):
+        Case(target, honest(dies_at=0.0)).download()
+    assert not list(target.parent.iterdir())
+
+
+def test_what_is_here_is_not_fetched_again(target):
+    with pytest.raises(TransferFailed) as caught:
+        Case(target, honest(dies_at=1.0), honest(dies_at=1.0)).download()
+    first = sum(source.bytes for source in caught.value.report.sources)
+    assert 0 < first < SIZE
+    report = Case(target, honest(), honest()).download()
+    assert target.read_bytes() == DATA
+    assert report.resumed_bytes == first
+    assert sum(source.bytes for source in report.sources) == SIZE - first
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_cancelled_at_any_time_it_goes_on_from_there(target, keep):
+    moved = 0
+    for attempt in range(20):
+        case = Case(target, honest(), honest(5e5))
+        try:
+            report = case.download(keep=keep, seconds=0.2 + 0.02 * attempt)
+        except TimeoutError:
+            assert not target.exists()
+            moved += sum(source.sent for source in case.sources)
+        else:
+            moved += sum(source.sent for source in case.sources)
+            break
+    assert target.read_bytes() == DATA
+    assert report.resumed_bytes > 0
+    assert moved <= 1.02 * SIZE
+
+
+def test_damage_between_runs_is_noticed(target):
+    with pytest.raises(TransferFailed):
+        Case(target, honest(dies_at=1.0)).download()
+    data = target.with_name("file.bin.coget") / "data"
+    with data.open("r+b") as file:
+        file.seek(1000)
+        file.write(b"damage")
+    Case(target, honest()).download()
+    assert target.read_bytes() == DATA
+
+
+def test_an_error_carries_what_was_known(target):
+    with pytest.raises(CoallocError) as caught:
+        Case(target, honest(dies_at=1.0)).download()
+    assert caught.value.report.size == SIZE
+    assert caught.value.report.sources[0].outcome == "failed"
