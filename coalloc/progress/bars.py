@@ -14,7 +14,7 @@ from coalloc.progress.table import console
 
 __all__ = ["Bars"]
 
-REDRAW_SECONDS = 0.1
+REDRAW_SECONDS = 0.2
 NAME_COLUMNS = 30  # of a source: enough for most hosts, and the rest fits on 80 columns
 
 _STYLES: dict[SourceState, str] = {

@@ -5,21 +5,8 @@ from dataclasses import replace
 from coalloc.errors import TransferFailed
 from coalloc.model import Checksum, Estimate, Plan, PlannedShare
 from coalloc.progress import json
+from tests.support.coget import REPORT_KEYS, SOURCE_KEYS
 from tests.support.snapshots import report, url
-
-REPORT_KEYS = {
-    "output",
-    "size",
-    "seconds",
-    "rate",
-    "strategy",
-    "resumed_bytes",
-    "duplicate_bytes",
-    "checksum",
-    "rationale",
-    "sources",
-}
-SOURCE_KEYS = {"url", "bytes", "seconds", "rate", "ranges", "idle_seconds", "outcome", "error"}
 
 
 def test_one_file_is_one_object_with_the_keys_of_the_contract():

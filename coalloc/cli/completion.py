@@ -1,0 +1,24 @@
+"""`coget completion`: what a shell needs to complete coget's words."""
+
+import click
+
+__all__ = ["completion"]
+
+
+@click.command(short_help="Print what makes a shell complete coget's words.")
+@click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
+@click.pass_context
+def completion(ctx: click.Context, shell: str) -> None:
+    """Print the script that makes a shell complete coget's commands, options and files.
+
+    \b
+    To enable it for good:
+      bash  echo 'eval "$(coget completion bash)"' >> ~/.bashrc
+      zsh   echo 'eval "$(coget completion zsh)"' >> ~/.zshrc
+      fish  coget completion fish > ~/.config/fish/completions/coget.fish
+    """
+    from click.shell_completion import get_completion_class
+
+    maker = get_completion_class(shell)
+    assert maker is not None
+    click.echo(maker(ctx.find_root().command, {}, "coget", "_COGET_COMPLETE").source())

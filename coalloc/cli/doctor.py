@@ -1,0 +1,89 @@
+"""`coget doctor`: is all well here, and do these servers answer."""
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coalloc.cli import interrupts, options
+from coalloc.errors import NothingToFetchFrom
+
+if TYPE_CHECKING:
+    from coalloc.api import Probe
+    from coalloc.cli.checkup import Finding
+
+__all__ = ["doctor"]
+
+
+@click.command(short_help="Say what is installed, which servers answer, and what to do.")
+@options.sources(required=False)
+@options.engine
+@options.as_json
+def doctor(sources: tuple[str, ...], engine: str, as_json: bool) -> int:
+    """Say what is installed and configured here, whether each named server answers, and what to do if not.
+
+    Ends with status 3 when a named server does not answer.
+
+    \b
+    Examples:
+      coget doctor
+      coget doctor ftp://a.example/x gsiftp://b.example/x
+    """
+    from coalloc import api
+    from coalloc.cli.checkup import checkup
+
+    findings = checkup()
+    probes = interrupts.run(api.probe(sources, engine)) if sources else []
+    if as_json:
+        click.echo(json.dumps(_document(findings, probes), indent=2))
+    else:
+        _print(findings, probes)
+    return 0 if all(probe.ok for probe in probes) else NothingToFetchFrom.status
+
+
+def _document(findings: "Sequence[Finding]", probes: "Sequence[Probe]") -> dict[str, Any]:
+    from coalloc.progress.json import error_document
+    from coalloc.urls import redact
+
+    return {
+        "findings": [asdict(finding) for finding in findings],
+        "servers": [
+            {
+                "url": redact(probe.url),
+                "ok": probe.ok,
+                "seconds": probe.seconds,
+                "size": probe.size,
+                "features": list(probe.features),
+                "error": error_document(probe.error) if probe.error else None,
+            }
+            for probe in probes
+        ],
+    }
+
+
+def _print(findings: "Sequence[Finding]", probes: "Sequence[Probe]") -> None:
+    from coalloc.progress import human
+    from coalloc.progress.table import console, table
+
+    out = console(sys.stdout)
+    out.print(table(("here", "state", ""), [(f.thing, f.state, human.one_line(f.detail)) for f in findings]))
+    names = human.labels([probe.url for probe in probes])
+    if probes:
+        out.print(table(("server", "state", ""), map(_row, names, probes)))
+    remedies = [(f.thing, f.remedy) for f in findings if f.remedy]
+    remedies += [(name, p.error.remedy) for name, p in zip(names, probes, strict=True) if p.error]
+    if remedies:
+        out.print(table(("to do", ""), [(thing, human.one_line(remedy)) for thing, remedy in remedies]))
+
+
+def _row(name: str, probe: "Probe") -> tuple[str, str, str]:
+    from coalloc.progress import human
+
+    if probe.error:
+        return name, "wrong", human.one_line(probe.error.message)
+    size = "size unknown" if probe.size is None else human.size(probe.size)
+    features = f"; {' '.join(probe.features)}" if probe.features else ""
+    return name, "ok", human.one_line(f"{size}, answered in {human.duration(probe.seconds)}{features}")

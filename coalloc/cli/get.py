@@ -1,0 +1,97 @@
+"""`coget get`: fetch. What is drawn goes to stderr, so that stdout is the JSON document's alone."""
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coalloc.cli import interrupts, options
+
+if TYPE_CHECKING:
+    from coalloc.model import Snapshot
+    from coalloc.progress.bars import Bars
+    from coalloc.progress.text import Lines
+
+__all__ = ["get"]
+
+
+@click.command(short_help="Fetch a file from all its sources at once.")
+@options.sources()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="A file name, or a directory that exists.  [default: the file's own name, here]",
+)
+@options.transfer_options
+@click.option(
+    "--checksum",
+    metavar="ALGORITHM:HEX",
+    help="What the file must have, for example md5:HEX. Without it the replicas are compared; 'none' keeps no checksums.",
+)
+@options.as_json
+@click.option("--quiet", is_flag=True, help="Show errors only.")
+def get(as_json: bool, quiet: bool, **wishes: Any) -> None:
+    """Fetch a file from all its sources at once, and verify it.
+
+    SOURCE is the address of a replica (ftp://, gsiftp://, http://, https://, or what fsspec opens), or one
+    Metalink 4 file or URL. Several addresses must be of the same file. ftp://host/a/b is the absolute path
+    /a/b, as for globus-url-copy; ftp://host/~/b is below the home directory.
+
+    What has arrived is kept beside the target in NAME.coget: after an interruption or a failure the same
+    command goes on where it stopped.
+
+    \b
+    Examples:
+      coget get ftp://a.example/x.root ftp://b.example/x.root
+      coget get -o data/ --checksum md5:9e107d9d372bb6826bd81d3542a419d6 ftp://a.example/x
+      coget get --strategy conservative --blocks 15 ftp://a.example/x ftp://b.example/x
+      coget get --json --quiet dataset.meta4 > report.json
+    """
+    from coalloc import api
+
+    request = options.request(**wishes)
+    with _display(quiet) as watch:
+        reports = interrupts.run(
+            api.download(request, watch),
+            remedy="run the same command again: it goes on with what has arrived",
+        )
+    if as_json:
+        from coalloc.progress.json import transfers
+
+        click.echo(json.dumps(transfers(reports), indent=2))
+    elif not quiet:
+        from coalloc.progress.report import print_reports
+
+        print_reports(reports, sys.stderr)
+
+
+@contextmanager
+def _display(quiet: bool) -> "Iterator[Callable[[Snapshot], None] | None]":
+    """The display that fits stderr: what `download` shows snapshots to."""
+    if quiet:
+        yield None
+        return
+    display = _display_for_stderr()
+    try:
+        yield display.show
+    except BaseException:
+        display.close(finished=False)
+        raise
+    display.close(finished=True)
+
+
+def _display_for_stderr() -> "Bars | Lines":
+    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+        from coalloc.progress.bars import Bars
+
+        return Bars(sys.stderr)
+    from coalloc.progress.text import Lines
+
+    return Lines(sys.stderr)

@@ -1,0 +1,80 @@
+"""The entry point `coget` and its group of commands."""
+
+import signal
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import click
+from click.shell_completion import CompletionItem
+
+from coalloc.cli import failures
+from coalloc.cli.completion import completion
+from coalloc.cli.doctor import doctor
+from coalloc.cli.get import get
+from coalloc.cli.history import history
+from coalloc.cli.plan import plan
+
+__all__ = ["coget", "invoke", "main"]
+
+
+class DefaultGroup(click.Group):
+    """A group of which `get` is the command when the first word names none.
+
+    A file that is called like a command is reached as ./plan.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if not args and not ctx.resilient_parsing:
+            click.echo(ctx.get_help(), err=True)
+            ctx.exit(2)
+        own = {name for param in self.get_params(ctx) for name in param.opts}
+        if args and args[0] not in self.commands and args[0] not in own:
+            args = ["get", *args]
+        return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        short = self.commands["get"]
+        files = [] if incomplete.startswith("-") else [CompletionItem(incomplete, type="file")]
+        with click.Context(short, parent=ctx) as nested:
+            return [*super().shell_complete(ctx, incomplete), *short.shell_complete(nested, incomplete), *files]
+
+
+@click.group(cls=DefaultGroup, context_settings={"max_content_width": 100})
+@click.version_option(package_name="coget", message="coget %(version)s")
+def coget() -> None:
+    """Fetch one file from several servers at once, whole and verified.
+
+    `coget SOURCE...` is short for `coget get SOURCE...`; see `coget get --help` for its options.
+
+    \b
+    Examples:
+      coget ftp://a.example/x.root ftp://b.example/x.root
+      coget https://a.example/x ftp://b.example/x -o data/
+      coget dataset.meta4
+      coget plan ftp://a.example/x ftp://b.example/x
+      coget doctor ftp://a.example/x
+
+    \b
+    Exit status:
+      0  done                          5  the transfer failed
+      1  a defect of coget             6  the local disk
+      2  usage                         7  not allowed
+      3  nothing to fetch from         8  another coget writes the target
+      4  verification failed         130  interrupted, can be resumed
+    """
+
+
+for command in (get, plan, history, doctor, completion):
+    coget.add_command(command)
+
+
+def invoke(args: Sequence[str]) -> int:
+    """Run `coget` with these words and return its exit status; nothing but the status comes out."""
+    return failures.reported(lambda: coget.main(list(args), prog_name="coget", standalone_mode=False), args)
+
+
+def main() -> NoReturn:
+    """The console script."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as SIGINT, until a command runs
+    sys.exit(invoke(sys.argv[1:]))

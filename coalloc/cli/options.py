@@ -1,0 +1,116 @@
+"""The options that `get` and `plan` share, and the request that they make up."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from coalloc.errors import UsageError
+
+if TYPE_CHECKING:
+    from coalloc.api import Request
+
+__all__ = ["as_json", "engine", "request", "sources", "transfer_options"]
+
+STRATEGIES = ("single", "brute", "history", "conservative", "aggressive", "adaptive")
+ENGINES = ("auto", "gridftp", "globus-url-copy")
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    return [CompletionItem(incomplete, type="file")]
+
+
+def sources(required: bool = True) -> Callable[[F], F]:
+    """The SOURCE... argument."""
+    return click.argument("sources", metavar="SOURCE...", nargs=-1, required=required, shell_complete=_files)
+
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+
+engine = click.option(
+    "--engine",
+    type=click.Choice(ENGINES),
+    default="auto",
+    show_default=True,
+    help="What speaks GridFTP: our own client, or the tool globus-url-copy.",
+)
+
+_TRANSFER_OPTIONS = (
+    click.option(
+        "--strategy",
+        type=click.Choice(STRATEGIES),
+        default="adaptive",
+        show_default=True,
+        help="How the file is split over the sources.",
+    ),
+    click.option(
+        "--blocks",
+        type=click.IntRange(min=1),
+        metavar="K",
+        help="Deal in K equal blocks (conservative and aggressive) instead of a number chosen from the size.",
+    ),
+    click.option(
+        "--streams",
+        type=click.IntRange(min=1),
+        default=1,
+        show_default=True,
+        metavar="N",
+        help="Connections for the data of each source.",
+    ),
+    click.option("--max-sources", type=click.IntRange(min=1), metavar="N", help="Use at most N sources at a time."),
+    engine,
+    click.option(
+        "--data-host",
+        "data_hosts",
+        multiple=True,
+        metavar="HOST",
+        help="Let a server send data from this other host, as striped servers and dCache do. May be repeated.",
+    ),
+)
+
+
+def transfer_options(command: F) -> F:
+    """The options that say how a file is fetched."""
+    for option in reversed(_TRANSFER_OPTIONS):
+        command = option(command)
+    return command
+
+
+def request(sources: tuple[str, ...], output: Path | None = None, checksum: str | None = None, **how: Any) -> "Request":
+    """What the API is asked for; `how` are the values of `transfer_options`.
+
+    :raises UsageError: for options that make no sense together
+    """
+    from coalloc.api import Request
+
+    _refuse_nonsense(**how)
+    how["data_hosts"] = frozenset(how["data_hosts"])
+    return Request(sources, output, checksum=checksum, **how)
+
+
+def _refuse_nonsense(
+    strategy: str, blocks: int | None, streams: int, max_sources: int | None, engine: str, data_hosts: tuple[str, ...]
+) -> None:
+    if blocks and strategy not in ("conservative", "aggressive"):
+        raise UsageError(
+            f"--blocks makes no sense with --strategy {strategy}", "use it with conservative or aggressive"
+        )
+    if strategy == "single" and max_sources and max_sources > 1:
+        raise UsageError(
+            f"--max-sources {max_sources} makes no sense with --strategy single, which uses one",
+            "leave one of them out",
+        )
+    if engine == "globus-url-copy" and streams > 1:
+        raise UsageError(
+            "--streams makes no sense with --engine globus-url-copy, whose pipe takes one stream",
+            "use --engine gridftp for several streams",
+        )
+    if engine == "globus-url-copy" and data_hosts:
+        raise UsageError(
+            "--data-host makes no sense with --engine globus-url-copy, which accepts any data host",
+            "leave one of them out",
+        )

@@ -1,0 +1,75 @@
+"""`coget plan`: what would be done, moving nothing."""
+
+import json
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coalloc.cli import interrupts, options
+from coalloc.errors import UsageError
+
+if TYPE_CHECKING:
+    from coalloc.model import Plan, PlannedShare
+
+__all__ = ["plan"]
+
+
+@click.command(short_help="Show how a file would be fetched, and move nothing.")
+@options.sources()
+@options.transfer_options
+@options.as_json
+@click.option("--metalink", is_flag=True, help="Print a Metalink 4 file of the sources, the best first.")
+def plan(as_json: bool, metalink: bool, **wishes: Any) -> None:
+    """Show how a file would be fetched, and move nothing.
+
+    Asks each server for the file's size, and says from this user's own history what each source would
+    contribute and how long it would take.
+
+    \b
+    Examples:
+      coget plan ftp://a.example/x ftp://b.example/x
+      coget plan --metalink ftp://a.example/x ftp://b.example/x > x.meta4
+    """
+    from coalloc import api
+
+    if as_json and metalink:
+        raise UsageError("--json and --metalink are two forms of one answer", "leave one of them out")
+    plans = interrupts.run(api.plan(options.request(**wishes)))
+    if metalink:
+        click.echo("".join(api.metalink(made) for made in plans))
+    elif as_json:
+        from coalloc.progress import json as documents
+
+        click.echo(json.dumps(documents.plans(plans), indent=2))
+    else:
+        _print(plans)
+
+
+def _print(plans: "Sequence[Plan]") -> None:
+    from coalloc.progress import human
+    from coalloc.progress.table import console, table
+
+    out = console(sys.stdout)
+    for made in plans:
+        time = "time unknown" if made.seconds is None else f"about {human.duration(made.seconds)}"
+        out.print(f"{human.one_line(made.name)}: {human.size(made.size)}, {time} ({made.strategy})", soft_wrap=True)
+        out.print(human.one_line(made.rationale), soft_wrap=True)
+        names = human.labels([share.url for share in made.shares])
+        rows = [_row(name, share) for name, share in zip(names, made.shares, strict=True)]
+        out.print(table(("source", ">share", ">bytes", ">set-up", ">rate", "why"), rows))
+
+
+def _row(name: str, share: "PlannedShare") -> tuple[str, ...]:
+    from coalloc.progress import human
+
+    setup, rate = share.estimate.setup_seconds, share.estimate.rate
+    return (
+        name,
+        human.percent(share.fraction, 1),
+        human.size(share.bytes),
+        "?" if setup is None else human.duration(setup),
+        "?" if rate is None else human.rate(rate),
+        human.one_line(f"not used: {share.error}" if share.error else share.estimate.reason),
+    )

@@ -1,0 +1,126 @@
+"""The group of commands: the short form, help, usage errors, completion, and how little is imported."""
+
+import json
+import re
+import subprocess
+import sys
+from typing import get_args
+
+import pytest
+
+from coalloc import api
+from coalloc.cli import options
+from coalloc.cli.main import coget, invoke
+from tests.support.coget import coget as coget_command
+
+COMMANDS = ("completion", "doctor", "get", "history", "plan")
+HEAVY = {"asyncio", "cryptography", "fsspec", "httpx", "rich", "sqlite3", "ssl", "coalloc.api"}
+
+
+def test_help_lists_every_command_and_exit_status(tmp_path):
+    result = coget_command(["--help"], tmp_path)
+    assert result.returncode == 0
+    assert all(re.search(rf"^  {command} ", result.stdout, re.M) for command in COMMANDS)
+    assert all(re.search(rf"\b{status}  \w", result.stdout) for status in (*range(9), 130))
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_each_command_teaches_by_example(command, capsys):
+    assert invoke([command, "--help"]) == 0
+    said = capsys.readouterr().out
+    assert f"coget {command}" in said.partition("\n\n")[2]
+
+
+def test_without_words_the_help_is_a_usage_error(capsys):
+    assert invoke([]) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert "Usage: coget" in said.err
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "sources"),
+    [
+        (["ftp://a/x"], "get", ("ftp://a/x",)),
+        (["-o", "plan", "ftp://a/x"], "get", ("ftp://a/x",)),
+        (["./plan", "history"], "get", ("./plan", "history")),
+        (["plan", "./plan"], "plan", ("./plan",)),
+        (["get", "get"], "get", ("get",)),
+    ],
+)
+def test_the_first_word_is_a_command_or_get_is_meant(words, command, sources):
+    with coget.make_context("coget", list(words)) as ctx:
+        name, found, rest = coget.resolve_command(ctx, [*ctx._protected_args, *ctx.args])
+        assert name == command
+        with found.make_context(name, rest, parent=ctx) as nested:
+            assert nested.params["sources"] == sources
+
+
+def test_the_choices_are_those_of_the_api():
+    assert get_args(api.Strategy) == options.STRATEGIES
+    assert get_args(api.Engine) == options.ENGINES
+
+
+@pytest.mark.parametrize(
+    ("words", "named"),
+    [
+        (["get"], "SOURCE"),
+        (["ftp://a/x", "--streams", "0"], "--streams"),
+        (["ftp://a/x", "--blocks", "none"], "--blocks"),
+        (["ftp://a/x", "--nonsense"], "--nonsense"),
+        (["ftp://a/x", "--strategy", "clever"], "clever"),
+        (["ftp://a/x", "--blocks", "4"], "--blocks makes no sense with --strategy adaptive"),
+        (["ftp://a/x", "--strategy", "single", "--max-sources", "2"], "--max-sources 2"),
+        (["ftp://a/x", "--engine", "globus-url-copy", "--streams", "4"], "--streams"),
+        (["ftp://a/x", "--engine", "globus-url-copy", "--data-host", "h"], "--data-host"),
+        (["plan", "ftp://a/x", "--metalink", "--json"], "--metalink"),
+        (["completion", "tcsh"], "tcsh"),
+    ],
+)
+def test_what_makes_no_sense_is_named(words, named, capsys):
+    assert invoke(words) == 2
+    message, remedy = capsys.readouterr().err.splitlines()
+    assert message.startswith("coget: ")
+    assert named in message
+    assert remedy.strip()
+
+
+def test_usage_errors_are_documents_too(capsys):
+    assert invoke(["get", "--json"]) == 2
+    said = capsys.readouterr()
+    assert json.loads(said.out)["error"]["code"] == "usage"
+    assert said.err.startswith("coget: Missing argument")
+
+
+def test_help_imports_nothing_heavy():
+    code = "import sys; from coalloc.cli.main import invoke; invoke(['get', '--help']); print(*sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    imported = set(result.stdout.splitlines()[-1].split())
+    assert "coalloc.cli.get" in imported
+    assert imported & HEAVY == set()
+
+
+def test_bash_completes_the_short_form(tmp_path):
+    typed = {"COMP_WORDS": "coget ftp://a/x --str", "COMP_CWORD": "2", "_COGET_COMPLETE": "bash_complete"}
+    result = coget_command([], tmp_path, **typed)
+    assert result.stdout.split() == ["plain,--strategy", "plain,--streams"]
+
+
+def test_bash_completes_commands_and_files(tmp_path):
+    result = coget_command([], tmp_path, COMP_WORDS="coget pl", COMP_CWORD="1", _COGET_COMPLETE="bash_complete")
+    assert result.stdout.split() == ["plain,plan", "file,pl"]
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_that_asks_coget(shell, tmp_path):
+    result = coget_command(["completion", shell], tmp_path)
+    assert result.returncode == 0
+    assert f"_COGET_COMPLETE={shell}_complete" in result.stdout
+
+
+def test_bash_accepts_the_script(tmp_path):
+    result = coget_command(["completion", "bash"], tmp_path)
+    checked = subprocess.run(
+        ["bash", "-n"], input=result.stdout, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert checked.stderr == ""

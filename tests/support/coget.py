@@ -1,0 +1,53 @@
+"""The `coget` command as its users run it: a process, bounded in time, with a history of its own."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+__all__ = ["REPORT_KEYS", "SOURCE_KEYS", "coget", "coget_process"]
+
+LIFE_SECONDS = 60
+
+# The keys of the JSON document, as the contract of the command line has them.
+REPORT_KEYS = {
+    "output",
+    "size",
+    "seconds",
+    "rate",
+    "strategy",
+    "resumed_bytes",
+    "duplicate_bytes",
+    "checksum",
+    "rationale",
+    "sources",
+}
+SOURCE_KEYS = {"url", "bytes", "seconds", "rate", "ranges", "idle_seconds", "outcome", "error"}
+
+
+def coget_process(words: Sequence[str], home: Path, **environment: str) -> "subprocess.Popen[str]":
+    """Start `coget` with pipes for stdout and stderr; all it keeps of its own lies below `home`."""
+    return subprocess.Popen(
+        [str(Path(sys.executable).with_name("coget")), *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=home,
+        env={**_plain_environment(), "HOME": str(home), **environment},
+    )
+
+
+def coget(words: Sequence[str], home: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+    """Run `coget` to its end."""
+    with coget_process(words, home, **environment) as process:
+        try:
+            out, err = process.communicate(timeout=LIFE_SECONDS)
+        finally:
+            process.kill()
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def _plain_environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith(("COGET_", "XDG_"))}
