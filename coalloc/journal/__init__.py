@@ -1,0 +1,6 @@
+"""What survives a crash: which bytes of a file are here, from whom, with which checksums. `format` has the promise."""
+
+from coalloc.journal.file import Journal, Recollection, describe, recall
+from coalloc.journal.format import Header
+
+__all__ = ["Header", "Journal", "Recollection", "describe", "recall"]

@@ -1,0 +1,167 @@
+"""The journal as a file that only grows, beside the data. What its bytes mean is in `format`.
+
+The order of a run: `describe` what is to be fetched, `recall` what an earlier run left of it, let the sink say
+what of that is still right, and `create` a journal of this. An old journal is never appended to: the new one
+takes its place in one rename.
+"""
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from coalloc.disk import Disk, disk_error
+from coalloc.errors import SinkError
+from coalloc.journal.format import Contents, Header, Origin, decode, encode_extent, encode_header, encode_revoke
+from coalloc.journal.resume import carry_over, why_not
+from coalloc.model import Checksum, Extent
+from coalloc.pieces import Pieces
+from coalloc.urls import redact
+
+__all__ = ["Journal", "Recollection", "describe", "recall"]
+
+_GRAINS = 4096
+"""Bytes are recorded once they are a 4096th of the file: so much can be lost, and so many writes are made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recollection:
+    """What an earlier run left: the header and the extents to go on with, and why not all was used, if so."""
+
+    header: Header
+    extents: tuple[Extent, ...] = ()
+    trouble: str | None = None
+
+
+def describe(size: int, urls: Sequence[str], validators: Mapping[int, str], checksums: Iterable[Checksum]) -> Header:
+    """The header for a file that is to be fetched now.
+
+    :param urls: the replicas; their passwords are left out
+    :param validators: what is known to change with the file, by the number of the replica
+    :param checksums: what is expected of the whole file
+    """
+    origins = tuple(Origin(redact(url), validators.get(i)) for i, url in enumerate(urls))
+    return Header(size, origins, tuple(checksums), _boot())
+
+
+def _boot() -> str:
+    """Names the time since the machine was started; what cannot be known is never the same."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return uuid.uuid4().hex
+
+
+def recall(path: Path, now: Header) -> Recollection:
+    """What can be used of the journal at `path`, if there is one.
+
+    Of one that is damaged a copy is kept beside it. One that is of no use at all is removed, before anybody
+    writes over the data that it vouches for.
+
+    :raises SinkError: if the disk fails
+    """
+    try:
+        contents = decode(path.read_bytes())
+        if contents.trouble:
+            shutil.copyfile(path, path.with_name(path.name + ".broken"))
+        found = _judge(contents, now)
+        if not found.extents:
+            path.unlink()
+    except FileNotFoundError:
+        return Recollection(now)
+    except OSError as error:
+        raise disk_error(error, "use", path) from None
+    return found
+
+
+def _judge(contents: Contents, now: Header) -> Recollection:
+    damage = contents.trouble and f"the journal is not used from byte {contents.length} on: {contents.trouble}"
+    if contents.header is None:
+        return Recollection(now, trouble=damage)
+    reason = why_not(contents.header, now)
+    if reason:
+        return Recollection(now, trouble=f"what an earlier run left is not used: {reason}")
+    header, extents = carry_over(contents.header, contents.extents, now)
+    return Recollection(header, tuple(extents), damage)
+
+
+class Journal:
+    """An open journal. Its methods raise SinkError when the disk fails; what it had taken stays right."""
+
+    def __init__(self, path: Path, fd: int, size: int, disk: Disk) -> None:
+        self._path = path
+        self._fd: int | None = fd
+        self._disk = disk
+        self._at = 0
+        self._pending = Pieces()
+        self._waiting = 0
+        self._grain = size // _GRAINS
+
+    @classmethod
+    def create(cls, path: Path, header: Header, extents: Iterable[Extent] = (), disk: Disk | None = None) -> Self:
+        """Begin a journal with what is here already; it replaces the one at `path`, whole or not at all."""
+        new = path.with_name(path.name + ".new")
+        disk = disk or Disk()
+        try:  # for this user only: URLs may carry keys
+            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        except OSError as error:
+            raise disk_error(error, "write", new) from None
+        journal = cls(path, fd, header.size, disk)
+        try:
+            records = (encode_extent(e.start, e.end, e.source, e.adler32) for e in extents)
+            journal._write(encode_header(header) + b"".join(records))
+            disk.sync(fd)  # else a power cut could leave the new name and neither journal
+            new.rename(path)
+        except OSError as error:
+            journal.close()
+            raise disk_error(error, "write", new) from None
+        except SinkError:
+            journal.close()
+            raise
+        return journal
+
+    def append(self, extents: Iterable[Extent]) -> None:
+        """Take note of bytes that were written. They are recorded when they are enough to be worth it."""
+        for extent in extents:
+            self._pending.add(extent.start, extent.end, extent.source, extent.adler32)
+            self._waiting += extent.end - extent.start
+        if self._waiting >= self._grain:
+            self.flush()
+
+    def revoke(self, start: int, end: int) -> None:
+        """Record that [start, end) is missing again."""
+        self.flush()
+        self._write(encode_revoke(start, end))
+
+    def flush(self) -> None:
+        """Record all that was noted."""
+        if self._pending:
+            self._write(b"".join(encode_extent(p.start, p.end, p.source, p.adler32) for p in self._pending))
+            self._pending.clear()
+        self._waiting = 0
+
+    def _write(self, data: bytes) -> None:
+        """Write records behind the last whole one, over what a failed write may have left there."""
+        if self._fd is None:
+            raise RuntimeError(f"{self._path} is used after close")
+        view, at = memoryview(data), self._at
+        try:
+            while view:
+                written = self._disk.pwrite(self._fd, view, at)
+                view, at = view[written:], at + written
+        except OSError as error:
+            raise disk_error(error, "write", self._path) from None
+        self._at = at
+
+    def close(self) -> None:
+        """Record what was noted and let go of the file. Never raises: what cannot be recorded is fetched again."""
+        if self._fd is None:
+            return
+        with suppress(SinkError):
+            self.flush()
+        os.close(self._fd)
+        self._fd = None

@@ -1,0 +1,204 @@
+"""The journal's bytes: what is written while a file is fetched, and what can be believed of it afterwards. Pure.
+
+What is assumed of a crash
+--------------------------
+- A process that dies at any instant, by SIGKILL too, leaves in the file what write(2) had taken: all of the
+  earlier records, and of the one being written a part or nothing. The data was written before its record was.
+- A power cut may lose or reorder anything that was not synced, of the journal and of the data alike: a record
+  may be there whose data is not. Nothing is synced while a transfer runs. Instead each extent carries its
+  adler32, and is read again before it is believed.
+- Where checksums are off that cannot be done. Such extents are believed only under the boot during which they
+  were written (the header says which), for then no power was cut.
+- A disk that fills up may cut a record short; the writer writes the next one over it.
+- Bytes may rot. Each record has its own crc32; from the first record that is wrong, nothing is believed.
+
+What is lost with a cut tail is fetched again. A lost `revoke` brings wrong bytes back as extents that look
+right; the verification of the whole finds them again.
+
+The file
+--------
+    "coget journal 1\\n"       16 bytes; the number is the version of all that follows
+    record                    the header, once
+    record ...                extents and revocations, in order of time
+
+A record (integers are little-endian):
+
+    +-------+--------+------+-----------------+
+    | crc32 | length | kind | body            |
+    | u32   | u32    | u8   | `length` bytes  |
+    +-------+--------+------+-----------------+
+    crc32 is of all that follows it in the record.
+"""
+
+import json
+import struct
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from zlib_ng import zlib_ng
+
+from coalloc.model import Checksum, Extent
+
+__all__ = [
+    "Contents",
+    "Header",
+    "Origin",
+    "decode",
+    "encode_extent",
+    "encode_header",
+    "encode_revoke",
+]
+
+MAGIC = b"coget journal "
+PREAMBLE = MAGIC + b"1\n"
+HEADER, EXTENT, REVOKE = 0, 1, 2
+
+_FRAME = struct.Struct("<IIB")
+_CRC = struct.Struct("<I")
+_EXTENT = struct.Struct("<QQII?")
+_REVOKE = struct.Struct("<QQ")
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """A replica as the journal knows it: its URL without password, and its validator (ETag, MDTM) if it has one."""
+
+    url: str
+    validator: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """Of which file a journal tells.
+
+    :param size: in bytes
+    :param origins: the replicas; an extent's `source` is an index into them
+    :param checksums: what is expected of the whole file
+    :param boot: the boot during which the data was written
+    """
+
+    size: int
+    origins: tuple[Origin, ...]
+    checksums: tuple[Checksum, ...] = ()
+    boot: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What can be believed of a journal: everything before `length`, the first byte that is not whole and right.
+
+    `header` is None when not even that could be read. `trouble` says in one sentence what is wrong, if
+    anything is. The extents are disjoint if what was appended was, and are what no revocation touched.
+    """
+
+    header: Header | None
+    extents: tuple[Extent, ...]
+    length: int
+    trouble: str | None = None
+
+
+class _Wrong(Exception):
+    """The next record is torn or corrupt; says how."""
+
+
+def _record(kind: int, body: bytes) -> bytes:
+    head = _FRAME.pack(0, len(body), kind)[_CRC.size :]
+    return _CRC.pack(zlib_ng.crc32(head + body)) + head + body
+
+
+def encode_header(header: Header) -> bytes:
+    """The beginning of a journal: the preamble and the header, whose body is a JSON object.
+
+    {"size": 5, "boot": "...", "origins": [[url, validator], ...], "checksums": [[algorithm, value], ...]}
+    """
+    document = {
+        "size": header.size,
+        "boot": header.boot,
+        "origins": [[origin.url, origin.validator] for origin in header.origins],
+        "checksums": [[checksum.algorithm, checksum.value] for checksum in header.checksums],
+    }
+    return PREAMBLE + _record(HEADER, json.dumps(document).encode())
+
+
+def _decode_header(body: bytes) -> Header:
+    document = json.loads(body)
+    return Header(
+        size=int(document["size"]),
+        origins=tuple(Origin(url, validator) for url, validator in document["origins"]),
+        checksums=tuple(Checksum(algorithm, value) for algorithm, value in document["checksums"]),
+        boot=document["boot"],
+    )
+
+
+def encode_extent(start: int, end: int, source: int, adler32: int | None) -> bytes:
+    """An extent: bytes [start, end) are here, from `source`.
+
+    +-------+-----+--------+---------+------+
+    | start | end | source | adler32 | kept |
+    | u64   | u64 | u32    | u32     | u8   |
+    +-------+-----+--------+---------+------+
+    kept is 0 when there is no adler32, which then is 0.
+    """
+    return _record(EXTENT, _EXTENT.pack(start, end, source, adler32 or 0, adler32 is not None))
+
+
+def _decode_extent(body: bytes, header: Header) -> Extent:
+    start, end, source, adler32, kept = _EXTENT.unpack(body)
+    if not start < end <= header.size or source >= len(header.origins):
+        raise ValueError(f"an extent [{start}, {end}) of source {source}")
+    return Extent(start, end, source, adler32 if kept else None)
+
+
+def encode_revoke(start: int, end: int) -> bytes:
+    """A revocation: bytes [start, end) are missing again.
+
+    +-------+-----+
+    | start | end |
+    | u64   | u64 |
+    +-------+-----+
+    """
+    return _record(REVOKE, _REVOKE.pack(start, end))
+
+
+def _decode_revoke(body: bytes, extents: Iterable[Extent]) -> list[Extent]:
+    """The extents that are left. One that is cut goes whole: its adler32 says nothing of its parts."""
+    start, end = _REVOKE.unpack(body)
+    return [extent for extent in extents if extent.end <= start or extent.start >= end]
+
+
+def decode(data: bytes) -> Contents:
+    """Read as much of a journal as is right. Never fails: what cannot be read is `trouble`."""
+    if not data.startswith(PREAMBLE):
+        other = data.startswith(MAGIC) and b"\n" in data[:40]
+        trouble = f"its version, {data[:40].split()[2].decode(errors='replace')}, is not 1" if other else "it is torn"
+        return Contents(None, (), 0, trouble)
+    header, extents, length = None, list[Extent](), len(PREAMBLE)
+    try:
+        for kind, body, end in _records(data, length):
+            if header is None:
+                header = _decode_header(body)
+            elif kind == EXTENT:
+                extents.append(_decode_extent(body, header))
+            elif kind == REVOKE:
+                extents = _decode_revoke(body, extents)
+            else:
+                raise _Wrong(f"a record of unknown kind {kind}")
+            length = end
+    except (_Wrong, ValueError, KeyError, TypeError, struct.error) as error:
+        return Contents(header, tuple(extents), length, f"at byte {length} there is {error}")
+    return Contents(header, tuple(extents), length, None if header else "it has no header")
+
+
+def _records(data: bytes, at: int) -> Iterator[tuple[int, bytes, int]]:
+    """Each record that is whole and right, as its kind, its body and where it ends."""
+    while at < len(data):
+        if len(data) - at < _FRAME.size:
+            raise _Wrong("a torn record")
+        crc32, length, kind = _FRAME.unpack_from(data, at)
+        end = at + _FRAME.size + length
+        if end > len(data):
+            raise _Wrong("a torn record")
+        if zlib_ng.crc32(data[at + _CRC.size : end]) != crc32:
+            raise _Wrong("a corrupt record")
+        yield kind, data[at + _FRAME.size : end], end
+        at = end

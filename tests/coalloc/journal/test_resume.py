@@ -1,0 +1,68 @@
+"""Is it still the same file? And under which numbers do its extents go on?"""
+
+from dataclasses import replace
+
+import pytest
+
+from coalloc.journal.format import Header, Origin
+from coalloc.journal.resume import carry_over, why_not
+from coalloc.model import Checksum, Extent
+
+A, B, C = Origin("ftp://a/x"), Origin("ftp://b/x", "v1"), Origin("ftp://c/x")
+MD5, OTHER_MD5 = Checksum("md5", "0" * 32), Checksum("md5", "1" * 32)
+SHA1 = Checksum("sha1", "0" * 40)
+THEN = Header(100, (A, B), (), "boot1")
+
+
+@pytest.mark.parametrize(
+    ("then", "now"),
+    [
+        (THEN, THEN),
+        (THEN, replace(THEN, origins=(B, C))),
+        (THEN, replace(THEN, origins=(A, Origin("ftp://b/x")))),
+        (THEN, replace(THEN, boot="boot2")),
+        (THEN, replace(THEN, checksums=(MD5,))),
+        (replace(THEN, checksums=(MD5,)), replace(THEN, checksums=(SHA1,))),
+        (replace(THEN, checksums=(MD5,)), replace(THEN, checksums=(MD5,), origins=(C,))),
+        (replace(THEN, checksums=(MD5,)), replace(THEN, checksums=(MD5,), origins=(replace(B, validator="v2"),))),
+    ],
+    ids=[
+        "nothing changed",
+        "one replica in common",
+        "its validator is not known now",
+        "started again",
+        "a checksum is expected only now",
+        "another kind of checksum is expected",
+        "same checksum, other places",
+        "same checksum, new validator",
+    ],
+)
+def test_it_goes_on(then, now):
+    assert why_not(then, now) is None
+
+
+@pytest.mark.parametrize(
+    ("then", "now", "reason"),
+    [
+        (THEN, replace(THEN, size=101), "the file has 101 bytes now and had 100"),
+        (replace(THEN, checksums=(SHA1, MD5)), replace(THEN, checksums=(SHA1, OTHER_MD5)), "another md5 is expected"),
+        (THEN, replace(THEN, origins=(A, replace(B, validator="v2"))), "ftp://b/x was changed"),
+        (THEN, replace(THEN, origins=(C,)), "from other places"),
+    ],
+)
+def test_it_starts_over_and_says_why(then, now, reason):
+    assert reason in why_not(then, now)
+
+
+def test_sources_have_todays_numbers_and_those_that_are_gone_come_after():
+    now = replace(THEN, origins=(C, Origin("ftp://b/x")))
+    extents = [Extent(0, 5, 0, 7), Extent(5, 9, 1, 8)]
+    header, carried = carry_over(THEN, extents, now)
+    assert header.origins == (C, B, A), "and what is not known of b today is known from then"
+    assert carried == [Extent(0, 5, 2, 7), Extent(5, 9, 1, 8)]
+
+
+def test_without_checksums_only_the_same_boot_is_believed():
+    extents = [Extent(0, 5, 0), Extent(5, 9, 1, 8)]
+    assert carry_over(THEN, extents, THEN)[1] == extents
+    assert carry_over(THEN, extents, replace(THEN, boot="boot2"))[1] == extents[1:]
