@@ -86,6 +86,8 @@ class Download:
         self._expected: Checksum | None = None
         self._checksum: Checksum | None = None
         self._verified = False
+        self._jury = verify.Jury(sources, self._able)
+        self._comparison: verify.Comparison | None = None
         self._resumed = 0
         self._bad: dict[int, str] = {}
         self._dropped: list[Extent] = []
@@ -110,6 +112,8 @@ class Download:
         finally:
             if showing:
                 showing.cancel()
+            if self._comparison:
+                self._comparison.cancel()
             await self._runner.close()
         self._phase = "done"
         if self._watch:
@@ -131,6 +135,9 @@ class Download:
         kept = await asyncio.to_thread(self._partial.begin, size, earlier.extents, algorithm)
         self._journal = Journal.create(self._partial.journal_path, earlier.header, kept)
         self._resumed = self._partial.held_bytes
+        if self._wishes.keep_checksums and not self._expected and not self._file.pieces:
+            self._comparison = verify.Comparison(self._jury)
+            self._comparison.add(self._partial.pieces())
         self._urls = [origin.url for origin in earlier.header.origins]
         missing = self._partial.missing()
         self._scheduler = Scheduler(size, self._estimates, self._wishes.policy, missing=missing, most=most)
@@ -153,7 +160,10 @@ class Download:
         return [self._wishes.checksum] if self._wishes.checksum else list(self._file.checksums)
 
     def _write(self, source: int, offset: int, view: memoryview) -> None:
-        self._journal.append(self._partial.write(source, offset, view))
+        fresh = self._partial.write(source, offset, view)
+        self._journal.append(fresh)
+        if self._comparison is not None:
+            self._comparison.add(fresh)
 
     # Verification
 
@@ -164,10 +174,9 @@ class Download:
         if self._file.pieces is not None:
             self._verified = True
             return await asyncio.to_thread(self._bad_by_pieces, self._file.pieces)
-        if not self._wishes.keep_checksums:
+        if self._comparison is None:
             return {}
-        jury = self._jury()
-        self._verified, bad = await verify.compare(jury, self._partial.pieces())
+        self._verified, bad = await self._comparison.finish(dropped=self._bad)
         self._checksum = Checksum("adler32", await asyncio.to_thread(self._partial.digest, "adler32"))
         return bad
 
@@ -180,7 +189,7 @@ class Download:
             bad = await asyncio.to_thread(self._bad_by_pieces, self._file.pieces)
             if bad:
                 return bad
-        return await verify.blame(self._jury(), self._partial.pieces(), expected, found, self._partial.size)
+        return await verify.blame(self._jury, self._partial.pieces(), expected, found, self._partial.size)
 
     def _bad_by_pieces(self, hashes: PieceHashes) -> dict[int, str]:
         """Read the file piece by piece, and compare with the hashes of a Metalink."""
@@ -193,11 +202,11 @@ class Download:
         ]
         return verify.blame_by_pieces(self._partial.pieces(), wrong) if wrong else {}
 
-    def _jury(self) -> verify.Jury:
-        """The sources that can be asked: those that answered and were not left."""
+    def _able(self, source: int) -> bool:
+        """Whether a source can be asked for checksums: it answered, and was not left."""
         assert self._scheduler is not None
-        able = [lane.source for lane in self._scheduler.state.lanes if lane.ready_at is not None and lane.usable]
-        return verify.Jury({i: self._sources[i] for i in able})
+        lane = self._scheduler.state.lanes[source]
+        return lane.ready_at is not None and lane.usable and lane.status != "pausing"
 
     def _reject(self, bad: dict[int, str]) -> Rejected:
         """Drop all that bad sources delivered, so that it is fetched from others."""

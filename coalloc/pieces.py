@@ -68,6 +68,10 @@ class Pieces:
             before.extend(after.end, after.adler32, after.crc32)
         self._by_end[before.end] = before
 
+    def ending_at(self, end: int) -> Piece | None:
+        """The piece whose last byte is before `end`."""
+        return self._by_end.get(end)
+
     def remove(self, start: int, end: int) -> None:
         """Take [start, end) out. What is left of a piece that was cut no longer has its sums."""
         if start >= end:

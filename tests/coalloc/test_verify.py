@@ -9,7 +9,7 @@ from coalloc.errors import VerificationError
 from coalloc.model import Checksum, Extent
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
-from coalloc.verify import Jury, blame, compare, expectation
+from coalloc.verify import Comparison, Jury, blame, expectation
 
 DATA = random.Random(5).randbytes(90_000)
 GOOD = Checksum("adler32", f"{adler32(DATA):08x}")
@@ -31,32 +31,38 @@ def thirds(replicas, **flips):
     return [piece(30_000 * i, 30_000 * (i + 1), i, of=replicas[i], flip=flips.get(f"s{i}", False)) for i in range(3)]
 
 
+async def compare(jury, pieces):
+    comparison = Comparison(jury)
+    comparison.add(pieces)
+    return await comparison.finish()
+
+
 def test_replicas_that_agree_confirm_each_other():
     replicas = [replica(i) for i in range(3)]
-    assert run(compare(Jury(dict(enumerate(replicas))), thirds(replicas))) == (True, {})
+    assert run(compare(Jury(replicas), thirds(replicas))) == (True, {})
 
 
 def test_without_any_witness_nothing_is_confirmed():
     replicas = [replica(i, speaks=False) for i in range(3)]
-    assert run(compare(Jury(dict(enumerate(replicas))), thirds(replicas))) == (False, {})
+    assert run(compare(Jury(replicas), thirds(replicas))) == (False, {})
 
 
 def test_a_single_replica_is_its_own_witness():
-    assert run(compare(Jury({0: replica(0)}), [piece(0, 90_000, 0)])) == (True, {})
-    confirmed, bad = run(compare(Jury({0: replica(0)}), [piece(0, 90_000, 0, flip=True)]))
+    assert run(compare(Jury([replica(0)]), [piece(0, 90_000, 0)])) == (True, {})
+    confirmed, bad = run(compare(Jury([replica(0)]), [piece(0, 90_000, 0, flip=True)]))
     assert (confirmed, bad) == (False, {0: "its bytes changed on the way"})
 
 
 def test_bytes_that_changed_on_the_way_are_found():
     replicas = [replica(i) for i in range(3)]
-    confirmed, bad = run(compare(Jury(dict(enumerate(replicas))), thirds(replicas, s1=True)))
+    confirmed, bad = run(compare(Jury(replicas), thirds(replicas, s1=True)))
     assert (confirmed, bad) == (False, {1: "its bytes changed on the way"})
 
 
 @pytest.mark.parametrize("offset", [10, 30_010, 60_010])
 def test_the_majority_names_the_bad_replica(offset):
     replicas = [replica(0), replica(1, wrong=offset), replica(2)]
-    confirmed, bad = run(compare(Jury(dict(enumerate(replicas))), thirds(replicas)))
+    confirmed, bad = run(compare(Jury(replicas), thirds(replicas)))
     assert bad in ({}, {1: "its replica differs from the others"})
     assert confirmed == (not bad)
     assert bad or offset // 30_000 != 1, "wrong bytes that were delivered are always found"
@@ -66,27 +72,27 @@ def test_two_that_differ_cannot_be_told_apart():
     replicas = [replica(0), replica(1, wrong=60_000)]
     pieces = [piece(0, 45_000, 0), piece(45_000, 90_000, 1, of=replicas[1])]
     with pytest.raises(VerificationError, match=r"differ in bytes 45000 to 89999"):
-        run(compare(Jury(dict(enumerate(replicas))), pieces))
+        run(compare(Jury(replicas), pieces))
 
 
 def test_blame_by_the_servers_own_words():
     replicas = [replica(0), replica(1, wrong=60_000)]
     pieces = [piece(0, 45_000, 0), piece(45_000, 90_000, 1, of=replicas[1])]
-    bad = run(blame(Jury(dict(enumerate(replicas))), pieces, GOOD, "00000000", len(DATA)))
+    bad = run(blame(Jury(replicas), pieces, GOOD, "00000000", len(DATA)))
     assert bad == {1: f"its replica is of another file: adler32 is not {GOOD.value}"}
 
 
 def test_blame_on_the_way():
     replicas = [replica(0), replica(1)]
     pieces = [piece(0, 45_000, 0), piece(45_000, 90_000, 1, flip=True)]
-    bad = run(blame(Jury(dict(enumerate(replicas))), pieces, GOOD, "00000000", len(DATA)))
+    bad = run(blame(Jury(replicas), pieces, GOOD, "00000000", len(DATA)))
     assert bad == {1: "its bytes changed on the way"}
 
 
 def test_without_witnesses_the_one_that_gave_least_is_suspected_first():
     replicas = [replica(i, speaks=False) for i in range(2)]
     pieces = [piece(0, 80_000, 0), piece(80_000, 90_000, 1)]
-    bad = run(blame(Jury(dict(enumerate(replicas))), pieces, GOOD, "00000000", len(DATA)))
+    bad = run(blame(Jury(replicas), pieces, GOOD, "00000000", len(DATA)))
     assert list(bad) == [1]
 
 
@@ -94,7 +100,7 @@ def test_when_all_replicas_agree_the_expected_checksum_is_wrong():
     replicas = [replica(i) for i in range(2)]
     wrong = Checksum("adler32", "12345678")
     with pytest.raises(VerificationError, match="not the expected 12345678"):
-        run(blame(Jury(dict(enumerate(replicas))), [piece(0, 90_000, 0)], wrong, GOOD.value, len(DATA)))
+        run(blame(Jury(replicas), [piece(0, 90_000, 0)], wrong, GOOD.value, len(DATA)))
 
 
 def test_the_strongest_known_checksum_is_expected():

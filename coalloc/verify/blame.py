@@ -1,0 +1,75 @@
+"""Which checksum is to be expected of the whole file, and who is to blame when it is not met."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from coalloc.checksums import ALGORITHMS
+from coalloc.errors import VerificationError
+from coalloc.model import Checksum, Extent
+from coalloc.verify.jury import Jury
+
+__all__ = ["blame", "blame_by_pieces", "expectation"]
+
+
+def expectation(candidates: Iterable[Checksum]) -> Checksum | None:
+    """The strongest of the checksums that are known, or None."""
+    known = [c for c in candidates if c.algorithm in ALGORITHMS]
+    return max(known, key=lambda c: ALGORITHMS[c.algorithm], default=None)
+
+
+async def blame(jury: Jury, pieces: Sequence[Extent], expected: Checksum, found: str, size: int) -> dict[int, str]:
+    """Who gave wrong bytes, when the whole file's checksum is `found` and not the expected one.
+
+    First the replicas that say themselves that they are of another file; then those whose bytes changed on
+    the way; and when no server can say, the one that delivered least, so that little has to be fetched again.
+
+    :returns: at least one source that delivered something, with the reason
+    :raises VerificationError: when it is the expected checksum that must be wrong
+    """
+    delivered = {i: sum(p.end - p.start for p in pieces if p.source == i) for i in {p.source for p in pieces}}
+    wholes = await _ask_all(jury, expected.algorithm, size)
+    if wholes and set(wholes.values()) == {found}:
+        raise VerificationError(
+            f"every replica that can say so has {expected.algorithm} {found}, not the expected {expected.value}",
+            "check the expected checksum: it seems to be of another file",
+        )
+    other = f"its replica is of another file: {expected.algorithm} is not {expected.value}"
+    bad = {i: other for i, value in wholes.items() if value != expected.value}
+    if not bad.keys() & delivered.keys():
+        bad |= await _changed_on_the_way(jury, pieces)
+    if not bad.keys() & delivered.keys():
+        good = {i for i, value in wholes.items() if value == expected.value}
+        suspects = (delivered.keys() - good) or delivered.keys()
+        bad[min(suspects, key=lambda i: (delivered[i], i))] = "its bytes are under suspicion"
+    return bad
+
+
+async def _ask_all(jury: Jury, algorithm: str, size: int) -> dict[int, str]:
+    """What each replica says of the whole file, of those that can say."""
+    members = jury.members
+    values = await asyncio.gather(*(jury.digest(i, algorithm, 0, size) for i in members))
+    return {i: value for i, value in zip(members, values, strict=True) if value is not None}
+
+
+async def _changed_on_the_way(jury: Jury, pieces: Sequence[Extent]) -> dict[int, str]:
+    kept = [p for p in pieces if p.adler32 is not None]
+    values = await asyncio.gather(*(jury.digest(p.source, "adler32", p.start, p.end) for p in kept))
+    return {
+        p.source: "its bytes changed on the way"
+        for p, value in zip(kept, values, strict=True)
+        if value is not None and value != f"{p.adler32:08x}"
+    }
+
+
+def blame_by_pieces(pieces: Sequence[Extent], wrong: Sequence[tuple[int, int]]) -> dict[int, str]:
+    """Who gave wrong bytes, when the ranges `wrong` do not have the hashes that a Metalink gives for them.
+
+    Whoever delivered a wrong range alone is bad; if each had several sources, the one that was in most of them.
+
+    :returns: at least one source
+    """
+    involved = [{p.source for p in pieces if p.start < end and start < p.end} for start, end in wrong]
+    alone = {source for sources in involved if len(sources) == 1 for source in sources}
+    counts = Counter(source for sources in involved for source in sources)
+    return dict.fromkeys(alone or {counts.most_common(1)[0][0]}, "its bytes do not have the hashes of the Metalink")

@@ -1,0 +1,93 @@
+"""Do the replicas agree on what arrives? Each piece is held against the checksum that another replica gives of it.
+
+So every byte has two witnesses: who delivered it, and who was asked. Asking goes on beside the fetching, on
+the servers' time; only the last pieces are waited for.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Container, Iterable
+
+from coalloc.errors import VerificationError
+from coalloc.model import Extent
+from coalloc.pieces import Pieces
+from coalloc.verify.jury import Jury
+
+__all__ = ["Comparison"]
+
+UNIT = 64 << 20
+"""Bytes of one source that are asked about at once."""
+
+Verdict = dict[int, str] | None
+"""Which replicas are bad, with the reason; None when nobody could say anything."""
+
+
+class Comparison:
+    """Compares pieces as they become long enough; `finish` the rest."""
+
+    def __init__(self, jury: Jury) -> None:
+        self._jury = jury
+        self._waiting = Pieces()
+        self._cases: list[tuple[Extent, asyncio.Task[Verdict]]] = []
+
+    def add(self, extents: Iterable[Extent]) -> None:
+        """These bytes are here now, with their adler32."""
+        for extent in extents:
+            self._waiting.add(extent.start, extent.end, extent.source, extent.adler32)
+            piece = self._waiting.ending_at(extent.end)
+            if piece is not None and piece.end - piece.start >= UNIT:
+                self._waiting.remove(piece.start, piece.end)
+                self._examine(Extent(piece.start, piece.end, piece.source, piece.adler32))
+
+    def _examine(self, piece: Extent) -> None:
+        task = asyncio.get_running_loop().create_task(_examine(self._jury, piece))
+        self._cases.append((piece, task))
+
+    async def finish(self, dropped: Container[int] = ()) -> tuple[bool, dict[int, str]]:
+        """Wait for all verdicts on what is here. More may be added after it.
+
+        :param dropped: sources whose pieces are here no more
+        :returns: whether all of it was confirmed, and the replicas found bad, with the reason
+        :raises VerificationError: when replicas differ and no third one can say which is right
+        """
+        for piece in self._waiting:
+            self._examine(Extent(piece.start, piece.end, piece.source, piece.adler32))
+        self._waiting.clear()
+        verdicts = await asyncio.gather(*(task for piece, task in self._cases if piece.source not in dropped))
+        bad = {source: why for verdict in verdicts if verdict for source, why in verdict.items()}
+        bad = {source: why for source, why in bad.items() if source not in dropped}
+        return not bad and None not in verdicts, bad
+
+    def cancel(self) -> None:
+        """Nobody wants to know any more."""
+        for _, task in self._cases:
+            if not task.cancel() and not task.cancelled():
+                task.exception()  # seen
+
+
+async def _examine(jury: Jury, piece: Extent) -> Verdict:
+    """None when nobody can say anything of this piece, else who is bad."""
+    ours = f"{piece.adler32:08x}"
+    for witness in jury.witnesses(piece.source):
+        theirs = await jury.digest(witness, "adler32", piece.start, piece.end)
+        if theirs is not None:
+            return {} if theirs == ours else await _settle(jury, piece, ours, witness, theirs)
+    return None
+
+
+async def _settle(jury: Jury, piece: Extent, ours: str, witness: int, theirs: str) -> dict[int, str]:
+    """Who is right when `witness` contradicts the bytes that we have of a piece."""
+    own = theirs if witness == piece.source else await jury.digest(piece.source, "adler32", piece.start, piece.end)
+    if own is not None and own != ours:
+        return {piece.source: "its bytes changed on the way"}
+    others = [i for i in jury.members if i not in (piece.source, witness)]
+    votes = Counter(await asyncio.gather(*(jury.digest(i, "adler32", piece.start, piece.end) for i in others)))
+    if votes[ours] > votes[theirs]:
+        return {witness: "its replica differs from the others"}
+    if votes[theirs] > votes[ours]:
+        return {piece.source: "its replica differs from the others"}
+    raise VerificationError(
+        f"{jury.name(piece.source)} and {jury.name(witness)} differ in bytes {piece.start} to {piece.end - 1}, "
+        "and no third replica can say which is right",
+        "give the right checksum with --checksum ALGORITHM:HEX, or leave the wrong URL out",
+    )
