@@ -58,8 +58,7 @@ def _show(error: CoallocError, as_json: bool) -> None:
     from coalloc.progress import human
     from coalloc.progress.json import failure
 
-    print(f"coget: {human.one_line(error.message)}", file=sys.stderr)
-    if error.remedy:
-        print(f"  {human.one_line(error.remedy)}", file=sys.stderr)
+    said = [*error.message.splitlines(), *error.remedy.splitlines()]
+    print("coget:", "\n  ".join(map(human.one_line, said)), file=sys.stderr)
     if as_json:
         print(json.dumps(failure(error), indent=2))

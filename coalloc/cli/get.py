@@ -33,7 +33,7 @@ __all__ = ["get"]
 @click.option(
     "--checksum",
     metavar="ALGORITHM:HEX",
-    help="What the file must have, for example md5:HEX. Without it the replicas are compared; 'none' keeps no checksums.",
+    help="What the file must have. Without it the replicas are compared; 'none' keeps no checksums at all.",
 )
 @options.as_json
 @click.option("--quiet", is_flag=True, help="Show errors only.")
