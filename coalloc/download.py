@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from coalloc import verify
 from coalloc.agreement import Agreement
@@ -38,6 +40,9 @@ from coalloc.sink import PartialFile
 from coalloc.urls import redact
 
 __all__ = ["Download", "Wishes"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 LOOK = 0.125
 """Seconds between two snapshots for the display."""
@@ -89,6 +94,7 @@ class Download:
         self._jury = verify.Jury(sources, self._able)
         self._comparison: verify.Comparison | None = None
         self._resumed = 0
+        self._notice: str | None = None
         self._bad: dict[int, str] = {}
         self._dropped: list[Extent] = []
 
@@ -105,7 +111,8 @@ class Download:
                     await self._fetch_and_verify()
                 finally:
                     self._journal.close()
-                await asyncio.to_thread(self._partial.publish)
+                with suppress(asyncio.CancelledError):  # once it has begun, being done is the cleanest stop
+                    await _in_thread(self._partial.publish)
         except CoallocError as error:
             error.report = self.report()
             raise
@@ -132,9 +139,10 @@ class Download:
         header = describe(size, self._urls, self._agreement.validators, expected)
         earlier = recall(self._partial.journal_path, header)
         algorithm = self._expected.algorithm if self._expected else None
-        kept = await asyncio.to_thread(self._partial.begin, size, earlier.extents, algorithm)
+        kept = await _in_thread(self._partial.begin, size, earlier.extents, algorithm)
         self._journal = Journal.create(self._partial.journal_path, earlier.header, kept)
         self._resumed = self._partial.held_bytes
+        self._notice = earlier.trouble if not self._resumed else None
         if self._wishes.keep_checksums and not self._expected and not self._file.pieces:
             self._comparison = verify.Comparison(self._jury)
             self._comparison.add(self._partial.pieces())
@@ -152,7 +160,7 @@ class Download:
             bad = await self._find_bad()
             if not bad:
                 break
-            event = self._reject(bad)
+            event = await self._reject(bad)
         await self._acquit()
 
     def _given(self) -> list[Checksum]:
@@ -173,23 +181,25 @@ class Download:
             return await self._hold_against(self._expected)
         if self._file.pieces is not None:
             self._verified = True
-            return await asyncio.to_thread(self._bad_by_pieces, self._file.pieces)
+            return await _in_thread(self._bad_by_pieces, self._file.pieces)
         if self._comparison is None:
             return {}
         self._verified, bad = await self._comparison.finish(dropped=self._bad)
-        self._checksum = Checksum("adler32", await asyncio.to_thread(self._partial.digest, "adler32"))
+        self._checksum = Checksum("adler32", await _in_thread(self._partial.digest, "adler32"))
         return bad
 
     async def _hold_against(self, expected: Checksum) -> dict[int, str]:
-        found = await asyncio.to_thread(self._partial.digest, expected.algorithm)
+        found = await _in_thread(self._partial.digest, expected.algorithm)
         self._checksum, self._verified = Checksum(expected.algorithm, found), found == expected.value
         if self._verified:
             return {}
         if self._file.pieces is not None:
-            bad = await asyncio.to_thread(self._bad_by_pieces, self._file.pieces)
+            bad = await _in_thread(self._bad_by_pieces, self._file.pieces)
             if bad:
                 return bad
-        return await verify.blame(self._jury, self._partial.pieces(), expected, found, self._partial.size)
+        return await verify.blame(
+            self._jury, await _in_thread(self._partial.pieces), expected, found, self._partial.size
+        )
 
     def _bad_by_pieces(self, hashes: PieceHashes) -> dict[int, str]:
         """Read the file piece by piece, and compare with the hashes of a Metalink."""
@@ -208,10 +218,11 @@ class Download:
         lane = self._scheduler.state.lanes[source]
         return lane.ready_at is not None and lane.usable and lane.status != "pausing"
 
-    def _reject(self, bad: dict[int, str]) -> Rejected:
+    async def _reject(self, bad: dict[int, str]) -> Rejected:
         """Drop all that bad sources delivered, so that it is fetched from others."""
         assert self._scheduler is not None
-        dropped = [piece for piece in self._partial.pieces() if piece.source in bad]
+        pieces = await _in_thread(self._partial.pieces)
+        dropped = [piece for piece in pieces if piece.source in bad]
         for piece in dropped:
             self._partial.revoke(piece.start, piece.end)
             self._journal.revoke(piece.start, piece.end)
@@ -232,7 +243,7 @@ class Download:
         guilty = set(self._bad) - {piece.source for piece in self._dropped if piece.adler32 is not None}
         for piece in self._dropped:
             if piece.source not in guilty and piece.adler32 is not None:
-                now = await asyncio.to_thread(self._partial.digest, "adler32", piece.start, piece.end)
+                now = await _in_thread(self._partial.digest, "adler32", piece.start, piece.end)
                 if now != f"{piece.adler32:08x}":
                     guilty.add(piece.source)
         self._bad = {source: why for source, why in self._bad.items() if source in guilty}
@@ -290,6 +301,7 @@ class Download:
             checksum=self._checksum,
             verified=self._verified,
             rationale=scheduler.rationale if scheduler else "",
+            notice=self._notice,
             sources=sources,
         )
 
@@ -302,3 +314,13 @@ def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocE
     reasons = "".join(f"\n  {urls[i]}: {error.message}" for i, error in sorted(errors.items()))
     remedies = {error.remedy: None for error in errors.values()}
     return kind(f"none of the {len(urls)} sources can be used:{reasons}", "; ".join(remedies))
+
+
+async def _in_thread(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what reads or writes the disk in a thread. When cancelled, the file is not let go of before it ends."""
+    task = asyncio.ensure_future(asyncio.to_thread(job, *args, **kwargs))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait({task})
+        raise

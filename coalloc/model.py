@@ -119,7 +119,10 @@ class SourceReport:
 
 @dataclass(frozen=True, slots=True)
 class TransferReport:
-    """What a whole transfer did; the JSON document of `coget --json` is made of it."""
+    """What a whole transfer did; the JSON document of `coget --json` is made of it.
+
+    `notice` says in one sentence what people should know beside it: why an earlier run's bytes were not used.
+    """
 
     output: str
     size: int
@@ -132,6 +135,7 @@ class TransferReport:
     verified: bool
     rationale: str
     sources: tuple[SourceReport, ...] = field(default=())
+    notice: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
