@@ -1,0 +1,24 @@
+# A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
+.PHONY: demo test bench
+
+READY := .venv/.ready
+RUN := .venv/bin/python -m
+
+# Three GridFTP servers behind links of different rates, one file, all of them at once.
+demo: $(READY)
+	@$(RUN) scripts.demo
+
+# Style, types, then all tests, among them the import contracts.
+test: $(READY)
+	$(RUN) ruff check
+	$(RUN) ruff format --check
+	$(RUN) mypy
+	$(RUN) pytest
+
+# coget beside globus-url-copy on this machine.
+bench: $(READY)
+	@$(RUN) tests.benchmarks.loopback
+
+$(READY): setup.cfg pyproject.toml scripts/setup scripts/debian-packages
+	@scripts/setup
+	@touch $@

@@ -1,0 +1,180 @@
+"""`make demo`: one file, three real GridFTP servers, fetched from the best of them and then from all three.
+
+The outer process owns the scratch folder and the time limit; the inner one (`--inside FOLDER`) runs the servers
+and coget, in a private network where the machine allows one (`scripts.links`), otherwise on plain loopback.
+Nothing is left behind: servers and network end with the inner process, the folder with the outer.
+"""
+
+import contextlib
+import fcntl
+import filecmp
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from coalloc.progress import human
+from scripts import links
+from tests.support.gridftp import GridFTPServer
+
+MIB = 1 << 20
+SIZE = 512 * MIB
+PREFIX = "coget-demo-"
+LIMIT_SECONDS = 240
+COGET = str(Path(sys.executable).with_name("coget"))
+
+
+# The outer process
+
+
+def main() -> int:
+    """Set the scene, run the inner process in it, and clear away what was used."""
+    signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGHUP, _stop)
+    why_not = links.refusal()
+    with _scratch() as folder:
+        inner = [sys.executable, "-m", "scripts.demo", "--inside", str(folder)]
+        if why_not is None:
+            inner = links.enter([*inner, str(os.getuid()), str(os.getgid())])
+        else:
+            print(f"Plain loopback, without links of different rates: this machine refuses them ({why_not}).")
+            print("All servers share one processor and one memory then, so expect no gain.\n")
+        return _guarded(inner)
+
+
+def _stop(number: int, frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _guarded(command: Sequence[str]) -> int:
+    """Run a command that must not outlive us, nor its time."""
+    with subprocess.Popen(command) as process:
+        try:
+            return process.wait(LIMIT_SECONDS)
+        except KeyboardInterrupt:  # the terminal told the inner process too
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(5)
+            return 130
+        except subprocess.TimeoutExpired:
+            print(f"demo: stopped, for it took more than {LIMIT_SECONDS} s", file=sys.stderr)
+            return 1
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder that is locked while its demo lives; those of demos that were killed are removed first."""
+    parent = Path(tempfile.gettempdir())
+    for stale in parent.glob(f"{PREFIX}*"):
+        with contextlib.suppress(OSError), _locked(stale):
+            shutil.rmtree(stale)
+    needed = 2 * SIZE + 64 * MIB
+    if shutil.disk_usage(parent).free < needed:
+        sys.exit(f"demo: {parent} has less than {human.size(needed)} free; set TMPDIR to a folder that has more")
+    with tempfile.TemporaryDirectory(prefix=PREFIX) as name, _locked(Path(name)):
+        yield Path(name)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """:raises OSError: another process holds it, or it is another user's"""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
+# The inner process
+
+
+def show(folder: Path, user: tuple[int, int] | None) -> int:
+    """Run the demo in `folder`; `user` (uid, gid) is given inside the private network only."""
+    signal.signal(signal.SIGTERM, _stop)
+    if user:
+        links.build()
+    print(f"Making a file of {SIZE // MIB} MiB and starting three GridFTP servers ...", flush=True)
+    original = folder / "original" / "data.bin"
+    original.parent.mkdir()
+    with original.open("wb") as file:
+        for _ in range(SIZE // MIB):
+            file.write(os.urandom(MIB))
+    with contextlib.ExitStack() as stack:
+        urls = [_serve(stack, link, original, user) for link in links.LINKS]
+        what = f"the best single server ({links.LINKS[0].mbit} Mbit/s)" if user else "a single server"
+        single = _fetch(f"1. From {what}", urls[:1], folder / "single.bin", original)
+        three = _fetch("2. From all three at once", urls, folder / "three.bin", original)
+    _summary(single, three, shaped=user is not None)
+    return 0
+
+
+class _FarServer(GridFTPServer):
+    """A server at the far end of a link."""
+
+    def __init__(self, link: links.Link, root: Path, user: tuple[int, int]) -> None:
+        self._link, self._user = link, user
+        super().__init__(root, link.server, env={"GLOBUS_HOSTNAME": link.server})
+
+    def _command(self, options: Sequence[str], anonymous: bool) -> list[str]:
+        return links.server_command(self._link, super()._command(options, anonymous), *self._user)
+
+
+def _serve(stack: contextlib.ExitStack, link: links.Link, file: Path, user: tuple[int, int] | None) -> str:
+    """Start a server and return the file's URL there."""
+    if user:
+        server: GridFTPServer = _FarServer(link, file.parent, user)
+    else:
+        server = GridFTPServer(file.parent, f"127.0.0.{1 + link.number}")
+    stack.enter_context(server)
+    return server.url(file.name).replace(link.server, link.name) if user else server.url(file.name)
+
+
+def _fetch(title: str, urls: Sequence[str], target: Path, original: Path) -> dict[str, Any]:
+    """Run coget with its progress on the terminal, check the copy byte for byte, and return coget's report."""
+    words = ["coget", *urls, "-o", target.name]
+    print(f"\n{title}\n   $ {' '.join(words)}", flush=True)
+    done = subprocess.run(
+        [COGET, *words[1:], "--json"],
+        cwd=target.parent,
+        env={**os.environ, "COGET_HISTORY": "off"},
+        stdout=subprocess.PIPE,
+    )
+    if done.returncode:
+        sys.exit(f"demo: coget ended with status {done.returncode}")
+    if not filecmp.cmp(original, target, shallow=False):
+        sys.exit("demo: the copy differs from the original. That is a defect of coget: please report it.")
+    target.unlink()
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def _summary(single: dict[str, Any], three: dict[str, Any], shaped: bool) -> None:
+    print("\nResult: both copies are the original, byte for byte.\n")
+    for link, source in zip(links.LINKS, three["sources"], strict=True):
+        where = f"{link.name:6} ({link.mbit} Mbit/s)" if shaped else f"server {link.number}"
+        print(f"   {where:20} gave {human.percent(source['bytes'], three['size']):>4}, at {human.rate(source['rate'])}")
+    gain = single["seconds"] / three["seconds"]
+    print(f"\n   one server     {single['seconds']:5.1f} s   {human.rate(single['rate'])}")
+    print(f"   all three      {three['seconds']:5.1f} s   {human.rate(three['rate'])}")
+    best = sum(link.mbit for link in links.LINKS) / links.LINKS[0].mbit
+    print(f"   gain           {gain:5.2f} x" + (f"   (these links allow {best:.2f})" if shaped else ""))
+    print("\nNext: put .venv/bin on your PATH, try `coget --help`, and read docs/tutorials/first-download.md.")
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["--inside", folder]:
+            sys.exit(show(Path(folder), None))
+        case ["--inside", folder, uid, gid]:
+            sys.exit(show(Path(folder), (int(uid), int(gid))))
+        case _:
+            sys.exit(main())

@@ -1,0 +1,117 @@
+"""A private network for the demo: servers behind links of different rates, seen by nobody else.
+
+`enter` runs a command with namespaces of its own for network, mounts and processes; `build` lays the links
+there. The kernel takes all of it away when the command ends, however it ends. Root is not needed where the
+kernel lets users make namespaces, as Debian's does. What runs over the links is left to `scripts.demo`.
+
+    client ── 10.77.1.1 ══ token bucket ══ 10.77.1.2 ── fast
+           ── 10.77.2.1 ══ token bucket ══ 10.77.2.2 ── middle
+           ── 10.77.3.1 ══ token bucket ══ 10.77.3.2 ── slow
+"""
+
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["LINKS", "Link", "build", "enter", "refusal", "server_command"]
+
+HOSTS = Path("/run/hosts")
+TRY_SECONDS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The way to one server: `number` gives it its addresses, `mbit` is what it carries towards the client (Mbit/s)."""
+
+    name: str
+    number: int
+    mbit: int
+
+    @property
+    def client(self) -> str:
+        return f"10.77.{self.number}.1"
+
+    @property
+    def server(self) -> str:
+        return f"10.77.{self.number}.2"
+
+
+LINKS = (Link("fast", 1, 400), Link("middle", 2, 200), Link("slow", 3, 100))
+
+
+def enter(command: Sequence[str]) -> list[str]:
+    """The words that run `command` as root of new namespaces; all its processes die with it."""
+    words = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+    if os.geteuid() != 0:
+        words += ["--map-root-user", "--setgroups=deny"]
+    return [*words, *command]
+
+
+def server_command(link: Link, command: Sequence[str], uid: int, gid: int) -> list[str]:
+    """The words that run a server at the far end of `link`.
+
+    :param uid: who the user is outside. globus-gridftp-server wants to change groups when it sees itself as
+        root, which a user's namespace forbids; so it is shown the user as they are
+    """
+    words = ["ip", "netns", "exec", link.name]
+    if uid != 0:
+        words += ["unshare", "--user", f"--map-user={uid}", f"--map-group={gid}"]
+    return [*words, *command]
+
+
+def refusal() -> str | None:
+    """Why this machine cannot make such a network, or None when it can. Tries it out, and leaves nothing."""
+    try:
+        tried = subprocess.run(
+            enter([sys.executable, "-m", "scripts.links"]), capture_output=True, text=True, timeout=TRY_SECONDS
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return str(error)
+    if tried.returncode == 0:
+        return None
+    return (tried.stderr.strip().splitlines() or ["the kernel refuses, without a word"])[-1]
+
+
+def build() -> None:
+    """Lay the links; called inside the namespaces of `enter`.
+
+    :raises OSError: the kernel refuses, or a tool is missing
+    """
+    _run("mount -t tmpfs tmpfs /run")  # `ip netns` keeps its names there: ours stay unseen outside
+    _run("ip link set lo up")
+    for link in LINKS:
+        _lay(link)
+    # Both Globus programs look their own addresses up, and there is no name service here.
+    names = [("127.0.0.1", "localhost"), *((link.server, link.name) for link in LINKS)]
+    names += [(link.client, f"client-{link.name}") for link in LINKS]
+    HOSTS.write_text("".join(f"{address} {name}\n" for address, name in names))
+    _run(f"mount --bind {HOSTS} /etc/hosts")
+
+
+def _lay(link: Link) -> None:
+    near, far = f"to-{link.name}", "eth0"
+    _run(f"ip netns add {link.name}")
+    _run(f"ip link add {near} type veth peer name {far} netns {link.name}")
+    _run(f"ip address add {link.client}/30 dev {near}")
+    _run(f"ip link set {near} up")
+    _run(f"ip -n {link.name} address add {link.server}/30 dev {far}")
+    _run(f"ip -n {link.name} link set lo up")
+    _run(f"ip -n {link.name} link set {far} up")
+    # The burst must hold the largest packet that segmentation offload makes, 64 KiB.
+    _run(f"tc -n {link.name} qdisc add dev {far} root tbf rate {link.mbit}mbit burst 256kb latency 50ms")
+
+
+def _run(command: str) -> None:
+    done = subprocess.run(command.split(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise OSError(f"{command}: {done.stderr.strip()}")
+
+
+if __name__ == "__main__":
+    try:
+        build()
+    except OSError as error:
+        sys.exit(str(error))
