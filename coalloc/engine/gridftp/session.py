@@ -32,7 +32,16 @@ class Security(Protocol):
         ...
 
     async def authenticate(self, control: ControlConnection) -> None:
-        """Log in and set `control.protection`; agree on how data connections are protected."""
+        """Agree with the server on who we are, and set `control.protection`."""
+        ...
+
+    @property
+    def login(self) -> Sequence[str]:
+        """The commands that log in after that."""
+        ...
+
+    async def check_login(self, control: ControlConnection, replies: Sequence[Reply]) -> None:
+        """Judge the replies to `login`; agree on how data connections are protected."""
         ...
 
     async def secure(self, data: socket.socket) -> None:
@@ -80,14 +89,13 @@ class Session:
 
     async def _login(self, security: Security | None) -> None:
         path = self.address.path
-        login = [] if security else [f"USER {self.address.user}", f"PASS {self.address.password}"]
+        login: Sequence[str] = [f"USER {self.address.user}", f"PASS {self.address.password}"]
         if security:
             await security.authenticate(self.control)
-            self._security = security
+            login = security.login
         ask = ["TYPE I", "FEAT", f"MLST {path}", f"SIZE {path}", f"MDTM {path}"]
-        replies = await self._ask_all(login + ask)
-        if not security:
-            self._check_login(*replies[:2])
+        replies = await self._ask_all([*login, *ask])
+        await self._check_login(security, replies[: len(login)])
         binary, offers, listed, size, modified = replies[-5:]
         if not binary.positive:
             raise refusal(binary, self.address.shown)
@@ -103,7 +111,16 @@ class Session:
             self.ask_ahead()
         return [await self.control.reply(each) for each in pending]
 
-    def _check_login(self, user: Reply, password: Reply) -> None:
+    async def _check_login(self, security: Security | None, replies: Sequence[Reply]) -> None:
+        if security is None:
+            self._check_password(*replies)
+            return
+        await security.check_login(self.control, replies)
+        self._security = security
+        if security.protects_data:
+            self._passive = None  # it was asked for before that was agreed
+
+    def _check_password(self, user: Reply, password: Reply) -> None:
         # A server that wants no password answers the pipelined PASS with 202 or an error.
         refused = user if not user.positive else password
         if user.code != 230 and not (user.positive and password.code in (202, 230)):

@@ -5,6 +5,7 @@ import asyncio
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse
+from coalloc.engine.gridftp.gsi import GridSecurity
 from coalloc.engine.gridftp.modee import BlockChannel
 from coalloc.engine.gridftp.session import Session
 from coalloc.errors import ConnectionLost, ReplicaChanged
@@ -33,10 +34,14 @@ class GridFTPSource(Source):
         self._agreed = session.stat
         return session.stat
 
+    async def _open_session(self) -> Session:
+        security = GridSecurity(self._address) if self._address.scheme == "gsiftp" else None
+        return await Session.open(self._address, self.options, security)
+
     async def _connected(self) -> Session:
         """A new session in place of the one before."""
         self._drop()
-        self._session = await Session.open(self._address, self.options)
+        self._session = await self._open_session()
         return self._session
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
@@ -84,7 +89,7 @@ class GridFTPSource(Source):
     async def _session_aside(self) -> Session:
         """A second session: a server does nothing else on a session that transfers."""
         if self._aside is None or not self._aside.usable:
-            self._aside = await Session.open(self._address, self.options)
+            self._aside = await self._open_session()
         return self._aside
 
     async def close(self) -> None:

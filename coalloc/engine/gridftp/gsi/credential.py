@@ -1,0 +1,143 @@
+"""What a user shows to GSI servers, and whom the user trusts: where both lie, and whether they are fit for use.
+
+The places are those of the Globus tools. Nothing is sent from here, and whether a server accepts the credential is
+left to the server; but what can be seen on this machine (no proxy, readable by others, expired) is said before any
+server is asked, since servers say it badly. Needs the standard library only.
+"""
+
+import os
+import ssl
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from coalloc.errors import PermissionRefused
+
+__all__ = ["NEW_PROXY", "Credential", "check_dates", "find_authorities", "find_credential", "tls_context"]
+
+PROXY = "/tmp/x509up_u{uid}"
+NEW_PROXY = "run grid-proxy-init (or voms-proxy-init) for a new proxy"
+AUTHORITIES = ("~/.globus/certificates", "/etc/grid-security/certificates")
+EXPIRED, NOT_YET_VALID = 10, 9  # X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_NOT_YET_VALID
+
+
+@dataclass(frozen=True)
+class Credential:
+    """PEM files: a certificate followed by its chain, and its private key; one file holds all of a proxy."""
+
+    certificate: Path
+    key: Path
+
+
+def find_credential() -> Credential:
+    """The proxy if there is one, else the user's own certificate; X509_* variables come before default places.
+
+    :raises PermissionRefused: when there is none, or another user could read or have written the key
+    """
+    named, proxy = os.environ.get("X509_USER_PROXY"), Path(PROXY.format(uid=os.geteuid()))
+    folder = Path.home() / ".globus"
+    certificate = Path(os.environ.get("X509_USER_CERT") or folder / "usercert.pem")
+    key = Path(os.environ.get("X509_USER_KEY") or folder / "userkey.pem")
+    if named:
+        found = Credential(Path(named), Path(named))
+    elif proxy.exists():
+        found = Credential(proxy, proxy)
+    elif certificate.exists() and key.exists():
+        found = Credential(certificate, key)
+    else:
+        raise PermissionRefused(f"no proxy certificate found: neither {proxy} nor {certificate} exists", NEW_PROXY)
+    _check_private(found.key)
+    return found
+
+
+def _check_private(key: Path) -> None:
+    try:
+        status = key.stat()
+    except OSError as error:
+        raise PermissionRefused(f"the proxy or key {key} cannot be read: {error.strerror}", NEW_PROXY) from None
+    if status.st_uid != os.geteuid():
+        raise PermissionRefused(f"{key} belongs to another user", NEW_PROXY)
+    if status.st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        mode = stat.S_IMODE(status.st_mode)
+        raise PermissionRefused(f"{key} can be used by others: its mode is {mode:04o}", f"run chmod 600 {key}")
+
+
+def find_authorities() -> Path:
+    """The folder of trusted CA certificates, named by their hashes.
+
+    :raises PermissionRefused: when there is none
+    """
+    named = os.environ.get("X509_CERT_DIR")
+    places = [Path(named)] if named else [Path(place).expanduser() for place in AUTHORITIES]
+    for place in places:
+        if place.is_dir():
+            return place
+    raise PermissionRefused(
+        f"no folder of trusted CA certificates: {' and '.join(map(str, places))} not found",
+        "install your grid's CA certificates, or set X509_CERT_DIR to their folder",
+    )
+
+
+def tls_context(credential: Credential, authorities: Path) -> ssl.SSLContext:
+    """TLS for a client that shows `credential` and trusts `authorities`; the host's name is for the caller to check.
+
+    OpenSSL accepts no proxy certificate of a server, since nothing here allows it to.
+
+    :raises PermissionRefused: when the credential cannot be used
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False  # the grid's rules are in `identity`
+    context.load_verify_locations(capath=authorities)
+    _present(context, credential)
+    return context
+
+
+def _present(context: ssl.SSLContext, credential: Credential) -> None:
+    def refuse() -> str:
+        raise PermissionRefused(f"the key {credential.key} needs a pass phrase", NEW_PROXY)
+
+    try:
+        context.load_cert_chain(credential.certificate, credential.key, password=refuse)
+    except OSError as error:  # ssl.SSLError too: not PEM, or a key of another certificate
+        reason = f"{credential.certificate} holds no usable certificate with its key: {error.strerror or error}"
+        raise PermissionRefused(reason, NEW_PROXY) from None
+
+
+def check_dates(credential: Credential, authorities: Path) -> None:
+    """See whether each certificate of the chain is valid now, by a handshake with ourselves in memory.
+
+    OpenSSL thus judges the whole chain as a server will. Where its CA is not known here, nothing is judged.
+
+    :raises PermissionRefused: when a certificate has expired, or is not yet valid
+    """
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname, client.verify_mode = False, ssl.CERT_NONE
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.verify_mode = ssl.CERT_REQUIRED
+    server.verify_flags |= ssl.VerifyFlags.VERIFY_ALLOW_PROXY_CERTS
+    server.load_verify_locations(capath=authorities)
+    for context in (client, server):
+        _present(context, credential)
+    try:
+        _shake_hands(client, server)
+    except ssl.SSLCertVerificationError as error:
+        if error.verify_code == EXPIRED:
+            raise PermissionRefused(f"{credential.certificate} has expired", NEW_PROXY) from None
+        if error.verify_code == NOT_YET_VALID:
+            raise PermissionRefused(
+                f"{credential.certificate} is not yet valid", "check the clock of this machine"
+            ) from None
+
+
+def _shake_hands(client: ssl.SSLContext, server: ssl.SSLContext) -> None:
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    asking = client.wrap_bio(to_client, to_server)
+    judging = server.wrap_bio(to_server, to_client, server_side=True)
+    while True:
+        for end in (asking, judging):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            if end is judging:
+                return

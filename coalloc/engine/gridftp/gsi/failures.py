@@ -1,0 +1,62 @@
+"""Why a login by certificate failed: the words of servers and of TLS as this project's errors."""
+
+import re
+import ssl
+
+from coalloc.engine.gridftp.gsi.credential import NEW_PROXY
+from coalloc.engine.gridftp.protocol import Reply
+from coalloc.errors import NotThatProtocol, PermissionRefused, SourceError, Unsupported
+
+__all__ = ["no_handshake", "no_security", "not_admitted", "not_authenticated", "wrong_host"]
+
+
+def no_security(reply: Reply, where: str) -> SourceError:
+    """The server refused AUTH GSSAPI."""
+    return NotThatProtocol(
+        f"{where} offers no login by certificate: {_words(reply)}", "if the file is public, try ftp:// for gsiftp://"
+    )
+
+
+def not_authenticated(reply: Reply, where: str) -> SourceError:
+    """The server broke off the exchange."""
+    said = f"{where} refused your certificate: {_words(reply)}"
+    if "expired" in said:
+        return PermissionRefused(said, NEW_PROXY)
+    if "trusted CA" in said:
+        return PermissionRefused(said, "ask the server's owner to trust your CA, or use a certificate of another CA")
+    return PermissionRefused(said, f"see what the server says, or {NEW_PROXY}")
+
+
+def not_admitted(reply: Reply, where: str) -> SourceError:
+    """The certificate is good, but the server lets its owner not in."""
+    return PermissionRefused(
+        f"{where} has no account for you: {_words(reply)}", "ask the server's owner to map your certificate's subject"
+    )
+
+
+def wrong_host(host: str, where: str, names: tuple[str, ...]) -> SourceError:
+    """The server's certificate is trusted, but belongs to another host."""
+    return PermissionRefused(
+        f"{where} shows a certificate of {', '.join(names) or 'no host'}, not of {host}",
+        "if that is the same server, write its name so in the URL",
+    )
+
+
+def no_handshake(error: ssl.SSLError, where: str) -> SourceError:
+    """TLS came to no end."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return PermissionRefused(
+            f"{where}: the server's certificate is not trusted: {error.verify_message}",
+            "check that X509_CERT_DIR has the CA of this server; if its certificate has expired, tell its owner",
+        )
+    reason = (error.reason or str(error)).replace("_", " ").lower()
+    if re.search(r"alert.*(certificate|unknown ca)", reason):
+        return PermissionRefused(f"{where} refused your certificate: {reason}", "ask the server's owner for access")
+    return Unsupported(f"{where}: no agreement on TLS: {reason}", "use --engine globus-url-copy, or another replica")
+
+
+def _words(reply: Reply) -> str:
+    """The last line of a Globus error chain, which is the cause, without the module's name."""
+    told = [line for line in reply.lines if line.strip() and line not in ("End.", "End")]
+    cause = re.sub(r".*\bglobus_\w+: ", "", told[-1]) if told else ""
+    return f"the server says {reply.code} {Reply(reply.code, (cause,)).text}"

@@ -1,0 +1,172 @@
+"""Logging in to a GridFTP server with a proxy certificate: the GSI exchange over its connections.
+
+    AUTH GSSAPI           -> 334
+    ADAT <ClientHello>    -> 335 ADAT=<token>      and so on until the context is complete -> 235
+    ENC <USER ...>        -> 632 <331 ...>         from here on all is sealed
+
+Data connections need no exchange (DCAU N) unless the server insists: then we show our certificate there too (DCAU S),
+or delegate a proxy that the server shows us there (DCAU A). What is said inside is left to `context`, which files are
+used to `credential`, what a refusal means to `failures`.
+"""
+
+import asyncio
+import binascii
+import re
+import socket
+import ssl
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from coalloc.engine.gridftp.address import Address
+from coalloc.engine.gridftp.control import ControlConnection, PendingReply
+from coalloc.engine.gridftp.gsi.context import ContextProtection, SecurityContext
+from coalloc.engine.gridftp.gsi.credential import (
+    Credential,
+    check_dates,
+    find_authorities,
+    find_credential,
+    tls_context,
+)
+from coalloc.engine.gridftp.gsi.delegation import own_subject, sign_proxy
+from coalloc.engine.gridftp.gsi.failures import no_security, not_admitted, not_authenticated, wrong_host
+from coalloc.engine.gridftp.gsi.identity import certificate_names, matches
+from coalloc.engine.gridftp.protocol import Reply
+from coalloc.errors import ConnectionLost, PermissionRefused, ServerSays, SourceError, Stalled, Unsupported
+
+__all__ = ["DataMode", "GridSecurity"]
+
+DataMode = Literal["N", "S", "A"]
+MAPPED_USER = ":globus-mapping:"  # the account that the server maps the certificate to
+TOKEN = re.compile(r"ADAT=(\S*)")
+DATA_SECONDS = 30.0  # for the exchange on a data connection
+
+
+class GridSecurity:
+    """How one session is authenticated: `coalloc.engine.gridftp.session.Security`.
+
+    :param modes: data channel authentication as it is offered to the server, best first: none, with our own
+        certificate, with one that we delegate
+    """
+
+    def __init__(self, address: Address, modes: Sequence[DataMode] = ("N", "S", "A")) -> None:
+        self._address = address
+        self._where = f"{address.host}:{address.port}"
+        self._modes = list(modes)
+        self._delegated = b""
+        self._credential: Credential
+        self._authorities: Path
+        self._tls: ssl.SSLContext
+
+    @property
+    def protects_data(self) -> bool:
+        return self._modes[0] != "N"
+
+    @property
+    def login(self) -> Sequence[str]:
+        user = MAPPED_USER if self._address.user == "anonymous" else self._address.user
+        return [f"USER {user}", "PASS dummy", self._data_mode()]
+
+    def _data_mode(self) -> str:
+        mode = self._modes[0]
+        return f"DCAU S {own_subject(self._credential)}" if mode == "S" else f"DCAU {mode}"
+
+    async def authenticate(self, control: ControlConnection) -> None:
+        """Agree on a security context.
+
+        :raises PermissionRefused: when there is no usable credential, or one end does not trust the other
+        :raises NotThatProtocol: when the server does not speak GSI
+        """
+        self._credential, self._authorities = find_credential(), find_authorities()
+        self._tls = tls_context(self._credential, self._authorities)
+        try:
+            control.protection = ContextProtection(await self._exchange(control))
+        except SourceError:
+            check_dates(self._credential, self._authorities)  # says it better than the server does
+            raise
+
+    async def _exchange(self, control: ControlConnection) -> SecurityContext:
+        sign = self._sign if self._modes[0] == "A" else None
+        context = SecurityContext(self._tls, self._address.host, self._where, self._check_host, sign)
+        method, pending = control.submit("AUTH GSSAPI"), _submit_token(control, context.step())
+        if (reply := await control.reply(method)).code != 334:
+            raise no_security(reply, self._where)
+        while (reply := await control.reply(pending)).code == 335:
+            pending = _submit_token(control, context.step(_token(reply)))
+        if reply.code != 235 or not context.complete:
+            raise not_authenticated(reply, self._where)
+        return context
+
+    def _check_host(self, tls: ssl.SSLObject) -> None:
+        names = certificate_names(tls.getpeercert() or {})
+        if not matches(self._address.host, names):
+            raise wrong_host(self._address.host, self._where, names)
+
+    def _check_delegated(self, tls: ssl.SSLObject) -> None:
+        if tls.getpeercert(binary_form=True) != self._delegated:
+            raise PermissionRefused(
+                f"{self._where}: the data connection leads to someone without the proxy that was given to the server",
+                "do not trust the data; tell the server's owner",
+            )
+
+    def _sign(self, request: bytes) -> bytes:
+        self._delegated = sign_proxy(request, self._credential)
+        return self._delegated
+
+    async def check_login(self, control: ControlConnection, replies: Sequence[Reply]) -> None:
+        """Judge the replies to `login`; offer further modes for data connections if the first is refused.
+
+        :raises PermissionRefused: when the server knows no account for us
+        :raises ConnectionLost: when only delegation is left, for which a new session has to be authenticated
+        """
+        user, password, data = replies
+        if not (user.positive and password.positive):
+            raise not_admitted(password if user.positive else user, self._where)
+        while not data.positive:
+            self._modes.pop(0)
+            if not self._modes:
+                raise Unsupported(
+                    f"{self._where}: no agreement on data connections: the server says {data.code} {data.text}",
+                    "use --engine globus-url-copy, or another replica",
+                )
+            if self._modes[0] == "A":
+                raise ConnectionLost(f"{self._where} wants a delegated proxy", "connect again")
+            data = await control.ask(self._data_mode())
+
+    async def secure(self, data: socket.socket) -> None:
+        """Authenticate both ends of a data connection; after that, data go over it as they are."""
+        if not self.protects_data:
+            return
+        try:
+            async with asyncio.timeout(DATA_SECONDS):
+                await self._exchange_data(data)
+        except TimeoutError:
+            raise Stalled(f"{self._where}: a data connection keeps silent", "try again later") from None
+        except OSError as error:
+            raise ConnectionLost(f"{self._where}: a data connection was lost: {error}", "try again") from None
+
+    async def _exchange_data(self, data: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        tls, check = self._tls, self._check_host
+        if self._modes[0] == "A":
+            tls, check = tls_context(self._credential, self._authorities), self._check_delegated
+            tls.verify_flags |= ssl.VerifyFlags.VERIFY_ALLOW_PROXY_CERTS
+        context = SecurityContext(tls, self._address.host, self._where, check)
+        await loop.sock_sendall(data, context.step())
+        while not context.complete:
+            token = await loop.sock_recv(data, 64 * 1024)
+            if not token:
+                raise ConnectionLost(f"{self._where} ended a data connection during the login", "try again")
+            await loop.sock_sendall(data, context.step(token))
+
+
+def _submit_token(control: ControlConnection, token: bytes) -> PendingReply:
+    return control.submit(f"ADAT {b64encode(token).decode()}")
+
+
+def _token(reply: Reply) -> bytes:
+    try:
+        return b64decode(TOKEN.findall(" ".join(reply.lines))[0], validate=True)
+    except (IndexError, binascii.Error):
+        raise ServerSays("the server's reply to ADAT holds no token", "use another replica") from None

@@ -1,0 +1,141 @@
+"""A grid's certificates for tests, made with the openssl command: CA, hosts, users, proxies, gridmap.
+
+    pki = Authority(tmp_path)
+    user = pki.user("Alice")
+    pki.map(user, "nobody")
+    server = start_gridftp(tmp_path / "export", env=pki.server_env(pki.host()), anonymous=False)
+    proxy = user.proxy()
+
+Nothing is written outside the given directory. Certificates live a day, keys are of the kind asked for.
+"""
+
+import getpass
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Authority", "Identity"]
+
+INHERIT_ALL = "id-ppl-inheritAll"
+LIMITED = "1.3.6.1.4.1.3536.1.1.1.9"  # Globus: may read and write files, may start no jobs
+ORGANIZATION = "/O=Test Grid"
+
+EXTENSIONS = {
+    "ca": "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\nsubjectKeyIdentifier=hash\n",
+    "end": "basicConstraints=critical,CA:FALSE\nkeyUsage=critical,digitalSignature,keyEncipherment\n",
+    "proxy": "keyUsage=critical,digitalSignature,keyEncipherment\nproxyCertInfo=critical,language:{}\n",
+}
+
+
+def _openssl(*arguments: object) -> str:
+    command = ["openssl", *map(str, arguments)]
+    done = subprocess.run(command, timeout=30, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
+    return done.stdout.strip()
+
+
+def _key(path: Path, kind: str) -> None:
+    """:param kind: `ec` (P-256) or `rsa` (2048 bits)"""
+    options = ["EC", "-pkeyopt", "ec_paramgen_curve:P-256"] if kind == "ec" else ["RSA"]
+    _openssl("genpkey", "-quiet", "-algorithm", *options, "-out", path)
+    path.chmod(0o600)
+
+
+@dataclass(frozen=True)
+class Identity:
+    """A certificate with its key. `chain` are the certificates between it and the CA, PEM, nearest first."""
+
+    subject: str
+    certificate: Path
+    key: Path
+    chain: str = ""
+
+    def proxy(
+        self, name: str = "proxy", days: int = 1, policy: str = INHERIT_ALL, kind: str = "rsa"
+    ) -> tuple[Path, "Identity"]:
+        """A proxy file (mode 0600) as grid-proxy-init writes it, and the proxy as an identity to go on from.
+
+        :param days: life time; negative: expired that many days ago
+        """
+        place = self.certificate.with_name(f"{self.certificate.stem}-{name}.pem")
+        key, number = place.with_suffix(".key"), str(abs(hash((self.subject, name))) % 10**9)
+        subject = f"{self.subject}/CN={number}"
+        _key(key, kind)
+        _sign(subject, key, place, EXTENSIONS["proxy"].format(policy), self, days)
+        chain = self.certificate.read_text() + self.chain
+        file = place.with_suffix(".proxy")
+        file.touch(0o600)
+        file.write_text(place.read_text() + key.read_text() + chain)
+        return file, Identity(subject, place, key, chain)
+
+
+def _sign(subject: str, key: Path, place: Path, extensions: str, issuer: Identity | None, days: int = 1) -> None:
+    request, settings = place.with_suffix(".csr"), place.with_suffix(".cnf")
+    settings.write_text(extensions)
+    _openssl("req", "-new", "-key", key, "-subj", subject, "-out", request)
+    signer = ["-CA", issuer.certificate, "-CAkey", issuer.key, "-CAcreateserial"] if issuer else ["-signkey", key]
+    _openssl("x509", "-req", "-in", request, *signer, "-days", days, "-sha256", "-extfile", settings, "-out", place)
+
+
+class Authority:
+    """A certificate authority, and the folder `certificates` in which it is trusted."""
+
+    def __init__(self, place: Path, name: str = "Test CA") -> None:
+        self.place = place
+        self.trusted = place / "certificates"
+        self.gridmap = place / "grid-mapfile"
+        self.trusted.mkdir(parents=True)
+        self.gridmap.touch()
+        self.authority = self._issue(f"{ORGANIZATION}/CN={name}", "ca", None, EXTENSIONS["ca"])
+        self.trust(self)
+
+    def trust(self, other: "Authority") -> None:
+        """Accept certificates of `other` too."""
+        ca = other.authority
+        hashed = _openssl("x509", "-in", ca.certificate, "-noout", "-hash")
+        (self.trusted / f"{hashed}.0").write_text(ca.certificate.read_text())
+        may_sign = f"access_id_CA X509 '{ca.subject}'\npos_rights globus CA:sign\ncond_subjects globus '\"/*\"'\n"
+        (self.trusted / f"{hashed}.signing_policy").write_text(may_sign)
+
+    def host(self, common_name: str = "localhost", names: str = "DNS:localhost", stem: str = "host") -> Identity:
+        """A host certificate; `names` as in openssl's subjectAltName, none if empty."""
+        alternatives = f"subjectAltName={names}\n" if names else ""
+        return self._issue(f"{ORGANIZATION}/CN={common_name}", stem, self.authority, EXTENSIONS["end"] + alternatives)
+
+    def user(self, name: str = "Alice", days: int = 1, kind: str = "rsa") -> Identity:
+        """A user's certificate and unencrypted key; globus-url-copy can use `rsa` keys only."""
+        return self._issue(f"{ORGANIZATION}/CN={name}", name, self.authority, EXTENSIONS["end"], days, kind)
+
+    def _issue(
+        self,
+        subject: str,
+        stem: str,
+        issuer: Identity | None,
+        extensions: str,
+        days: int = 1,
+        kind: str = "ec",
+    ) -> Identity:
+        identity = Identity(subject, self.place / f"{stem}.pem", self.place / f"{stem}.key")
+        _key(identity.key, kind)
+        _sign(subject, identity.key, identity.certificate, extensions, issuer, days)
+        return identity
+
+    def map(self, user: Identity, account: str | None = None) -> None:
+        """Let the user in, as the account that runs the tests unless another is named."""
+        with self.gridmap.open("a") as file:
+            file.write(f'"{user.subject}" {account or getpass.getuser()}\n')
+
+    def server_env(self, host: Identity, tls: str = "TLS1_3_VERSION") -> dict[str, str]:
+        """The environment of a server; `tls` is the newest version that it may speak."""
+        return {
+            "X509_CERT_DIR": str(self.trusted),
+            "X509_USER_CERT": str(host.certificate),
+            "X509_USER_KEY": str(host.key),
+            "GRIDMAP": str(self.gridmap),
+            "GLOBUS_GSSAPI_MAX_TLS_PROTOCOL": tls,
+        }
+
+    def client_env(self, proxy: Path) -> dict[str, str]:
+        """The environment of a client that has this proxy."""
+        return {"X509_CERT_DIR": str(self.trusted), "X509_USER_PROXY": str(proxy)}
