@@ -10,21 +10,20 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from coalloc.progress import human
+from coalloc.errors import PermissionRefused
 from coalloc.urls import redact
 
 __all__ = ["Finding", "checkup"]
 
 REQUIRED = ("click", "rich", "httpx", "fsspec", "aiohappyeyeballs", "defusedxml", "zlib-ng")
-CA_FOLDERS = ("~/.globus/certificates", "/etc/grid-security/certificates")
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. `missing` is something that is needed for some transfers only; `wrong` must be mended."""
+    """One thing looked at. `limited` leaves some kinds of transfers out; `wrong` must be mended."""
 
     thing: str
-    state: Literal["ok", "missing", "wrong"]
+    state: Literal["ok", "limited", "wrong"]
     detail: str
     remedy: str = ""
 
@@ -34,8 +33,8 @@ def checkup() -> list[Finding]:
     looks: tuple[Callable[[], Iterator[Finding]], ...] = (
         _versions,
         _globus_url_copy,
-        _proxy_certificate,
-        _ca_folder,
+        _credential,
+        _authorities,
         _environment,
         _history,
         _terminal,
@@ -55,7 +54,9 @@ def _versions() -> Iterator[Finding]:
     if version:
         yield Finding("cryptography", "ok", version)
     else:
-        yield Finding("cryptography", "missing", "needed for gsiftp:// only", "pip install 'coget[gsi]'")
+        yield Finding(
+            "cryptography", "limited", "not installed; some gsiftp:// servers need it", "pip install 'coget[gsi]'"
+        )
 
 
 def _version(distribution: str) -> str | None:
@@ -71,50 +72,45 @@ def _globus_url_copy() -> Iterator[Finding]:
         yield Finding("globus-url-copy", "ok", found)
     else:
         remedy = "install globus-gass-copy-progs (Debian, Fedora) if you want it"
-        yield Finding("globus-url-copy", "missing", "needed for --engine globus-url-copy only", remedy)
+        yield Finding("globus-url-copy", "limited", "not installed; needed for --engine globus-url-copy only", remedy)
 
 
-def _proxy_certificate() -> Iterator[Finding]:
-    path = Path(os.environ.get("X509_USER_PROXY") or f"/tmp/x509up_u{os.getuid()}")
-    if not path.exists():
-        yield Finding("proxy certificate", "missing", f"no {path}; needed for gsiftp:// only", "run grid-proxy-init")
-        return
+def _credential() -> Iterator[Finding]:
+    from coalloc.engine.gridftp.gsi.credential import NEW_PROXY, find_credential
+
     try:
-        if path.stat().st_mode & 0o077:
-            yield Finding("proxy certificate", "wrong", f"{path} can be read by others", f"chmod 600 {path}")
+        path = find_credential().certificate
         expiry = _expiry(path)
-    except ImportError:
-        yield Finding("proxy certificate", "ok", f"{path}; not looked into, for want of cryptography")
+    except PermissionRefused as error:
+        yield Finding("certificate", "limited", f"{error.message}; needed for gsiftp:// only", error.remedy)
     except (OSError, ValueError) as error:
-        yield Finding("proxy certificate", "wrong", f"{path} cannot be read: {error}", "run grid-proxy-init")
+        yield Finding("certificate", "limited", f"{path} holds no certificate: {error}", NEW_PROXY)
+    except ImportError:
+        yield Finding("certificate", "ok", f"{path}; not looked into, for want of cryptography")
     else:
-        if expiry < datetime.now(UTC):
-            yield Finding("proxy certificate", "wrong", f"{path} expired at {expiry}", "run grid-proxy-init")
-        else:
-            yield Finding("proxy certificate", "ok", f"{path}, valid until {expiry}")
+        valid = expiry > datetime.now(UTC)
+        detail = f"{path}, valid until {expiry:%Y-%m-%d %H:%M} UTC" if valid else f"{path} expired at {expiry}"
+        yield Finding("certificate", "ok" if valid else "limited", detail, "" if valid else NEW_PROXY)
 
 
-def _expiry(proxy: Path) -> datetime:
+def _expiry(chain: Path) -> datetime:
     """When the first certificate of the chain to expire does."""
     from cryptography.x509 import load_pem_x509_certificates
 
-    return min(certificate.not_valid_after_utc for certificate in load_pem_x509_certificates(proxy.read_bytes()))
+    return min(certificate.not_valid_after_utc for certificate in load_pem_x509_certificates(chain.read_bytes()))
 
 
-def _ca_folder() -> Iterator[Finding]:
-    named = os.environ.get("X509_CERT_DIR")
-    folders = [Path(folder).expanduser() for folder in ([named] if named else CA_FOLDERS)]
-    for folder in folders:
-        if folder.is_dir():
-            count = sum(1 for _ in folder.glob("*.[0-9]"))
-            state: Literal["ok", "wrong"] = "ok" if count else "wrong"
-            yield Finding("CA folder", state, f"{folder}, {count} authorities", "" if count else _CA_REMEDY)
-            return
-    names = " or ".join(map(str, folders))
-    yield Finding("CA folder", "wrong" if named else "missing", f"no {names}; needed for gsiftp:// only", _CA_REMEDY)
+def _authorities() -> Iterator[Finding]:
+    from coalloc.engine.gridftp.gsi.credential import find_authorities
 
-
-_CA_REMEDY = "install your grid's authorities there, or name their folder in X509_CERT_DIR"
+    try:
+        folder = find_authorities()
+    except PermissionRefused as error:
+        yield Finding("authorities", "limited", f"{error.message}; needed for gsiftp:// only", error.remedy)
+        return
+    count = sum(1 for _ in folder.glob("*.[0-9]"))
+    remedy = "" if count else "install your grid's CA certificates there, each as HASH.0"
+    yield Finding("authorities", "ok" if count else "limited", f"{folder}, {count} CA certificates", remedy)
 
 
 def _environment() -> Iterator[Finding]:
@@ -127,10 +123,12 @@ def _history() -> Iterator[Finding]:
     from coalloc.history import default_path
 
     path = default_path()
+    if path is None:
+        yield Finding("history", "ok", "off: COGET_HISTORY says so")
+        return
     nearest = next(parent for parent in (path, *path.parents) if parent.exists())
-    if os.access(nearest, os.W_OK):
-        size = f", {human.size(path.stat().st_size)}" if path.exists() else ", not yet written"
-        yield Finding("history", "ok", f"{path}{size}")
+    if os.access(nearest, os.W_OK) and nearest.is_dir() == (nearest != path):
+        yield Finding("history", "ok", str(path) if path.exists() else f"{path}, not yet written")
     else:
         remedy = f"make {nearest} writable; until then nothing is learnt from transfers"
         yield Finding("history", "wrong", f"{path} cannot be written", remedy)

@@ -1,0 +1,108 @@
+"""What `coget doctor` finds on this machine."""
+
+from pathlib import Path
+
+import pytest
+
+from coalloc.cli.checkup import checkup
+from tests.support.gsi import Authority
+
+
+@pytest.fixture(autouse=True)
+def machine(monkeypatch, tmp_path):
+    """A machine with nothing configured."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    for name in ("X509_CERT_DIR", "XDG_DATA_HOME", "XDG_STATE_HOME", "COGET_HISTORY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("X509_USER_PROXY", str(tmp_path / "proxy.pem"))
+    return tmp_path
+
+
+def found(thing):
+    return [finding for finding in checkup() if finding.thing == thing]
+
+
+def make_proxy(machine: Path, days: int) -> None:
+    """A proxy where X509_USER_PROXY says; negative `days`: it expired so long ago."""
+    proxy = Authority(machine / "authority").user().proxy(days)
+    (machine / "proxy.pem").write_bytes(proxy.certificate.read_bytes())
+    (machine / "proxy.pem").chmod(0o600)
+
+
+def test_every_finding_that_is_not_well_says_what_to_do():
+    findings = checkup()
+    assert {"coget", "libraries", "globus-url-copy", "certificate", "authorities", "history", "terminal"} <= {
+        finding.thing for finding in findings
+    }
+    assert all(bool(finding.remedy) == (finding.state != "ok") for finding in findings)
+
+
+def test_without_a_proxy(machine):
+    (finding,) = found("certificate")
+    assert finding.state == "limited"
+    assert str(machine / "proxy.pem") in finding.detail
+
+
+def test_a_valid_proxy(machine):
+    make_proxy(machine, days=2)
+    (finding,) = found("certificate")
+    assert finding.state == "ok"
+    assert "valid until" in finding.detail
+
+
+def test_an_expired_proxy(machine):
+    make_proxy(machine, days=-1)
+    (finding,) = found("certificate")
+    assert finding.state == "limited"
+    assert "expired at" in finding.detail
+
+
+def test_a_proxy_that_others_can_read(machine):
+    make_proxy(machine, days=2)
+    (machine / "proxy.pem").chmod(0o644)
+    (finding,) = found("certificate")
+    assert finding.state == "limited"
+    assert finding.remedy == f"run chmod 600 {machine / 'proxy.pem'}"
+
+
+def test_a_proxy_file_without_a_certificate(machine):
+    (machine / "proxy.pem").write_text("nonsense")
+    (machine / "proxy.pem").chmod(0o600)
+    (finding,) = found("certificate")
+    assert finding.state == "limited"
+    assert "holds no certificate" in finding.detail
+
+
+def test_the_ca_folder(machine, monkeypatch):
+    monkeypatch.setenv("X509_CERT_DIR", str(machine / "cas"))
+    (absent,) = found("authorities")
+    assert absent.state == "limited"
+    (machine / "cas").mkdir()
+    (empty,) = found("authorities")
+    assert (empty.state, empty.detail) == ("limited", f"{machine / 'cas'}, 0 CA certificates")
+    (machine / "cas" / "12345678.0").touch()
+    (good,) = found("authorities")
+    assert good.state == "ok"
+
+
+def test_cogets_variables_are_shown_without_passwords(monkeypatch):
+    monkeypatch.setenv("COGET_BROKER", "https://me:secret@broker.example")
+    (finding,) = found("COGET_BROKER")
+    assert "broker.example" in finding.detail
+    assert "secret" not in finding.detail
+
+
+def test_the_history_file(machine, monkeypatch):
+    (fresh,) = found("history")
+    assert fresh.detail == f"{machine / 'home/.local/share/coget/history.sqlite'}, not yet written"
+    monkeypatch.setenv("COGET_HISTORY", "off")
+    (off,) = found("history")
+    assert (off.state, off.detail) == ("ok", "off: COGET_HISTORY says so")
+
+
+def test_a_history_that_cannot_be_written(machine, monkeypatch):
+    (machine / "file").touch()
+    monkeypatch.setenv("COGET_HISTORY", str(machine / "file" / "history.sqlite"))
+    (finding,) = found("history")
+    assert finding.state == "wrong"
+    assert str(machine / "file") in finding.remedy
