@@ -1,0 +1,24 @@
+"""What every forecaster is: it learns one observation at a time, and forecasts. Nothing else."""
+
+from abc import ABC, abstractmethod
+
+from predictors.observation import Forecast, Observation, Query
+
+__all__ = ["Forecaster"]
+
+
+class Forecaster(ABC):
+    """Learns from transfers that have ended, and says what to expect of the next one.
+
+    It has no clock: the time of a forecast is in the query, and nothing that ended after it is used.
+    """
+
+    name: str
+
+    @abstractmethod
+    def learn(self, observation: Observation) -> None:
+        """Take in one observation. The order in which they come makes no difference."""
+
+    @abstractmethod
+    def forecast(self, query: Query) -> Forecast:
+        """What is expected; its rate is None while nothing is known. Changes nothing."""
