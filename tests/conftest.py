@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.gridftp import GridFTPServer
+from tests.support.gsi import Authority, Identity
 
 
 @pytest.fixture
@@ -20,3 +21,46 @@ def start_gridftp() -> Iterator[Callable[..., GridFTPServer]]:
 def gridftp_server(start_gridftp: Callable[..., GridFTPServer], tmp_path: Path) -> GridFTPServer:
     """One GridFTP server that serves `tmp_path / "export"`."""
     return start_gridftp(tmp_path / "export")
+
+
+@pytest.fixture(scope="session")
+def grid(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    """A grid's CA with a certificate for this host, trusted by whoever is given its environment."""
+    return Authority(tmp_path_factory.mktemp("grid"))
+
+
+@pytest.fixture(scope="session")
+def alice(grid: Authority) -> Identity:
+    """A user whom the grid's servers let in."""
+    user = grid.user("Alice")
+    grid.map(user)
+    return user
+
+
+@pytest.fixture(scope="session")
+def alice_proxy(alice: Identity) -> Identity:
+    """What Alice has after grid-proxy-init."""
+    return alice.proxy()
+
+
+@pytest.fixture
+def become(grid: Authority, monkeypatch: pytest.MonkeyPatch) -> Callable[[Identity], None]:
+    """A function that gives this process the credential of someone who has a proxy."""
+
+    def become(proxy: Identity) -> None:
+        for name, value in grid.client_env(proxy).items():
+            monkeypatch.setenv(name, value)
+
+    return become
+
+
+@pytest.fixture
+def as_alice(become: Callable[[Identity], None], alice_proxy: Identity) -> None:
+    """Makes this process Alice's."""
+    become(alice_proxy)
+
+
+@pytest.fixture
+def gsi_server(start_gridftp: Callable[..., GridFTPServer], tmp_path: Path, grid: Authority) -> GridFTPServer:
+    """A server that lets in by certificate only; it serves `tmp_path / "export"`."""
+    return start_gridftp(tmp_path / "export", env=grid.server_env(grid.localhost), anonymous=False)

@@ -1,24 +1,26 @@
 """A grid's certificates for tests, made with the openssl command: CA, hosts, users, proxies, gridmap.
 
-    pki = Authority(tmp_path)
-    user = pki.user("Alice")
-    pki.map(user, "nobody")
-    server = start_gridftp(tmp_path / "export", env=pki.server_env(pki.host()), anonymous=False)
-    proxy = user.proxy()
+    grid = Authority(tmp_path / "grid")
+    alice = grid.user("Alice")
+    grid.map(alice)
+    server = start_gridftp(tmp_path / "export", env=grid.server_env(grid.localhost), anonymous=False)
+    subprocess.run(["globus-url-copy", ...], env={**os.environ, **grid.client_env(alice.proxy())})
 
-Nothing is written outside the given directory. Certificates live a day, keys are of the kind asked for.
+Nothing is written outside the given directory. Certificates live a day.
 """
 
 import getpass
+import secrets
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Authority", "Identity"]
+__all__ = ["LIMITED", "Authority", "Identity"]
 
 INHERIT_ALL = "id-ppl-inheritAll"
 LIMITED = "1.3.6.1.4.1.3536.1.1.1.9"  # Globus: may read and write files, may start no jobs
 ORGANIZATION = "/O=Test Grid"
+LOOPBACK = "DNS:localhost,IP:127.0.0.1"
 
 EXTENSIONS = {
     "ca": "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign,cRLSign\nsubjectKeyIdentifier=hash\n",
@@ -44,30 +46,27 @@ def _key(path: Path, kind: str) -> None:
 
 @dataclass(frozen=True)
 class Identity:
-    """A certificate with its key. `chain` are the certificates between it and the CA, PEM, nearest first."""
+    """A certificate with its key (for a proxy both in one file), and its issuers but the CA, PEM, nearest first."""
 
     subject: str
     certificate: Path
     key: Path
-    chain: str = ""
+    issuers: str = ""
 
-    def proxy(
-        self, name: str = "proxy", days: int = 1, policy: str = INHERIT_ALL, kind: str = "rsa"
-    ) -> tuple[Path, "Identity"]:
-        """A proxy file (mode 0600) as grid-proxy-init writes it, and the proxy as an identity to go on from.
+    def proxy(self, days: int = 1, policy: str = INHERIT_ALL, kind: str = "rsa") -> "Identity":
+        """A proxy as grid-proxy-init makes it, of this certificate or of this proxy.
 
         :param days: life time; negative: expired that many days ago
         """
-        place = self.certificate.with_name(f"{self.certificate.stem}-{name}.pem")
-        key, number = place.with_suffix(".key"), str(abs(hash((self.subject, name))) % 10**9)
-        subject = f"{self.subject}/CN={number}"
+        number = str(secrets.randbelow(10**9))
+        file, key = self.certificate.with_name(f"proxy-{number}"), self.certificate.with_name(f"proxy-{number}.key")
         _key(key, kind)
-        _sign(subject, key, place, EXTENSIONS["proxy"].format(policy), self, days)
-        chain = self.certificate.read_text() + self.chain
-        file = place.with_suffix(".proxy")
-        file.touch(0o600)
-        file.write_text(place.read_text() + key.read_text() + chain)
-        return file, Identity(subject, place, key, chain)
+        subject = f"{self.subject}/CN={number}"
+        _sign(subject, key, file, EXTENSIONS["proxy"].format(policy), self, days)
+        own, issuer = file.read_text(), self.certificate.read_text().partition("-----BEGIN PRIVATE")[0]
+        file.chmod(0o600)
+        file.write_text(own + key.read_text() + issuer + self.issuers)
+        return Identity(subject, file, file, issuer + self.issuers)
 
 
 def _sign(subject: str, key: Path, place: Path, extensions: str, issuer: Identity | None, days: int = 1) -> None:
@@ -79,7 +78,10 @@ def _sign(subject: str, key: Path, place: Path, extensions: str, issuer: Identit
 
 
 class Authority:
-    """A certificate authority, and the folder `certificates` in which it is trusted."""
+    """A certificate authority, the folder in which it is trusted, and a certificate for this host.
+
+    It signs with RSA: the Globus tools make no proxies of what elliptic curves have signed.
+    """
 
     def __init__(self, place: Path, name: str = "Test CA") -> None:
         self.place = place
@@ -87,8 +89,9 @@ class Authority:
         self.gridmap = place / "grid-mapfile"
         self.trusted.mkdir(parents=True)
         self.gridmap.touch()
-        self.authority = self._issue(f"{ORGANIZATION}/CN={name}", "ca", None, EXTENSIONS["ca"])
+        self.authority = self._issue(f"{ORGANIZATION}/CN={name}", "ca", None, EXTENSIONS["ca"], kind="rsa")
         self.trust(self)
+        self.localhost = self.host()
 
     def trust(self, other: "Authority") -> None:
         """Accept certificates of `other` too."""
@@ -98,13 +101,17 @@ class Authority:
         may_sign = f"access_id_CA X509 '{ca.subject}'\npos_rights globus CA:sign\ncond_subjects globus '\"/*\"'\n"
         (self.trusted / f"{hashed}.signing_policy").write_text(may_sign)
 
-    def host(self, common_name: str = "localhost", names: str = "DNS:localhost", stem: str = "host") -> Identity:
-        """A host certificate; `names` as in openssl's subjectAltName, none if empty."""
+    def host(
+        self, common_name: str = "localhost", names: str = LOOPBACK, stem: str = "host", days: int = 1
+    ) -> Identity:
+        """A host certificate; `names` as in openssl's subjectAltName, none if empty; `stem` names its files."""
         alternatives = f"subjectAltName={names}\n" if names else ""
-        return self._issue(f"{ORGANIZATION}/CN={common_name}", stem, self.authority, EXTENSIONS["end"] + alternatives)
+        escaped = common_name.replace("/", "\\/")
+        subject = f"{ORGANIZATION}/CN={escaped}"
+        return self._issue(subject, stem, self.authority, EXTENSIONS["end"] + alternatives, days)
 
     def user(self, name: str = "Alice", days: int = 1, kind: str = "rsa") -> Identity:
-        """A user's certificate and unencrypted key; globus-url-copy can use `rsa` keys only."""
+        """A user's certificate and unencrypted key."""
         return self._issue(f"{ORGANIZATION}/CN={name}", name, self.authority, EXTENSIONS["end"], days, kind)
 
     def _issue(
@@ -126,16 +133,16 @@ class Authority:
         with self.gridmap.open("a") as file:
             file.write(f'"{user.subject}" {account or getpass.getuser()}\n')
 
-    def server_env(self, host: Identity, tls: str = "TLS1_3_VERSION") -> dict[str, str]:
+    def server_env(self, host: Identity, tls: str = "TLSv1.3") -> dict[str, str]:
         """The environment of a server; `tls` is the newest version that it may speak."""
         return {
             "X509_CERT_DIR": str(self.trusted),
             "X509_USER_CERT": str(host.certificate),
             "X509_USER_KEY": str(host.key),
             "GRIDMAP": str(self.gridmap),
-            "GLOBUS_GSSAPI_MAX_TLS_PROTOCOL": tls,
+            "GLOBUS_GSSAPI_MAX_TLS_PROTOCOL": tls.replace("v", "").replace(".", "_") + "_VERSION",
         }
 
-    def client_env(self, proxy: Path) -> dict[str, str]:
+    def client_env(self, proxy: Identity) -> dict[str, str]:
         """The environment of a client that has this proxy."""
-        return {"X509_CERT_DIR": str(self.trusted), "X509_USER_PROXY": str(proxy)}
+        return {"X509_CERT_DIR": str(self.trusted), "X509_USER_PROXY": str(proxy.certificate)}

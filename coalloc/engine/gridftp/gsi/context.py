@@ -114,7 +114,7 @@ class ContextProtection:
                 return line + b"\r\n"
             raise ServerSays("the server answered without protection", "report this: the connection may be attacked")
         try:
-            plain = self._context.unwrap(b64decode(line[4:]))
+            plain = self._context.unwrap(b64decode(line[4:].strip(), validate=True))
         except (ssl.SSLError, binascii.Error):
             raise ConnectionLost("a reply was damaged on its way", "try again") from None
         return plain if plain.endswith(b"\n") else plain + b"\r\n"

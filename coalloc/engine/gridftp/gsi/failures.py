@@ -56,7 +56,7 @@ def no_handshake(error: ssl.SSLError, where: str) -> SourceError:
 
 
 def _words(reply: Reply) -> str:
-    """The last line of a Globus error chain, which is the cause, without the module's name."""
-    told = [line for line in reply.lines if line.strip() and line not in ("End.", "End")]
-    cause = re.sub(r".*\bglobus_\w+: ", "", told[-1]) if told else ""
+    """The last part of a Globus error chain, which is the cause, without the module's name."""
+    told = " ".join(line for line in reply.lines if line not in ("End.", "End"))
+    cause = re.sub(r".*\bglobus_\w+: ", "", " ".join(told.split()))
     return f"the server says {reply.code} {Reply(reply.code, (cause,)).text}"
