@@ -107,6 +107,17 @@ class GridFTPServer:
         """SIGKILL the server and its sessions: connections are reset, the port is closed."""
         self._signal(signal.SIGKILL)
 
+    def end_sessions(self) -> None:
+        """SIGKILL the sessions only: clients lose their connections and may come back."""
+        (server,) = _children(self._process.pid)
+        sessions = _children(server)
+        for session in sessions:
+            os.kill(session, signal.SIGKILL)
+        deadline = time.monotonic() + START_SECONDS
+        while set(sessions) & set(_children(server)):
+            assert time.monotonic() < deadline, "sessions outlived SIGKILL"
+            time.sleep(0.002)
+
     def pause(self) -> None:
         """SIGSTOP the server and its sessions: connections stay open, nothing is answered."""
         self._signal(signal.SIGSTOP)
@@ -132,3 +143,7 @@ class GridFTPServer:
         if self._process.returncode is None:  # a reaped leader's id could belong to someone else by now
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]

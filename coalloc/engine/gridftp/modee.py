@@ -37,6 +37,7 @@ class BlockChannel:
         self._session = session
         self._streams = streams
         self._loop = asyncio.get_running_loop()
+        self._agreed = False
         self._listener: socket.socket | None = None
         self._allowed: set[str] = set()
         self._connections: dict[socket.socket, BlockReader] = {}
@@ -47,20 +48,19 @@ class BlockChannel:
 
         :raises NoWayBack: when no byte can come this way
         """
-        if self._listener is None:
-            await self._listen()
+        if not self._agreed:
+            await self._agree()
         await self._rest()
         if span.start >= span.end:  # lowered meanwhile
             return
-        reply = self._session.control.submit(self._port_command()) if not self._connections else None
         whole = span.end - span.start
         transfer = self._transfer = _Transfer(span, deliver)
+        if not self._connections:
+            self._session.control.submit(self._listen()).add_done_callback(transfer.port_refused)
         asked = await self._session.retrieve(span.start, span.end)
-        asked.add_done_callback(transfer.replied)
+        asked.add_done_callback(transfer.refused)
         patience = self._loop.call_later(CONNECT_BACK_SECONDS, self._lose_patience)
         try:
-            if reply and not (await self._session.control.reply(reply)).positive:
-                raise NoWayBack
             await transfer.over
         finally:
             patience.cancel()
@@ -69,26 +69,33 @@ class BlockChannel:
         if not transfer.complete:
             raise await self._failure(asked, transfer)
 
-    async def _listen(self) -> None:
-        """Open the port that the server shall connect to and agree on MODE E."""
+    async def _agree(self) -> None:
+        """Agree on MODE E."""
         if not self._session.sends_blocks:
             raise NoWayBack
-        control = self._session.control
-        self._listener = socket.create_server((control.local, 0), family=_family(control.local))
-        self._listener.setblocking(False)
-        self._loop.add_reader(self._listener, self._accept)
-        self._allowed = {control.peer, *map(str, await self._session.allowed_hosts())}
-        if ip_address(control.peer).is_loopback:
-            self._allowed.add(control.local)  # what a loopback server's connection comes from
-        n = self._streams
+        control, n = self._session.control, self._streams
         asked = [control.submit(command) for command in (f"OPTS RETR Parallelism={n},{n},{n};", "MODE E")]
         _, mode = [await control.reply(each) for each in asked]
         if not mode.positive:
             raise NoWayBack
+        self._allowed = {control.peer, *map(str, await self._session.allowed_hosts())}
+        if ip_address(control.peer).is_loopback:
+            self._allowed.add(control.local)  # what a loopback server's connection comes from
+        self._agreed = True
 
-    def _port_command(self) -> str:
-        assert self._listener is not None
-        host, port = self._listener.getsockname()[:2]
+    def _listen(self) -> str:
+        """Open a port for the server to connect to; the command that says so.
+
+        It is a new one after a transfer that was given up: connections of that one may still be on their way, and
+        their blocks count from another start.
+        """
+        self._hang_up()
+        host = self._session.control.local
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._listener = socket.create_server((host, 0), family=family)
+        self._listener.setblocking(False)
+        self._loop.add_reader(self._listener, self._accept)
+        port = self._listener.getsockname()[1]
         if ":" in host:
             return f"EPRT |2|{host}|{port}|"
         return f"PORT {host.replace('.', ',')},{port >> 8},{port & 255}"
@@ -97,10 +104,8 @@ class BlockChannel:
         """Read the ends of data of the transfer before, so that they are not taken for the next one's."""
         if self._transfer is None or not self._connections:
             return
-        try:
-            async with asyncio.timeout(self._session.control.seconds):
-                await self._transfer.quiet
-        except TimeoutError:
+        await asyncio.wait({self._transfer.quiet}, timeout=self._session.control.seconds)
+        if not self._transfer.quiet.done():
             self._hang_up()
 
     def _accept(self) -> None:
@@ -157,13 +162,14 @@ class BlockChannel:
     def _hang_up(self) -> None:
         for data in list(self._connections):
             self._drop(data)
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
 
     def close(self) -> None:
         """Let go of the port and all connections; may be called twice."""
         self._hang_up()
-        if self._listener is not None:
-            self._loop.remove_reader(self._listener)
-            self._listener.close()
 
 
 class _Transfer:
@@ -210,10 +216,15 @@ class _Transfer:
         if self.complete:
             self.end()
 
-    def replied(self, asked: PendingReply) -> None:
-        """A refusal ends the wait for data; success says nothing."""
+    def refused(self, asked: PendingReply) -> None:
+        """The reply to the transfer is here: a refusal ends the wait for data; success says nothing."""
         if not (asked.cancelled() or asked.exception() or asked.result().positive):
             self.end()
+
+    def port_refused(self, asked: PendingReply) -> None:
+        """The reply to our port is here."""
+        if not (asked.cancelled() or asked.exception() or asked.result().positive):
+            self.end(NoWayBack())
 
     def end(self, error: Exception | None = None) -> None:
         if self.over.done():
@@ -222,7 +233,3 @@ class _Transfer:
             self.over.set_exception(error)
         else:
             self.over.set_result(None)
-
-
-def _family(host: str) -> socket.AddressFamily:
-    return socket.AF_INET6 if ":" in host else socket.AF_INET

@@ -214,11 +214,6 @@ class BlockReader:
         self._left = 0
         self._offset = 0
 
-    @property
-    def between_blocks(self) -> bool:
-        """Whether the connection may end here."""
-        return not self._left and not self._header
-
     def feed(self, data: memoryview) -> list[Block | EndOfData | EndOfFile]:
         """The views handed out are parts of `data`."""
         events: list[Block | EndOfData | EndOfFile] = []

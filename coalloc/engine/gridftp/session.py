@@ -128,6 +128,8 @@ class Session:
 
     def _understand(self, listed: Reply, size: Reply, modified: Reply, ranged: bool) -> Stat:
         known = facts(listed)
+        if not self.address.path.isascii():
+            self._check_name(listed)
         if known.get("type", "").lower() in ("dir", "cdir", "pdir"):
             raise NoSuchFile(f"{self.address.shown} is a directory", "name a file in it")
         said = known.get("size") or (size.lines[0].strip() if size.code == 213 else "")
@@ -135,6 +137,17 @@ class Session:
             raise refusal(size, self.address.shown)
         validator = known.get("modify") or (modified.lines[0].strip() if modified.code == 213 else None)
         return Stat(int(said), validator, ranged=ranged)
+
+    def _check_name(self, listed: Reply) -> None:
+        """Refuse a server that heard another name: Globus servers drop all but ASCII on unprotected connections."""
+        shown, remedy = (
+            self.address.shown,
+            "GridFTP servers may drop all but ASCII from names over ftp://: try gsiftp://",
+        )
+        if listed.code == 550:
+            raise NoSuchFile(f"{shown}: the server says 550 {listed.text}", f"check the path; {remedy}")
+        if listed.code == 250 and not listed.lines[1].endswith(self.address.path):
+            raise Unsupported(f"{shown}: the server understood another name, {listed.lines[0]!r}", remedy)
 
     @property
     def sends_blocks(self) -> bool:

@@ -92,8 +92,8 @@ class GridSecurity:
         method, pending = control.submit("AUTH GSSAPI"), _submit_token(control, context.step())
         if (reply := await control.reply(method)).code != 334:
             raise no_security(reply, self._where)
-        while (reply := await control.reply(pending)).code == 335:
-            pending = _submit_token(control, context.step(_token(reply)))
+        while (reply := await control.reply(pending)).code == 335 and (answer := context.step(_token(reply))):
+            pending = _submit_token(control, answer)
         if reply.code != 235 or not context.complete:
             raise not_authenticated(reply, self._where)
         return context

@@ -1,0 +1,303 @@
+"""The engine against real GridFTP servers: whole files, ranges, shortened and cancelled ones, failures."""
+
+import asyncio
+import hashlib
+import os
+import tempfile
+import zlib
+from pathlib import Path
+
+import pytest
+
+from coalloc.engine.base import Span
+from coalloc.engine.gridftp import GridFTPSource
+from coalloc.errors import (
+    ConnectionLost,
+    NoSuchFile,
+    PermissionRefused,
+    ReplicaChanged,
+    SourceError,
+    UnknownHost,
+    Unreachable,
+    Unsupported,
+    UsageError,
+)
+from tests.support.fetching import Collected, collect, opened, options, random_file
+
+SIZE = 3_000_001
+STREAMS = pytest.mark.parametrize("streams", [1, 3])
+
+
+@pytest.fixture
+def content(gridftp_server):
+    return random_file(gridftp_server.root / "file", SIZE)
+
+
+def source_of(server, path="file", **changes):
+    return GridFTPSource(server.url(path), options(**changes))
+
+
+@STREAMS
+@pytest.mark.parametrize("host", ["127.0.0.2", "::1"])
+async def test_whole_file_and_odd_ranges(start_gridftp, tmp_path, host, streams):
+    server = start_gridftp(tmp_path, host)
+    content = random_file(tmp_path / "file", SIZE)
+    async with opened(source_of(server, streams=streams)) as source:
+        for start, end in [(0, SIZE), (0, 1), (SIZE - 1, SIZE), (1, 1_234_567), (999_999, 1_000_001), (0, SIZE)]:
+            assert await collect(source, start, end) == content[start:end]
+
+
+async def test_stat_tells_size_and_what_changes_with_the_file(gridftp_server, content):
+    async with opened(source_of(gridftp_server)) as source:
+        before = await source.open()
+        assert (before.size, before.ranged) == (SIZE, True)
+        (gridftp_server.root / "file").write_bytes(b"other")
+        after = await source.open()
+    assert after.size == 5
+    assert after.validator
+
+
+async def test_an_empty_file(gridftp_server):
+    (gridftp_server.root / "empty").touch()
+    source = source_of(gridftp_server, "empty")
+    async with opened(source):
+        assert (await source.open()).size == 0
+        assert await collect(source, 0, 0) == b""
+
+
+@pytest.mark.parametrize("name", ["with space", "50%", "a#b?c=d", "semi;colon", "-dash", "end "])
+async def test_names(gridftp_server, name):
+    content = random_file(gridftp_server.root / name, 1000)
+    async with opened(source_of(gridftp_server, name)) as source:
+        assert await collect(source, 10, 1000) == content[10:]
+
+
+async def test_a_name_that_the_server_mishears_is_no_other_file(gridftp_server):
+    """The real server drops all but ASCII from a plain control connection: "data-ä" would be "data-" to it."""
+    (gridftp_server.root / "data-").write_bytes(b"wrong")
+    (gridftp_server.root / "data-ä").write_bytes(b"right")
+    error = await failure(gridftp_server.url("data-ä"))
+    assert isinstance(error, Unsupported)
+    (gridftp_server.root / "data-").unlink()
+    error = await failure(gridftp_server.url("data-ä"))
+    assert isinstance(error, NoSuchFile)
+    assert "gsiftp://" in error.remedy
+
+
+async def test_a_path_below_the_login_directory(gridftp_server, content):
+    url = f"ftp://{gridftp_server.host}:{gridftp_server.port}/~/file"
+    async with opened(GridFTPSource(url, options())) as source:
+        assert await collect(source, 0, 9) == content[:9]
+
+
+@STREAMS
+@pytest.mark.parametrize("lowered_to", [1, 500_000, 1_500_000])
+async def test_a_running_range_is_shortened(gridftp_server, content, streams, lowered_to):
+    async with opened(source_of(gridftp_server, streams=streams)) as source:
+        span = Span(0, SIZE)
+        collected = Collected(span)
+
+        def deliver(offset, view):
+            collected(offset, view)
+            span.end = min(span.end, lowered_to)
+
+        await source.fetch(span, deliver)
+        assert collected.bytes[:lowered_to] == content[:lowered_to]
+        assert await collect(source, 7, SIZE) == content[7:]  # the session is as good as new
+
+
+@STREAMS
+async def test_a_cancelled_range_delivers_nothing_more(gridftp_server, content, streams):
+    async with opened(source_of(gridftp_server, streams=streams)) as source:
+        delivered = []
+
+        def deliver(offset, view):
+            delivered.append(offset)
+            task.cancel()
+
+        for rounds in range(3):
+            task = asyncio.create_task(source.fetch(Span(0, SIZE), deliver))
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert len(delivered) == rounds + 1
+        assert await collect(source, 0, SIZE) == content
+
+
+@STREAMS
+async def test_cancelled_at_any_moment_it_stays_usable(gridftp_server, content, streams):
+    async with opened(source_of(gridftp_server, streams=streams)) as source:
+        for rounds in range(12):
+            task = asyncio.create_task(source.fetch(Span(0, SIZE), lambda offset, view: None))
+            for _ in range(rounds):
+                await asyncio.sleep(0)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            assert await collect(source, rounds, rounds + 5000) == content[rounds : rounds + 5000]
+
+
+@STREAMS
+async def test_what_deliver_raises_comes_out(gridftp_server, content, streams):
+    def deliver(offset, view):
+        raise OSError("disk full")
+
+    async with opened(source_of(gridftp_server, streams=streams)) as source:
+        with pytest.raises(OSError, match="disk full"):
+            await source.fetch(Span(0, SIZE), deliver)
+        assert await collect(source, 0, 100) == content[:100]
+
+
+@STREAMS
+async def test_beyond_the_end_of_the_file_is_an_error(gridftp_server, content, streams):
+    """The server says 226 there."""
+    async with opened(source_of(gridftp_server, streams=streams)) as source:
+        with pytest.raises(ConnectionLost, match=f"at byte {SIZE} of {SIZE - 5}-{SIZE + 5}"):
+            await source.fetch(Span(SIZE - 5, SIZE + 5), lambda offset, view: None)
+        assert await collect(source, 0, 100) == content[:100]
+
+
+@STREAMS
+async def test_a_killed_server(gridftp_server, streams):
+    size = 200_000_000  # more than sockets hold
+    with (gridftp_server.root / "file").open("wb") as file:
+        file.truncate(size)
+    async with opened(source_of(gridftp_server, streams=streams)) as source:
+        with pytest.raises(ConnectionLost) as caught:
+            await source.fetch(Span(0, size), lambda offset, view: gridftp_server.kill())
+        assert not caught.value.permanent
+        assert gridftp_server.url("file") in str(caught.value)
+        with pytest.raises(Unreachable):
+            await source.open()
+
+
+async def test_an_idle_session_that_was_ended_is_made_again(gridftp_server, content):
+    async with opened(source_of(gridftp_server)) as source:
+        gridftp_server.end_sessions()
+        assert await collect(source, 0, 100) == content[:100]
+
+
+async def test_a_file_that_changed_is_not_mixed_in(gridftp_server, content):
+    async with opened(source_of(gridftp_server)) as source:
+        gridftp_server.end_sessions()
+        (gridftp_server.root / "file").write_bytes(b"other")
+        with pytest.raises(ReplicaChanged):
+            await collect(source, 0, 100)
+
+
+async def test_a_server_that_stops_answering(gridftp_server, content):
+    async with opened(source_of(gridftp_server, connect_seconds=0.6)) as source:
+        await collect(source, 0, 10)
+        await collect(source, 0, 10)  # now the address for the next range is here already
+        gridftp_server.pause()
+        for _ in range(2):
+            with pytest.raises(TimeoutError):  # no time-out of the engine's own while data are awaited
+                async with asyncio.timeout(0.2):
+                    await source.fetch(Span(0, SIZE), lambda offset, view: None)
+        with pytest.raises(SourceError) as caught:
+            await source.open()
+        assert not caught.value.permanent
+        gridftp_server.resume()
+        await source.open()
+        assert await collect(source, 0, SIZE) == content
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "digest"),
+    [
+        ("adler32", lambda data: f"{zlib.adler32(data):08x}"),
+        ("md5", lambda data: hashlib.md5(data).hexdigest()),
+        ("sha256", lambda data: hashlib.sha256(data).hexdigest()),
+        ("crc32", lambda data: None),
+    ],
+)
+async def test_checksums(gridftp_server, content, algorithm, digest):
+    async with opened(source_of(gridftp_server)) as source:
+        assert await source.checksum(algorithm, 5, 1_000_000) == digest(content[5:1_000_000])
+
+
+async def test_a_checksum_beside_a_fetch(gridftp_server, content):
+    async with opened(source_of(gridftp_server)) as source:
+        span = Span(0, SIZE)
+        asked = []
+
+        def deliver(offset, view):
+            if not asked:
+                asked.append(asyncio.create_task(source.checksum("md5", 0, SIZE)))
+
+        await source.fetch(span, deliver)
+        assert await asked[0] == hashlib.md5(content).hexdigest()
+
+
+async def test_close_twice_and_unopened(gridftp_server, content):
+    source = source_of(gridftp_server)
+    await source.close()
+    await source.open()
+    await source.close()
+    await source.close()
+
+
+async def failure(url, **changes):
+    source = GridFTPSource(url, options(**changes))
+    with pytest.raises(SourceError) as caught:
+        await source.open()
+    await source.close()
+    assert caught.value.remedy
+    return caught.value
+
+
+async def test_no_such_file(gridftp_server):
+    error = await failure(gridftp_server.url("missing"))
+    assert isinstance(error, NoSuchFile)
+    assert "missing" in str(error)
+
+
+async def test_a_directory_is_no_file(gridftp_server):
+    (gridftp_server.root / "folder").mkdir()
+    error = await failure(gridftp_server.url("folder"))
+    assert isinstance(error, NoSuchFile)
+    assert "is a directory" in str(error)
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that other users may enter, unlike pytest's own."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        yield folder
+
+
+async def test_a_file_that_may_not_be_read(start_gridftp, open_folder):
+    as_nobody = ["-anonymous-user", "nobody", "-anonymous-group", "nogroup"] if os.geteuid() == 0 else []
+    server = start_gridftp(open_folder, options=as_nobody)
+    (server.root / "secret").write_bytes(b"secret")
+    (server.root / "secret").chmod(0)
+    async with opened(source_of(server, "secret")) as source:
+        with pytest.raises(PermissionRefused):
+            await source.fetch(Span(0, 6), lambda offset, view: None)
+
+
+async def test_refused_connection_and_unknown_host(gridftp_server):
+    gridftp_server.close()
+    assert type(await failure(gridftp_server.url("file"))) is Unreachable
+    assert type(await failure("ftp://no-such-host.invalid/file")) is UnknownHost
+
+
+@STREAMS
+async def test_data_from_a_third_host_only_where_allowed(start_gridftp, tmp_path, streams):
+    server = start_gridftp(tmp_path, "127.0.0.2", options=["-data-interface", "127.0.0.5"])
+    content = random_file(tmp_path / "file", 1000)
+    async with opened(source_of(server)) as source:
+        with pytest.raises(PermissionRefused) as caught:
+            await collect(source, 0, 10)
+        assert "--data-host 127.0.0.5" in caught.value.remedy
+    allowed = frozenset({"127.0.0.5"})
+    async with opened(source_of(server, streams=streams, data_hosts=allowed)) as source:
+        assert await collect(source, 0, 1000) == content
+
+
+@pytest.mark.parametrize(
+    "url", ["ftp://", "ftp:///file", "ftp://host", "ftp://host:port/x", "http://h/x", "ftp://[::1/x"]
+)
+def test_urls_that_make_no_sense(url):
+    with pytest.raises(UsageError):
+        GridFTPSource(url, options())

@@ -1,0 +1,128 @@
+"""Servers of another make: fewer commands, other habits, or no FTP at all."""
+
+import asyncio
+import contextlib
+import random
+
+import pytest
+
+from coalloc.engine.base import Span
+from coalloc.engine.gridftp import GridFTPSource
+from coalloc.errors import (
+    NotThatProtocol,
+    PermissionRefused,
+    SourceError,
+    Unreachable,
+    Unsupported,
+)
+from tests.support.fetching import Collected, collect, opened, options
+from tests.support.plain_ftp import PlainFTP, serve
+
+CONTENT = random.Random(5).randbytes(700_000)
+
+
+@pytest.mark.parametrize(
+    "habits",
+    [
+        {},
+        {"features": ()},
+        {"passive": False},
+        {"passive_host": "0.0.0.0"},
+        {"loses_pipelined": True},
+        {"password": "s3cret"},
+    ],
+    ids=str,
+)
+async def test_ranges_by_restart(habits):
+    async with serve(PlainFTP(CONTENT, **habits)) as server:
+        url = server.url.replace("://", "://user:s3cret@")
+        async with opened(GridFTPSource(url, options(connect_seconds=1.5))) as source:
+            assert (await source.open()).size == len(CONTENT)
+            for start, end in [(0, len(CONTENT)), (5, 6), (300_000, 650_000)]:
+                assert await collect(source, start, end) == CONTENT[start:end]
+            assert await source.checksum("md5", 0, 5) is None
+
+
+async def test_a_server_that_loses_commands_is_asked_one_by_one():
+    async with serve(PlainFTP(CONTENT, loses_pipelined=True)) as server:
+        async with opened(GridFTPSource(server.url, options(connect_seconds=0.5))) as source:
+            assert await collect(source, 0, 5) == CONTENT[:5]
+        assert server.commands.count("USER") == 2
+
+
+async def test_a_server_without_restart_sends_only_from_the_start():
+    habits = PlainFTP(CONTENT, features=("SIZE",), restarts=False)
+    async with serve(habits) as server, opened(GridFTPSource(server.url, options())) as source:
+        assert not (await source.open()).ranged
+        assert await collect(source, 0, len(CONTENT)) == CONTENT
+        with pytest.raises(Unsupported):
+            await source.fetch(Span(1, 5), lambda offset, view: None)
+
+
+async def test_a_range_lowered_while_its_connection_is_made():
+    async with serve(PlainFTP(CONTENT)) as server, opened(GridFTPSource(server.url, options())) as source:
+        span = Span(10, 500)
+        collected = Collected(span)
+        task = asyncio.create_task(source.fetch(span, collected))
+        await asyncio.sleep(0)
+        span.end = 10
+        await task
+        assert collected.count == 0
+        assert await collect(source, 0, 500) == CONTENT[:500]
+
+
+async def failure(url, **changes):
+    source = GridFTPSource(url, options(**changes))
+    with pytest.raises(SourceError) as caught:
+        await source.open()
+    await source.close()
+    return caught.value
+
+
+async def test_a_wrong_password_is_refused_and_not_shown():
+    async with serve(PlainFTP(CONTENT, password="right")) as server:
+        error = await failure(server.url.replace("://", "://user:wr0ng%40@"))
+    assert isinstance(error, PermissionRefused)
+    assert "wr0ng" not in f"{error}{error.remedy}{error!r}"
+
+
+@contextlib.asynccontextmanager
+async def says(greeting):
+    """Something that answers `greeting` to whoever connects, and waits; the URL of it."""
+
+    async def accepted(reader, writer):
+        async with asyncio.timeout(20):
+            writer.write(greeting)
+            while await reader.readline():
+                writer.write(b"" if greeting else b"HTTP/1.1 400 Bad Request\r\n\r\n")
+        writer.close()
+        gone.set()
+
+    gone = asyncio.Event()
+    listener = await asyncio.start_server(accepted, "127.0.0.1")
+    async with listener:
+        yield f"ftp://127.0.0.1:{listener.sockets[0].getsockname()[1]}/file"
+        await gone.wait()
+
+
+@pytest.mark.parametrize("greeting", [b"SSH-2.0-OpenSSH_9.2\r\n", b"HTTP/1.0 200 OK\r\n", b"\x15\x03\x01\n", b""])
+async def test_what_is_no_ftp_server(greeting):
+    async with says(greeting) as url:
+        error = await failure(url, connect_seconds=1.5)
+    assert isinstance(error, NotThatProtocol)
+    assert error.permanent
+    assert url.split("/")[2] in str(error)
+
+
+async def test_a_silent_server_may_be_overloaded(gridftp_server):
+    gridftp_server.pause()
+    error = await failure(gridftp_server.url("file"), connect_seconds=0.3)
+    assert isinstance(error, NotThatProtocol)
+    assert not error.permanent
+
+
+async def test_a_full_server_is_asked_again_later():
+    async with says(b"421 Too many connections\r\n") as url:
+        error = await failure(url)
+    assert type(error) is Unreachable
+    assert "Too many connections" in str(error)

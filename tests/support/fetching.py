@@ -1,0 +1,58 @@
+"""Fetching with one source in a test: what was delivered, byte for byte."""
+
+import random
+from contextlib import asynccontextmanager
+
+from coalloc.dialer import DirectDialer
+from coalloc.engine.base import EngineOptions, Source, Span
+
+__all__ = ["Collected", "collect", "opened", "options", "random_file"]
+
+
+class Collected:
+    """Takes what an engine delivers; checks that nothing lies outside the span it was asked for."""
+
+    def __init__(self, span: Span) -> None:
+        self.span = span
+        self.start = span.start
+        self.bytes = bytearray(span.end - span.start)
+        self.count = 0
+        self.deliveries = 0
+
+    def __call__(self, offset: int, view: memoryview) -> None:
+        assert self.span.start <= offset
+        assert offset + len(view) <= self.span.end
+        self.bytes[offset - self.start : offset - self.start + len(view)] = view
+        self.count += len(view)
+        self.deliveries += 1
+
+
+async def collect(source: Source, start: int, end: int) -> bytes:
+    """Bytes [start, end) of an opened source."""
+    span = Span(start, end)
+    collected = Collected(span)
+    await source.fetch(span, collected)
+    assert collected.count >= end - start
+    return bytes(collected.bytes)
+
+
+def options(**changes) -> EngineOptions:
+    """Options as a test wants them: direct, impatient."""
+    return EngineOptions(**{"dialer": DirectDialer(), "connect_seconds": 10.0, **changes})
+
+
+@asynccontextmanager
+async def opened(source: Source):
+    """A source that is open inside and closed after."""
+    try:
+        await source.open()
+        yield source
+    finally:
+        await source.close()
+
+
+def random_file(path, size: int, seed: int = 1) -> bytes:
+    """Write `size` bytes that look like no others; return them."""
+    content = random.Random(seed).randbytes(size)
+    path.write_bytes(content)
+    return content

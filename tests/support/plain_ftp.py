@@ -1,0 +1,133 @@
+"""A small FTP server of another make, with the habits of old servers that no package here has.
+
+It knows no ERET, CKSM or MLST; each habit is an argument. Lives in the event loop of the test.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+__all__ = ["PlainFTP", "serve"]
+
+
+@dataclass
+class PlainFTP:
+    """What the server holds and how it behaves.
+
+    :param loses_pipelined: forgets commands that arrived together with PASS, as servers do that start a new program
+    :param passive_host: the host that PASV replies name
+    """
+
+    content: bytes
+    password: str | None = None
+    features: tuple[str, ...] = ("SIZE", "REST STREAM")
+    restarts: bool = True
+    loses_pipelined: bool = False
+    passive: bool = True
+    passive_host: str = "127.0.0.1"
+    port: int = 0
+    commands: list[str] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return f"ftp://127.0.0.1:{self.port}/file"
+
+
+class _Session:
+    def __init__(self, server: PlainFTP, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.server = server
+        self.reader = reader
+        self.writer = writer
+        self.start = 0
+        self.open = contextlib.ExitStack()
+
+    async def run(self) -> None:
+        self.say("220 old server")
+        while line := await self.reader.readline():
+            verb, _, argument = line.decode().strip().partition(" ")
+            self.server.commands.append(verb)
+            answer = getattr(self, verb.lower(), None)
+            self.say(await answer(argument) if answer else "500 what?")
+
+    def say(self, line: str) -> None:
+        self.writer.write(f"{line}\r\n".encode())
+
+    async def user(self, name: str) -> str:
+        return "331 password?"
+
+    async def pass_(self, password: str) -> str:
+        if self.server.loses_pipelined:
+            await asyncio.sleep(0.05)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.reader.read(65536), 0.01)
+        return "230 in" if self.server.password in (None, password) else "530 no"
+
+    async def type(self, kind: str) -> str:
+        return "200 ok"
+
+    async def feat(self, _: str) -> str:
+        return "\r\n".join(["211-Features", *(f" {name}" for name in self.server.features), "211 End"])
+
+    async def size(self, path: str) -> str:
+        return f"213 {len(self.server.content)}"
+
+    async def rest(self, offset: str) -> str:
+        if not self.server.restarts:
+            return "502 not here"
+        self.start = int(offset)
+        return "350 from there"
+
+    async def pasv(self, _: str) -> str:
+        if not self.server.passive:
+            return "502 not here"
+        port = self.listen()
+        return f"227 Entering ({self.server.passive_host.replace('.', ',')},{port >> 8},{port & 255})"
+
+    async def epsv(self, _: str) -> str:
+        return f"229 Entering (|||{self.listen()}|)"
+
+    def listen(self) -> int:
+        self.listener = self.open.enter_context(socket.create_server(("127.0.0.1", 0)))
+        self.listener.setblocking(False)
+        return self.listener.getsockname()[1]
+
+    async def retr(self, path: str) -> str:
+        self.say("150 here it comes")
+        loop = asyncio.get_running_loop()
+        data, _ = await loop.sock_accept(self.listener)
+        with data, contextlib.suppress(ConnectionError):
+            data.setblocking(False)
+            await loop.sock_sendall(data, self.server.content[self.start :])
+        return "226 done"
+
+
+setattr(_Session, "pass", _Session.pass_)
+
+
+@contextlib.asynccontextmanager
+async def serve(server: PlainFTP) -> AsyncIterator[PlainFTP]:
+    """Run the server inside the block."""
+    sessions = set()
+
+    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        sessions.add(asyncio.current_task())
+        session = _Session(server, reader, writer)
+        try:
+            await session.run()
+        except (ConnectionError, asyncio.CancelledError):
+            pass
+        finally:
+            session.open.close()
+            writer.close()
+
+    listener = await asyncio.start_server(accepted, "127.0.0.1")
+    server.port = listener.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listener.close()
+        for task in sessions:
+            task.cancel()
+        await asyncio.gather(*sessions, return_exceptions=True)
