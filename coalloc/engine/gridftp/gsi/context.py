@@ -46,7 +46,7 @@ class SecurityContext:
         self._shaken = False
 
     def step(self, token: bytes = b"") -> bytes:
-        """What the server sent -> what to send; nothing to send while not `complete` means: more is to come.
+        """What the server sent -> what to send; nothing to send means: more is to come, or `complete` before.
 
         :raises PermissionRefused: when either end does not trust the other
         """
@@ -72,7 +72,7 @@ class SecurityContext:
             self._tls.write(DELEGATION if self._sign else NO_DELEGATION)
             self._flagged = True
             self.complete = self._sign is None
-        elif self._sign:
+        elif self._sign and not self.complete:
             self._tls.write(self._sign(self._tls.read(LONGEST_MESSAGE)))
             self.complete = True
 

@@ -12,7 +12,7 @@ from coalloc.errors import ConnectionLost, PermissionRefused, ServerSays, Unsupp
 
 
 class Server:
-    """The server's end of a context that is complete; TLS 1.2, where a record's number is all its state."""
+    """The server's end of a context; TLS 1.2, where a record's number is all its state."""
 
     def __init__(self, host) -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -48,6 +48,7 @@ def ends(grid, alice_proxy):
     while not context.complete:
         token = context.step(server.answer(token))
     assert server.read(token) == b"0"
+    assert context.step() == b""  # a server that asks for ever gets nothing more
     return server, ContextProtection(context)
 
 
