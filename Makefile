@@ -1,6 +1,9 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
 .PHONY: demo test bench
 
+# Servers, and tc, are where Debian does not let users look.
+export PATH := $(PATH):/usr/sbin:/sbin
+
 READY := .venv/.ready
 RUN := .venv/bin/python -m
 

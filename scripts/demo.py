@@ -36,8 +36,8 @@ COGET = str(Path(sys.executable).with_name("coget"))
 
 def main() -> int:
     """Set the scene, run the inner process in it, and clear away what was used."""
-    signal.signal(signal.SIGTERM, _stop)
-    signal.signal(signal.SIGHUP, _stop)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _stop)
     why_not = links.refusal()
     with _scratch() as folder:
         inner = [sys.executable, "-m", "scripts.demo", "--inside", str(folder)]
@@ -58,15 +58,13 @@ def _guarded(command: Sequence[str]) -> int:
     with subprocess.Popen(command) as process:
         try:
             return process.wait(LIMIT_SECONDS)
-        except KeyboardInterrupt:  # the terminal told the inner process too
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(5)
-            return 130
         except subprocess.TimeoutExpired:
             print(f"demo: stopped, for it took more than {LIMIT_SECONDS} s", file=sys.stderr)
             return 1
         finally:
             process.kill()
+            if sys.stderr.isatty():
+                sys.stderr.write("\x1b[?25h")  # a display that was killed left the cursor hidden
 
 
 @contextlib.contextmanager
@@ -99,9 +97,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def show(folder: Path, user: tuple[int, int] | None) -> int:
     """Run the demo in `folder`; `user` (uid, gid) is given inside the private network only."""
-    signal.signal(signal.SIGTERM, _stop)
     if user:
         links.build()
+        rates = ", ".join(str(link.mbit) for link in links.LINKS)
+        print(f"A private network: three servers, behind links of {rates} Mbit/s.")
     print(f"Making a file of {SIZE // MIB} MiB and starting three GridFTP servers ...", flush=True)
     original = folder / "original" / "data.bin"
     original.parent.mkdir()
@@ -154,11 +153,16 @@ def _fetch(title: str, urls: Sequence[str], target: Path, original: Path) -> dic
         sys.exit("demo: the copy differs from the original. That is a defect of coget: please report it.")
     target.unlink()
     report: dict[str, Any] = json.loads(done.stdout)
+    checksum = report["checksum"]
+    verified = f"{checksum['algorithm']} {checksum['value']}, {'' if checksum['verified'] else 'not '}verified by coget"
+    print(
+        f"   {report['seconds']:.1f} s, {human.rate(report['rate'])}; {verified}; equal to the original byte for byte"
+    )
     return report
 
 
 def _summary(single: dict[str, Any], three: dict[str, Any], shaped: bool) -> None:
-    print("\nResult: both copies are the original, byte for byte.\n")
+    print("\nThe sources' shares, and the gain\n")
     for link, source in zip(links.LINKS, three["sources"], strict=True):
         where = f"{link.name:6} ({link.mbit} Mbit/s)" if shaped else f"server {link.number}"
         print(f"   {where:20} gave {human.percent(source['bytes'], three['size']):>4}, at {human.rate(source['rate'])}")

@@ -43,10 +43,10 @@ LINKS = (Link("fast", 1, 400), Link("middle", 2, 200), Link("slow", 3, 100))
 
 
 def enter(command: Sequence[str]) -> list[str]:
-    """The words that run `command` as root of new namespaces; all its processes die with it."""
-    words = ["unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
+    """The words that run `command` as root of new namespaces; it dies with us, and all its processes with it."""
+    words = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--mount", "--pid", "--fork", "--kill-child"]
     if os.geteuid() != 0:
-        words += ["--map-root-user", "--setgroups=deny"]
+        words.append("--map-root-user")
     return [*words, *command]
 
 

@@ -1,0 +1,108 @@
+"""The house keeps its own rules: import contracts, papers that are true, a quick start."""
+
+import configparser
+import re
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote
+
+import click
+import pytest
+from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
+
+from coalloc import errors
+from coalloc.cli.main import coget
+
+HOUSE = Path(__file__).parents[1]
+PAPERS = [*HOUSE.glob("*.md"), *HOUSE.glob("docs/**/*.md")]
+HEAVY = {"httpx", "fsspec", "rich", "cryptography", "sqlite3", "asyncio"}
+
+
+def text(path: str) -> str:
+    return (HOUSE / path).read_text()
+
+
+def test_imports_keep_to_the_contracts():
+    assert lint_imports(config_filename=str(HOUSE / "setup.cfg"), no_cache=True) == EXIT_STATUS_SUCCESS
+
+
+def anchors(paper: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.+)$", paper.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("paper", PAPERS, ids=lambda paper: str(paper.relative_to(HOUSE)))
+def test_links_lead_somewhere(paper: Path):
+    for link in re.findall(r"\]\(([^)]+)\)", paper.read_text()):
+        if link.startswith("https://"):
+            continue
+        path, _, anchor = unquote(link).partition("#")
+        target = (paper.parent / path).resolve() if path else paper
+        assert target.exists(), link
+        assert not anchor or anchor in anchors(target), link
+
+
+def test_every_paper_can_be_found_from_the_readme():
+    found, new = set(), {HOUSE / "README.md"}
+    while new:
+        paper = new.pop()
+        found.add(paper)
+        links = re.findall(r"\]\(([^)#:]+\.md)", paper.read_text())
+        new |= {(paper.parent / link).resolve() for link in links} - found
+    assert set(PAPERS) <= found
+
+
+def dependencies() -> set[str]:
+    config = configparser.ConfigParser()
+    config.read(HOUSE / "setup.cfg")
+    wanted = [config["options"]["install_requires"], *config["options.extras_require"].values()]
+    names = {re.split(r"[ <>=\[]", line)[0] for lines in wanted for line in lines.split("\n") if line}
+    return names - {"coget"}
+
+
+def test_every_dependency_has_its_reason():
+    explained = set(re.findall(r"^\| ([a-z][\w-]+) \|", text("docs/dependencies.md"), re.MULTILINE)) - {"package"}
+    assert explained == dependencies()
+
+
+@pytest.mark.parametrize("name", sorted(coget.commands))
+def test_the_reference_has_every_option(name: str):
+    reference = text("docs/reference/cli.md")
+    options = {word for param in coget.commands[name].params if isinstance(param, click.Option) for word in param.opts}
+    assert {option for option in options if f"`{option}" not in reference} == set()
+    assert f"## {name}\n" in reference
+
+
+def error_classes(root: type[errors.CoallocError]) -> set[type[errors.CoallocError]]:
+    return {root}.union(*(error_classes(kind) for kind in root.__subclasses__()))
+
+
+def test_the_reference_has_every_error():
+    reference = text("docs/reference/errors.md")
+    ours = error_classes(errors.CoallocError) - {errors.CoallocError}
+    missing = {kind.code for kind in ours if f"`{kind.code}`" not in reference}
+    assert missing == set()
+    ends = {kind for kind in ours if not issubclass(kind, errors.SourceError)}
+    assert {kind.code for kind in ends if f"| {kind.status} | `{kind.code}` |" not in reference} == set()
+
+
+def test_the_picture_of_the_code_has_every_room():
+    picture = text("docs/explanation/architecture.md").split("```")[1]
+    rooms = [
+        path for path in (HOUSE / "coalloc").iterdir() if path.name not in ("__init__.py", "__pycache__", "py.typed")
+    ]
+    names = {f"{path.name}/" if path.is_dir() else path.name for path in rooms}
+    drawn = set(re.findall(r"[\w.]+(?:/|\.py)", picture.split("\n\ntests/")[0].split("\ntests/")[0]))
+    assert names <= drawn
+    built = {path.name for path in HOUSE.rglob("*.py") if ".venv" not in path.parts}
+    assert {name for name in drawn if name.endswith(".py")} <= built
+
+
+def test_help_imports_nothing_heavy():
+    program = (
+        "import sys; from coalloc.cli.main import invoke; status = invoke(['--help']);"
+        f"print(sorted({HEAVY} & set(sys.modules)), file=sys.stderr); sys.exit(status)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "[]\n")
