@@ -18,6 +18,9 @@ __all__ = ["BUFFER", "LAST_WORDS_SECONDS", "fetch", "lost", "said"]
 
 BUFFER = memoryview(bytearray(1024 * 1024))
 """Where received bytes stand until they are delivered; free again whenever a callback returns."""
+GATHER_SECONDS = 0.01  # the kernel may hold back what comes in this time, so that Python is woken less often
+GATHER_BYTES = 256 * 1024  # but no more than this, lest a source that turns slow looks stalled
+ADAPT_SECONDS = 0.1
 LAST_WORDS_SECONDS = 1.0  # how long a server is given to say why data ended short
 
 
@@ -61,14 +64,17 @@ def lost(session: Session, reply: Reply | None, span: Span, reached: int) -> Sou
 class _Receiver:
     """Reads one socket into the shared buffer until the span, as it is by then, is delivered."""
 
-    __slots__ = ("_at", "_data", "_deliver", "_over", "_span")
+    __slots__ = ("_at", "_data", "_deliver", "_mark", "_marked", "_over", "_span", "_time")
 
     def __init__(self, data: socket.socket, span: Span, deliver: Deliver) -> None:
         self._data = data
         self._span = span
         self._deliver = deliver
-        self._at = span.start
-        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._at = self._mark = span.start
+        loop = asyncio.get_running_loop()
+        self._time = loop.time
+        self._marked = loop.time()
+        self._over: asyncio.Future[None] = loop.create_future()
 
     async def run(self) -> int:
         """Receive until the end, or as far as it goes; the offset that was reached."""
@@ -110,6 +116,16 @@ class _Receiver:
         else:
             if self._at >= self._span.end:
                 self._end()
+            elif self._time() > self._marked + ADAPT_SECONDS:
+                self._adapt()
+
+    def _adapt(self) -> None:
+        """Let the kernel gather as many bytes as the rate now brings in a moment; the end of data wakes at once."""
+        now = self._time()
+        rate = (self._at - self._mark) / (now - self._marked)
+        self._mark, self._marked = self._at, now
+        gathered = int(min(rate * GATHER_SECONDS, GATHER_BYTES, self._span.end - self._at))
+        self._data.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, max(1, gathered))
 
     def _end(self, error: Exception | None = None) -> None:
         if self._over.done():
