@@ -1,0 +1,78 @@
+"""What the user named -> replica sets, before any of their servers is asked; and where the file goes.
+
+Sizes come later, from the engines, through the download.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from coalloc.errors import UsageError
+from coalloc.model import ReplicaSet
+from coalloc.resolve import fetch, metalink
+from coalloc.resolve.targets import target
+from coalloc.resolve.urls import check, replica_set
+from coalloc.urls import redact
+
+__all__ = ["Fetch", "metalink", "resolve", "target"]
+
+Fetch = Callable[[str, int], Awaitable[bytes]]
+"""`await fetch(url, limit)`: a whole document through an engine; a UsageError if it is longer than `limit` bytes."""
+
+
+async def resolve(sources: Sequence[str], fetch_document: Fetch) -> list[ReplicaSet]:
+    """The files that `sources` name: replica URLs of one file, or one Metalink as a path or URL.
+
+    A path is always a Metalink. A URL is one if it ends in .meta4 or .metalink, or, being the only one and http(s),
+    if its server says so. Anything else that is a URL is a replica.
+
+    :param fetch_document: gets Metalinks from servers that do not speak http
+    :raises UsageError: if a source is neither, or a Metalink is malformed or not alone
+    :raises SourceError: if a Metalink cannot be had from its server
+    """
+    if not sources:
+        raise UsageError("nothing was named to fetch", "name one or more replica URLs, or a Metalink file")
+    for source in sources:
+        if "://" in source:
+            check(source)
+    documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
+    if not documents and not (len(sources) == 1 and await _said_to_be_metalink(sources[0])):
+        return [replica_set(sources)]
+    if len(sources) > 1:
+        raise UsageError(
+            f"{redact(documents[0])} was named beside others, and a Metalink stands alone",
+            "name one Metalink, or only replica URLs of one file",
+        )
+    return await _read(sources[0], fetch_document)
+
+
+async def _read(source: str, fetch_document: Fetch) -> list[ReplicaSet]:
+    if "://" not in source:
+        return metalink.read(_local(source), source)
+    if _is_http(source):
+        document = await fetch.get(source, metalink.MAX_BYTES)
+    else:
+        document = await fetch_document(source, metalink.MAX_BYTES)
+    return metalink.read(document, redact(source))
+
+
+def _local(path: str) -> bytes:
+    remedy = "name replica URLs, like ftp://host/data/x, or a Metalink 4 file"
+    try:
+        with Path(path).open("rb") as file:
+            return file.read(metalink.MAX_BYTES + 1)  # one more than is taken, so that too large is noticed
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise UsageError(f"{path} is no URL, and no file that can be read: {reason}", remedy) from None
+
+
+async def _said_to_be_metalink(source: str) -> bool:
+    return _is_http(source) and await fetch.says_metalink(source)
+
+
+def _is_http(url: str) -> bool:
+    return urlsplit(url).scheme in ("http", "https")
+
+
+def _ends_as_metalink(url: str) -> bool:
+    return urlsplit(url).path.lower().endswith(metalink.EXTENSIONS)

@@ -1,0 +1,246 @@
+"""Metalink 4 (RFC 5854), read and written. Where the document comes from is for others.
+
+Read with a hardened parser: no DTD, no entities, a bounded size and number of elements. What is used: file name,
+size, hash, pieces, url with priority and location. The rest (metaurl, signature, identity, ...) is ignored, and so
+are hashes of types that cannot be checked here.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
+from xml.etree.ElementTree import Element, ParseError, SubElement, TreeBuilder, indent, tostring
+
+from defusedxml import DefusedXmlException
+from defusedxml.ElementTree import DefusedXMLParser
+
+from coalloc import checksums
+from coalloc.errors import UsageError
+from coalloc.model import Checksum, PieceHashes, Replica, ReplicaSet
+from coalloc.resolve import names, urls
+from coalloc.urls import redact
+
+__all__ = ["CONTENT_TYPES", "EXTENSIONS", "MAX_BYTES", "read", "write"]
+
+NAMESPACE = "urn:ietf:params:xml:ns:metalink"
+VERSION_3 = "{http://www.metalinker.org/}metalink"
+CONTENT_TYPES = ("application/metalink4+xml", "application/metalink+xml")
+EXTENSIONS = (".meta4", ".metalink")
+MAX_BYTES = 16 * 1024 * 1024
+MAX_ELEMENTS = 250_000
+"""With MAX_BYTES, keeps the parsed document below 100 MB; enough for the pieces of 1 TB, 4 MiB each."""
+WORST_PRIORITY = 999_999
+
+
+def read(document: bytes, where: str) -> list[ReplicaSet]:
+    """The files that a Metalink describes, and the replicas of each, in the document's order.
+
+    :param where: what to call the document in messages: a path, or a URL without password
+    :raises UsageError: if it is malformed or unsafe, naming line and element
+    """
+    return _Reader(where).read(document)
+
+
+class _LinedTree(TreeBuilder):
+    """Builds the tree, and remembers on which line each element begins."""
+
+    def __init__(self, where: str) -> None:
+        super().__init__()
+        self.lines: dict[Element, int] = {}
+        self.line: Callable[[], int] = int
+        self._where = where
+
+    def start(self, tag: str, attrs: dict[str, str], /) -> Element:
+        if len(self.lines) >= MAX_ELEMENTS:
+            raise UsageError(
+                f"{self._where} has more than {MAX_ELEMENTS} elements", "ask for a Metalink with larger pieces"
+            )
+        element = super().start(tag, attrs)
+        self.lines[element] = self.line()
+        return element
+
+
+class _Reader:
+    """Reads one document; knows what to call it, and which element is on which line."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._lines: dict[Element, int] = {}
+
+    def read(self, document: bytes) -> list[ReplicaSet]:
+        root = self._tree(document)
+        if root.tag == VERSION_3:
+            raise self._wrong(root, "it is of version 3", "ask for the Metalink 4 file (.meta4) of the same download")
+        if root.tag != _tag("metalink"):
+            raise self._wrong(root, f"it is no Metalink 4 but a <{root.tag}>", "name a Metalink 4 file or replica URLs")
+        files = [self._file(element) for element in root.findall(_tag("file"))]
+        if not files:
+            raise self._wrong(root, "it has no <file>")
+        if len({file.name for file in files}) < len(files):
+            raise self._wrong(root, "two files have one name")
+        return files
+
+    def _tree(self, document: bytes) -> Element:
+        if len(document) > MAX_BYTES:
+            raise UsageError(
+                f"{self._where} is larger than {MAX_BYTES} bytes, too large for a Metalink",
+                "name a Metalink 4 file or replica URLs",
+            )
+        tree = _LinedTree(self._where)
+        parser = DefusedXMLParser(target=tree, forbid_dtd=True)
+        tree.line = lambda: int(parser.parser.CurrentLineNumber)
+        self._lines = tree.lines
+        try:
+            parser.feed(document)
+            root: Element = parser.close()
+        except DefusedXmlException:
+            raise UsageError(
+                f"{self._where} declares a document type or entities, which is refused", "remove the <!DOCTYPE ...>"
+            ) from None
+        except (ParseError, ValueError, LookupError) as error:  # the last two: encodings
+            raise UsageError(
+                f"{self._where} is no Metalink: {error}", "name a Metalink 4 file (RFC 5854) or replica URLs"
+            ) from None
+        return root
+
+    def _file(self, element: Element) -> ReplicaSet:
+        size = self._size(element)
+        return ReplicaSet(
+            name=self._name(element),
+            replicas=self._replicas(element),
+            size=size,
+            checksums=self._checksums(element),
+            pieces=self._pieces(element, size),
+        )
+
+    def _name(self, element: Element) -> str:
+        name = element.get("name", "")
+        if reason := names.why_unsafe(name):
+            raise self._wrong(
+                element, f"the file name {name!r} {reason}", "do not use a Metalink that you do not trust"
+            )
+        return name
+
+    def _size(self, element: Element) -> int | None:
+        size = element.find(_tag("size"))
+        return None if size is None else self._integer(size, _text(size), 0, 2**63 - 1)
+
+    def _checksums(self, element: Element) -> tuple[Checksum, ...]:
+        found: dict[str, Checksum] = {}
+        for child in element.findall(_tag("hash")):
+            checksum = self._hash(child, self._attribute(child, "type"))
+            if checksum and found.setdefault(checksum.algorithm, checksum) != checksum:
+                raise self._wrong(child, f"a second, different {checksum.algorithm} hash of the file")
+        return tuple(found.values())
+
+    def _hash(self, element: Element, kind: str) -> Checksum | None:
+        """The hash in `element`; None when it is of a type that cannot be checked here."""
+        if checksums.normalise(kind) is None:
+            return None
+        try:
+            return checksums.checksum(kind, _text(element))
+        except UsageError as error:
+            raise self._wrong(element, error.message) from None
+
+    def _pieces(self, element: Element, size: int | None) -> PieceHashes | None:
+        """The hashes of the pieces, of the longest type if there are several."""
+        found = [pieces for child in element.findall(_tag("pieces")) if (pieces := self._piece_hashes(child, size))]
+        return max(found, key=lambda pieces: checksums.ALGORITHMS[pieces.algorithm], default=None)
+
+    def _piece_hashes(self, element: Element, size: int | None) -> PieceHashes | None:
+        kind = self._attribute(element, "type")
+        length = self._integer(element, self._attribute(element, "length"), 1, 2**63 - 1)
+        hashes = [self._hash(child, kind) for child in element.findall(_tag("hash"))]
+        expected = len(hashes) if size is None else -(-size // length)
+        if len(hashes) != expected:
+            what = f"{len(hashes)} hashes, where {size} bytes in pieces of {length} need {expected}"
+            raise self._wrong(element, what)
+        values = tuple(checksum.value for checksum in hashes if checksum)
+        return PieceHashes(str(checksums.normalise(kind)), length, values) if values else None
+
+    def _replicas(self, element: Element) -> tuple[Replica, ...]:
+        found: dict[str, Replica] = {}
+        for child in element.findall(_tag("url")):
+            replica = self._replica(child)
+            found.setdefault(replica.url, replica)
+        if not found:
+            raise self._wrong(element, "it has no <url>", "ask for a Metalink that names ftp, gsiftp or http replicas")
+        return tuple(found.values())
+
+    def _replica(self, element: Element) -> Replica:
+        url, priority, location = _text(element), element.get("priority"), element.get("location")
+        try:
+            urls.check(url)
+        except UsageError as error:
+            raise self._wrong(element, error.message) from None
+        return Replica(
+            url,
+            None if priority is None else self._integer(element, priority, 1, WORST_PRIORITY),
+            location.strip().lower() if location else None,
+        )
+
+    def _attribute(self, element: Element, name: str) -> str:
+        value = element.get(name)
+        if value is None:
+            raise self._wrong(element, f"the attribute '{name}' is missing")
+        return value
+
+    def _integer(self, element: Element, text: str, least: int, most: int) -> int:
+        if re.fullmatch("[0-9]{1,19}", text.strip()) and least <= int(text) <= most:
+            return int(text)
+        raise self._wrong(element, f"{text[:40]!r} is no whole number from {least} to {most}")
+
+    def _wrong(self, element: Element, what: str, remedy: str = "ask its author for a correct one") -> UsageError:
+        tag = str(element.tag).rpartition("}")[2]
+        return UsageError(f"the Metalink {self._where}, line {self._lines[element]}, <{tag}>: {what}", remedy)
+
+
+def write(files: Iterable[ReplicaSet], published: datetime) -> str:
+    """A Metalink 4 document of these files; `published` is an aware time. Passwords in URLs are left out."""
+    root = Element("metalink", xmlns=NAMESPACE)
+    _add(root, "generator", "coget")
+    _add(root, "published", f"{published.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}")
+    for file in files:
+        element = SubElement(root, "file", name=file.name)
+        if file.size is not None:
+            _add(element, "size", str(file.size))
+        for checksum in file.checksums:
+            _add(element, "hash", checksum.value, type=_type(checksum.algorithm))
+        if file.pieces:
+            _add_pieces(element, file.pieces)
+        _add_replicas(element, file.replicas)
+    indent(root)
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
+
+
+def _add_pieces(parent: Element, pieces: PieceHashes) -> None:
+    element = SubElement(parent, "pieces", length=str(pieces.length), type=_type(pieces.algorithm))
+    for value in pieces.values:
+        _add(element, "hash", value)
+
+
+def _add_replicas(parent: Element, replicas: Sequence[Replica]) -> None:
+    for replica in replicas:
+        attributes = {"location": replica.location, "priority": replica.priority}
+        given = {name: str(value) for name, value in attributes.items() if value is not None}
+        _add(parent, "url", redact(replica.url), **given)
+
+
+def _add(parent: Element, tag: str, text: str, **attributes: str) -> None:
+    SubElement(parent, tag, attributes).text = text
+
+
+def _text(element: Element) -> str:
+    return (element.text or "").strip()
+
+
+def _tag(name: str) -> str:
+    return f"{{{NAMESPACE}}}{name}"
+
+
+def _type(algorithm: str) -> str:
+    """The name that RFC 5854 gives a hash type.
+
+    >>> _type("sha256"), _type("md5")
+    ('sha-256', 'md5')
+    """
+    return re.sub("^sha", "sha-", algorithm)

@@ -1,0 +1,46 @@
+"""Names of files as others give them, made or judged safe to create below a directory. Pure."""
+
+import re
+from urllib.parse import unquote, urlsplit
+
+__all__ = ["UNPRINTABLE", "from_url", "why_unsafe"]
+
+UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+"""Control characters, line ends, changes of the writing direction, and what is no character."""
+
+UNNAMED = "download"
+
+
+def from_url(url: str) -> str:
+    """The last component of the URL's path, percent-decoded, without what could lead out of a directory.
+
+    Only in http(s) do `?` and `#` end the path.
+
+    >>> from_url("ftp://host/data/run%201#2.dat"), from_url("http://host/a%2F..%2Fb?c/d"), from_url("http://host/")
+    ('run 1#2.dat', 'a_.._b', 'download')
+    """
+    parts = urlsplit(url)
+    path = parts.path if parts.scheme in ("http", "https") else url.partition("://")[2].partition("/")[2]
+    name = unquote(path.rpartition("/")[2])
+    safe = UNPRINTABLE.sub("_", name).replace("/", "_").replace("\\", "_")
+    return UNNAMED if safe in ("", ".", "..") else safe
+
+
+def why_unsafe(name: str) -> str | None:
+    """Why a relative path must not be created below a directory, as the end of a sentence about it; None if it may.
+
+    >>> why_unsafe("2024/run 1.dat"), why_unsafe("a/../../b")
+    (None, "has an empty, '.' or '..' component")
+    """
+    *folders, _ = parts = name.split("/")
+    if not name:
+        return "is empty"
+    if name.startswith("/") or re.match("[A-Za-z]:(/|$)", name):
+        return "is absolute"
+    if UNPRINTABLE.search(name) or "\\" in name:
+        return "has a backslash or a control character"
+    if not {"", ".", ".."}.isdisjoint(parts):
+        return "has an empty, '.' or '..' component"
+    if any(folder.endswith(".coget") for folder in folders):
+        return "has a folder that ends in .coget, where partial data is kept"
+    return None

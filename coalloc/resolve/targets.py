@@ -1,0 +1,42 @@
+"""Where a file goes, never outside of the directory that the user named. What is written there is the sink's part."""
+
+import os
+from pathlib import Path
+
+from coalloc.disk import disk_error
+from coalloc.errors import UsageError
+from coalloc.resolve.names import why_unsafe
+
+__all__ = ["target"]
+
+
+def target(name: str, output: Path | None, many: bool) -> Path:
+    """The path for the file called `name`, a relative path as a URL or a Metalink gives it.
+
+    `output` that is a directory, or None for the current one, gets the file inside; any other is the file
+    itself. If `many` files are fetched it has to be a directory. The folders that `name` goes through, and the
+    directory for `many`, are created.
+
+    :raises UsageError: if the path would lead out of the directory, or `output` cannot take many files
+    :raises SinkError: if a folder cannot be created
+    """
+    try:
+        if output is not None and not many and not output.is_dir():
+            return output
+        if output is not None and many and output.exists() and not output.is_dir():
+            raise UsageError(f"{output} is a file, and several files are to be fetched", "name a directory with -o")
+        return _inside(output or Path(), name)
+    except OSError as error:
+        raise disk_error(error, "create", (output or Path()) / name) from None
+
+
+def _inside(directory: Path, name: str) -> Path:
+    remedy = "choose the file's name with -o"
+    if reason := why_unsafe(name):
+        raise UsageError(f"the file name {name!r} {reason}", remedy)
+    path = directory / name
+    # A folder may be there already, as a symbolic link to anywhere.
+    if not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(directory)):
+        raise UsageError(f"{path} would be outside of {directory}, through a symbolic link", remedy)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path

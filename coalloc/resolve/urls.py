@@ -1,0 +1,47 @@
+"""Replica URLs: what makes one acceptable at all. What its server and its scheme make of it is for the engines."""
+
+import re
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from coalloc.errors import UsageError
+from coalloc.model import Replica, ReplicaSet
+from coalloc.resolve.names import UNPRINTABLE, from_url
+
+__all__ = ["check", "replica_set"]
+
+
+def replica_set(urls: Sequence[str]) -> ReplicaSet:
+    """Replicas of one file, named by the first URL; the same URL again is dropped.
+
+    :raises UsageError: if one of them is malformed
+    """
+    distinct = tuple(dict.fromkeys(urls))
+    for url in distinct:
+        check(url)
+    return ReplicaSet(from_url(distinct[0]), tuple(Replica(url) for url in distinct))
+
+
+def check(url: str) -> None:
+    """Refuse what is no URL: without a scheme, with control characters, or with an impossible host or port.
+
+    :raises UsageError: without the password in its message
+    """
+    reason = _why_malformed(url)
+    if reason:
+        shown = UNPRINTABLE.sub("?", re.sub("//.*@", "//", url))
+        raise UsageError(
+            f"'{shown}' is no URL: {reason}", "write it as SCHEME://HOST[:PORT]/PATH, like ftp://host/data/x"
+        )
+
+
+def _why_malformed(url: str) -> str | None:
+    if not re.match("[A-Za-z][A-Za-z0-9+.-]*://", url):
+        return "it does not begin with a scheme"
+    if UNPRINTABLE.search(url):
+        return "it has a control character"
+    try:
+        _ = urlsplit(url).port  # raises
+    except ValueError:
+        return "its host or port is impossible"
+    return None

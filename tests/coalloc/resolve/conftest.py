@@ -1,0 +1,46 @@
+"""A small HTTP server that answers as it is told."""
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+Answer = tuple[int, str, bytes]
+"""Status, content type (or for a redirect, where to) and body."""
+
+
+def _handler(answers: dict[str, Answer], head: bool) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            status, kind, body = answers.get(self.path, (404, "text/plain", b"none"))
+            self.send_response(status)
+            self.send_header("Location" if 300 <= status < 400 else "Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            with contextlib.suppress(ConnectionError):
+                self.wfile.write(b"" if self.command == "HEAD" else body)
+
+        def log_message(self, format: str, *args: object) -> None:
+            pass
+
+    if head:
+        Handler.do_HEAD = Handler.do_GET
+    return Handler
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., str]]:
+    """`serve(answers, head=True)` starts a server on loopback and gives its URL; it ends with the test."""
+    with contextlib.ExitStack() as stack:
+
+        def start(answers: dict[str, Answer], head: bool = True) -> str:
+            server = stack.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), _handler(answers, head)))
+            thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(server.shutdown)
+            return f"http://127.0.0.1:{server.server_port}"
+
+        yield start

@@ -1,0 +1,203 @@
+"""Metalink 4 is read exactly or refused with its line, and what is written is read again."""
+
+import doctest
+import hashlib
+import subprocess
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coalloc import checksums
+from coalloc.errors import UsageError
+from coalloc.model import Checksum, PieceHashes, Replica, ReplicaSet
+from coalloc.resolve import metalink
+
+PUBLISHED = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
+MD5, OTHER_MD5, SHA1, SHA256 = "0" * 32, "1" * 32, "a" * 40, "b" * 64
+
+EXAMPLE = f"""<?xml version="1.0" encoding="UTF-8"?>
+<!-- after the example of RFC 5854 -->
+<metalink xmlns="urn:ietf:params:xml:ns:metalink" xmlns:x="urn:x">
+  <published>2009-05-15T12:23:23Z</published>
+  <x:extra>ignored</x:extra>
+  <file name="set/example.ext">
+    <size>14471447</size>
+    <identity>Example</identity>
+    <hash type="sha-256">{SHA256.upper()}</hash>
+    <hash type="MD5">
+      {MD5}
+    </hash>
+    <hash type="whirlpool">beef</hash>
+    <pieces length="5000000" type="md5"><hash>{MD5}</hash><hash>{MD5}</hash><hash>{OTHER_MD5}</hash></pieces>
+    <pieces length="10000000" type="sha-1"><hash>{SHA1}</hash><hash>{SHA1}</hash></pieces>
+    <url location="de" priority="2">ftp://ftp.example.com/example.ext</url>
+    <url priority="1" location="FR"> http://example.com/example.ext?a=1&amp;b=2 </url>
+    <url>gsiftp://grid.example.com/example.ext</url>
+    <url priority="9">ftp://ftp.example.com/example.ext</url>
+    <metaurl mediatype="torrent" priority="3">http://example.com/example.ext.torrent</metaurl>
+  </file>
+  <file name="second"><url>ftp://h/second</url></file>
+</metalink>
+"""
+
+
+def test_the_docstrings_hold():
+    assert doctest.testmod(metalink).failed == 0
+
+
+def test_all_that_matters_is_read():
+    first, second = metalink.read(EXAMPLE.encode(), "example.meta4")
+    assert first == ReplicaSet(
+        name="set/example.ext",
+        replicas=(
+            Replica("ftp://ftp.example.com/example.ext", 2, "de"),
+            Replica("http://example.com/example.ext?a=1&b=2", 1, "fr"),
+            Replica("gsiftp://grid.example.com/example.ext"),
+        ),
+        size=14471447,
+        checksums=(Checksum("sha256", SHA256), Checksum("md5", MD5)),
+        pieces=PieceHashes("sha1", 10_000_000, (SHA1, SHA1)),
+    )
+    assert second == ReplicaSet("second", (Replica("ftp://h/second"),))
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "iso-8859-1"])
+def test_other_encodings_are_read(encoding):
+    declared = {"iso-8859-1": "ISO-8859-1", "utf-16": "UTF-16"}.get(encoding, "UTF-8")
+    text = EXAMPLE.replace("UTF-8", declared).replace("set/example.ext", "été")
+    assert metalink.read(text.encode(encoding), "x")[0].name == "été"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("set/example.ext", "../x", 6, "'..' component"),
+        ("set/example.ext", "/etc/passwd", 6, "is absolute"),
+        ("set/example.ext", "C:/x", 6, "is absolute"),
+        ("set/example.ext", "a&#9;b", 6, "control character"),
+        ('name="set/example.ext"', "", 6, "is empty"),
+        ('name="second"', 'name="set/example.ext"', 3, "two files have one name"),
+        ("14471447", "many", 7, "'many' is no whole number"),
+        ("14471447", "-1", 7, "no whole number"),
+        ("14471447", "9" * 5000, 7, "no whole number"),
+        ("14471447", "٣", 7, "no whole number"),
+        ("14471447", "1", 14, "3 hashes, where 1 bytes in pieces of 5000000 need 1"),
+        (SHA256.upper(), "beef", 9, "no sha256 value"),
+        ('type="sha-256"', "", 9, "'type' is missing"),
+        ('type="sha-256"', 'type="md5"', 9, "no md5 value"),
+        ('type="whirlpool">beef', f'type="md5">{OTHER_MD5}', 13, "second, different md5"),
+        (OTHER_MD5, "no hash", 14, "no md5 value"),
+        ('length="10000000"', 'length="0"', 15, "'0' is no whole number"),
+        ('length="10000000" ', "", 15, "'length' is missing"),
+        ('priority="1"', 'priority="0"', 17, "'0' is no whole number from 1 to 999999"),
+        ("gsiftp://grid", "grid", 18, "is no URL"),
+        ("gsiftp://grid.example.com/example.ext", "ftp://a:pw@[x/y", 18, "is no URL"),
+        ("<url>ftp://h/second</url>", "", 22, "it has no <url>"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_line(old, new, line, words):
+    assert old in EXAMPLE
+    with pytest.raises(UsageError) as caught:
+        metalink.read(EXAMPLE.replace(old, new, 1).encode(), "example.meta4")
+    assert f"example.meta4, line {line}, <" in caught.value.message
+    assert words in caught.value.message
+    assert "pw" not in caught.value.message
+    assert caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        (b"", "no element found: line 1"),
+        (b"\x7fELF\x02", "is no Metalink"),
+        (b"<metalink", "is no Metalink"),
+        (b"<?xml version='1.0' encoding='klingon'?><metalink/>", "is no Metalink"),
+        (b"<?xml version='1.0' encoding='big5'?><metalink/>", "is no Metalink"),
+        (b"<html></html>", "no Metalink 4 but a <html>"),
+        (b"<metalink/>", "no Metalink 4 but a <metalink>"),
+        (b'<metalink version="3.0" xmlns="http://www.metalinker.org/"/>', "it is of version 3"),
+        (b'<metalink xmlns="urn:ietf:params:xml:ns:metalink"/>', "it has no <file>"),
+        (b"<!DOCTYPE metalink><metalink/>", "document type or entities"),
+        (b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>', "document type or entities"),
+        (b'<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]><a>&c;</a>', "document type or entities"),
+        (b" " * (metalink.MAX_BYTES + 1), "too large"),
+        (b"<a>" * (metalink.MAX_ELEMENTS + 1), "more than 250000 elements"),
+    ],
+)
+def test_what_is_no_metalink_is_refused(document, words):
+    with pytest.raises(UsageError) as caught:
+        metalink.read(document, "x.meta4")
+    assert words in caught.value.message
+    assert "x.meta4" in caught.value.message
+    assert caught.value.remedy
+
+
+def hexes(digits: int) -> st.SearchStrategy[str]:
+    return st.text("0123456789abcdef", min_size=digits, max_size=digits)
+
+
+words = st.text("abc <>&'\"é-.", min_size=1).filter(lambda word: word.strip(" .") == word)
+checksum = st.sampled_from(list(checksums.ALGORITHMS)).flatmap(
+    lambda algorithm: st.builds(Checksum, st.just(algorithm), hexes(checksums.ALGORITHMS[algorithm]))
+)
+replica = st.builds(
+    Replica,
+    st.builds("ftp://{}/{}".format, st.sampled_from(["h", "[::1]:2811", "ann@h"]), words),
+    st.none() | st.integers(1, 999_999),
+    st.none() | st.sampled_from(["de", "fr"]),
+)
+
+
+@st.composite
+def replica_sets(draw):
+    length, count = draw(st.integers(1, 10**9)), draw(st.integers(0, 4))
+    size = (
+        draw(st.integers(max(0, length * (count - 1) + 1), length * count)) if count else draw(st.none() | st.just(0))
+    )
+    algorithm = draw(st.sampled_from(["md5", "sha1", "sha256"]))
+    values = tuple(draw(hexes(checksums.ALGORITHMS[algorithm])) for _ in range(count))
+    return ReplicaSet(
+        name="/".join(draw(st.lists(words, min_size=1, max_size=3))),
+        replicas=tuple(draw(st.lists(replica, min_size=1, max_size=4, unique_by=lambda replica: replica.url))),
+        size=size,
+        checksums=tuple(draw(st.lists(checksum, max_size=3, unique_by=lambda checksum: checksum.algorithm))),
+        pieces=PieceHashes(algorithm, length, values) if count else None,
+    )
+
+
+@settings(deadline=None)
+@given(st.lists(replica_sets(), min_size=1, max_size=3, unique_by=lambda file: file.name))
+def test_what_is_written_is_read_again(files):
+    assert metalink.read(metalink.write(files, PUBLISHED).encode(), "written") == files
+
+
+def test_no_password_is_written():
+    text = metalink.write([ReplicaSet("x", (Replica("ftp://ann:secret@h/x"),))], PUBLISHED)
+    assert "secret" not in text
+    assert "<published>2024-05-06T07:08:09Z</published>" in text
+
+
+def test_aria2_fetches_and_verifies_by_what_is_written(serve, tmp_path):
+    content = bytes(range(256)) * 1024
+    pieces = tuple(hashlib.sha1(content[i : i + 2**16]).hexdigest() for i in range(0, len(content), 2**16))
+    server = serve({"/x": (200, "application/octet-stream", content)})
+    file = ReplicaSet(
+        name="été/x y",
+        replicas=(Replica(f"{server}/missing", 1), Replica(f"{server}/x", 2, "de")),
+        size=len(content),
+        checksums=(Checksum("sha256", hashlib.sha256(content).hexdigest()),),
+        pieces=PieceHashes("sha1", 2**16, pieces),
+    )
+    document = tmp_path / "x.meta4"
+    document.write_text(metalink.write([file], PUBLISHED), encoding="utf-8")
+    command = ["aria2c", "--no-conf", "--check-integrity", "--dir", tmp_path, "--metalink-file", document]
+    shown = subprocess.run([*command, "--show-files"], capture_output=True, text=True, timeout=60, check=True)
+    assert "été/x y" in shown.stdout
+    subprocess.run(command, capture_output=True, timeout=60, check=True)
+    assert (tmp_path / "été/x y").read_bytes() == content
+    wrong = ReplicaSet(file.name, file.replicas, file.size, (Checksum("sha256", SHA256),))
+    document.write_text(metalink.write([wrong], PUBLISHED), encoding="utf-8")
+    (tmp_path / "été/x y").unlink()
+    assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode != 0
