@@ -163,7 +163,8 @@ class History:
         """
         keys = {url: source_key(url) for url in urls}
         average = MovingAverage()
-        for observation in self._use(lambda database: _observations(database, set(keys.values())), []):
+        seen: list[Observation] = []
+        for observation in self._use(lambda database: _observations(database, set(keys.values())), seen):
             average.learn(observation)
         forecasts = {url: average.forecast(Query(key, now)) for url, key in keys.items()}
         return {url: Estimate(f.setup_seconds, f.rate, f.reason) for url, f in forecasts.items()}
