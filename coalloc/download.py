@@ -297,7 +297,7 @@ class Download:
             rate=moved / seconds if seconds else 0.0,
             strategy=self._wishes.policy.name,
             resumed_bytes=self._resumed,
-            duplicate_bytes=self._partial.duplicate_bytes,
+            duplicate_bytes=self._partial.duplicate_bytes if scheduler else 0,
             checksum=self._checksum,
             verified=self._verified,
             rationale=scheduler.rationale if scheduler else "",
@@ -311,9 +311,13 @@ def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocE
     if len(errors) == 1:
         return next(iter(errors.values()))
     kind = NotAllowed if all(isinstance(e, PermissionRefused) for e in errors.values()) else NothingToFetchFrom
-    reasons = "".join(f"\n  {urls[i]}: {error.message}" for i, error in sorted(errors.items()))
+    reasons = "".join(f"\n  {_about(urls[i], error.message)}" for i, error in sorted(errors.items()))
     remedies = {error.remedy: None for error in errors.values()}
     return kind(f"none of the {len(urls)} sources can be used:{reasons}", "; ".join(remedies))
+
+
+def _about(url: str, message: str) -> str:
+    return message if url in message else f"{url}: {message}"
 
 
 async def _in_thread(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -312,7 +312,7 @@ class Scheduler:
     def _end(self, action: Done | GiveUp, now: float) -> None:
         for copy in list(self.state.copies.values()):
             self._actions.append(Abandon(copy.id))
-            self._release(copy, now)
+            self._retire(self.state.lanes[copy.source], copy, now)
         self._ended = True
         self._actions.append(action)
 

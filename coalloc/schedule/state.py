@@ -23,6 +23,9 @@ UNKNOWN_RATE = 10e6
 UNKNOWN_SETUP = 0.1
 """Seconds to the first byte of a range assumed when nothing is known of any."""
 
+USUAL_GAP = 0.05
+"""Seconds between two arrivals that mean nothing."""
+
 
 @dataclass(slots=True)
 class Lane:
@@ -120,12 +123,13 @@ class State:
         return median(known) if known else UNKNOWN_SETUP
 
     def wait_seconds(self, lane: Lane, now: float) -> float:
-        """Expected seconds until a lane's bytes flow. One that is late is expected to be late as much again."""
+        """Expected seconds until a lane's bytes flow (again). One that is late is expected to be late as much again."""
         copy = self.running(lane)
         if copy is None:
             return self.setup(lane)
-        if copy.first_byte_at is not None:
-            return 0.0
+        if copy.last_byte_at is not None:
+            silent = now - copy.last_byte_at
+            return silent if silent > USUAL_GAP + 3 * lane.longest_gap else 0.0
         waited = now - copy.asked_at
         return max(self.setup(lane) - waited, waited)
 

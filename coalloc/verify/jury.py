@@ -9,6 +9,13 @@ from coalloc.urls import redact
 
 __all__ = ["Jury"]
 
+GLANCE = 0.25
+"""Seconds between looks at whether a witness that has not answered is still there."""
+GLANCES = 8
+"""Looks that any witness is granted before another is asked."""
+SLOWEST = 50e6
+"""Bytes per second at which a server is expected to read, at least, while another can be asked."""
+
 
 class Jury:
     """Each replica says, where its server can, what the checksum of a range is; one question at a time.
@@ -37,13 +44,24 @@ class Jury:
         async with self._busy[witness]:
             if witness not in self.members:
                 return None
-            try:
-                value = await self._sources[witness].checksum(algorithm, start, end)
-            except SourceError:
-                value = None
+            value = await self._ask(witness, algorithm, start, end)
             if value is None:
                 self._silent.add(witness)
             return value
+
+    async def _ask(self, witness: int, algorithm: str, start: int, end: int) -> str | None:
+        """One question, given up when the witness is gone, or slow while another can be asked."""
+        task = asyncio.ensure_future(self._sources[witness].checksum(algorithm, start, end))
+        patience = GLANCES + (end - start) / SLOWEST / GLANCE
+        try:
+            while not task.done() and self._able(witness) and (patience > 0 or self.members == [witness]):
+                await asyncio.wait({task}, timeout=GLANCE)
+                patience -= 1
+            return await task if task.done() else None
+        except SourceError:
+            return None
+        finally:
+            task.cancel()
 
     def witnesses(self, source: int) -> list[int]:
         """Whom to ask about bytes of `source`: the others, the least asked first, then itself."""

@@ -1,0 +1,70 @@
+"""What a transfer is expected to do, without doing it: the shares, the time, the sentence. Pure."""
+
+from collections.abc import Mapping, Sequence
+
+from coalloc.errors import SourceError
+from coalloc.model import Checksum, Estimate, Plan, PlannedShare, ReplicaSet, Stat
+from coalloc.schedule.allocator import proportional_shares
+from coalloc.schedule.policies import Policy
+from coalloc.schedule.state import State
+
+__all__ = ["preview"]
+
+
+def preview(
+    file: ReplicaSet,
+    estimates: Sequence[Estimate],
+    policy: Policy,
+    answers: Mapping[int, Stat | SourceError],
+    checksums: Sequence[Checksum] = (),
+) -> Plan:
+    """The plan for a file whose servers answered as `answers` says; at least one has to have answered well.
+
+    Schemes that deal in blocks have no shares beforehand: theirs are expected to follow the rates.
+    """
+    size = next(answer.size for answer in answers.values() if isinstance(answer, Stat))
+    state = State(size, estimates)
+    for lane in state.lanes:
+        answer = answers.get(lane.source)
+        lane.status = "idle" if isinstance(answer, Stat) else "left"
+        lane.ranged = isinstance(answer, Stat) and answer.ranged
+    expected = _expected_bytes(state, policy)
+    ranked = sorted(expected, key=lambda source: -expected[source])
+    shares = tuple(
+        PlannedShare(
+            url=replica.url,
+            bytes=expected.get(i, 0),
+            fraction=expected.get(i, 0) / size if size else 0.0,
+            estimate=estimates[i],
+            priority=ranked.index(i) + 1 if i in expected else None,
+            error=_why_not(answers.get(i)),
+        )
+        for i, replica in enumerate(file.replicas)
+    )
+    return Plan(
+        file.name, size, policy.name, _seconds(state, expected), policy.explain(state, 0.0), shares, tuple(checksums)
+    )
+
+
+def _expected_bytes(state: State, policy: Policy) -> dict[int, int]:
+    usable = [lane for lane in state.lanes if lane.usable and lane.ranged]
+    if not usable:  # only servers that ignore ranges: the first sends it all
+        usable = [lane for lane in state.lanes if lane.usable][:1]
+    elif shares := policy.shares(state, 0.0):
+        return {source: sum(b - a for a, b in ranges) for source, ranges in shares.items()}
+    sizes = proportional_shares(state.size, [state.rate(lane, 0.0) for lane in usable])
+    return {lane.source: nbytes for lane, nbytes in zip(usable, sizes, strict=True)}
+
+
+def _seconds(state: State, expected: Mapping[int, int]) -> float | None:
+    """The longest that any source needs for its part; None while the rate of none is known."""
+    lanes = [state.lanes[source] for source in expected]
+    if not any(lane.estimate.rate for lane in lanes):
+        return None
+    return max(state.setup(lane) + expected[lane.source] / state.rate(lane, 0.0) for lane in lanes)
+
+
+def _why_not(answer: Stat | SourceError | None) -> str | None:
+    if isinstance(answer, SourceError):
+        return answer.message
+    return None if answer else "it was not asked"
