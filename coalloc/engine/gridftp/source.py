@@ -6,7 +6,7 @@ from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.gsi import GridSecurity
-from coalloc.engine.gridftp.modee import BlockChannel
+from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
 from coalloc.engine.gridftp.session import Session
 from coalloc.errors import ConnectionLost, ReplicaChanged
 from coalloc.model import Stat
@@ -26,8 +26,8 @@ class GridFTPSource(Source):
         self._session: Session | None = None
         self._aside: Session | None = None
         self._channel: BlockChannel | None = None
+        self._blocks = options.streams > 1
         self._agreed: Stat | None = None
-        self._fetching = False
 
     async def open(self) -> Stat:
         session = await self._connected()
@@ -47,20 +47,20 @@ class GridFTPSource(Source):
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         if span.start >= span.end:
             return
-        self._fetching = True
-        try:
-            session = await self._usable_session()
-            if self.options.streams > 1:
-                await self._fetch_blocks(session, span, deliver)
-            else:
-                await self._fetch_stream(session, span, deliver)
-        finally:
-            self._fetching = False
+        session = await self._usable_session()
+        if self._blocks:
+            await self._fetch_blocks(session, span, deliver)
+        else:
+            await self._fetch_stream(session, span, deliver)
 
     async def _fetch_blocks(self, session: Session, span: Span, deliver: Deliver) -> None:
         if self._channel is None:
             self._channel = BlockChannel(session, self.options.streams)
-        await self._channel.fetch(span, deliver)
+        try:
+            await self._channel.fetch(span, deliver)
+        except NoWayBack:
+            self._blocks = False
+            await self._fetch_stream(await self._reopened(), span, deliver)
 
     async def _fetch_stream(self, session: Session, span: Span, deliver: Deliver) -> None:
         try:
@@ -83,14 +83,10 @@ class GridFTPSource(Source):
         return session
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
-        session = await (self._session_aside() if self._fetching else self._usable_session())
-        return await session.checksum(algorithm, start, end)
-
-    async def _session_aside(self) -> Session:
-        """A second session: a server does nothing else on a session that transfers."""
+        # On a session of its own: a server does nothing else while it computes, and a fetch may begin meanwhile.
         if self._aside is None or not self._aside.usable:
             self._aside = await self._open_session()
-        return self._aside
+        return await self._aside.checksum(algorithm, start, end)
 
     async def close(self) -> None:
         self._drop()

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import socket
 import tempfile
 import zlib
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.engine.base import Span
-from coalloc.engine.gridftp import GridFTPSource
+from coalloc.engine.gridftp import GridFTPSource, modee
 from coalloc.errors import (
     ConnectionLost,
     NoSuchFile,
@@ -301,3 +302,24 @@ async def test_data_from_a_third_host_only_where_allowed(start_gridftp, tmp_path
 def test_urls_that_make_no_sense(url):
     with pytest.raises(UsageError):
         GridFTPSource(url, options())
+
+
+def closed_port(channel):
+    with socket.create_server((channel._session.control.local, 0)) as listener:
+        port = listener.getsockname()[1]
+    return f"PORT 127,0,0,1,{port >> 8},{port & 255}"
+
+
+async def test_several_streams_where_a_firewall_refuses_the_servers_connections(gridftp_server, content, monkeypatch):
+    monkeypatch.setattr(modee.BlockChannel, "_listen", closed_port)
+    async with opened(source_of(gridftp_server, streams=3)) as source:
+        for start in (0, 5):
+            assert await collect(source, start, SIZE) == content[start:]
+
+
+async def test_several_streams_where_a_firewall_drops_the_servers_connections(gridftp_server, content, monkeypatch):
+    monkeypatch.setattr(modee, "CONNECT_BACK_SECONDS", 0.1)
+    monkeypatch.setattr(modee.BlockChannel, "_accept", lambda channel: None)
+    async with opened(source_of(gridftp_server, streams=3)) as source:
+        for start in (0, 5):
+            assert await collect(source, start, SIZE) == content[start:]
