@@ -1,13 +1,38 @@
-"""The public API and composition root: download, plan, probe. Wires resolve, engines, scheduler, sink and journal."""
+"""The public API and composition root: download, plan, probe, history. Wires all rooms; decides nothing."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import asyncio
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
-from coalloc.model import Plan, Snapshot, TransferReport
+from coalloc import checksums
+from coalloc.agreement import Agreement
+from coalloc.dialer import DirectDialer
+from coalloc.download import Download, Wishes, unusable
+from coalloc.engine.base import EngineOptions, Source, Span
+from coalloc.errors import CoallocError, SourceError, UsageError
+from coalloc.history import History, SourceSummary, Transfer
+from coalloc.model import (
+    Checksum,
+    Estimate,
+    Plan,
+    Replica,
+    ReplicaSet,
+    Snapshot,
+    Stat,
+    TransferReport,
+)
+from coalloc.preview import preview
+from coalloc.resolve import metalink as metalink_documents
+from coalloc.resolve import resolve, target
+from coalloc.schedule.policies import make
+from coalloc.urls import redact
 
-__all__ = ["Engine", "Request", "Strategy", "download", "plan"]
+__all__ = ["Engine", "Probe", "Request", "Strategy", "download", "history", "metalink", "plan", "probe"]
 
 Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
@@ -32,15 +57,199 @@ class Request:
     checksum: str | None = None
     data_hosts: frozenset[str] = frozenset()
 
+    @property
+    def expected(self) -> Checksum | None:
+        """The checksum that the user gave."""
+        return None if self.checksum in (None, "none") else checksums.parse(str(self.checksum))
+
+    @property
+    def options(self) -> EngineOptions:
+        """How servers are reached."""
+        return EngineOptions(DirectDialer(), streams=self.streams, data_hosts=self.data_hosts)
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """Whether a server answers, in how many seconds, and what it says of the file."""
+
+    url: str
+    ok: bool
+    seconds: float
+    size: int | None = None
+    features: tuple[str, ...] = ()
+    error: SourceError | None = None
+
+
+def open_source(url: str, engine: str, options: EngineOptions) -> Source:
+    from coalloc.engine.gridftp import GridFTPSource
+
+    return GridFTPSource(url, options)
+
 
 async def download(request: Request, watch: Callable[[Snapshot], None] | None = None) -> list[TransferReport]:
     """Fetch every file that the request names; `watch` is shown snapshots as the transfer goes.
 
     Raises a CoallocError. Cancelling stops cleanly and leaves a state that the next call resumes.
     """
-    raise NotImplementedError
+    expected = request.expected
+    files = await _files(request)
+    if expected and len(files) > 1:
+        raise UsageError("--checksum is of one file, but several are named", "leave it out: the Metalink has its own")
+    return [await _download(request, file, expected, len(files) > 1, watch) for file in files]
+
+
+async def _files(request: Request) -> list[ReplicaSet]:
+    async def fetch_document(url: str, limit: int) -> bytes:
+        return await _read_whole(open_source(url, request.engine, request.options), limit)
+
+    return await resolve(request.sources, fetch_document)
+
+
+async def _read_whole(source: Source, limit: int) -> bytes:
+    """A small document through an engine."""
+    try:
+        size = (await source.open()).size
+        if size > limit:
+            raise UsageError(
+                f"{redact(source.url)} is larger than {limit} bytes, too large for a Metalink", "check the URL"
+            )
+        document = bytearray(size)
+
+        def deliver(offset: int, view: memoryview) -> None:
+            document[offset : offset + len(view)] = view
+
+        await source.fetch(Span(0, size), deliver)
+    finally:
+        await source.close()
+    return bytes(document)
+
+
+async def _download(
+    request: Request,
+    file: ReplicaSet,
+    expected: Checksum | None,
+    many: bool,
+    watch: Callable[[Snapshot], None] | None,
+) -> TransferReport:
+    past = History.open()
+    wishes = Wishes(
+        policy=make(request.strategy, request.blocks),
+        most=request.max_sources,
+        checksum=expected,
+        keep_checksums=request.checksum != "none",
+    )
+    where = target(file.name, request.output, many)
+    ordered, estimates = _ranked(file, past)
+    fetch = Download(ordered, _sources(request, ordered), estimates, where, wishes, watch)
+    began = time.time()
+    try:
+        report = await fetch.run()
+    except CoallocError as error:
+        if isinstance(error.report, TransferReport):
+            past.add(_transfers(request, error.report, began))
+        raise
+    past.add(_transfers(request, report, began))
+    return report
+
+
+def _ranked(file: ReplicaSet, past: History) -> tuple[ReplicaSet, list[Estimate]]:
+    """The replicas in the order in which they are worth using: by priority, then by forecast rate."""
+    expected = past.estimates([replica.url for replica in file.replicas], time.time())
+
+    def worth(replica: Replica) -> tuple[float, float]:
+        return (math.inf if replica.priority is None else replica.priority, -(expected[replica.url].rate or 0.0))
+
+    replicas = tuple(sorted(file.replicas, key=worth))
+    return replace(file, replicas=replicas), [expected[replica.url] for replica in replicas]
+
+
+def _sources(request: Request, file: ReplicaSet) -> list[Source]:
+    options = request.options
+    return [open_source(replica.url, request.engine, options) for replica in file.replicas]
+
+
+def _transfers(request: Request, report: TransferReport, began: float) -> list[Transfer]:
+    """What the history remembers of a transfer that began at `began`, seconds since the epoch."""
+    return [
+        Transfer(
+            url=source.url,
+            start=began,
+            end=began + report.seconds,
+            bytes=source.bytes,
+            busy_seconds=source.seconds,
+            setup_seconds=source.setup_seconds,
+            ranges=source.ranges,
+            streams=request.streams,
+            strategy=report.strategy,
+            outcome=source.outcome,
+            error=source.error,
+        )
+        for source in report.sources
+    ]
 
 
 async def plan(request: Request) -> list[Plan]:
     """Say how each file would be fetched. Asks the servers for sizes, moves nothing."""
-    raise NotImplementedError
+    return [await _plan(request, file) for file in await _files(request)]
+
+
+async def _plan(request: Request, file: ReplicaSet) -> Plan:
+    ordered, estimates = _ranked(file, History.open())
+    agreement = Agreement(ordered)
+    sources = _sources(request, ordered)
+    try:
+        answers = dict(enumerate(await asyncio.gather(*(_stat(source) for source in sources))))
+    finally:
+        await asyncio.gather(*(source.close() for source in sources))
+    for i, answer in answers.items():
+        try:
+            if isinstance(answer, Stat):
+                agreement.check(i, answer)
+        except SourceError as error:
+            answers[i] = error
+    errors = {i: answer for i, answer in answers.items() if isinstance(answer, SourceError)}
+    if len(errors) == len(sources):
+        raise unusable([redact(source.url) for source in sources], errors)
+    given = [request.expected] if request.expected else ordered.checksums
+    policy = make(request.strategy, request.blocks)
+    return preview(ordered, estimates, policy, answers, [*given, *agreement.digests])
+
+
+async def _stat(source: Source) -> Stat | SourceError:
+    try:
+        return await source.open()
+    except SourceError as error:
+        return error
+
+
+def metalink(made: Plan) -> str:
+    """A plan as a Metalink 4 document: the sources that can be used, the best first."""
+    usable = [share for share in made.shares if share.error is None]
+    replicas = tuple(Replica(share.url, share.priority) for share in usable)
+    file = ReplicaSet(made.name, replicas, made.size, made.checksums)
+    return metalink_documents.write([file], datetime.now(UTC))
+
+
+async def probe(urls: Sequence[str], engine: Engine = "auto") -> list[Probe]:
+    """Whether each of these servers answers."""
+    request = Request(tuple(urls), engine=engine)
+    return list(await asyncio.gather(*(_probe(url, request) for url in urls)))
+
+
+async def _probe(url: str, request: Request) -> Probe:
+    source = open_source(url, request.engine, request.options)
+    began = time.monotonic()
+    try:
+        answer = await _stat(source)
+    finally:
+        await source.close()
+    seconds = time.monotonic() - began
+    if isinstance(answer, SourceError):
+        return Probe(redact(url), False, seconds, error=answer)
+    features = () if answer.ranged else ("ignores ranges",)
+    return Probe(redact(url), True, seconds, answer.size, features)
+
+
+def history() -> list[SourceSummary]:
+    """What this user's transfers achieved at each source."""
+    return History.open().summary()
