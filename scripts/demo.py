@@ -112,7 +112,7 @@ def show(folder: Path, user: tuple[int, int] | None) -> int:
         what = f"the best single server ({links.LINKS[0].mbit} Mbit/s)" if user else "a single server"
         single = _fetch(f"1. From {what}", urls[:1], folder / "single.bin", original)
         three = _fetch("2. From all three at once", urls, folder / "three.bin", original)
-    _summary(single, three, shaped=user is not None)
+    _summary(single, three, urls, shaped=user is not None)
     return 0
 
 
@@ -134,7 +134,7 @@ def _serve(stack: contextlib.ExitStack, link: links.Link, file: Path, user: tupl
     else:
         server = GridFTPServer(file.parent, f"127.0.0.{1 + link.number}")
     stack.enter_context(server)
-    return server.url(file.name).replace(link.server, link.name) if user else server.url(file.name)
+    return f"ftp://{link.name if user else server.host}:{server.port}/~/{file.name}"
 
 
 def _fetch(title: str, urls: Sequence[str], target: Path, original: Path) -> dict[str, Any]:
@@ -161,9 +161,11 @@ def _fetch(title: str, urls: Sequence[str], target: Path, original: Path) -> dic
     return report
 
 
-def _summary(single: dict[str, Any], three: dict[str, Any], shaped: bool) -> None:
+def _summary(single: dict[str, Any], three: dict[str, Any], urls: Sequence[str], shaped: bool) -> None:
+    parts = {source["url"]: source for source in three["sources"]}
     print("\nThe sources' shares, and the gain\n")
-    for link, source in zip(links.LINKS, three["sources"], strict=True):
+    for link, url in zip(links.LINKS, urls, strict=True):
+        source = parts[url]
         where = f"{link.name:6} ({link.mbit} Mbit/s)" if shaped else f"server {link.number}"
         print(f"   {where:20} gave {human.percent(source['bytes'], three['size']):>4}, at {human.rate(source['rate'])}")
     gain = single["seconds"] / three["seconds"]
