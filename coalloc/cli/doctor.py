@@ -12,7 +12,7 @@ from coalloc.cli import interrupts, options
 from coalloc.errors import NothingToFetchFrom
 
 if TYPE_CHECKING:
-    from coalloc.api import Probe
+    from coalloc.api import Engine, Probe
     from coalloc.cli.checkup import Finding
 
 __all__ = ["doctor"]
@@ -22,7 +22,7 @@ __all__ = ["doctor"]
 @options.sources(required=False)
 @options.engine
 @options.as_json
-def doctor(sources: tuple[str, ...], engine: str, as_json: bool) -> int:
+def doctor(sources: tuple[str, ...], engine: "Engine", as_json: bool) -> int:
     """Say what is installed and configured here, whether each named server answers, and what to do if not.
 
     Ends with status 3 when a named server does not answer.

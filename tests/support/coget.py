@@ -1,14 +1,19 @@
 """The `coget` command as its users run it: a process, bounded in time, with a history of its own."""
 
 import os
+import random
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["REPORT_KEYS", "SOURCE_KEYS", "coget", "coget_process"]
+__all__ = ["CONTENT", "NAME", "REPORT_KEYS", "SOURCE_KEYS", "coget", "coget_process"]
 
 LIFE_SECONDS = 60
+
+# A file to fetch, with a name that needs quoting.
+NAME = "run 7.root"
+CONTENT = random.Random(7).randbytes(8 << 20)
 
 # The keys of the JSON document, as the contract of the command line has them.
 REPORT_KEYS = {

@@ -1,0 +1,35 @@
+"""`coget doctor` with and without servers."""
+
+import json
+import re
+
+from tests.support.coget import CONTENT, coget
+
+
+def test_a_machine_alone_is_looked_at(home):
+    result = coget(["doctor"], home)
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"^coget +ok +\d+\.\d+\.\d+ on Python 3", result.stdout, re.M)
+    assert "to do" in result.stdout
+
+
+def test_servers_that_answer(urls, home):
+    result = coget(["doctor", *urls[:2]], home)
+    assert result.returncode == 0
+    assert len(re.findall(r"^127\.0\.0\.[23]:\d+ +ok +8\.39 MB, answered in", result.stdout, re.M)) == 2
+
+
+def test_a_server_that_does_not_answer_is_status_3(servers, urls, home):
+    servers[0].kill()
+    result = coget(["doctor", "--json", *urls[:2]], home)
+    assert result.returncode == 3
+    dead, alive = json.loads(result.stdout)["servers"]
+    assert (dead["ok"], dead["error"]["code"]) == (False, "unreachable")
+    assert dead["error"]["remedy"]
+    assert (alive["ok"], alive["size"], alive["error"]) == (True, len(CONTENT), None)
+
+
+def test_what_to_do_is_said_for_each_server(urls, home):
+    result = coget(["doctor", urls[2]], home)
+    assert result.returncode == 3
+    assert len(re.findall(r"^127\.0\.0\.4:\d+ ", result.stdout, re.M)) == 2

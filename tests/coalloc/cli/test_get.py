@@ -1,0 +1,106 @@
+"""`coget get` on real servers: what people and programs see of it."""
+
+import json
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.coget import CONTENT, NAME, REPORT_KEYS, SOURCE_KEYS, coget, coget_process
+
+
+def test_the_short_form_fetches_and_tells(urls, home):
+    result = coget(urls[:2], home)
+    assert (result.returncode, result.stdout) == (0, "")
+    assert (home / NAME).read_bytes() == CONTENT
+    assert f"{NAME}: connecting" in result.stderr
+    assert re.search(rf"{NAME}: 8\.39 MB in .* \(adaptive\)", result.stderr)
+    assert re.search(r"verified: adler32 [0-9a-f]{8}", result.stderr)
+    assert len(re.findall(r"^127\.0\.0\.[23]:\d+ +\d+ % ", result.stderr, re.M)) == 2
+
+
+def test_json_is_one_object_on_stdout(urls, home):
+    result = coget(["get", "--json", "-o", "here", *urls[:2]], home)
+    document = json.loads(result.stdout)
+    assert set(document) == REPORT_KEYS
+    assert all(set(source) == SOURCE_KEYS for source in document["sources"])
+    assert {source["url"] for source in document["sources"]} == set(urls[:2])
+    assert sum(source["bytes"] for source in document["sources"]) >= document["size"] == len(CONTENT)
+    assert Path(home, document["output"]).read_bytes() == CONTENT
+
+
+def test_quiet_is_silent(urls, home):
+    result = coget(["--quiet", *urls[:2]], home)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
+
+
+def test_a_source_without_the_file_is_named(urls, home):
+    result = coget(["--json", *urls], home)
+    assert result.returncode == 0
+    third = json.loads(result.stdout)["sources"][2]
+    assert third["outcome"] == "failed"
+    assert "127.0.0.4" in third["error"]
+    assert third["error"] in result.stderr
+
+
+def test_nothing_to_fetch_from_is_status_3(urls, home):
+    result = coget(["--json", "--quiet", urls[2]], home)
+    assert result.returncode == 3
+    error = json.loads(result.stdout)["error"]
+    assert result.stderr.startswith(f"coget: {error['message']}\n")
+    assert error["remedy"]
+    assert urls[2] in error["message"]
+    assert list(home.glob("*.root*")) == []
+
+
+def test_a_wrong_checksum_is_status_4(urls, home):
+    result = coget(["--checksum", "adler32:00000001", *urls[:2]], home)
+    assert result.returncode == 4
+    assert "adler32" in result.stderr
+    assert not (home / NAME).exists()
+
+
+def test_passwords_are_never_shown(servers, urls, home):
+    result = coget(["--json", urls[0].replace("ftp://", "ftp://anonymous:secret@"), urls[2]], home)
+    assert result.returncode == 0
+    assert "secret" not in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_is_clean_and_says_how_to_go_on(servers, urls, home, number):
+    servers[0].pause()
+    with coget_process([urls[0]], home) as process:
+        try:
+            assert "connecting" in process.stderr.readline()
+            process.send_signal(number)
+            _, said = process.communicate(timeout=60)
+        finally:
+            process.kill()
+    assert process.returncode == 130
+    assert said == "coget: interrupted\n  run the same command again: it goes on with what has arrived\n"
+
+
+def test_on_a_terminal_the_report_stands_alone(urls, home):
+    master, slave = pty.openpty()
+    command = ["timeout", "--signal=KILL", "60", str(Path(sys.executable).with_name("coget")), *urls[:2]]
+    environment = {**os.environ, "HOME": str(home), "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
+    with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=home, env=environment) as process:
+        os.close(slave)
+        said = b""
+        try:
+            while chunk := os.read(master, 65536):
+                said += chunk
+        except OSError:  # EIO: the other side is closed
+            pass
+        finally:
+            process.wait()
+            os.close(master)
+    assert process.returncode == 0
+    shown, _, left = said.decode().rpartition("\x1b[?25h")
+    assert "fetching" in shown or "verifying" in shown or "done" in shown
+    assert left.count("127.0.0.") == 2

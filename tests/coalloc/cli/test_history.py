@@ -1,0 +1,25 @@
+"""`coget history` after real transfers."""
+
+import json
+
+from tests.support.coget import CONTENT, coget
+
+
+def test_before_any_transfer(home):
+    result = coget(["history"], home)
+    assert (result.returncode, result.stdout) == (0, "No transfers yet.\n")
+
+
+def test_each_source_has_a_line_with_its_failures(urls, home):
+    assert coget(["--quiet", *urls], home).returncode == 0
+    result = coget(["history"], home)
+    rows = {line.split()[0].rpartition(":")[0]: line.split() for line in result.stdout.splitlines()[1:]}
+    assert set(rows) == {"ftp://127.0.0.2", "ftp://127.0.0.3", "ftp://127.0.0.4"}
+    assert [rows[f"ftp://127.0.0.{n}"][-1] for n in (2, 3, 4)] == ["0", "0", "1"]
+
+
+def test_json(urls, home):
+    assert coget(["--quiet", urls[0]], home).returncode == 0
+    (source,) = json.loads(coget(["history", "--json"], home).stdout)["sources"]
+    assert (source["transfers"], source["bytes"], source["failures"]) == (1, len(CONTENT), 0)
+    assert source["rate"] > 0
