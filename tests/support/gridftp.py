@@ -88,15 +88,22 @@ class GridFTPServer:
         return [*command, *options]
 
     def _read_port(self) -> int:
-        assert self._process.stdout is not None
-        stdout, said, deadline = self._process.stdout.fileno(), b"", time.monotonic() + START_SECONDS
+        said, deadline = b"", time.monotonic() + START_SECONDS
         while not (match := re.search(rb"listening at .*:(\d+)\s", said)):
-            readable, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
-            chunk = os.read(stdout, 4096) if readable else b""
+            chunk = self._read_output(deadline)
             if not chunk:
                 raise RuntimeError(f"{PROGRAM} did not start: {said.decode(errors='replace')}")
             said += chunk
         return int(match[1])
+
+    def _read_output(self, deadline: float) -> bytes:
+        """What the server says next; nothing at its end or at the deadline."""
+        assert self._process.stdout is not None
+        if self._process.stdout.closed:
+            return b""
+        stdout = self._process.stdout.fileno()
+        readable, _, _ = select.select([stdout], [], [], max(0.0, deadline - time.monotonic()))
+        return os.read(stdout, 4096) if readable else b""
 
     def url(self, path: str, scheme: str = "ftp") -> str:
         """The URL of the file `path` below `root`."""
@@ -104,8 +111,11 @@ class GridFTPServer:
         return f"{scheme}://{host}:{self.port}{quote(str(self.root / path))}"
 
     def kill(self) -> None:
-        """SIGKILL the server and its sessions: connections are reset, the port is closed."""
+        """SIGKILL the server and its sessions: connections are reset, the port is closed when this returns."""
         self._signal(signal.SIGKILL)
+        deadline = time.monotonic() + START_SECONDS
+        while self._read_output(deadline):  # its end says that the last of them is gone
+            pass
 
     def end_sessions(self) -> None:
         """SIGKILL the sessions only: clients lose their connections and may come back."""

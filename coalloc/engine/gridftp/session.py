@@ -59,7 +59,7 @@ class Session:
         self.control = control
         self.address = address
         self._options = options
-        self._pipelined = pipelined
+        self.pipelined = pipelined
         self._security: Security | None = None
         self._features: dict[str, str] = {}
         self._passive_command = "EPSV" if ":" in control.peer else "PASV"
@@ -67,11 +67,15 @@ class Session:
         self.stat = Stat(0)
 
     @classmethod
-    async def open(cls, address: Address, options: EngineOptions, security: Security | None = None) -> "Session":
+    async def open(
+        cls, address: Address, options: EngineOptions, security: Security | None = None, pipelined: bool = True
+    ) -> "Session":
         """Connect, log in and ask about the file; once more command by command where a server loses commands."""
         try:
-            return await cls._open(address, options, security, pipelined=True)
+            return await cls._open(address, options, security, pipelined)
         except (ConnectionLost, Stalled, ServerSays):
+            if not pipelined:
+                raise
             return await cls._open(address, options, security, pipelined=False)
 
     @classmethod
@@ -104,7 +108,7 @@ class Session:
         self.stat = self._understand(listed, size, modified, ranged)
 
     async def _ask_all(self, commands: Sequence[str]) -> list[Reply]:
-        if not self._pipelined:
+        if not self.pipelined:
             return [await self.control.ask(command) for command in commands]
         pending = [self.control.submit(command) for command in commands]
         if self._options.streams == 1:
@@ -161,7 +165,7 @@ class Session:
 
     def ask_ahead(self) -> None:
         """Ask for the address of the next data connection already, behind the transfer that is under way."""
-        if self._pipelined:
+        if self.pipelined:
             self._passive = self.control.submit(self._passive_command)
 
     async def connect_data(self) -> socket.socket:

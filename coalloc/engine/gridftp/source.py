@@ -26,6 +26,7 @@ class GridFTPSource(Source):
         self._session: Session | None = None
         self._aside: Session | None = None
         self._channel: BlockChannel | None = None
+        self._pipelined = True
         self._blocks = options.streams > 1
         self._agreed: Stat | None = None
 
@@ -36,7 +37,9 @@ class GridFTPSource(Source):
 
     async def _open_session(self) -> Session:
         security = GridSecurity(self._address) if self._address.scheme == "gsiftp" else None
-        return await Session.open(self._address, self.options, security)
+        session = await Session.open(self._address, self.options, security, self._pipelined)
+        self._pipelined = session.pipelined
+        return session
 
     async def _connected(self) -> Session:
         """A new session in place of the one before."""

@@ -1,0 +1,50 @@
+"""Connections as engines get them, and what is said when there is none."""
+
+import socket
+
+import pytest
+
+from coalloc.dialer import DirectDialer
+from coalloc.errors import UnknownHost, Unreachable
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+async def test_a_connection_is_ready_for_the_loop(host):
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.create_server(("127.0.0.1" if host == "localhost" else host, 0), family=family) as listener:
+        sock = await DirectDialer().dial(host, listener.getsockname()[1], 5)
+        peer, address = listener.accept()
+        with sock, peer:
+            assert not sock.getblocking()
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert address[:2] == sock.getsockname()[:2]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_a_closed_port(host):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(Unreachable, match=f"{host}:{port} refused") as caught:
+        await DirectDialer().dial(host, port, 5)
+    assert not caught.value.permanent
+
+
+async def test_no_such_host():
+    with pytest.raises(UnknownHost, match=r"no-such-host\.invalid"):
+        await DirectDialer().dial("no-such-host.invalid", 21, 5)
+
+
+async def test_no_answer():
+    """A listener whose queue is full drops what comes, as a firewall does."""
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as listener:
+        address = listener.getsockname()
+        waiting = []
+        for _ in range(3):
+            sock = socket.socket()
+            sock.setblocking(False)
+            sock.connect_ex(address)
+            waiting.append(sock)
+        with pytest.raises(Unreachable, match=r"did not answer within 0\.3 s"):
+            await DirectDialer().dial(*address, 0.3)
+        for sock in waiting:
+            sock.close()
