@@ -58,6 +58,17 @@ async def test_stat_tells_size_and_what_changes_with_the_file(gridftp_server, co
     assert after.validator
 
 
+async def test_the_real_server_takes_commands_in_one_flight(gridftp_server, content):
+    """At distance that is what login and the next range cost."""
+    async with opened(source_of(gridftp_server)) as source:
+        session = source._session
+        for end in (10, SIZE):
+            await collect(source, 0, end)
+            assert (await session._passive).code == 227  # the next range's address came behind this range
+        assert source._session is session
+        assert session.pipelined
+
+
 async def test_an_empty_file(gridftp_server):
     (gridftp_server.root / "empty").touch()
     source = source_of(gridftp_server, "empty")
