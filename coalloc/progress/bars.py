@@ -32,24 +32,33 @@ class Bars:
 
     def __init__(self, file: TextIO) -> None:
         self._last: Snapshot | None = None
+        self._drawn_at = 0.0
         # Drawn by `show` alone: a thread of rich's own would draw in the middle of a delivery.
         self._live = Live(console=console(file), auto_refresh=False)
 
     def show(self, snapshot: Snapshot) -> None:
         """Draw this snapshot, unless the screen shows one as good."""
-        last = self._last
+        last, self._last = self._last, snapshot
         if last and last.name != snapshot.name:
-            self.close(finished=True)
+            self._end(transient=True)
             self._live.console.print(_headline(last))
-        elif last and last.phase == snapshot.phase and snapshot.seconds - last.seconds < REDRAW_SECONDS:
+        elif last and last.phase == snapshot.phase and snapshot.seconds - self._drawn_at < REDRAW_SECONDS:
             return
-        self._last = snapshot
         self._live.start()
-        self._live.update(draw(snapshot), refresh=True)
+        self._draw(snapshot)
 
     def close(self, finished: bool) -> None:
         """Let go of the terminal. A finished file's picture makes room for its report; any other stays."""
-        self._live.transient = finished
+        if self._last and not finished:
+            self._draw(self._last)
+        self._end(transient=finished)
+
+    def _draw(self, snapshot: Snapshot) -> None:
+        self._drawn_at = snapshot.seconds
+        self._live.update(draw(snapshot), refresh=True)
+
+    def _end(self, transient: bool) -> None:
+        self._live.transient = transient
         self._live.stop()
 
 
@@ -60,10 +69,11 @@ def draw(snapshot: Snapshot) -> RenderableType:
         names = human.labels([source.url for source in snapshot.sources])
         parts.append(_sources(names, snapshot.sources))
         parts += [
-            Text(human.about(name, source.error), style="red", no_wrap=True, overflow="ellipsis")
+            Text(human.about(name, source.url, source.error), style="red", no_wrap=True, overflow="ellipsis")
             for name, source in zip(names, snapshot.sources, strict=True)
             if source.error
         ]
+    parts.append(Text())  # where the terminal echoes ^C: at the end of a full line that would wrap and shift it all
     return Group(*parts)
 
 

@@ -83,13 +83,13 @@ def labels(urls: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def about(label: str, text: str) -> str:
-    """`text`, a message on the source called `label`, such that it names the source, once.
+def about(label: str, url: str, text: str) -> str:
+    """`text`, a message on the source at `url`, such that it names the source once, and by its label.
 
-    >>> about("a.example", "no such file"), about("a.example", "a.example:21 refused the connection")
-    ('a.example: no such file', 'a.example:21 refused the connection')
+    >>> about("a.example", "ftp://a.example/x", "it is gone"), about("a", "ftp://a/x", "ftp://a/x: no such file")
+    ('a.example: it is gone', 'a: no such file')
     """
-    said = one_line(text)
+    said = one_line(text).replace(one_line(redact(url)), label)
     return said if label in said else f"{label}: {said}"
 
 

@@ -63,4 +63,6 @@ def sources_table(sources: Sequence[SourceReport]) -> "Table":
 def troubles(sources: Sequence[SourceReport]) -> list[str]:
     """What went wrong at each source, if anything did."""
     names = human.labels([source.url for source in sources])
-    return [human.about(name, source.error) for name, source in zip(names, sources, strict=True) if source.error]
+    return [
+        human.about(name, source.url, source.error) for name, source in zip(names, sources, strict=True) if source.error
+    ]

@@ -41,7 +41,7 @@ class Lines:
         for name, source in zip(names, snapshot.sources, strict=True):
             if source.error and (source.url, source.error) not in self._troubles:
                 self._troubles.add((source.url, source.error))
-                self._write(f"{human.about(name, source.error)} ({source.state})")
+                self._write(f"{human.about(name, source.url, source.error)} ({source.state})")
 
     def _write(self, text: str) -> None:
         print(text, file=self._file, flush=True)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 
 from coalloc.model import Snapshot, SourceReport, SourceView, TransferReport
+from coalloc.urls import redact
 
 SIZE = 10_000_000_000
 LONG_HOST = "gridftp-door-{:02d}.data-transfer.tier1.research-institute.example.org"
@@ -26,7 +27,7 @@ def snapshot(done: float, seconds: float, sources: int = 3, **changes) -> Snapsh
     views = tuple(
         SourceView(url(index), "fetching", rate * part, int(SIZE * done * part), part)
         if part
-        else SourceView(url(index), "left", error=f"no such file at {url(index).rpartition('@')[2]}")
+        else SourceView(url(index), "left", error=f"{redact(url(index))}: no such file")
         for index, part in enumerate(parts)
     )
     values = {

@@ -24,7 +24,7 @@ def test_the_summary_names_file_time_rate_and_what_each_source_gave():
     rows = [line.split() for line in lines[4:7]]
     assert rows[0][1:] == ["50", "%", "5.00", "GB", "62.5", "MB/s", "ok"]
     assert rows[1] == ["se01.example:2811", "0", "%", "0", "bytes", "-", "failed"]
-    assert lines[7] == "no such file at se01.example:2811/store/run 7/file.root"
+    assert lines[7] == "se01.example:2811: no such file"
 
 
 def test_resumed_bytes_are_told():
