@@ -72,10 +72,12 @@ def _print(findings: "Sequence[Finding]", probes: "Sequence[Probe]") -> None:
     out.print(table(("here", "state", ""), [(f.thing, f.state, human.one_line(f.detail)) for f in findings]))
     names = human.labels([probe.url for probe in probes])
     if probes:
+        out.print()
         out.print(table(("server", "state", ""), map(_row, names, probes)))
     remedies = [(f.thing, f.remedy) for f in findings if f.remedy]
     remedies += [(name, p.error.remedy) for name, p in zip(names, probes, strict=True) if p.error]
     if remedies:
+        out.print()
         out.print(table(("to do", ""), [(thing, human.one_line(remedy)) for thing, remedy in remedies]))
 
 
@@ -83,7 +85,7 @@ def _row(name: str, probe: "Probe") -> tuple[str, str, str]:
     from coalloc.progress import human
 
     if probe.error:
-        return name, "wrong", human.one_line(probe.error.message)
+        return name, "wrong", human.about(name, probe.url, probe.error.message)
     size = "size unknown" if probe.size is None else human.size(probe.size)
     features = f"; {' '.join(probe.features)}" if probe.features else ""
     return name, "ok", human.one_line(f"{size}, answered in {human.duration(probe.seconds)}{features}")

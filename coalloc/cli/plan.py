@@ -54,11 +54,14 @@ def _print(plans: "Sequence[Plan]") -> None:
     out = console(sys.stdout)
     for made in plans:
         time = "time unknown" if made.seconds is None else f"about {human.duration(made.seconds)}"
-        out.print(f"{human.one_line(made.name)}: {human.size(made.size)}, {time} ({made.strategy})", soft_wrap=True)
-        out.print(human.one_line(made.rationale), soft_wrap=True)
+        out.print(f"{human.one_line(made.name)}: {human.size(made.size)}, {time} ({made.strategy})")
+        out.print(human.one_line(made.rationale))
         names = human.labels([share.url for share in made.shares])
         rows = [_row(name, share) for name, share in zip(names, made.shares, strict=True)]
         out.print(table(("source", ">share", ">bytes", ">set-up", ">rate", "why"), rows))
+        for name, share in zip(names, made.shares, strict=True):
+            if share.error:
+                out.print(human.about(name, share.url, share.error))
 
 
 def _row(name: str, share: "PlannedShare") -> tuple[str, ...]:
@@ -71,5 +74,5 @@ def _row(name: str, share: "PlannedShare") -> tuple[str, ...]:
         human.size(share.bytes),
         "?" if setup is None else human.duration(setup),
         "?" if rate is None else human.rate(rate),
-        human.one_line(f"not used: {share.error}" if share.error else share.estimate.reason),
+        "not used, see below" if share.error else human.one_line(share.estimate.reason),
     )

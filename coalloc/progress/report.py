@@ -18,10 +18,10 @@ def print_reports(reports: Sequence[TransferReport], file: TextIO) -> None:
     out = console(file)
     for report in reports:
         for text in (headline(report), verification(report), human.one_line(report.rationale)):
-            out.print(text, soft_wrap=True)
+            out.print(text)
         out.print(sources_table(report.sources))
         for text in troubles(report.sources):
-            out.print(text, soft_wrap=True)
+            out.print(text)
 
 
 def headline(report: TransferReport) -> str:

@@ -11,8 +11,9 @@ def test_the_plan_shows_shares_and_moves_nothing(urls, home):
     lines = result.stdout.splitlines()
     assert lines[0].startswith(f"{NAME}: 8.39 MB, time unknown (adaptive)")
     assert lines[1]
-    assert [line.split()[0].rpartition(":")[0] for line in lines[3:]] == ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
-    assert "not used: " in lines[5]
+    assert [line.split()[0].rpartition(":")[0] for line in lines[3:6]] == ["127.0.0.2", "127.0.0.3", "127.0.0.4"]
+    assert "not used" in lines[5]
+    assert lines[6].startswith("127.0.0.4:")
     assert list(home.glob("*.root*")) == []
 
 
