@@ -1,5 +1,6 @@
 """URLs as people may see them."""
 
+import re
 from urllib.parse import urlsplit, urlunsplit
 
 __all__ = ["redact"]
@@ -10,8 +11,16 @@ def redact(url: str) -> str:
 
     >>> redact("ftp://ann:secret@host/file")
     'ftp://ann@host/file'
+
+    Never fails: messages about malformed URLs show them too.
+
+    >>> redact("ftp://ann:secret@[host/file")
+    'ftp://[host/file'
     """
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # all before an @ may be a password
+        return re.sub("//[^/]*@", "//", url)
     if parts.password is None:
         return url
     user, _, host = parts.netloc.rpartition("@")

@@ -33,3 +33,10 @@ def test_what_to_do_is_said_for_each_server(urls, home):
     result = coget(["doctor", urls[2]], home)
     assert result.returncode == 3
     assert len(re.findall(r"^127\.0\.0\.4:\d+ ", result.stdout, re.M)) == 2
+
+
+def test_a_malformed_url_is_a_usage_error(home):
+    result = coget(["doctor", "ftp://me:secret@[::1"], home)
+    assert result.returncode == 2
+    assert "ftp://[::1" in result.stderr
+    assert "secret" not in result.stderr
