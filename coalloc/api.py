@@ -13,6 +13,7 @@ from coalloc import checksums
 from coalloc.agreement import Agreement
 from coalloc.dialer import DirectDialer
 from coalloc.download import Download, Wishes, unusable
+from coalloc.engine import Engine, open_source
 from coalloc.engine.base import EngineOptions, Source, Span
 from coalloc.errors import CoallocError, SourceError, UsageError
 from coalloc.history import History, SourceSummary, Transfer
@@ -31,11 +32,11 @@ from coalloc.resolve import metalink as metalink_documents
 from coalloc.resolve import resolve, target
 from coalloc.schedule.policies import make
 from coalloc.urls import redact
+from coalloc.verify import Jury, agreed_checksum
 
 __all__ = ["Engine", "Probe", "Request", "Strategy", "download", "history", "metalink", "plan", "probe"]
 
 Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
-Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,12 +79,6 @@ class Probe:
     size: int | None = None
     features: tuple[str, ...] = ()
     error: SourceError | None = None
-
-
-def open_source(url: str, engine: str, options: EngineOptions) -> Source:
-    from coalloc.engine.gridftp import GridFTPSource
-
-    return GridFTPSource(url, options)
 
 
 async def download(request: Request, watch: Callable[[Snapshot], None] | None = None) -> list[TransferReport]:
@@ -190,17 +185,44 @@ def _transfers(request: Request, report: TransferReport, began: float) -> list[T
 
 async def plan(request: Request) -> list[Plan]:
     """Say how each file would be fetched. Asks the servers for sizes, moves nothing."""
-    return [await _plan(request, file) for file in await _files(request)]
+    return [(await _plan(request, file))[0] for file in await _files(request)]
 
 
-async def _plan(request: Request, file: ReplicaSet) -> Plan:
+async def metalink(request: Request) -> str:
+    """A Metalink 4 document of the files: replicas that answer, the best first, with a checksum that all agree on.
+
+    Where no checksum is known yet, the servers are asked to compute one, which takes them a read of the file.
+    """
+    documents = [(await _plan(request, file, ask_checksum=True))[1] for file in await _files(request)]
+    return metalink_documents.write(documents, datetime.now(UTC))
+
+
+async def _plan(request: Request, file: ReplicaSet, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:
+    """The plan, and what is known of the file now: the replicas that can be used in the order of the plan."""
     ordered, estimates = _ranked(file, History.open())
-    agreement = Agreement(ordered)
     sources = _sources(request, ordered)
     try:
-        answers = dict(enumerate(await asyncio.gather(*(_stat(source) for source in sources))))
+        answers, agreement = await _answers(ordered, sources)
+        given = [request.expected] if request.expected else ordered.checksums
+        known = [*given, *agreement.digests]
+        if ask_checksum and not known:
+            jury = Jury(sources, lambda source: isinstance(answers[source], Stat))
+            known = await agreed_checksum(jury, agreement.size or 0)
     finally:
         await asyncio.gather(*(source.close() for source in sources))
+    made = preview(ordered, estimates, make(request.strategy, request.blocks), answers, known)
+    usable = [
+        replace(replica, priority=share.priority)
+        for replica, share in zip(ordered.replicas, made.shares, strict=True)
+        if share.error is None
+    ]
+    return made, replace(ordered, replicas=tuple(usable), size=made.size, checksums=made.checksums)
+
+
+async def _answers(file: ReplicaSet, sources: Sequence[Source]) -> tuple[dict[int, Stat | SourceError], Agreement]:
+    """What each server says; at least one says what can be used."""
+    agreement = Agreement(file)
+    answers = dict(enumerate(await asyncio.gather(*(_stat(source) for source in sources))))
     for i, answer in answers.items():
         try:
             if isinstance(answer, Stat):
@@ -210,9 +232,7 @@ async def _plan(request: Request, file: ReplicaSet) -> Plan:
     errors = {i: answer for i, answer in answers.items() if isinstance(answer, SourceError)}
     if len(errors) == len(sources):
         raise unusable([redact(source.url) for source in sources], errors)
-    given = [request.expected] if request.expected else ordered.checksums
-    policy = make(request.strategy, request.blocks)
-    return preview(ordered, estimates, policy, answers, [*given, *agreement.digests])
+    return answers, agreement
 
 
 async def _stat(source: Source) -> Stat | SourceError:
@@ -220,14 +240,6 @@ async def _stat(source: Source) -> Stat | SourceError:
         return await source.open()
     except SourceError as error:
         return error
-
-
-def metalink(made: Plan) -> str:
-    """A plan as a Metalink 4 document: the sources that can be used, the best first."""
-    usable = [share for share in made.shares if share.error is None]
-    replicas = tuple(Replica(share.url, share.priority) for share in usable)
-    file = ReplicaSet(made.name, replicas, made.size, made.checksums)
-    return metalink_documents.write([file], datetime.now(UTC))
 
 
 async def probe(urls: Sequence[str], engine: Engine = "auto") -> list[Probe]:

@@ -20,7 +20,9 @@ __all__ = ["plan"]
 @options.sources()
 @options.transfer_options
 @options.as_json
-@click.option("--metalink", is_flag=True, help="Print a Metalink 4 file of the sources, the best first.")
+@click.option(
+    "--metalink", is_flag=True, help="Print a Metalink 4 file of the sources, the best first, with a checksum."
+)
 def plan(as_json: bool, metalink: bool, **wishes: Any) -> None:
     """Show how a file would be fetched, and move nothing.
 
@@ -36,10 +38,12 @@ def plan(as_json: bool, metalink: bool, **wishes: Any) -> None:
 
     if as_json and metalink:
         raise UsageError("--json and --metalink are two forms of one answer", "leave one of them out")
-    plans = interrupts.run(api.plan(options.request(**wishes)))
+    request = options.request(**wishes)
     if metalink:
-        click.echo("".join(api.metalink(made) for made in plans))
-    elif as_json:
+        click.echo(interrupts.run(api.metalink(request)), nl=False)
+        return
+    plans = interrupts.run(api.plan(request))
+    if as_json:
         from coalloc.progress import json as documents
 
         click.echo(json.dumps(documents.plans(plans), indent=2))

@@ -9,13 +9,30 @@ from coalloc.errors import VerificationError
 from coalloc.model import Checksum, Extent
 from coalloc.verify.jury import Jury
 
-__all__ = ["blame", "blame_by_pieces", "expectation"]
+__all__ = ["agreed_checksum", "blame", "blame_by_pieces", "expectation"]
 
 
 def expectation(candidates: Iterable[Checksum]) -> Checksum | None:
     """The strongest of the checksums that are known, or None."""
     known = [c for c in candidates if c.algorithm in ALGORITHMS]
     return max(known, key=lambda c: ALGORITHMS[c.algorithm], default=None)
+
+
+async def agreed_checksum(jury: Jury, size: int) -> list[Checksum]:
+    """The whole file's checksum by the word of all replicas that can say it; none when none can.
+
+    :raises VerificationError: when they contradict each other
+    """
+    for algorithm in ("sha256", "md5", "adler32"):
+        said = await _ask_all(jury, algorithm, size)
+        if len(set(said.values())) > 1:
+            words = ", ".join(f"{jury.name(i)} {value}" for i, value in said.items())
+            raise VerificationError(
+                f"the replicas are not of one file, by {algorithm}: {words}", "leave the wrong ones out"
+            )
+        if said:
+            return [Checksum(algorithm, value) for value in set(said.values())]
+    return []
 
 
 async def blame(jury: Jury, pieces: Sequence[Extent], expected: Checksum, found: str, size: int) -> dict[int, str]:
