@@ -1,6 +1,7 @@
 """One replica at one GridFTP server: when sessions are made, reused and dropped."""
 
 import asyncio
+from dataclasses import replace
 
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.engine.gridftp import stream
@@ -8,6 +9,7 @@ from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.gsi import GridSecurity
 from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
 from coalloc.engine.gridftp.session import Session
+from coalloc.engine.parallel import Parallel
 from coalloc.errors import ConnectionLost, ReplicaChanged
 from coalloc.model import Stat
 
@@ -27,13 +29,12 @@ class GridFTPSource(Source):
         self._aside: Session | None = None
         self._channel: BlockChannel | None = None
         self._pipelined = True
-        self._blocks = options.streams > 1
+        self._sessions: Parallel | None = None
         self._agreed: Stat | None = None
 
     async def open(self) -> Stat:
-        session = await self._connected()
-        self._agreed = session.stat
-        return session.stat
+        self._agreed = await self._sessions.open() if self._sessions else (await self._connected()).stat
+        return self._agreed
 
     async def _open_session(self) -> Session:
         security = GridSecurity(self._address) if self._address.scheme == "gsiftp" else None
@@ -50,11 +51,12 @@ class GridFTPSource(Source):
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         if span.start >= span.end:
             return
-        session = await self._usable_session()
-        if self._blocks:
-            await self._fetch_blocks(session, span, deliver)
+        if self._sessions:
+            await self._sessions.fetch(span, deliver)
+        elif self.options.streams > 1:
+            await self._fetch_blocks(await self._usable_session(), span, deliver)
         else:
-            await self._fetch_stream(session, span, deliver)
+            await self._fetch_stream(await self._usable_session(), span, deliver)
 
     async def _fetch_blocks(self, session: Session, span: Span, deliver: Deliver) -> None:
         if self._channel is None:
@@ -62,8 +64,15 @@ class GridFTPSource(Source):
         try:
             await self._channel.fetch(span, deliver)
         except NoWayBack:
-            self._blocks = False
-            await self._fetch_stream(await self._reopened(), span, deliver)
+            self._drop()
+            self._sessions = self._stream_sessions()
+            self._check_unchanged(await self._sessions.open())
+            await self._sessions.fetch(span, deliver)
+
+    def _stream_sessions(self) -> Parallel:
+        """As many sessions as streams were wished for, each with a data connection that we make."""
+        single = replace(self.options, streams=1)
+        return Parallel(self.url, self.options, lambda: GridFTPSource(self.url, single), self.options.streams)
 
     async def _fetch_stream(self, session: Session, span: Span, deliver: Deliver) -> None:
         try:
@@ -81,9 +90,12 @@ class GridFTPSource(Source):
     async def _reopened(self) -> Session:
         """A new session about the file that `open` saw."""
         session = await self._connected()
-        if self._agreed and session.stat != self._agreed:
-            raise ReplicaChanged(f"{self._address.shown} changed while it was fetched", "start again")
+        self._check_unchanged(session.stat)
         return session
+
+    def _check_unchanged(self, stat: Stat) -> None:
+        if self._agreed and stat != self._agreed:
+            raise ReplicaChanged(f"{self._address.shown} changed while it was fetched", "start again")
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         # On a session of its own: a server does nothing else while it computes, and a fetch may begin meanwhile.
@@ -95,6 +107,8 @@ class GridFTPSource(Source):
         self._drop()
         if self._aside:
             self._aside.close()
+        if self._sessions:
+            await self._sessions.close()
         await asyncio.sleep(0)  # the loop closes the sockets in its next round
 
     def _drop(self) -> None:

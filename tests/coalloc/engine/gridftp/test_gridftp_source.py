@@ -326,6 +326,8 @@ async def test_several_streams_where_a_firewall_refuses_the_servers_connections(
     async with opened(source_of(gridftp_server, streams=3)) as source:
         for start in (0, 5):
             assert await collect(source, start, SIZE) == content[start:]
+        await source.open()
+        assert await collect(source, 1, SIZE) == content[1:]
 
 
 async def test_several_streams_where_a_firewall_drops_the_servers_connections(gridftp_server, content, monkeypatch):
