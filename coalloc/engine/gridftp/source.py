@@ -72,7 +72,7 @@ class GridFTPSource(Source):
     def _stream_sessions(self) -> Parallel:
         """As many sessions as streams were wished for, each with a data connection that we make."""
         single = replace(self.options, streams=1)
-        return Parallel(self.url, self.options, lambda: GridFTPSource(self.url, single), self.options.streams)
+        return Parallel(lambda: GridFTPSource(self.url, single), self.options.streams)
 
     async def _fetch_stream(self, session: Session, span: Span, deliver: Deliver) -> None:
         try:
