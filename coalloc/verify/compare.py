@@ -28,7 +28,7 @@ class Comparison:
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
         self._waiting = Pieces()
-        self._cases: list[tuple[Extent, asyncio.Task[Verdict]]] = []
+        self._cases: dict[Extent, asyncio.Task[Verdict]] = {}
 
     def add(self, extents: Iterable[Extent]) -> None:
         """These bytes are here now, with their adler32."""
@@ -40,8 +40,7 @@ class Comparison:
                 self._examine(Extent(piece.start, piece.end, piece.source, piece.adler32))
 
     def _examine(self, piece: Extent) -> None:
-        task = asyncio.get_running_loop().create_task(_examine(self._jury, piece))
-        self._cases.append((piece, task))
+        self._cases[piece] = asyncio.get_running_loop().create_task(_examine(self._jury, piece))
 
     async def finish(self, dropped: Container[int] = ()) -> tuple[bool, dict[int, str]]:
         """Wait for all verdicts on what is here. More may be added after it.
@@ -53,14 +52,18 @@ class Comparison:
         for piece in self._waiting:
             self._examine(Extent(piece.start, piece.end, piece.source, piece.adler32))
         self._waiting.clear()
-        verdicts = await asyncio.gather(*(task for piece, task in self._cases if piece.source not in dropped))
+        self._cases = {piece: task for piece, task in self._cases.items() if piece.source not in dropped}
+        for piece, verdict in zip(list(self._cases), await asyncio.gather(*self._cases.values()), strict=True):
+            if verdict is None:  # nobody had answered yet when it was first asked about
+                self._examine(piece)
+        verdicts = await asyncio.gather(*self._cases.values())
         bad = {source: why for verdict in verdicts if verdict for source, why in verdict.items()}
         bad = {source: why for source, why in bad.items() if source not in dropped}
         return not bad and None not in verdicts, bad
 
     def cancel(self) -> None:
         """Nobody wants to know any more."""
-        for _, task in self._cases:
+        for task in self._cases.values():
             if not task.cancel() and not task.cancelled():
                 task.exception()  # seen
 

@@ -14,6 +14,7 @@ from coalloc.model import Checksum, Estimate, PieceHashes, Replica, ReplicaSet
 from coalloc.schedule.policies import NAMES, make
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
+from coalloc.verify import compare
 
 SIZE = 3_000_000
 DATA = random.Random(7).randbytes(SIZE)
@@ -186,6 +187,15 @@ def test_cancelled_at_any_time_it_goes_on_from_there(target, keep):
     assert target.read_bytes() == DATA
     assert report.resumed_bytes > 0
     assert moved <= 1.02 * SIZE
+
+
+def test_what_an_earlier_run_left_is_compared_too(target, monkeypatch):
+    monkeypatch.setattr(compare, "UNIT", 100_000)
+    with pytest.raises(TransferFailed):
+        Case(target, honest(dies_at=1.0), honest(dies_at=1.0)).download()
+    report = Case(target, honest(offers_checksum=True), honest(offers_checksum=True)).download()
+    assert report.resumed_bytes
+    assert report.verified
 
 
 def test_damage_between_runs_is_noticed(target):
