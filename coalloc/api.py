@@ -13,7 +13,7 @@ from coalloc import checksums
 from coalloc.agreement import Agreement
 from coalloc.dialer import DirectDialer
 from coalloc.download import Download, Wishes, unusable
-from coalloc.engine import Engine, open_source
+from coalloc.engine import open_source
 from coalloc.engine.base import EngineOptions, Source, Span
 from coalloc.errors import CoallocError, SourceError, UsageError
 from coalloc.history import History, SourceSummary, Transfer
@@ -37,6 +37,7 @@ from coalloc.verify import Jury, agreed_checksum
 __all__ = ["Engine", "Probe", "Request", "Strategy", "download", "history", "metalink", "plan", "probe"]
 
 Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
+Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
 
 @dataclass(frozen=True, slots=True)

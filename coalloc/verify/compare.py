@@ -53,9 +53,9 @@ class Comparison:
             self._examine(Extent(piece.start, piece.end, piece.source, piece.adler32))
         self._waiting.clear()
         self._cases = {piece: task for piece, task in self._cases.items() if piece.source not in dropped}
-        for piece, verdict in zip(list(self._cases), await asyncio.gather(*self._cases.values()), strict=True):
+        for case, verdict in zip(list(self._cases), await asyncio.gather(*self._cases.values()), strict=True):
             if verdict is None:  # nobody had answered yet when it was first asked about
-                self._examine(piece)
+                self._examine(case)
         verdicts = await asyncio.gather(*self._cases.values())
         bad = {source: why for verdict in verdicts if verdict for source, why in verdict.items()}
         bad = {source: why for source, why in bad.items() if source not in dropped}
