@@ -1,0 +1,118 @@
+"""A real nginx on loopback with a configuration of its own; nothing of the machine's is read or written."""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+__all__ = ["Nginx"]
+
+LIFE_SECONDS = 300
+CONF = """
+daemon off; master_process off; worker_processes 1; pid {run}/nginx.pid; error_log {run}/error.log; {user}
+events {{ worker_connections 64; }}
+http {{
+    access_log off; sendfile on; keepalive_timeout 60; types {{ }} default_type application/octet-stream;
+    client_body_temp_path {run}/a; proxy_temp_path {run}/b; fastcgi_temp_path {run}/c;
+    uwsgi_temp_path {run}/d; scgi_temp_path {run}/e;
+    server {{ listen {host}:{port}{ssl}; root {root}; {certificates} {more} }}
+}}
+"""
+
+
+class Nginx:
+    """One running server, ready when constructed.
+
+    :param root: the directory it serves
+    :param certificate: certificate and key files, for https
+    :param more: directives for its server block
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        run: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        certificate: tuple[Path, Path] | None = None,
+        more: str = "",
+    ) -> None:
+        program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+        if program is None:
+            (pytest.fail if os.environ.get("CI") else pytest.skip)(
+                "nginx is not installed: apt-get install nginx-light"
+            )
+        root.mkdir(parents=True, exist_ok=True)
+        run.mkdir(parents=True, exist_ok=True)
+        self.root, self.host, self.port = root, host, port or free_port(host)
+        self.scheme = "https" if certificate else "http"
+        keys = "ssl_certificate {}; ssl_certificate_key {};".format(*certificate) if certificate else ""
+        conf = CONF.format(
+            run=run,
+            host=host,
+            port=self.port,
+            root=root,
+            more=more,
+            ssl=" ssl" if certificate else "",
+            certificates=keys,
+            user="user root;" if os.geteuid() == 0 else "",
+        )
+        (run / "nginx.conf").write_text(conf)
+        command = [
+            "timeout",
+            "--signal=KILL",
+            str(LIFE_SECONDS),
+            program,
+            "-p",
+            str(run),
+            "-c",
+            str(run / "nginx.conf"),
+        ]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+        self._wait()
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                socket.create_connection((self.host, self.port), timeout=1).close()
+                return
+            except OSError:
+                time.sleep(0.01)
+        self.close()
+        raise RuntimeError("nginx did not start")
+
+    def url(self, path: str, scheme: str | None = None) -> str:
+        """The URL of the file `path` below the root."""
+        return f"{scheme or self.scheme}://{self.host}:{self.port}/{quote(path)}"
+
+    def kill(self) -> None:
+        """SIGKILL: connections are reset, the port is closed."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def close(self) -> None:
+        """End it; may be called twice."""
+        self.kill()
+        if self._process.stderr:
+            self._process.stderr.close()
+
+    def __enter__(self) -> "Nginx":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
+
+
+def free_port(host: str) -> int:
+    """A port that nobody has at this moment."""
+    with socket.create_server((host, 0)) as listener:
+        return int(listener.getsockname()[1])
