@@ -1,0 +1,142 @@
+"""Every other scheme, through fsspec: local files, SFTP, S3, and whatever else it has a file system for.
+
+Reads block by block in threads, one block ahead. Names are as fsspec has them, not percent-encoded, but in file://
+URLs, which have a standard of their own (RFC 8089).
+"""
+
+import asyncio
+import re
+import socket
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+from coalloc.engine.base import Deliver, EngineOptions, Source, Span
+from coalloc.errors import (
+    ConnectionLost,
+    NoSuchFile,
+    PermissionRefused,
+    ServerSays,
+    SourceError,
+    Stalled,
+    UnknownHost,
+    Unreachable,
+    Unsupported,
+    UsageError,
+)
+from coalloc.model import Stat
+from coalloc.urls import redact
+
+__all__ = ["BridgeSource"]
+
+BLOCK = 4 * 1024 * 1024
+MEANINGS: Sequence[tuple[type[Exception], type[SourceError], str]] = [
+    (FileNotFoundError, NoSuchFile, "check the path in the URL"),
+    (NotADirectoryError, NoSuchFile, "check the path in the URL"),
+    (IsADirectoryError, NoSuchFile, "name a file"),
+    (PermissionError, PermissionRefused, "ask the owner for access"),
+    (socket.gaierror, UnknownHost, "check the spelling of the host in the URL"),
+    (ConnectionRefusedError, Unreachable, "check host and port in the URL"),
+    (ConnectionError, ConnectionLost, "try again"),
+    (TimeoutError, Stalled, "try again later"),
+    (NotImplementedError, Unsupported, "use another replica"),
+]
+"""What an exception of a file system means, the first that fits: its class, our error, remedy."""
+T = TypeVar("T")
+
+
+class BridgeSource(Source):
+    """A file that fsspec can read parts of.
+
+    A thread cannot be cancelled: what is being read then is read to its end, and thrown away.
+
+    :raises UsageError: when a file:// URL names a host
+    """
+
+    def __init__(self, url: str, options: EngineOptions) -> None:
+        super().__init__(url, options)
+        self._shown = redact(url)
+        if re.match("file://[^/]", url, re.I):
+            raise UsageError(f"{self._shown} names a host, but a file is read here", "write file:///PATH")
+        self._files: Any = None
+        self._path = ""
+
+    async def open(self) -> Stat:
+        return await self._in_thread(self._stat)
+
+    def _stat(self) -> Stat:
+        self._connect()
+        info = self._files.info(self._path)
+        if info["type"] != "file":
+            raise NoSuchFile(f"{self._shown} is a {info['type']}", "name a file")
+        if info["size"] is None:
+            raise Unsupported(f"{self._shown}: the size is not known", "use another replica")
+        return Stat(int(info["size"]), self._files.ukey(self._path))
+
+    def _connect(self) -> None:
+        from fsspec.core import url_to_fs
+
+        scheme = self.url.partition("://")[0].lower()
+        url = unquote(self.url) if scheme == "file" else self.url
+        if "::" in url:
+            raise Unsupported(f"{self._shown}: fsspec reads '::' as a chain of file systems", "use another replica")
+        try:
+            self._files, self._path = url_to_fs(url, skip_instance_cache=True)
+        except ImportError as error:
+            raise Unsupported(f"{self._shown}: {scheme}:// needs one more package", str(error)) from None
+        except ValueError:
+            raise Unsupported(
+                f"{self._shown}: nothing here speaks {scheme}://", "check the scheme of the URL"
+            ) from None
+
+    async def fetch(self, span: Span, deliver: Deliver) -> None:
+        at = span.start
+        ahead = self._begin(at, span.end)
+        try:
+            while at < span.end:
+                block = await ahead
+                if not block:
+                    raise ConnectionLost(
+                        f"{self._shown}: the data ended at byte {at} of {span.start}-{span.end}", "try again"
+                    )
+                ahead = self._begin(at + len(block), span.end)
+                view = memoryview(block)[: max(0, span.end - at)]
+                if view:
+                    deliver(at, view)
+                at += len(view)
+        finally:
+            ahead.cancel()
+            await asyncio.gather(ahead, return_exceptions=True)
+
+    def _begin(self, start: int, end: int) -> asyncio.Task[bytes]:
+        """Begin to read the first block of [start, end)."""
+        return asyncio.create_task(self._in_thread(lambda: self._read(start, min(start + BLOCK, end))))
+
+    def _read(self, start: int, end: int) -> bytes:
+        if start >= end:
+            return b""
+        if self._files is None:
+            self._connect()
+        block: bytes = self._files.cat_file(self._path, start, end)
+        return block
+
+    async def _in_thread(self, work: Callable[[], T]) -> T:
+        try:
+            return await asyncio.to_thread(work)
+        except SourceError:
+            raise
+        except Exception as error:  # of any library that fsspec has a file system for
+            raise self._ours(error) from None
+
+    def _ours(self, error: Exception) -> SourceError:
+        said = f"{self._shown}: {str(error).replace(self.url, self._shown) or type(error).__name__}"
+        for foreign, ours, remedy in MEANINGS:
+            if isinstance(error, foreign):
+                return ours(said, remedy)
+        return ServerSays(said, "see what it says, or use another replica")
+
+    async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+        return None
+
+    async def close(self) -> None:
+        self._files = None

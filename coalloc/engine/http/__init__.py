@@ -1,0 +1,5 @@
+"""The HTTP engine: `HTTPSource` for http:// and https:// URLs."""
+
+from coalloc.engine.http.source import HTTPSource
+
+__all__ = ["HTTPSource"]

@@ -1,0 +1,94 @@
+"""What an HTTP answer says of a file: its place in it, its version, its digests, or why there is none. No I/O.
+
+Digests stand in `Repr-Digest` (RFC 9530) or the older `Digest` (RFC 3230), which grid storage speaks. Servers write
+their values in base64, or against the RFC in hex.
+"""
+
+import re
+from base64 import b64decode
+from collections.abc import Mapping
+
+from coalloc.checksums import ALGORITHMS, normalise
+from coalloc.errors import (
+    NoSuchFile,
+    PermissionRefused,
+    ServerSays,
+    SourceError,
+    Unsupported,
+)
+from coalloc.model import Checksum
+
+__all__ = ["WANTED_DIGESTS", "condition", "content_range", "digests", "refusal", "validator"]
+
+Headers = Mapping[str, str]
+
+WANTED_DIGESTS = {"Want-Digest": "adler32, md5;q=0.8, sha-256;q=0.6", "Want-Repr-Digest": "sha-256=3, adler=2, md5=1"}
+ALIASES = {"adler": "adler32", "sha": "sha1"}
+
+
+def validator(headers: Headers) -> str | None:
+    """What changes with the file: the entity tag, or else the time of the last change."""
+    return headers.get("etag") or headers.get("last-modified")
+
+
+def condition(seen: str | None) -> dict[str, str]:
+    """The header that asks for a part of the version with this validator only. A weak tag does not name a version."""
+    return {} if seen is None or seen.startswith("W/") else {"If-Range": seen}
+
+
+def content_range(headers: Headers) -> tuple[int, int, int | None] | None:
+    """The bytes [start, end) that a 206 carries and the file's size, None where the server does not know it.
+
+    >>> content_range({"content-range": "bytes 10-19/100"})
+    (10, 20, 100)
+    """
+    match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", headers.get("content-range", "").strip())
+    if match is None:
+        return None
+    first, last, size = match.groups()
+    return int(first), int(last) + 1, None if size == "*" else int(size)
+
+
+def digests(headers: Headers) -> tuple[Checksum, ...]:
+    """The digests of the whole file that the server tells; those it writes in no known way are left out.
+
+    >>> digests({"digest": "ADLER32=03da0195", "repr-digest": "adler=:A9oBlQ==:"})
+    (Checksum(algorithm='adler32', value='03da0195'),)
+    """
+    found = {}
+    for item in f"{headers.get('digest', '')},{headers.get('repr-digest', '')}".split(","):
+        name, _, value = item.strip().partition("=")
+        algorithm = normalise(ALIASES.get(name.strip().lower(), name))
+        said = algorithm and _hex(value.partition(";")[0].strip().strip(":"), ALGORITHMS[algorithm])
+        if algorithm and said:
+            found[algorithm] = Checksum(algorithm, said)
+    return tuple(found.values())
+
+
+def _hex(value: str, digits: int) -> str | None:
+    if re.fullmatch(f"[0-9A-Fa-f]{{{digits}}}", value):
+        return value.lower()
+    try:
+        raw = b64decode(value, validate=True)
+    except ValueError:
+        return None
+    return raw.hex() if len(raw) * 2 == digits else None
+
+
+def refusal(status: int, reason: str, headers: Headers, shown: str) -> SourceError:
+    """The error that a status other than 200 or 206 stands for.
+
+    :param shown: the URL without its password
+    """
+    said = f"{shown}: the server says {status} {reason}".rstrip()
+    if status in (401, 403):
+        return PermissionRefused(said, "ask the owner for access, or log in: https://USER:PASSWORD@HOST/...")
+    if status == 407:
+        return PermissionRefused(said, "give user and password of the proxy in HTTP_PROXY or HTTPS_PROXY")
+    if status in (404, 410):
+        return NoSuchFile(said, "check the path in the URL")
+    if status in (405, 501, 505):
+        return Unsupported(said, "use another replica")
+    if "retry-after" in headers:
+        return ServerSays(f"{said} (Retry-After: {headers['retry-after']})", "try again after that time")
+    return ServerSays(said, "try again later, or use another replica")

@@ -1,0 +1,180 @@
+"""httpx over this project's dialer: connections are made like those of every other engine.
+
+Connections are plain sockets, or TLS over them by asyncio. They have no time-outs: who waits, sets them. What goes
+wrong here comes out as httpcore, ssl or OSError, or as the dialer's errors; `source` makes all of them ours.
+"""
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import AsyncIterator, Iterable
+from functools import cache
+from typing import Any, cast
+from urllib.request import getproxies, proxy_bypass
+
+import httpcore
+import httpx
+
+from coalloc.dialer import Dialer
+from coalloc.errors import Unsupported
+
+__all__ = ["client"]
+
+CHUNK = 256 * 1024  # bytes asked of the system at once; httpcore's own 64 KiB cost a third of the speed
+
+
+def client(url: str, dialer: Dialer, seconds: float) -> httpx.AsyncClient:
+    """A client for one URL; the proxy that the environment names for it is used.
+
+    :param seconds: for each connection, TLS included
+    """
+    pool = httpcore.AsyncConnectionPool(
+        ssl_context=_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
+        proxy=_proxy(httpx.URL(url)),
+        network_backend=_Backend(dialer, seconds),
+    )
+    headers = {"Accept-Encoding": "identity", "User-Agent": "coget"}
+    return httpx.AsyncClient(transport=_Transport(pool), timeout=None, follow_redirects=True, headers=headers)
+
+
+@cache  # reading all authorities takes 50 ms: once, not once a source
+def _tls(file: str | None, folder: str | None) -> ssl.SSLContext:
+    """Verification by the authorities that SSL_CERT_FILE or SSL_CERT_DIR name, else by those of certifi."""
+    return httpx.create_ssl_context()
+
+
+def _proxy(url: httpx.URL) -> httpcore.Proxy | None:
+    proxies = getproxies()
+    named = proxies.get(url.scheme) or proxies.get("all")
+    if not named or proxy_bypass(url.host):
+        return None
+    proxy = httpx.Proxy(named if "://" in named else f"http://{named}")
+    return httpcore.Proxy(str(proxy.url), auth=proxy.raw_auth)
+
+
+class _Transport(httpx.AsyncBaseTransport):
+    """What httpx asks for, as httpcore takes it."""
+
+    def __init__(self, pool: httpcore.AsyncConnectionPool) -> None:
+        self._pool = pool
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        url = request.url
+        answer = await self._pool.handle_async_request(
+            httpcore.Request(
+                request.method,
+                httpcore.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path),
+                headers=request.headers.raw,
+                content=cast(httpx.AsyncByteStream, request.stream),
+                extensions=request.extensions,
+            )
+        )
+        return httpx.Response(answer.status, headers=answer.headers, stream=_Body(answer), extensions=answer.extensions)
+
+    async def aclose(self) -> None:
+        await self._pool.aclose()
+
+
+class _Body(httpx.AsyncByteStream):
+    def __init__(self, answer: httpcore.Response) -> None:
+        self._answer = answer
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._answer.aiter_stream()
+
+    async def aclose(self) -> None:
+        await self._answer.aclose()
+
+
+class _Backend(httpcore.AsyncNetworkBackend):
+    def __init__(self, dialer: Dialer, seconds: float) -> None:
+        self._dialer = dialer
+        self._seconds = seconds
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore.AsyncNetworkStream:
+        return _Plain(await self._dialer.dial(host, port, self._seconds), self._seconds)
+
+
+class _Plain(httpcore.AsyncNetworkStream):
+    """A socket."""
+
+    def __init__(self, sock: socket.socket, seconds: float) -> None:
+        self._sock = sock
+        self._seconds = seconds
+        self._loop = asyncio.get_running_loop()
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return await self._loop.sock_recv(self._sock, CHUNK)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        try:
+            await self._loop.sock_sendall(self._sock, buffer)
+        except OSError as error:  # httpcore then looks whether the server has said why
+            raise httpcore.WriteError(error) from error
+
+    async def aclose(self) -> None:
+        self._sock.close()
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        reader, writer = await asyncio.open_connection(
+            sock=self._sock,
+            ssl=ssl_context,
+            server_hostname=server_hostname,
+            ssl_handshake_timeout=self._seconds,
+            limit=CHUNK,
+        )
+        return _Secured(reader, writer)
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._readable() if info == "is_readable" else None
+
+    def _readable(self) -> bool:
+        """Whether an idle connection has something to say: that it is over."""
+        try:
+            self._sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return True
+
+
+class _Secured(httpcore.AsyncNetworkStream):
+    """TLS over a socket."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return await self._reader.read(CHUNK)
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        try:
+            self._writer.write(buffer)
+            await self._writer.drain()
+        except OSError as error:
+            raise httpcore.WriteError(error) from error
+
+    async def aclose(self) -> None:
+        self._writer.transport.abort()  # a farewell would be waited for
+
+    async def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> httpcore.AsyncNetworkStream:
+        raise Unsupported("a proxy that is itself reached by https:// cannot be used", "name one by http://")
+
+    def get_extra_info(self, info: str) -> Any:
+        if info == "is_readable":
+            return self._reader.at_eof() or self._reader.exception() is not None
+        return self._writer.get_extra_info(info)

@@ -1,0 +1,188 @@
+"""globus-url-copy as an engine: for servers whose security or scheme our own client does not speak.
+
+A process of the tool per range writes into a pipe; we count. Neither its exit status nor its silence is believed
+(it ends with 0 after a range beyond the end of the file); its last words tell what went wrong. It has no command
+that tells a size: `-sync` with `-do` ("dump only") writes size and time of change of what it would copy, which is
+what we ask for. It sends checksums nowhere. It goes wherever a server's PASV reply sends it.
+"""
+
+import asyncio
+import re
+import shutil
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import quote, unquote, urlsplit
+
+from coalloc.engine.base import Deliver, EngineOptions, Source, Span
+from coalloc.errors import (
+    ConnectionLost,
+    NoSuchFile,
+    PermissionRefused,
+    ServerSays,
+    SourceError,
+    Stalled,
+    UnknownHost,
+    Unreachable,
+    Unsupported,
+    UsageError,
+)
+from coalloc.model import Stat
+from coalloc.urls import redact
+
+__all__ = ["TOOL", "URLCopySource"]
+
+TOOL = "globus-url-copy"
+CHUNK = 1024 * 1024
+SAFE = "/:@%~!$&'()+,;="
+"""What the tool takes as it is after the scheme: `*`, `?` and `[` would be patterns."""
+
+MEANINGS: Sequence[tuple[str, type[SourceError], str]] = [
+    (r"no such file|PATH_NOT_FOUND|is a directory|not a (plain|regular) file", NoSuchFile, "check the path in the URL"),
+    (r"name or service not known|no address associated", UnknownHost, "check the spelling of the host in the URL"),
+    (
+        r"temporary failure in name resol",
+        Unreachable,
+        "check the name service; set GLOBUS_HOSTNAME where there is none",
+    ),
+    (r"unable to connect|connection refused|no route|unreachable", Unreachable, "check host and port in the URL"),
+    (r"permission denied|login incorrect|access denied|\b530\b", PermissionRefused, "ask the owner for access"),
+    (r"credential|certificate|\bGSS\b|gssapi", PermissionRefused, "check your proxy with grid-proxy-info"),
+    (r"end.of.file|connection reset|broken pipe|closed", ConnectionLost, "try again"),
+    (
+        r"parsing url|url_parse|not supported|unsupported|not implemented|\b50[024]\b",
+        Unsupported,
+        "use another replica",
+    ),
+]
+"""What the tool's words mean, the first that fits: pattern, error, remedy."""
+
+
+class URLCopySource(Source):
+    """A file that globus-url-copy fetches.
+
+    :raises UsageError: when the tool could not be told this URL
+    """
+
+    def __init__(self, url: str, options: EngineOptions) -> None:
+        super().__init__(url, options)
+        self._shown = redact(url)
+        self._told = _as_told(url, self._shown)
+
+    async def open(self) -> Stat:
+        seconds = 2 * self.options.connect_seconds  # the tool needs some twenty round trips
+        try:
+            async with asyncio.timeout(seconds):
+                return await self._stat()
+        except TimeoutError:
+            raise Stalled(f"{self._shown} did not answer within {seconds:g} s", "try again later") from None
+
+    async def _stat(self) -> Stat:
+        with tempfile.TemporaryDirectory(prefix="coget-") as folder:
+            found = Path(folder, "found")
+            async with self._running(
+                "-sync", "-sync-level", "0", "-do", str(found), to=f"file://{folder}/none"
+            ) as tool:
+                words = await _words(tool)
+            facts = _facts(found)
+        if "size" in facts:
+            return Stat(int(facts["size"]), facts.get("modify"))
+        if facts:
+            raise NoSuchFile(f"{self._shown} is no plain file", "check the path in the URL")
+        raise self._meaning(words)
+
+    async def fetch(self, span: Span, deliver: Deliver) -> None:
+        if span.start >= span.end:
+            return
+        at, asked = span.start, span.end
+        async with self._running("-off", str(at), "-len", str(asked - at), to="-") as tool:
+            assert tool.stdout is not None
+            while at < span.end:
+                chunk = await tool.stdout.read(CHUNK)
+                if not chunk:
+                    raise self._ended_short(await _words(tool), at, span)
+                view = memoryview(chunk)[: max(0, span.end - at)]
+                if view:
+                    deliver(at, view)
+                at += len(view)
+
+    async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+        return None
+
+    async def close(self) -> None:
+        pass
+
+    @asynccontextmanager
+    async def _running(self, *options: str, to: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """The tool, told on standard input what to copy, since others may read command lines; ended at the end."""
+        program = shutil.which(TOOL)
+        if program is None:
+            raise Unsupported(
+                f"{self._shown} needs {TOOL}, which is not installed", "apt-get install globus-gass-copy-progs"
+            )
+        tool = await asyncio.create_subprocess_exec(
+            program,
+            *options,
+            *("-f", "-"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            limit=CHUNK,
+            start_new_session=True,  # Ctrl-C is for us
+        )
+        try:
+            assert tool.stdin is not None
+            tool.stdin.write(f'"{self._told}" {to}\n'.encode())
+            tool.stdin.close()
+            yield tool
+        finally:
+            if tool.returncode is None:
+                tool.kill()
+            await tool.wait()
+
+    def _ended_short(self, words: str, at: int, span: Span) -> SourceError:
+        if at == span.start and words:
+            return self._meaning(words)
+        return ConnectionLost(
+            f"{self._shown}: the data ended at byte {at} of {span.start}-{span.end}{words}", "try again"
+        )
+
+    def _meaning(self, words: str) -> SourceError:
+        said = f"{self._shown}: {TOOL} says {words or 'nothing'}"
+        for pattern, error, remedy in MEANINGS:
+            if re.search(pattern, words, re.I):
+                return error(said, remedy)
+        return ServerSays(said, "see what it says, or use another replica")
+
+
+def _facts(dump: Path) -> dict[str, str]:
+    """What a dump says of the one file in it: `"source" "destination" 0,-1 size=10;modify=1795257693;mode=0644;`."""
+    said = dump.read_text(errors="replace").rpartition('" ')[2] if dump.exists() else ""
+    return dict(re.findall(r"(\w+)=(\d+);", said))
+
+
+async def _words(tool: asyncio.subprocess.Process) -> str:
+    """What the tool says when it has ended, on one line."""
+    assert tool.stderr is not None
+    said = (await tool.stderr.read()).decode(errors="replace")
+    return " ".join(said.removeprefix("\nerror: ").split())
+
+
+def _as_told(url: str, shown: str) -> str:
+    """The URL as the tool takes it: all but plain ASCII percent-encoded.
+
+    :raises UsageError: when the server would hear another name, or the URL names no file at a host
+    """
+    scheme, _, rest = url.partition("://")
+    authority, slash, path = rest.partition("/")
+    if not urlsplit(f"//{authority}").hostname or not path:
+        raise UsageError(f"{shown} names no file at a server", f"write {scheme}://HOST/PATH")
+    decoded = unquote(path, errors="surrogateescape")
+    if not decoded.isprintable() or '"' in authority:
+        raise UsageError(f"{shown} has a control character", "check the URL")
+    if scheme.lower() == "ftp" and not decoded.isascii():
+        raise UsageError(
+            f"{shown}: {TOOL} loses all but ASCII from names over ftp://", "use gsiftp:// or --engine gridftp"
+        )
+    return f"{scheme.lower()}://{authority}{slash}{quote(path, safe=SAFE)}"
