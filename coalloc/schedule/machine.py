@@ -11,7 +11,7 @@ from coalloc.model import Estimate
 from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake
 from coalloc.schedule.allocator import tail
 from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Rejected, Started, Tick
-from coalloc.schedule.policies.base import Policy, Race, Steal, Take
+from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
 from coalloc.schedule.state import Copy, Lane, State
 
 __all__ = ["IllegalEventError", "Scheduler"]
@@ -188,9 +188,10 @@ class Scheduler:
     def _employ(self, now: float) -> None:
         idle = [lane for lane in self.state.lanes if lane.status == "idle"]
         for lane in sorted(idle, key=lambda lane: not lane.share):
-            own = next(iter(lane.share), None)
-            choice = Take(*own) if own else self.policy.choose(self.state, lane, now)
+            choice = self._choose(lane, now)
             match choice:
+                case Take() if not lane.ranged:
+                    self._fetch_from_zero(lane, now)
                 case Take(start, end):
                     lane.share.remove(start, end)
                     self.state.unassigned.remove(start, end)
@@ -199,6 +200,17 @@ class Scheduler:
                     self._steal(self.state.lanes[victim], lane, nbytes, now)
                 case Race(copy):
                     self._race(self.state.copies[copy], lane, now)
+
+    def _fetch_from_zero(self, lane: Lane, now: float) -> None:
+        """All that is missing, in one go; what is here already comes once more."""
+        end = max(end for _, end in [*self.state.unassigned, *lane.share])
+        self.state.unassigned.remove(0, end)
+        lane.share.remove(0, end)
+        self._fetch(lane, 0, end, now)
+
+    def _choose(self, lane: Lane, now: float) -> Choice | None:
+        own = next(iter(lane.share), None)
+        return Take(*own) if own else self.policy.choose(self.state, lane, now)
 
     def _steal(self, victim: Lane, thief: Lane, nbytes: int, now: float) -> None:
         """Move the last `nbytes` of the victim's backlog to the thief: of its share first, else of its copy."""

@@ -7,7 +7,7 @@ from zlib import adler32
 
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
-from coalloc.errors import ConnectionLost, NoSuchFile, Unreachable
+from coalloc.errors import ConnectionLost, NoSuchFile, Unreachable, Unsupported
 from coalloc.model import Stat
 
 __all__ = ["Behaviour", "SimulatedSource"]
@@ -66,6 +66,8 @@ class SimulatedSource(Source):
 
     async def _fetch(self, span: Span, deliver: Deliver) -> None:
         await asyncio.sleep(self.behaviour.setup_seconds)
+        if span.start and not self.behaviour.ranged:
+            raise Unsupported(f"{self.url} ignores ranges", "use another replica")
         at = span.start
         while at < span.end:
             nbytes = min(self.behaviour.chunk, span.end - at)

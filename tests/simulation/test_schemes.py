@@ -90,6 +90,16 @@ def test_what_is_there_is_not_fetched_again(strategy):
     assert result.sent <= MB + 1900 + 200_000
 
 
+@pytest.mark.parametrize("strategy", NAMES)
+def test_a_lone_source_without_ranges_sends_it_all(strategy):
+    data = content(3 * MB)
+    for missing in (None, [(100, 2000), (MB, 2 * MB)]):
+        result = simulate(data, [steady(1e6, ranged=False)], strategy, missing=missing)
+        assert result.error is None
+        assert result.content == data
+        assert result.sent <= len(data)
+
+
 def test_brute_gives_equal_shares():
     result = simulate(content(9 * MB), [steady(3e6), steady(2e6), steady(1e6)], "brute")
     assert result.shares == [3 * MB] * 3
