@@ -89,6 +89,8 @@ async def _settle(jury: Jury, piece: Extent, ours: str, witness: int, theirs: st
         return {witness: "its replica differs from the others"}
     if votes[theirs] > votes[ours]:
         return {piece.source: "its replica differs from the others"}
+    if not jury.includes(piece.source):  # what is named now says what the file is
+        return {piece.source: "an earlier run took these bytes from a replica that differs from those named now"}
     raise VerificationError(
         f"{jury.name(piece.source)} and {jury.name(witness)} differ in bytes {piece.start} to {piece.end - 1}, "
         "and no third replica can say which is right",

@@ -31,6 +31,10 @@ class Jury:
         self._asked = [0] * len(sources)
         self._silent: set[int] = set()
 
+    def includes(self, source: int) -> bool:
+        """Whether this is one of the replicas, and not one that only an earlier run used."""
+        return source < len(self._sources)
+
     @property
     def members(self) -> list[int]:
         """Who can be asked now."""

@@ -107,3 +107,11 @@ def test_the_strongest_known_checksum_is_expected():
     sha, md5 = Checksum("sha256", "0" * 64), Checksum("md5", "0" * 32)
     assert expectation([md5, Checksum("whirlpool", "0"), sha]) == sha
     assert expectation([]) is None
+
+
+def test_bytes_of_a_replica_that_is_named_no_more_give_way():
+    now, then = replica(0), replica(1, wrong=40_000)
+    pieces = [piece(0, 30_000, 0), piece(30_000, 60_000, 1, of=then), piece(60_000, 90_000, 0)]
+    confirmed, bad = run(compare(Jury([now]), pieces))
+    assert not confirmed
+    assert list(bad) == [1]
