@@ -7,11 +7,13 @@ what we ask for. It sends checksums nowhere. It goes wherever a server's PASV re
 """
 
 import asyncio
+import os
 import re
 import shutil
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
@@ -31,7 +33,7 @@ from coalloc.errors import (
 from coalloc.model import Stat
 from coalloc.urls import redact
 
-__all__ = ["TOOL", "URLCopySource"]
+__all__ = ["TOOL", "URLCopySource", "meaning"]
 
 TOOL = "globus-url-copy"
 CHUNK = 1024 * 1024
@@ -84,13 +86,13 @@ class URLCopySource(Source):
             async with self._running(
                 "-sync", "-sync-level", "0", "-do", str(found), to=f"file://{folder}/none"
             ) as tool:
-                words = await _words(tool)
+                words = await self._words(tool)
             facts = _facts(found)
         if "size" in facts:
             return Stat(int(facts["size"]), facts.get("modify"))
         if facts:
             raise NoSuchFile(f"{self._shown} is no plain file", "check the path in the URL")
-        raise self._meaning(words)
+        raise meaning(words, self._shown)
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         if span.start >= span.end:
@@ -101,11 +103,12 @@ class URLCopySource(Source):
             while at < span.end:
                 chunk = await tool.stdout.read(CHUNK)
                 if not chunk:
-                    raise self._ended_short(await _words(tool), at, span)
+                    raise self._ended_short(await self._words(tool), at, span)
                 view = memoryview(chunk)[: max(0, span.end - at)]
                 if view:
                     deliver(at, view)
                 at += len(view)
+                await asyncio.sleep(0)  # reading does not pause while data are there: let others and cancellation in
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return None
@@ -138,22 +141,23 @@ class URLCopySource(Source):
             yield tool
         finally:
             if tool.returncode is None:
-                tool.kill()
+                with suppress(ProcessLookupError):
+                    os.kill(tool.pid, signal.SIGKILL)  # tool.kill() may snatch the status from who waits for it
             await tool.wait()
 
     def _ended_short(self, words: str, at: int, span: Span) -> SourceError:
         if at == span.start and words:
-            return self._meaning(words)
+            return meaning(words, self._shown)
+        said = f"; {TOOL} says {words}" if words else ""
         return ConnectionLost(
-            f"{self._shown}: the data ended at byte {at} of {span.start}-{span.end}{words}", "try again"
+            f"{self._shown}: the data ended at byte {at} of {span.start}-{span.end}{said}", "try again"
         )
 
-    def _meaning(self, words: str) -> SourceError:
-        said = f"{self._shown}: {TOOL} says {words or 'nothing'}"
-        for pattern, error, remedy in MEANINGS:
-            if re.search(pattern, words, re.I):
-                return error(said, remedy)
-        return ServerSays(said, "see what it says, or use another replica")
+    async def _words(self, tool: asyncio.subprocess.Process) -> str:
+        """What the tool says when it has ended, on one line; it repeats the URL with its password."""
+        assert tool.stderr is not None
+        said = (await tool.stderr.read()).decode(errors="replace")
+        return " ".join(said.replace(self._told, self._shown).removeprefix("\nerror: ").split())
 
 
 def _facts(dump: Path) -> dict[str, str]:
@@ -162,11 +166,16 @@ def _facts(dump: Path) -> dict[str, str]:
     return dict(re.findall(r"(\w+)=(\d+);", said))
 
 
-async def _words(tool: asyncio.subprocess.Process) -> str:
-    """What the tool says when it has ended, on one line."""
-    assert tool.stderr is not None
-    said = (await tool.stderr.read()).decode(errors="replace")
-    return " ".join(said.removeprefix("\nerror: ").split())
+def meaning(words: str, shown: str) -> SourceError:
+    """The error that the tool's words stand for.
+
+    :param shown: the URL without its password
+    """
+    said = f"{shown}: {TOOL} says {words or 'nothing'}"
+    for pattern, error, remedy in MEANINGS:
+        if re.search(pattern, words, re.I):
+            return error(said, remedy)
+    return ServerSays(said, "see what it says, or use another replica")
 
 
 def _as_told(url: str, shown: str) -> str:
@@ -179,7 +188,7 @@ def _as_told(url: str, shown: str) -> str:
     if not urlsplit(f"//{authority}").hostname or not path:
         raise UsageError(f"{shown} names no file at a server", f"write {scheme}://HOST/PATH")
     decoded = unquote(path, errors="surrogateescape")
-    if not decoded.isprintable() or '"' in authority:
+    if re.search(r"[\x00-\x1f\x7f]", decoded) or '"' in authority:
         raise UsageError(f"{shown} has a control character", "check the URL")
     if scheme.lower() == "ftp" and not decoded.isascii():
         raise UsageError(

@@ -13,6 +13,7 @@ import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -47,6 +48,7 @@ class GridFTPServer:
     :param env: variables added to the environment (X509_CERT_DIR, GRIDMAP, ...)
     :param options: further command-line options; an `-anonymous-user` among them replaces ours
     :param anonymous: whether anonymous login is allowed
+    :param port: that of a server that was killed, to come back in its place
     """
 
     def __init__(
@@ -56,11 +58,13 @@ class GridFTPServer:
         env: Mapping[str, str] | None = None,
         options: Sequence[str] = (),
         anonymous: bool = True,
+        port: int = 0,
     ) -> None:
         need_gridftp()
         root.mkdir(parents=True, exist_ok=True)
         self.root = root.resolve()
         self.host = host
+        self.port = port
         self._process = subprocess.Popen(
             self._command(options, anonymous),
             env={**os.environ, **(env or {})},
@@ -70,14 +74,14 @@ class GridFTPServer:
             start_new_session=True,
         )
         try:
-            self.port = self._read_port()
+            self.port = self._answering() if port else self._read_port()
         except BaseException:
             self.close()
             raise
 
     def _command(self, options: Sequence[str], anonymous: bool) -> list[str]:
         # Without -c the machine-wide /etc/gridftp.conf would be read.
-        command = ["timeout", "--signal=KILL", str(LIFE_SECONDS), PROGRAM, "-c", os.devnull, "-p", "0"]
+        command = ["timeout", "--signal=KILL", str(LIFE_SECONDS), PROGRAM, "-c", os.devnull, "-p", str(self.port)]
         command += ["-control-interface", self.host, "-data-interface", self.host, "-home-dir", str(self.root)]
         if anonymous:
             command.append("-aa")
@@ -86,6 +90,16 @@ class GridFTPServer:
             if anonymous and "-anonymous-user" not in options:
                 command += ["-anonymous-user", "root", "-anonymous-group", "root"]
         return [*command, *options]
+
+    def _answering(self) -> int:
+        """Wait for an answer; a server that was told its port does not say when it is ready."""
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self._process.poll() is None:
+            with contextlib.suppress(OSError):
+                socket.create_connection((self.host, self.port), timeout=1).close()
+                return self.port
+            time.sleep(0.01)
+        raise RuntimeError(f"{PROGRAM} did not start at port {self.port}")
 
     def _read_port(self) -> int:
         said, deadline = b"", time.monotonic() + START_SECONDS

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -30,6 +31,8 @@ class Nginx:
     """One running server, ready when constructed.
 
     :param root: the directory it serves
+    :param run: where it keeps its own files
+    :param port: None for one that is free
     :param certificate: certificate and key files, for https
     :param more: directives for its server block
     """
@@ -41,14 +44,12 @@ class Nginx:
         *,
         host: str = "127.0.0.1",
         port: int | None = None,
-        certificate: tuple[Path, Path] | None = None,
+        certificate: Sequence[Path] = (),
         more: str = "",
     ) -> None:
         program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
         if program is None:
-            (pytest.fail if os.environ.get("CI") else pytest.skip)(
-                "nginx is not installed: apt-get install nginx-light"
-            )
+            (pytest.fail if os.environ.get("CI") else pytest.skip)("nginx is not installed: apt-get install nginx")
         root.mkdir(parents=True, exist_ok=True)
         run.mkdir(parents=True, exist_ok=True)
         self.root, self.host, self.port = root, host, port or free_port(host)

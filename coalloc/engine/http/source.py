@@ -63,11 +63,19 @@ class HTTPSource(Source):
     async def _ask(self) -> Stat:
         """HEAD says all that is needed where it is allowed and the server announces ranges; else a part tells."""
         async with self._answer("HEAD", WANTED_DIGESTS) as head:
+            await self._finish(head)
             size = _decimal(head.headers.get("content-length"))
             if head.status_code == 200 and size is not None and head.headers.get("accept-ranges") == "bytes":
                 return self._stat(size, head.headers, ranged=True)
         async with self._answer("GET", {**WANTED_DIGESTS, "Range": "bytes=0-0"}) as part:
+            if part.headers.get("content-length") == "1":
+                await self._finish(part)
             return self._understand(part)
+
+    async def _finish(self, answer: "httpx.Response") -> None:
+        """Read an answer to its end, so that the connection is kept."""
+        with self._border():
+            await answer.aread()
 
     def _understand(self, part: "httpx.Response") -> Stat:
         """The answer to a request for the first byte."""
@@ -106,6 +114,7 @@ class HTTPSource(Source):
                 if view:
                     deliver(at, view)
                 at += len(view)
+                await asyncio.sleep(0)  # reading does not pause while data are there: let others and cancellation in
             if at == asked and "content-length" in answer.headers:
                 with self._border():
                     await anext(chunks, b"")  # sees the end that has arrived already, so that the connection is kept
@@ -203,7 +212,10 @@ class HTTPSource(Source):
 
     def _protocol_error(self, said: str) -> SourceError:
         if "disconnected" in said or "closed connection" in said:
-            return ConnectionLost(f"{self._shown}: the connection was lost: {said}", "try again")
+            return ConnectionLost(
+                f"{self._shown}: the connection was lost: {said}",
+                "try again; if that happens always, check scheme and port of the URL",
+            )
         return NotThatProtocol(f"{self._shown}: no HTTP there: {said}", "check scheme and port of the URL")
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:

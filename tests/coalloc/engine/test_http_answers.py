@@ -1,0 +1,73 @@
+"""What is read in the headers and statuses of HTTP answers."""
+
+import doctest
+
+import pytest
+
+from coalloc.engine.http import answers
+from coalloc.errors import NoSuchFile, PermissionRefused, ServerSays, Unsupported
+from coalloc.model import Checksum
+
+SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(answers).failed == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "found"),
+    [
+        ({}, []),
+        ({"digest": "md5=CY9rzUYh03PK3k6DJie09g=="}, [("md5", "098f6bcd4621d373cade4e832627b4f6")]),
+        ({"digest": "md5=098F6BCD4621D373CADE4E832627B4F6"}, [("md5", "098f6bcd4621d373cade4e832627b4f6")]),
+        ({"digest": "SHA=qUqP5cyxm6YcTAhz05Hph5gvu9M="}, [("sha1", "a94a8fe5ccb19ba61c4c0873d391e987982fbbd3")]),
+        ({"repr-digest": "sha-256=:n4bQgYhMfWWaL+qgxVrQFaO/TxsrC4Is0V1sFbDwCgg=:"}, [("sha256", SHA256)]),
+        ({"repr-digest": "adler=:BF0BwQ==:, crc32c=:x+8=:"}, [("adler32", "045d01c1")]),
+        ({"digest": "adler32=45d01c1,md5=nonsense,whirlpool=00,=,"}, []),
+    ],
+)
+def test_digests(headers, found):
+    assert answers.digests(headers) == tuple(Checksum(*one) for one in found)
+
+
+@pytest.mark.parametrize("said", ["", "bytes */10", "bytes 0-1", "lines 0-1/2", "bytes 0-1/x"])
+def test_places_that_make_no_sense(said):
+    assert answers.content_range({"content-range": said}) is None
+
+
+def test_a_place_in_a_file_of_unknown_size():
+    assert answers.content_range({"content-range": "bytes 5-5/*"}) == (5, 6, None)
+
+
+def test_only_strong_validators_are_conditions():
+    assert answers.condition('"tag"') == {"If-Range": '"tag"'}
+    assert answers.condition('W/"tag"') == {}
+    assert answers.condition(None) == {}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, PermissionRefused),
+        (403, PermissionRefused),
+        (407, PermissionRefused),
+        (404, NoSuchFile),
+        (410, NoSuchFile),
+        (416, ServerSays),
+        (429, ServerSays),
+        (500, ServerSays),
+        (501, Unsupported),
+    ],
+)
+def test_refusals(status, kind):
+    error = answers.refusal(status, "Why", {}, "http://host/x")
+    assert type(error) is kind
+    assert error.message == f"http://host/x: the server says {status} Why"
+    assert error.remedy
+
+
+def test_a_refusal_for_some_time():
+    error = answers.refusal(503, "Busy", {"retry-after": "7"}, "http://host/x")
+    assert "Retry-After: 7" in error.message
+    assert not error.permanent
