@@ -64,6 +64,7 @@ class Scheduler:
         self._begun = False
         self._ended = False
         self._first_ready: float | None = None
+        self._looked_at = 0.0
         self._next_copy = 1
         self._actions: list[Action] = []
 
@@ -104,6 +105,7 @@ class Scheduler:
         copy.last_byte_at = event.at
         before = self.state.final.total
         self.state.final.add(event.start, event.end)
+        copy.bytes += self.state.final.total - before
         lane.bytes += self.state.final.total - before
 
     def _finished(self, event: Finished) -> None:
@@ -112,26 +114,29 @@ class Scheduler:
         if self.state.lacking(copy):
             self._fail(lane, "it ended before its range was delivered", permanent=False, now=event.at)
             return
-        self.policy.delivered(self.state, copy, copy.end - copy.start, event.at)
+        self.policy.delivered(copy, event.at)
         lane.failures = 0
         self._release(copy, event.at)
 
     def _ready(self, event: Ready) -> None:
         lane = self.state.lanes[event.source]
+        if lane.status == "left":
+            return  # its bytes were rejected while it connected anew
         if lane.status != "connecting":
             raise self._illegal(f"source {lane.source} is ready but was {lane.status}")
         lane.ranged = event.ranged
         lane.status = "idle"
         lane.ready_at = event.at if lane.ready_at is None else lane.ready_at
         self._first_ready = event.at if self._first_ready is None else self._first_ready
-        if not lane.ranged and any(other.usable for other in self.state.lanes if other is not lane):
+        if not lane.ranged and not self._is_last(lane):
+            self._hand_back(lane, event.at)
             lane.status = "spare"
             lane.reason = "it ignores ranges, so it is used only when it is the last"
 
     def _failed(self, event: Failed) -> None:
         lane = self.state.lanes[event.source]
-        if event.copy is not None and event.copy not in self.state.copies:
-            return  # the copy was abandoned while the news was on its way
+        if lane.status == "left" or (event.copy is not None and event.copy not in self.state.copies):
+            return  # it was rejected, or the copy abandoned, while the news was on its way
         self._fail(lane, event.reason, permanent=event.permanent, now=event.at)
 
     def _rejected(self, event: Rejected) -> None:
@@ -143,6 +148,7 @@ class Scheduler:
             self._leave(self.state.lanes[source], "it sent wrong bytes", event.at)
 
     def _tick(self, now: float) -> None:
+        self._looked_at = now
         for copy in list(self.state.copies.values()):
             lane = self.state.lanes[copy.source]
             silent = self._silence(copy, lane, now)
@@ -158,7 +164,7 @@ class Scheduler:
     def _settle(self, event: Event) -> None:
         """Finish, give up, or find work for idle lanes, after any event."""
         now, state = event.at, self.state
-        if state.complete and (state.size or self._first_ready is not None):
+        if state.complete and self._first_ready is not None:  # an answer is needed to ask for checksums, too
             self._end(Done(), now)
             return
         if isinstance(event, Received):  # many; idle lanes look again at the next tick
@@ -281,8 +287,7 @@ class Scheduler:
         lane.failures += 1
         lane.reason = reason
         copy = self.state.running(lane)
-        delivered = copy is not None and sum(b - a for a, b in self.state.final.within(copy.start, copy.end)) >= USEFUL
-        if delivered:
+        if copy is not None and copy.bytes >= USEFUL:
             lane.failures = 1
         self._hand_back(lane, now)
         if permanent or lane.failures >= TRIES:
@@ -315,11 +320,15 @@ class Scheduler:
     def _admit(self) -> None:
         """Connect as many sources as may be used at once; spares come in while others pause or are left."""
         working = sum(1 for lane in self.state.lanes if lane.usable and lane.status != "pausing")
-        for lane in sorted(self.state.lanes, key=lambda lane: lane.failures):
-            if lane.status == "spare" and working < self._most and (lane.ranged or working == 0):
+        for lane in sorted(self.state.lanes, key=lambda lane: (not lane.ranged, lane.failures)):
+            if lane.status == "spare" and working < self._most and (lane.ranged or self._is_last(lane)):
                 lane.status = "connecting"
                 self._actions.append(Connect(lane.source))
                 working += 1
+
+    def _is_last(self, lane: Lane) -> bool:
+        """Whether no other source is in use, or will be again after a pause."""
+        return not any(other.usable for other in self.state.lanes if other is not lane)
 
     def _end(self, action: Done | GiveUp, now: float) -> None:
         for copy in list(self.state.copies.values()):
@@ -331,7 +340,7 @@ class Scheduler:
     def _wake(self, now: float) -> None:
         times = [lane.resume_at for lane in self.state.lanes if lane.status == "pausing"]
         if self.state.copies:
-            times.append(now + TICK)
+            times.append(max(now, self._looked_at + TICK))
         if any(lane.status == "idle" for lane in self.state.lanes):
             if not self._begun and self._first_ready is not None:
                 times.append(self._first_ready + self.policy.patience)

@@ -50,13 +50,16 @@ class Lane:
 
     @property
     def usable(self) -> bool:
-        """Whether it may still deliver something."""
+        """Whether it is in use, or will be again after a pause."""
         return self.status not in ("left", "spare")
 
 
 @dataclass(slots=True)
 class Copy:
-    """A partial copy: bytes [start, end) asked of one source. `end` may be lowered while it runs."""
+    """A partial copy: bytes [start, end) asked of one source. `end` may be lowered while it runs.
+
+    `bytes` are those it delivered first, `racing` says that it was begun as the second to fetch its range.
+    """
 
     id: int
     source: int
@@ -65,6 +68,7 @@ class Copy:
     asked_at: float
     first_byte_at: float | None = None
     last_byte_at: float | None = None
+    bytes: int = 0
     racing: bool = False
 
 
@@ -142,6 +146,6 @@ class State:
 
     def raced(self, copy: Copy) -> bool:
         """Whether this partial copy takes part in a race, on either side."""
-        return copy.racing or any(
-            other.racing and other.start < copy.end and copy.start < other.end for other in self.copies.values()
+        return any(
+            other is not copy and other.start < copy.end and copy.start < other.end for other in self.copies.values()
         )

@@ -34,8 +34,8 @@ class Aggressive(Conservative):
             return None
         return self.next_blocks(state, self.multiple.get(lane.source, 1))
 
-    def delivered(self, state: State, copy: Copy, nbytes: int, now: float) -> None:
-        rate = nbytes / max(now - copy.asked_at, 1e-9)
+    def delivered(self, copy: Copy, now: float) -> None:
+        rate = (copy.end - copy.start) / max(now - copy.asked_at, 1e-9)
         if rate > self.fastest:
             self.fastest = rate
             self.multiple[copy.source] = 2 * self.multiple.get(copy.source, 1)

@@ -53,8 +53,8 @@ class Policy(ABC):
     def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
         """What an idle lane with an empty share does now."""
 
-    def delivered(self, state: State, copy: Copy, nbytes: int, now: float) -> None:
-        """Partial copy `copy` was delivered whole; `nbytes` is what its source was asked for."""
+    def delivered(self, copy: Copy, now: float) -> None:
+        """Partial copy `copy` was delivered whole."""
 
     def explain(self, state: State, now: float) -> str:
         """One sentence for people: why this split."""

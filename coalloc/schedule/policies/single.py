@@ -1,5 +1,7 @@
 """`single`: the base case of the paper (section 4.3): the whole file from one server, the best by forecast."""
 
+from collections.abc import Sequence
+
 from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned
 from coalloc.schedule.state import Lane, State
 
@@ -16,13 +18,17 @@ class Single(Policy):
         lanes = candidates(state)
         if not lanes:
             return {}
-        best = max(lanes, key=lambda lane: (lane.status == "idle", state.rate(lane, now), -lane.source))
-        return {best.source: list(state.unassigned)}
+        return {_best(state, lanes, now).source: list(state.unassigned)}
 
     def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
-        if any(other.status == "fetching" for other in state.lanes):
+        if any(other.status == "fetching" for other in state.lanes) or lane is not _best(state, state.lanes, now):
             return None
         return first_unassigned(state)
 
     def explain(self, state: State, now: float) -> str:
         return "single: the whole file from the source with the best forecast"
+
+
+def _best(state: State, lanes: Sequence[Lane], now: float) -> Lane:
+    """The fastest of those that can begin now, the first of equals."""
+    return max(lanes, key=lambda lane: (lane.status == "idle", state.rate(lane, now), -lane.source))

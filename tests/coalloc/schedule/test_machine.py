@@ -12,9 +12,9 @@ from coalloc.testing.invariants import CheckedScheduler
 MB = 1_000_000
 
 
-def scheduler(size=10 * MB, sources=2, strategy="adaptive", rate=1e6, **more):
+def scheduler(size=10 * MB, sources=2, strategy="adaptive", rate=1e6, blocks=None, **more):
     estimates = [Estimate(0.01, rate)] * sources
-    machine = CheckedScheduler(size, estimates, make(strategy), **more)
+    machine = CheckedScheduler(size, estimates, make(strategy, blocks), **more)
     assert [a for a in machine.handle(Started(0.0)) if isinstance(a, Connect)] == [Connect(i) for i in range(sources)]
     return machine
 
@@ -94,10 +94,95 @@ def test_a_source_without_ranges_is_used_only_as_the_last():
 def test_an_impossible_event_says_what_led_to_it():
     machine = scheduler(sources=1)
     machine.handle(Ready(0.0, 0))
-    with pytest.raises(IllegalEventError, match="copy 7 is not running\n.*copy 1"):
+    with pytest.raises(IllegalEventError, match=r"copy 7 is not running\n.*copy 1"):
         machine.handle(Finished(1.0, 7))
 
 
 def test_an_empty_file_needs_an_answer_and_no_byte():
     machine = scheduler(size=0, sources=2)
     assert kinds(machine.handle(Ready(0.1, 1)), Done)
+
+
+def test_a_share_of_a_source_that_turns_out_to_ignore_ranges_goes_to_others():
+    machine = scheduler(strategy="brute")
+    machine.handle(Ready(0.0, 0))
+    (own,) = kinds(machine.handle(Tick(5.0)), Fetch)
+    machine.handle(Ready(6.0, 1, ranged=False))
+    machine.handle(Received(7.0, own.copy, own.start, own.end))
+    (rest,) = kinds(machine.handle(Finished(7.0, own.copy)), Fetch)
+    assert (rest.source, rest.start, rest.end) == (0, own.end, 10 * MB)
+
+
+def test_a_source_without_ranges_is_left_alone_while_another_pauses():
+    machine = scheduler()
+    machine.handle(Ready(0.0, 0, ranged=False))
+    actions = machine.handle(Failed(0.1, 1, "reset", permanent=False))
+    assert not kinds(actions, Connect)
+    assert kinds(machine.handle(Tick(0.7)), Connect) == [Connect(1)]
+
+
+def test_bytes_that_were_here_already_do_not_make_up_for_failures():
+    machine = scheduler(sources=1, missing=[(9 * MB, 10 * MB)])
+    now, actions = 0.0, []
+    for _ in range(TRIES):
+        (fetch,) = kinds(machine.handle(Ready(now, 0, ranged=False)), Fetch)
+        machine.handle(Received(now, fetch.copy, 0, 2 * MB))
+        actions = machine.handle(Failed(now, 0, "reset", permanent=False, copy=fetch.copy))
+        now += 60.0
+        machine.handle(Tick(now)) if not kinds(actions, GiveUp) else None
+    assert kinds(actions, GiveUp)
+
+
+@pytest.mark.parametrize("news", [Ready(0.4, 1), Failed(0.4, 1, "reset", permanent=False)], ids=["ready", "failed"])
+def test_a_source_rejected_while_it_connects_stays_out(news):
+    machine = scheduler(size=100)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    machine.handle(Received(0.1, fetch.copy, 0, 100))
+    machine.handle(Rejected(0.2, (1,), ((0, 10),)))
+    assert not [action for action in machine.handle(news) if isinstance(action, Fetch | Connect)]
+    assert not kinds(machine.handle(Tick(9.0)), Connect)
+
+
+def test_blocks_that_are_delivered_quickly_do_not_put_off_the_look_at_the_silent():
+    machine = scheduler(strategy="conservative", blocks=100)
+    (block,) = kinds(machine.handle(Started(0.0)) + machine.handle(Ready(0.0, 0)), Fetch)
+    (silent,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
+    machine.handle(Tick(0.1))
+    for step in range(2, 5):
+        machine.handle(Received(step / 10, block.copy, block.start, block.end))
+        actions = machine.handle(Finished(step / 10, block.copy))
+        (block,), (wake,) = kinds(actions, Fetch), kinds(actions, Wake)
+        assert wake.at == pytest.approx(0.6)
+    assert silent.source == 1
+
+
+def test_who_raced_alone_may_be_relieved_again():
+    machine = scheduler(size=60_000)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    state = machine.state
+    machine.handle(Received(0.1, fetch.copy, 0, 1000))
+    (race,) = kinds(machine.handle(Ready(0.5, 1)), Fetch)
+    original, racer = state.copies[fetch.copy], state.copies[race.copy]
+    assert racer.racing
+    assert state.raced(original)
+    assert state.raced(racer)
+    machine.handle(Failed(0.6, 0, "reset", permanent=False, copy=fetch.copy))
+    assert not state.raced(racer)
+
+
+def test_what_is_all_here_waits_for_a_witness():
+    machine = CheckedScheduler(100, [Estimate()], make("adaptive"), missing=[])
+    assert not kinds(machine.handle(Started(0.0)), Done)
+    assert kinds(machine.handle(Ready(0.1, 0)), Done)
+
+
+def test_single_goes_on_with_the_next_best():
+    estimates = [Estimate(0.01, rate) for rate in (1e6, 4e6, 2e6)]
+    machine = CheckedScheduler(MB, estimates, make("single"))
+    machine.handle(Started(0.0))
+    machine.handle(Ready(0.0, 0))
+    machine.handle(Ready(0.0, 2))
+    (fetch,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
+    assert fetch.source == 1
+    (after,) = kinds(machine.handle(Failed(0.1, 1, "gone", permanent=True, copy=fetch.copy)), Fetch)
+    assert after.source == 2
