@@ -27,16 +27,15 @@ from coalloc.model import (
     PieceHashes,
     ReplicaSet,
     Snapshot,
-    SourceReport,
     SourceView,
     TransferReport,
 )
-from coalloc.report import source_reports, source_views
+from coalloc.report import source_reports, source_views, unstarted_reports
 from coalloc.runner import Runner
 from coalloc.schedule import Scheduler
 from coalloc.schedule.events import Event, Rejected, Started
 from coalloc.schedule.policies import Policy
-from coalloc.sink import PartialFile
+from coalloc.sink import PartialFile, has
 from coalloc.urls import redact
 
 __all__ = ["Download", "Wishes"]
@@ -106,6 +105,8 @@ class Download:
         showing = self._loop.create_task(self._show()) if self._watch else None
         try:
             with PartialFile(self._target, keep_checksums=self._wishes.keep_checksums) as self._partial:
+                if await self._is_here():
+                    return self._finished()
                 await self._prepare()
                 try:
                     await self._fetch_and_verify()
@@ -122,6 +123,19 @@ class Download:
             if self._comparison:
                 self._comparison.cancel()
             await self._runner.close()
+        return self._finished()
+
+    async def _is_here(self) -> bool:
+        """Whether the target is there already, by the checksum that is known of it."""
+        wanted = verify.expectation(self._given())
+        if wanted is None or not await _in_thread(has, self._target, wanted, self._file.size):
+            return False
+        self._checksum, self._verified = wanted, True
+        self._agreement.size = self._resumed = self._target.stat().st_size
+        self._notice = f"{self._target} was here already"
+        return True
+
+    def _finished(self) -> TransferReport:
         self._phase = "done"
         if self._watch:
             self._watch(self.snapshot())
@@ -284,7 +298,7 @@ class Download:
         size = self._agreement.size or 0
         scheduler = self._scheduler
         if scheduler is None:
-            sources: tuple[SourceReport, ...] = tuple(SourceReport(url) for url in self._urls)
+            sources = unstarted_reports(self._urls, self._runner.errors)
             moved = 0
         else:
             sources = source_reports(scheduler.state, self._urls, self._bad, now)

@@ -2,10 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
+from coalloc.errors import SourceError
 from coalloc.model import Outcome, SourceReport, SourceState, SourceView
 from coalloc.schedule.state import Lane, State
 
-__all__ = ["source_reports", "source_views"]
+__all__ = ["source_reports", "source_views", "unstarted_reports"]
 
 SLOW = 0.1
 """A source below this part of the fastest one's rate is reported as slow."""
@@ -46,6 +47,14 @@ def source_reports(state: State, urls: Sequence[str], bad: Mapping[int, str], no
             error=bad.get(lane.source) or lane.reason,
         )
         for lane in state.lanes
+    )
+
+
+def unstarted_reports(urls: Sequence[str], errors: Mapping[int, SourceError]) -> tuple[SourceReport, ...]:
+    """The sources of a transfer that did not begin; `errors` are of those that could not be used."""
+    return tuple(
+        SourceReport(url, outcome="failed", error=errors[i].message) if i in errors else SourceReport(url)
+        for i, url in enumerate(urls)
     )
 
 

@@ -17,8 +17,9 @@ def print_reports(reports: Sequence[TransferReport], file: TextIO) -> None:
     """Print each report on `file`."""
     out = console(file)
     for report in reports:
-        for text in (headline(report), verification(report), human.one_line(report.rationale)):
-            out.print(text)
+        for text in (headline(report), verification(report), report.rationale, report.notice):
+            if text:
+                out.print(human.one_line(text))
         out.print(sources_table(report.sources))
         for text in troubles(report.sources):
             out.print(text)

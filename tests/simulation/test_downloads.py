@@ -153,11 +153,24 @@ def test_a_known_size_leaves_the_liar_out(target):
 def test_errors_at_the_start_are_told_as_they_are(target):
     with pytest.raises(NoSuchFile):
         Case(target, honest(missing=True)).download()
-    with pytest.raises(NothingToFetchFrom, match=r"s0/file: no such file\n.*s1/file refused"):
+    with pytest.raises(NothingToFetchFrom, match=r"s0/file: no such file\n.*s1/file refused") as caught:
         Case(target, honest(missing=True), honest(dies_at=0.0)).download()
+    assert outcomes(caught.value.report) == ["failed", "failed"]
+    assert "no such file" in caught.value.report.sources[0].error
     with pytest.raises(Unreachable):
         Case(target, honest(dies_at=0.0)).download()
     assert not list(target.parent.iterdir())
+
+
+def test_a_target_that_is_right_already_is_not_fetched(target):
+    target.write_bytes(DATA)
+    case = Case(target, honest())
+    report = case.download(checksum=digest("md5"))
+    assert (report.resumed_bytes, report.verified, case.sources[0].sent) == (SIZE, True, 0)
+    assert not case.folder.exists()
+    target.write_bytes(DATA[:-1] + b"?")
+    assert Case(target, honest()).download(checksum=digest("md5")).resumed_bytes == 0
+    assert target.read_bytes() == DATA
 
 
 def test_what_is_here_is_not_fetched_again(target):

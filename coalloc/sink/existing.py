@@ -1,0 +1,27 @@
+"""A target that is there already: is it the file that is wanted?"""
+
+from pathlib import Path
+
+from coalloc.checksums import hasher
+from coalloc.disk import disk_error
+from coalloc.model import Checksum
+from coalloc.sink.data import BLOCK
+
+__all__ = ["has"]
+
+
+def has(target: Path, wanted: Checksum, size: int | None) -> bool:
+    """Whether `target` is a file with this checksum, and of `size` bytes if that is known. Reads it.
+
+    :raises SinkError: if it is there and cannot be read
+    """
+    try:
+        if not target.is_file() or size not in (None, target.stat().st_size):
+            return False
+        found, block = hasher(wanted.algorithm), memoryview(bytearray(BLOCK))
+        with target.open("rb", buffering=0) as file:
+            while count := file.readinto(block):
+                found.update(block[:count])
+    except OSError as error:
+        raise disk_error(error, "read", target) from None
+    return found.hexdigest() == wanted.value
