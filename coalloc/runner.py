@@ -40,7 +40,8 @@ class Runner:
         self._opening: dict[int, asyncio.Task[Stat]] = {}
         self._spans: dict[int, Span] = {}
         self._fetching: dict[int, asyncio.Task[None]] = {}
-        self._working: list[asyncio.Task[None] | None] = [None] * len(sources)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._busy = [asyncio.Lock() for _ in sources]
         self._waker: asyncio.TimerHandle | None = None
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._scheduler: Scheduler | None = None
@@ -76,19 +77,21 @@ class Runner:
         :raises TransferFailed: when no source is left
         """
         self._scheduler = scheduler
-        self._over = self._loop.create_future()
         try:
             self._handle(first)
             await self._over
         finally:
+            self._over = self._loop.create_future()  # for the next time; a late replica may fail it before
             if self._waker:
                 self._waker.cancel()
             await _stop(self._fetching.values())
 
     async def close(self) -> None:
         """Let go of everything."""
-        await _stop([task for task in self._working if task])
+        await _stop(self._tasks)
         await _stop(self._opening.values())
+        if self._over.done() and not self._over.cancelled():
+            self._over.exception()  # it came too late to matter
         await asyncio.gather(*(source.close() for source in self._sources))
 
     def _handle(self, event: Event) -> None:
@@ -133,8 +136,14 @@ class Runner:
 
     def _work(self, source: int, job: Job) -> asyncio.Task[None]:
         """Run `job` once what its source did before is over: a source is used by one task at a time."""
-        task = self._loop.create_task(_after(self._working[source], job))
-        self._working[source] = task
+
+        async def work() -> None:
+            async with self._busy[source]:
+                await job()
+
+        task = self._loop.create_task(work())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
     def _open(self, source: int) -> asyncio.Task[Stat]:
@@ -180,12 +189,6 @@ class Runner:
         self.errors[source] = error
         if copy is None or copy in self._spans:
             self._handle(Failed(self._loop.time(), source, str(error), error.permanent, copy))
-
-
-async def _after(earlier: asyncio.Task[None] | None, job: Job) -> None:
-    if earlier and not earlier.done():
-        await asyncio.wait({earlier})
-    await job()
 
 
 async def _stop(tasks: Iterable[asyncio.Task[Any]]) -> None:
