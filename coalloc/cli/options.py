@@ -93,7 +93,7 @@ def request(sources: tuple[str, ...], output: Path | None = None, checksum: str 
 
 
 def _refuse_nonsense(
-    strategy: str, blocks: int | None, streams: int, max_sources: int | None, engine: str, data_hosts: tuple[str, ...]
+    strategy: str, blocks: int | None, max_sources: int | None, engine: str, data_hosts: tuple[str, ...], **_: Any
 ) -> None:
     if blocks and strategy not in ("conservative", "aggressive"):
         raise UsageError(
@@ -103,11 +103,6 @@ def _refuse_nonsense(
         raise UsageError(
             f"--max-sources {max_sources} makes no sense with --strategy single, which uses one",
             "leave one of them out",
-        )
-    if engine == "globus-url-copy" and streams > 1:
-        raise UsageError(
-            "--streams makes no sense with --engine globus-url-copy, whose pipe takes one stream",
-            "use --engine gridftp for several streams",
         )
     if engine == "globus-url-copy" and data_hosts:
         raise UsageError(

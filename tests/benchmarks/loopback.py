@@ -22,7 +22,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
+from coalloc.dialer import DirectDialer
+from coalloc.engine import open_source
+from coalloc.engine.base import EngineOptions
 from tests.support.gridftp import GridFTPServer
+from tests.support.gsi import Authority
 
 COGET = [str(Path(sys.executable).with_name("coget")), "get", "--quiet"]
 MEMORY = Path("/dev/shm")
@@ -132,6 +136,40 @@ def memory(stack: ExitStack, folder: Path) -> None:
     print(f"\nmemory with 16 sources: {run.memory / 1e6:.0f} MB (wanted: < 150)")
 
 
+def gsi(stack: ExitStack, folder: Path, count: int) -> None:
+    """Seconds to connect and authenticate with a proxy, beside globus-url-copy's from its start to the first byte."""
+    grid = Authority(folder / "grid")
+    alice = grid.user("Alice")
+    grid.map(alice)
+    env = grid.client_env(alice.proxy())
+    os.environ.update(env)  # our client reads them in this process
+    (folder / "export").mkdir()
+    (folder / "export" / "byte").write_bytes(b"x")
+    server = GridFTPServer(folder / "export", env=grid.server_env(grid.localhost), anonymous=False)
+    url = stack.enter_context(server).url("byte", "gsiftp").replace("127.0.0.1", "localhost")
+    rivals = {
+        "globus-url-copy": lambda: measure(["globus-url-copy", url, f"file://{folder / 'byte.guc'}"], env),
+        "coget": lambda: asyncio.run(authenticate(url)),
+    }
+    runs = rounds(rivals, max(count, 9))
+    print("\ngsiftp: connect and authenticate; globus-url-copy: from start to its one byte; seconds")
+    for name, mine in runs.items():
+        print(f"{name:16}  {spread([r.seconds for r in mine], '{:.3f}')}")
+    ratios = [m.seconds / p.seconds for p, m in zip(runs["globus-url-copy"], runs["coget"], strict=True)]
+    print(f"ratio             {spread(ratios)} (wanted: <= 0.3)")
+
+
+async def authenticate(url: str) -> Run:
+    """Log in by our own client, in this process."""
+    source = open_source(url, "gridftp", EngineOptions(DirectDialer()))
+    began, cpu = time.perf_counter(), time.process_time()
+    try:
+        await source.open()
+        return Run(time.perf_counter() - began, time.process_time() - cpu, 0)
+    finally:
+        await source.close()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gib", type=float, default=2.0)
@@ -145,6 +183,7 @@ def main() -> None:
         throughput(stack, Path(name), size, options.rounds)
         start(stack, Path(name), options.rounds)
         memory(stack, Path(name))
+        gsi(stack, Path(name), options.rounds)
 
 
 if __name__ == "__main__":

@@ -71,7 +71,6 @@ def test_the_choices_are_those_of_the_api():
         (["ftp://a/x", "--strategy", "clever"], "clever"),
         (["ftp://a/x", "--blocks", "4"], "--blocks makes no sense with --strategy adaptive"),
         (["ftp://a/x", "--strategy", "single", "--max-sources", "2"], "--max-sources 2"),
-        (["ftp://a/x", "--engine", "globus-url-copy", "--streams", "4"], "--streams"),
         (["ftp://a/x", "--engine", "globus-url-copy", "--data-host", "h"], "--data-host"),
         (["plan", "ftp://a/x", "--metalink", "--json"], "--metalink"),
         (["completion", "tcsh"], "tcsh"),
