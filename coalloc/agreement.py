@@ -4,13 +4,21 @@ Sizes must be equal, and digests that servers offer (HTTP Repr-Digest) too. ETag
 same server's earlier ones, by If-Range and the journal: RFC 9110 lets two servers tag equal bytes differently.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from coalloc.errors import ReplicaChanged, VerificationError
+from coalloc.errors import (
+    CoallocError,
+    NotAllowed,
+    NothingToFetchFrom,
+    PermissionRefused,
+    ReplicaChanged,
+    SourceError,
+    VerificationError,
+)
 from coalloc.model import Checksum, ReplicaSet, Stat
 from coalloc.urls import redact
 
-__all__ = ["Agreement"]
+__all__ = ["Agreement", "unusable"]
 
 
 class Agreement:
@@ -26,6 +34,7 @@ class Agreement:
         self._sized_by = "the Metalink"
         self._given = {c.algorithm: c.value for c in files.checksums}
         self._digests: dict[str, tuple[str, str]] = {}
+        self._said: dict[int, Stat] = {}
         self.validators: dict[int, str] = {}
 
     @property
@@ -36,10 +45,12 @@ class Agreement:
     def check(self, source: int, stat: Stat) -> None:
         """Take in what a server says of its replica.
 
-        :raises ReplicaChanged: if it is not of the file that the user or the Metalink describes
+        :raises ReplicaChanged: if it is not of the file that the user or the Metalink describes, or of the one that
+            the same server had before
         :raises VerificationError: if it contradicts another server, and nobody has said which is right
         """
         url = self._urls[source]
+        self._check_unchanged(source, stat)
         if self.size is None:
             self.size, self._sized_by = stat.size, url
         if stat.size != self.size:
@@ -48,6 +59,20 @@ class Agreement:
             self._check_digest(url, offered)
         if stat.validator is not None:
             self.validators[source] = stat.validator
+
+    def _check_unchanged(self, source: int, stat: Stat) -> None:
+        """When a server is asked again, after a lost connection, its word must be what it was."""
+        before = self._said.setdefault(source, stat)
+        if before.size != stat.size:
+            now = f"it had {before.size} bytes and has {stat.size} now"
+        elif None not in (before.validator, stat.validator) and before.validator != stat.validator:
+            now = "it is newer now, though as long as before"
+        else:
+            return
+        url = self._urls[source]
+        raise ReplicaChanged(
+            f"{url} was changed while it was fetched: {now}", "run the same command again: it begins anew"
+        )
 
     def _refuse_size(self, url: str, size: int) -> None:
         says = f"{url} has {size} bytes, but {self._sized_by} says {self.size}"
@@ -63,8 +88,22 @@ class Agreement:
                 "leave this URL out, or check the expected checksum",
             )
         value, by = self._digests.setdefault(offered.algorithm, (offered.value, url))
-        if value != offered.value:
+        if value != offered.value and not self._given:  # else the whole's checksum will tell
             raise VerificationError(
                 f"the replicas are not of one file: by {offered.algorithm}, {url} has {offered.value} and {by} {value}",
                 "give the right checksum with --checksum ALGORITHM:HEX, or leave the wrong URL out",
             )
+
+
+def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocError:
+    """The one error to show when no source could be used from the start."""
+    if len(errors) == 1:
+        return next(iter(errors.values()))
+    kind = NotAllowed if all(isinstance(e, PermissionRefused) for e in errors.values()) else NothingToFetchFrom
+    reasons = "".join(f"\n  {_about(urls[i], error.message)}" for i, error in sorted(errors.items()))
+    remedies = {error.remedy: None for error in errors.values()}
+    return kind(f"none of the {len(urls)} sources can be used:{reasons}", "; ".join(remedies))
+
+
+def _about(url: str, message: str) -> str:
+    return message if url in message else f"{url}: {message}"

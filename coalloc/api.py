@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Literal
 
 from coalloc import checksums
-from coalloc.agreement import Agreement
+from coalloc.agreement import Agreement, unusable
 from coalloc.dialer import DirectDialer
-from coalloc.download import Download, Wishes, unusable
+from coalloc.download import Download, Wishes
 from coalloc.engine import open_source
 from coalloc.engine.base import EngineOptions, Source, Span
 from coalloc.errors import CoallocError, SourceError, UsageError
@@ -87,18 +87,23 @@ async def download(request: Request, watch: Callable[[Snapshot], None] | None = 
 
     Raises a CoallocError. Cancelling stops cleanly and leaves a state that the next call resumes.
     """
-    expected = request.expected
     files = await _files(request)
-    if expected and len(files) > 1:
-        raise UsageError("--checksum is of one file, but several are named", "leave it out: the Metalink has its own")
-    return [await _download(request, file, expected, len(files) > 1, watch) for file in files]
+    return [await _download(request, file, len(files) > 1, watch) for file in files]
 
 
 async def _files(request: Request) -> list[ReplicaSet]:
+    """The files that the request names; a checksum that the user gave takes the place of a Metalink's."""
+
     async def fetch_document(url: str, limit: int) -> bytes:
         return await _read_whole(open_source(url, request.engine, request.options), limit)
 
-    return await resolve(request.sources, fetch_document)
+    expected = request.expected
+    files = await resolve(request.sources, fetch_document)
+    if expected is None:
+        return files
+    if len(files) > 1:
+        raise UsageError("--checksum is of one file, but several are named", "leave it out: the Metalink has its own")
+    return [replace(files[0], checksums=(expected,))]
 
 
 async def _read_whole(source: Source, limit: int) -> bytes:
@@ -123,7 +128,6 @@ async def _read_whole(source: Source, limit: int) -> bytes:
 async def _download(
     request: Request,
     file: ReplicaSet,
-    expected: Checksum | None,
     many: bool,
     watch: Callable[[Snapshot], None] | None,
 ) -> TransferReport:
@@ -131,7 +135,6 @@ async def _download(
     wishes = Wishes(
         policy=make(request.strategy, request.blocks),
         most=request.max_sources,
-        checksum=expected,
         keep_checksums=request.checksum != "none",
     )
     where = target(file.name, request.output, many)
@@ -204,8 +207,7 @@ async def _plan(request: Request, file: ReplicaSet, ask_checksum: bool = False) 
     sources = _sources(request, ordered)
     try:
         answers, agreement = await _answers(ordered, sources)
-        given = [request.expected] if request.expected else ordered.checksums
-        known = [*given, *agreement.digests]
+        known = [*ordered.checksums, *agreement.digests]
         if ask_checksum and not known:
             jury = Jury(sources, lambda source: isinstance(answers[source], Stat))
             known = await agreed_checksum(jury, agreement.size or 0)

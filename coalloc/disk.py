@@ -1,16 +1,23 @@
 """The system calls on which what was fetched depends, and what their failure means to a person.
 
 They are gathered in one value so that a test can put a failing disk in its place. What is written where is for
-`coalloc.sink` and `coalloc.journal` to say.
+`coalloc.sink` and `coalloc.journal` to say. What takes long of it runs in a thread, by `in_thread`.
 """
 
+import asyncio
 import errno
 import os
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import ParamSpec, TypeVar
 
 from coalloc.errors import SinkError
 
-__all__ = ["Disk", "disk_error"]
+__all__ = ["Disk", "disk_error", "in_thread"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _REMEDIES = {
     errno.ENOSPC: "free some space, or choose another disk with -o, and run the same command again to go on",
@@ -56,3 +63,19 @@ def disk_error(error: OSError, what: str, path: Path) -> SinkError:
     reason = os.strerror(error.errno) if error.errno else str(error)
     remedy = _REMEDIES.get(error.errno or 0, "choose another place with -o")
     return SinkError(f"cannot {what} {path}: {reason}", remedy)
+
+
+async def in_thread(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run what reads or writes the disk in a thread.
+
+    When cancelled, the file is not let go of before the job ends, and if the job failed that is what is raised.
+    """
+    task = asyncio.ensure_future(asyncio.to_thread(job, *args, **kwargs))
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
+        task.result()
+        raise

@@ -1,6 +1,6 @@
 """What a transfer looks like from outside: source lines for a display, and the final report. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from coalloc.errors import SourceError
 from coalloc.model import Outcome, SourceReport, SourceState, SourceView
@@ -30,18 +30,22 @@ def source_views(state: State, urls: Sequence[str], now: float) -> tuple[SourceV
     )
 
 
-def source_reports(state: State, urls: Sequence[str], bad: Mapping[int, str], now: float) -> tuple[SourceReport, ...]:
-    """Each source's part in the whole transfer; `bad` are those whose bytes were wrong, with the reason."""
-    rates = {lane.source: lane.bytes / busy for lane in state.lanes if (busy := _busy(state, lane, now)) > 0}
+def source_reports(state: State, urls: Sequence[str], bad: Mapping[int, str], until: float) -> tuple[SourceReport, ...]:
+    """Each source's part in the whole transfer.
+
+    :param bad: the sources whose bytes were wrong, with the reason
+    :param until: when the last byte was there, or now; what comes after is nobody's idle time
+    """
+    rates = {lane.source: lane.bytes / busy for lane in state.lanes if (busy := _busy(state, lane, until)) > 0}
     fastest = max(rates.values(), default=0.0)
     return tuple(
         SourceReport(
             url=urls[lane.source],
             bytes=lane.bytes,
-            seconds=_busy(state, lane, now),
+            seconds=_busy(state, lane, until),
             rate=rates.get(lane.source, 0.0),
             ranges=lane.ranges,
-            idle_seconds=0.0 if lane.ready_at is None else max(0.0, now - lane.ready_at - _busy(state, lane, now)),
+            idle_seconds=0.0 if lane.ready_at is None else max(0.0, until - lane.ready_at - _busy(state, lane, until)),
             setup_seconds=lane.setup_seconds if lane.bytes else None,
             outcome=_outcome(lane, bad, rates.get(lane.source, 0.0) < SLOW * fastest),
             error=bad.get(lane.source) or lane.reason,
@@ -58,7 +62,7 @@ def unstarted_reports(urls: Sequence[str], errors: Mapping[int, SourceError]) ->
     )
 
 
-def _outcome(lane: Lane, bad: Mapping[int, str], slow: bool) -> Outcome:
+def _outcome(lane: Lane, bad: Container[int], slow: bool) -> Outcome:
     if lane.source in bad:
         return "corrupt"
     if lane.status in ("left", "pausing"):

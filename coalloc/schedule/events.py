@@ -55,11 +55,15 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Verification found `sources` wrong: they are used no more, and the ranges [start, end) are missing again."""
+    """Verification found `sources` wrong: they are used no more, and the ranges [start, end) are missing again.
+
+    `restored` are sources of earlier rejections that were suspected without reason: they can be used again.
+    """
 
     at: float
     sources: tuple[int, ...]
     ranges: tuple[tuple[int, int], ...]
+    restored: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

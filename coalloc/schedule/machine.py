@@ -146,6 +146,8 @@ class Scheduler:
             self.state.unassigned.add(start, end)
         for source in event.sources:
             self._leave(self.state.lanes[source], "it sent wrong bytes", event.at)
+        for lane in (self.state.lanes[source] for source in event.restored):
+            lane.status, lane.reason, lane.failures = "spare", None, 0
 
     def _tick(self, now: float) -> None:
         self._looked_at = now

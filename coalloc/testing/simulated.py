@@ -8,7 +8,7 @@ from zlib import adler32
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.errors import ConnectionLost, NoSuchFile, Unreachable, Unsupported
-from coalloc.model import Stat
+from coalloc.model import Checksum, Stat
 
 __all__ = ["Behaviour", "SimulatedSource"]
 
@@ -19,7 +19,7 @@ class Behaviour:
 
     `rates` are (from which second on, bytes per second), first at 0; a rate of 0 is a stall. `dies_at` cuts
     every connection at that second and refuses new ones until `returns_at`. `corrupts` are the offsets whose
-    byte is sent wrong. `claims_size` is a lie about the size.
+    byte is sent wrong. `claims_size` is a lie about the size; `digests` is what it says of the whole when connecting.
     """
 
     rates: tuple[tuple[float, float], ...] = ((0.0, 1e6),)
@@ -32,6 +32,7 @@ class Behaviour:
     corrupts: frozenset[int] = frozenset()
     ranged: bool = True
     offers_checksum: bool = False
+    digests: tuple[Checksum, ...] = ()
     chunk: int = 16 * 1024
 
 
@@ -54,7 +55,7 @@ class SimulatedSource(Source):
         if self.behaviour.missing:
             raise NoSuchFile(f"{self.url}: no such file", "check the path")
         size = len(self._content) if self.behaviour.claims_size is None else self.behaviour.claims_size
-        return Stat(size, ranged=self.behaviour.ranged)
+        return Stat(size, checksums=self.behaviour.digests, ranged=self.behaviour.ranged)
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         self.users += 1

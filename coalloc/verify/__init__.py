@@ -1,7 +1,7 @@
 """Are these the right bytes, and if not, whose are wrong? Asks servers for checksums; moves no data."""
 
-from coalloc.verify.blame import agreed_checksum, blame, blame_by_pieces, expectation
-from coalloc.verify.compare import Comparison
+from coalloc.verify.blame import agreed_checksum, expectation
 from coalloc.verify.jury import Jury
+from coalloc.verify.verification import Verification
 
-__all__ = ["Comparison", "Jury", "agreed_checksum", "blame", "blame_by_pieces", "expectation"]
+__all__ = ["Jury", "Verification", "agreed_checksum", "expectation"]

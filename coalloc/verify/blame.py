@@ -2,14 +2,17 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 
 from coalloc.checksums import ALGORITHMS
 from coalloc.errors import VerificationError
 from coalloc.model import Checksum, Extent
 from coalloc.verify.jury import Jury
 
-__all__ = ["agreed_checksum", "blame", "blame_by_pieces", "expectation"]
+__all__ = ["SUSPECTED", "agreed_checksum", "blame", "blame_by_pieces", "expectation"]
+
+SUSPECTED = "its bytes are under suspicion"
+"""The reason for blame where nobody could say who is wrong."""
 
 
 def expectation(candidates: Iterable[Checksum]) -> Checksum | None:
@@ -35,14 +38,17 @@ async def agreed_checksum(jury: Jury, size: int) -> list[Checksum]:
     return []
 
 
-async def blame(jury: Jury, pieces: Sequence[Extent], expected: Checksum, found: str, size: int) -> dict[int, str]:
+async def blame(
+    jury: Jury, pieces: Sequence[Extent], expected: Checksum, found: str, size: int, suspected: Set[int] = frozenset()
+) -> dict[int, str]:
     """Who gave wrong bytes, when the whole file's checksum is `found` and not the expected one.
 
     First the replicas that say themselves that they are of another file; then those whose bytes changed on
     the way; and when no server can say, the one that delivered least, so that little has to be fetched again.
 
+    :param suspected: those that were suspected before, in vain
     :returns: at least one source that delivered something, with the reason
-    :raises VerificationError: when it is the expected checksum that must be wrong
+    :raises VerificationError: when it is the expected checksum that must be wrong, or all were suspected in vain
     """
     delivered = {i: sum(p.end - p.start for p in pieces if p.source == i) for i in {p.source for p in pieces}}
     wholes = await _ask_all(jury, expected.algorithm, size)
@@ -57,8 +63,13 @@ async def blame(jury: Jury, pieces: Sequence[Extent], expected: Checksum, found:
         bad |= await _changed_on_the_way(jury, pieces)
     if not bad.keys() & delivered.keys():
         good = {i for i, value in wholes.items() if value == expected.value}
-        suspects = (delivered.keys() - good) or delivered.keys()
-        bad[min(suspects, key=lambda i: (delivered[i], i))] = "its bytes are under suspicion"
+        suspects = delivered.keys() - suspected
+        if not suspects:
+            raise VerificationError(
+                f"the {expected.algorithm} is {found}, not the expected {expected.value}, whichever source is left out",
+                "check the expected checksum, or name a replica that is known to be good",
+            )
+        bad[min((suspects - good) or suspects, key=lambda i: (delivered[i], i))] = SUSPECTED
     return bad
 
 
@@ -79,14 +90,21 @@ async def _changed_on_the_way(jury: Jury, pieces: Sequence[Extent]) -> dict[int,
     }
 
 
-def blame_by_pieces(pieces: Sequence[Extent], wrong: Sequence[tuple[int, int]]) -> dict[int, str]:
+def blame_by_pieces(
+    pieces: Sequence[Extent], wrong: Sequence[tuple[int, int]], suspected: Set[int] = frozenset()
+) -> dict[int, str]:
     """Who gave wrong bytes, when the ranges `wrong` do not have the hashes that a Metalink gives for them.
 
-    Whoever delivered a wrong range alone is bad; if each had several sources, the one that was in most of them.
+    Whoever delivered a wrong range alone is bad; if each had several sources, the one that was in most of them
+    is suspected, and if all of them were, they are bad.
 
+    :param suspected: those that were suspected before, in vain
     :returns: at least one source
     """
     involved = [{p.source for p in pieces if p.start < end and start < p.end} for start, end in wrong]
     alone = {source for sources in involved if len(sources) == 1 for source in sources}
     counts = Counter(source for sources in involved for source in sources)
-    return dict.fromkeys(alone or {counts.most_common(1)[0][0]}, "its bytes do not have the hashes of the Metalink")
+    others = [source for source, _ in counts.most_common() if source not in suspected]
+    if not alone and others:
+        return {others[0]: SUSPECTED}
+    return dict.fromkeys(alone or counts, "its bytes do not have the hashes of the Metalink")

@@ -9,7 +9,9 @@ from coalloc.errors import VerificationError
 from coalloc.model import Checksum, Extent
 from coalloc.testing.simulated import Behaviour, SimulatedSource
 from coalloc.testing.virtual_clock import run
-from coalloc.verify import Comparison, Jury, blame, expectation
+from coalloc.verify import Jury, expectation
+from coalloc.verify.blame import blame
+from coalloc.verify.compare import Comparison
 
 DATA = random.Random(5).randbytes(90_000)
 GOOD = Checksum("adler32", f"{adler32(DATA):08x}")

@@ -30,8 +30,8 @@ def honest(rate: float = 1e6, **more) -> Behaviour:
     return Behaviour(rates=((0.0, rate),), **more)
 
 
-def corrupt(*offsets: int, **more) -> Behaviour:
-    return honest(corrupts=frozenset(offsets), **more)
+def corrupt(*offsets: int, rate: float = 1e6, **more) -> Behaviour:
+    return honest(rate, corrupts=frozenset(offsets), **more)
 
 
 class Case:
@@ -45,8 +45,9 @@ class Case:
         return run(self._download(strategy, checksum, keep, seconds, known))
 
     async def _download(self, strategy, checksum, keep, seconds, known):
-        file = ReplicaSet(self.target.name, tuple(Replica(s.url) for s in self.sources), **known)
-        wishes = Wishes(make(strategy), checksum=checksum, keep_checksums=keep)
+        checksums = (checksum,) if checksum else ()
+        file = ReplicaSet(self.target.name, tuple(Replica(s.url) for s in self.sources), checksums=checksums, **known)
+        wishes = Wishes(make(strategy), keep_checksums=keep)
         download = Download(file, self.sources, [Estimate()] * len(self.sources), self.target, wishes, lambda _: None)
         async with asyncio.timeout(seconds):
             return await download.run()
@@ -94,6 +95,31 @@ def test_a_bad_replica_is_named_and_only_its_pieces_are_fetched_again(target, al
     assert sum(source.sent for source in case.sources) < 2 * SIZE
 
 
+@pytest.mark.parametrize("rates", [(2e5, 1e6, 1e6), (1e6, 1e6, 2e5), (2e5, 1e6, 1e5), (1e6, 2e5, 1e6)])
+def test_who_was_suspected_without_reason_is_used_again(target, rates):
+    first, second, third = rates
+    case = Case(target, honest(first), corrupt(*range(0, SIZE, 20_000), rate=second), honest(third))
+    report = case.download(checksum=digest("md5"))
+    assert target.read_bytes() == DATA
+    assert outcomes(report) == ["ok", "corrupt", "ok"]
+    assert report.sources[0].error is None
+
+
+@pytest.mark.parametrize("algorithm", ["md5", "sha256"])
+def test_the_known_checksum_counts_more_than_the_servers_words(target, algorithm):
+    wrong = [honest(digests=(Checksum("sha256", digit * 64),)) for digit in "12"]
+    case = Case(target, *wrong, honest())
+    report = case.download(checksum=digest(algorithm))
+    assert (report.checksum, report.verified) == (digest(algorithm), True)
+    assert outcomes(report) == (["ok"] * 3 if algorithm == "md5" else ["failed", "failed", "ok"])
+
+
+def test_verifying_is_nobodys_idle_time(target):
+    report = Case(target, honest(setup_seconds=10, offers_checksum=True)).download()
+    assert report.verified
+    assert report.sources[0].idle_seconds < 1 < 9 < report.seconds - report.sources[0].seconds
+
+
 def test_replicas_are_compared_by_default(target):
     case = Case(target, *(honest(offers_checksum=True),) * 2, corrupt(*range(0, SIZE, 50_000), offers_checksum=True))
     report = case.download()
@@ -117,9 +143,11 @@ def test_a_wrong_expected_checksum_gives_no_file(target):
 
 
 def test_when_all_are_bad_there_is_no_file(target):
-    with pytest.raises(VerificationError, match="no other source is left"):
+    with pytest.raises(VerificationError, match="whichever source is left out"):
         Case(target, corrupt(5), corrupt(SIZE - 5)).download(checksum=digest("md5"))
     assert not target.exists()
+    with pytest.raises(VerificationError, match="no other source is left"):
+        Case(target, corrupt(5)).download(checksum=digest("md5"))
 
 
 def test_metalink_pieces_name_the_bad_replica(target):

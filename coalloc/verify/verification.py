@@ -1,0 +1,114 @@
+"""Is the file right? Asked when all of it is here; as often as it is not, those who gave wrong bytes are named.
+
+By a checksum of the whole where one is expected, else by a Metalink's hashes of pieces, else by comparing the
+replicas with each other. What to fetch again, and from whom, is for others to say.
+"""
+
+from collections.abc import Iterable, Mapping
+
+from coalloc.disk import in_thread
+from coalloc.model import Checksum, Extent, PieceHashes
+from coalloc.sink import PartialFile
+from coalloc.verify.blame import SUSPECTED, blame, blame_by_pieces
+from coalloc.verify.compare import Comparison
+from coalloc.verify.jury import Jury
+
+__all__ = ["Verification"]
+
+
+class Verification:
+    """What is found out about one file, and about who delivered it.
+
+    :param file: what was fetched; begun already
+    :param jury: the replicas as witnesses
+    :param expected: the checksum of the whole
+    :param hashes: those of a Metalink's pieces
+    :param compare: whether to ask the replicas, where neither of these is known
+    """
+
+    def __init__(
+        self,
+        file: PartialFile,
+        jury: Jury,
+        expected: Checksum | None,
+        hashes: PieceHashes | None,
+        *,
+        compare: bool,
+    ) -> None:
+        self._file = file
+        self._jury = jury
+        self._expected = expected
+        self._hashes = hashes
+        self._comparison = Comparison(jury) if compare and not (expected or hashes) else None
+        self._suspected: set[int] = set()
+        self.checksum: Checksum | None = None
+        """Of the whole, if one was computed."""
+        self.verified = False
+        """Whether all bytes were compared with what somebody says of them."""
+        self.bad: dict[int, str] = {}
+        """Sources whose bytes were found to be wrong, with the reason."""
+
+    def add(self, extents: Iterable[Extent]) -> None:
+        """These bytes are here now. Replicas are asked about them while the rest is fetched."""
+        if self._comparison is not None:
+            self._comparison.add(extents)
+
+    def cancel(self) -> None:
+        """Nobody wants to know any more."""
+        if self._comparison is not None:
+            self._comparison.cancel()
+
+    async def find_bad(self) -> dict[int, str]:
+        """The sources whose bytes are wrong, with the reason; none when the file is verified as well as it can be.
+
+        :raises VerificationError: when nobody can say which bytes are right, or it is not the bytes that are wrong
+        """
+        if self._expected is not None:
+            return await self._hold_against(self._expected)
+        if self._hashes is not None:
+            bad = await in_thread(self._bad_by_pieces, self._hashes)
+            self.verified = not bad
+            return bad
+        if self._comparison is None:
+            return {}
+        self.verified, bad = await self._comparison.finish(dropped=self.bad)
+        self.checksum = Checksum("adler32", await in_thread(self._file.digest, "adler32"))
+        return bad
+
+    async def _hold_against(self, expected: Checksum) -> dict[int, str]:
+        found = await in_thread(self._file.digest, expected.algorithm)
+        self.checksum, self.verified = Checksum(expected.algorithm, found), found == expected.value
+        if self.verified:
+            return {}
+        if self._hashes is not None:
+            bad = await in_thread(self._bad_by_pieces, self._hashes)
+            if bad:
+                return bad
+        pieces = await in_thread(self._file.pieces)
+        return await blame(self._jury, pieces, expected, found, self._file.size, self._suspected)
+
+    def _bad_by_pieces(self, hashes: PieceHashes) -> dict[int, str]:
+        """Read the file piece by piece, and compare with the hashes of a Metalink."""
+        size, length = self._file.size, hashes.length
+        ranges = [(start, min(start + length, size)) for start in range(0, size, length)]
+        wrong = [
+            piece
+            for piece, value in zip(ranges, hashes.values, strict=True)
+            if self._file.digest(hashes.algorithm, *piece) != value
+        ]
+        return blame_by_pieces(self._file.pieces(), wrong, self._suspected) if wrong else {}
+
+    async def drop(self, bad: Mapping[int, str]) -> tuple[list[Extent], list[int]]:
+        """Take out of the file all that bad sources delivered, so that it is fetched from others.
+
+        One source at a time is left out on mere suspicion: who was before, in vain, may come back.
+
+        :returns: what was taken out, and who may come back
+        """
+        dropped = [piece for piece in await in_thread(self._file.pieces) if piece.source in bad]
+        for piece in dropped:
+            self._file.revoke(piece.start, piece.end)
+        back = [source for source, why in self.bad.items() if why == SUSPECTED and source not in bad]
+        self.bad = {source: why for source, why in self.bad.items() if source not in back} | dict(bad)
+        self._suspected |= {source for source, why in bad.items() if why == SUSPECTED}
+        return dropped, back
