@@ -9,11 +9,12 @@ import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import click
 
 from coalloc.cli.interrupts import Interrupted
-from coalloc.errors import CoallocError, UsageError
+from coalloc.errors import CoallocError, SinkError, UsageError
 
 __all__ = ["reported"]
 
@@ -30,7 +31,8 @@ def reported(command: Callable[[], object], args: Sequence[str]) -> int:
         status = command()
     except Exception as error:
         failure = _ours(error)
-        _show(failure, as_json="--json" in args)
+        with suppress(OSError):  # the status still tells, where nothing can be written
+            _show(failure, as_json="--json" in args)
         return failure.status
     return status if isinstance(status, int) else 0
 
@@ -46,6 +48,10 @@ def _ours(error: Exception) -> CoallocError:
             return UsageError(error.format_message(), f"see {where} --help")
         case click.ClickException():
             return UsageError(error.format_message())
+        case OSError(filename=None):  # all others became ours where they arose
+            return SinkError(
+                f"standard output or error cannot be written: {error.strerror or error}", "send it to another place"
+            )
     if os.environ.get("COGET_DEBUG"):
         traceback.print_exception(error)
     return Defect(

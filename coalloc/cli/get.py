@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coalloc.cli import interrupts, options
+from coalloc.errors import UsageError
 
 if TYPE_CHECKING:
     from coalloc.model import Snapshot
@@ -25,7 +26,8 @@ __all__ = ["get"]
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    callback=lambda ctx, param, value: _output(value),
+    type=click.Path(),
     metavar="PATH",
     help="A file name, or a directory that exists.  [default: the file's own name, here]",
 )
@@ -70,6 +72,15 @@ def get(as_json: bool, quiet: bool, **wishes: Any) -> None:
         from coalloc.progress.report import print_reports
 
         print_reports(reports, sys.stderr)
+
+
+def _output(path: str | None) -> Path | None:
+    """The value of --output. A Path would forget the slash by which a person means a directory."""
+    if path == "":
+        raise UsageError("--output is empty", "name a file, or a directory that exists, with -o")
+    if path is not None and path.endswith("/") and not Path(path).is_dir():
+        raise UsageError(f"{path} is no directory", "create it first, or leave out the / at its end to name a file")
+    return None if path is None else Path(path)
 
 
 @contextmanager

@@ -1,0 +1,188 @@
+"""What goes wrong on the command line, on real servers: each error names the thing and the remedy, has its status,
+and shows no traceback; with --json, stdout is one object all the same."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.support.coget import coget
+from tests.support.gridftp import GridFTPServer
+from tests.support.nginx import Nginx
+
+CONTENT = b"0123456789" * 1000
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("export")
+    (root / "x").write_bytes(CONTENT)
+    for size in (1 << 28, 1 << 28 | 1):  # large, so that one has not come whole before the other server answers
+        (root / str(size)).touch()
+        os.truncate(root / str(size), size)
+    (root / "folder").mkdir()
+    (root / "bad.meta4").write_text("<metalink")
+    return root
+
+
+@pytest.fixture(scope="module")
+def places(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """What URLs begin with, by a word for the kind of place."""
+    with ExitStack() as stack:
+        ftp = stack.enter_context(GridFTPServer(root))
+        locked = stack.enter_context(GridFTPServer(root, anonymous=False))
+        web = stack.enter_context(Nginx(root, tmp_path_factory.mktemp("run"), more="location /secret { deny all; }"))
+        shell = stack.enter_context(Shell())
+        yield {
+            "FTP": ftp.url("") + "/",
+            "LOCKED": locked.url("") + "/",
+            "WEB": web.url(""),
+            "WEB_AS_FTP": web.url("", scheme="ftp"),
+            "SHELL_AS_FTP": f"ftp://127.0.0.1:{shell.port}/",
+            "CLOSED": f"127.0.0.1:{shell.closed_port}",
+        }
+
+
+class Shell:
+    """What an SSH server says to whoever connects; and a port that nobody listens at."""
+
+    def __enter__(self) -> "Shell":
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._taken = socket.socket()  # bound, never listening: connections are refused
+        self._taken.bind(("127.0.0.1", 0))
+        self.port, self.closed_port = self._listener.getsockname()[1], self._taken.getsockname()[1]
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+        return self
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                session, _ = self._listener.accept()
+            except OSError:  # shut down
+                return
+            with session:
+                session.sendall(b"SSH-2.0-OpenSSH_9.2p1\r\n")
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()
+        self._taken.close()
+
+
+MD5 = "md5:" + 32 * "0"
+CASES = [
+    # words, status, code, what the message or the remedy says
+    ("ftp://no-such-host.invalid/x", 3, "unknown_host", "no-such-host.invalid"),
+    ("ftp://{CLOSED}/x", 3, "unreachable", "refused"),
+    ("http://{CLOSED}/x", 3, "unreachable", "refused"),
+    ("{FTP}none", 3, "no_such_file", "none"),
+    ("{WEB}none", 3, "no_such_file", "404"),
+    ("{FTP}none {WEB}none", 3, "nothing_to_fetch_from", "none of the 2 sources"),
+    ("{FTP}folder", 3, "no_such_file", "is a directory"),
+    ("{SHELL_AS_FTP}x", 3, "not_that_protocol", "no GridFTP server"),
+    ("{WEB_AS_FTP}x", 3, "not_that_protocol", "no GridFTP server"),
+    ("nowhere://host/x", 3, "unsupported", "nothing here speaks nowhere://"),
+    ("{LOCKED}x", 7, "permission_refused", "530"),
+    ("{WEB}secret/x", 7, "permission_refused", "403"),
+    ("{LOCKED}x {WEB}secret/x", 7, "not_allowed", "none of the 2 sources"),
+    ("{FTP}268435456 {FTP}268435457", 4, "verification_failed", "the replicas are not of one file"),
+    (f"{{FTP}}x --checksum {MD5}", 4, "verification_failed", "check the expected checksum"),
+    (f"{{WEB}}x --checksum {MD5}", 4, "verification_failed", "check the expected checksum"),
+    ("{FTP}x -o missing/x", 6, "local_disk", "create the directory first"),
+    ("{FTP}x -o /proc/x", 6, "local_disk", "/proc/x"),
+    ("{FTP}x -o /dev/null", 6, "local_disk", "not a plain file"),
+    ("{FTP}x -o taken", 6, "local_disk", "is a directory"),
+    ("{FTP}x -o missing/", 2, "usage", "missing/ is no directory"),
+    ("{FTP}x --output=", 2, "usage", "--output is empty"),
+    ("{FTP}x --checksum md5:00", 2, "usage", "32 hex digits"),
+    ("{FTP}x --checksum rot13:00", 2, "usage", "rot13"),
+    ("{FTP}x --blocks 3", 2, "usage", "--blocks makes no sense"),
+    ("{FTP}x --streams 0", 2, "usage", "--streams"),
+    ("{WEB}x --engine globus-url-copy", 2, "usage", "globus-url-copy"),
+    ("{FTP}x --nonsense", 2, "usage", "--nonsense"),
+    ("ftp://host:99999/x", 2, "usage", "99999"),
+    ("ftp:///x", 2, "usage", "names no host"),
+    ("no-such.meta4", 2, "usage", "no-such.meta4"),
+    ("{WEB}bad.meta4", 2, "usage", "no Metalink"),
+    ("{FTP}bad.meta4", 2, "usage", "no Metalink"),
+    ("evil.meta4", 2, "usage", "'../x'"),
+    ("evil.meta4 {FTP}x", 2, "usage", "a Metalink stands alone"),
+]
+
+
+@pytest.mark.parametrize(("words", "status", "code", "says"), CASES, ids=[case[0] for case in CASES])
+def test_an_error_is_clear_and_has_its_status(places, tmp_path, words, status, code, says):
+    home = tmp_path / "home"
+    (home / "taken" / "x").mkdir(parents=True)
+    url = places["FTP"] + "x"
+    (home / "evil.meta4").write_text(
+        f'<metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="../x"><url>{url}</url></file></metalink>'
+    )
+    before = sorted(tmp_path.rglob("*"))
+    done = coget([*words.format(**places).split(), "--json"], home, COGET_HISTORY="off")
+    error = json.loads(done.stdout)["error"]
+    assert (done.returncode, error["code"]) == (status, code), done.stderr
+    assert says in error["message"] + error["remedy"]
+    assert error["remedy"]
+    assert [line.startswith("coget: ") for line in done.stderr.splitlines()].count(True) == 1
+    assert error["message"].splitlines()[0] in done.stderr
+    assert "Traceback" not in done.stderr
+    if "--checksum md5:0000" not in words and "268435457" not in words:  # where nothing came, nothing stays
+        assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_names_never_leave_the_directory(places, root, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (root.parent / "outside").write_bytes(CONTENT)
+    done = coget([places["FTP"] + "%2e%2e%2foutside", "--quiet"], home, COGET_HISTORY="off")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [path.name for path in home.iterdir()] == [".._outside"]
+    assert list(tmp_path.iterdir()) == [home]
+
+
+def test_output_that_cannot_be_written_is_no_defect(places, tmp_path):
+    command = [Path(sys.executable).with_name("coget"), places["FTP"] + "x", "--json", "--quiet"]
+    environment = {**os.environ, "COGET_HISTORY": "off"}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, env=environment, text=True, timeout=60
+        )
+    assert done.returncode == 6
+    assert "No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / "x").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("history", ["/proc/none/history", "/etc/passwd", "/"])
+def test_a_history_that_cannot_be_kept_harms_no_transfer(places, tmp_path, history):
+    done = coget([places["FTP"] + "x"], tmp_path, COGET_HISTORY=history)
+    assert done.returncode == 0
+    assert done.stderr.count("the history of transfers") == 1
+    assert (tmp_path / "x").read_bytes() == CONTENT
+
+
+def test_replicas_that_differ_are_never_mixed_by_a_later_run(start_gridftp, tmp_path):
+    """Their sizes are the same, and nobody can say who is right: what is here of both is told apart by the next run."""
+    servers = [start_gridftp(tmp_path / name, f"127.0.0.{i}") for i, name in enumerate("ab", 2)]
+    contents = [bytes([i]) * (8 << 20) for i in range(2)]
+    for server, content in zip(servers, contents, strict=True):
+        (server.root / "x").write_bytes(content)
+    both = [server.url("x") for server in servers]
+    for _ in range(2):
+        done = coget([*both, "--strategy", "brute", "--quiet"], tmp_path)
+        assert done.returncode == 4
+        assert all(url in done.stderr for url in both)
+    done = coget([both[0], "--json"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["checksum"]["verified"]
+    assert (tmp_path / "x").read_bytes() == contents[0]
