@@ -7,7 +7,6 @@ takes its place in one rename.
 
 import os
 import shutil
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -53,7 +52,7 @@ def _boot() -> str:
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
-        return uuid.uuid4().hex
+        return os.urandom(16).hex()
 
 
 def recall(path: Path, now: Header) -> Recollection:

@@ -1,6 +1,6 @@
 """Loopback: coget beside globus-url-copy, in one run, on files in memory. Prints ratios with their spread.
 
-    python -m tests.benchmarks.loopback [--gib 2] [--rounds 5]
+    python -m tests.benchmarks.loopback [--gib 4] [--rounds 5]
 
 Scenario names are permanent: `four` (adaptive over four servers), `four-plain` (the same, checksums off), `one`
 (one source, one range, checksums off), `start` (coget --help; a 1-byte download), `memory` (16 sources), `gsi`
@@ -172,7 +172,7 @@ async def authenticate(url: str) -> Run:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gib", type=float, default=2.0)
+    parser.add_argument("--gib", type=float, default=4.0)
     parser.add_argument("--rounds", type=int, default=5)
     options = parser.parse_args()
     size = int(options.gib * 1024) << 20

@@ -6,9 +6,8 @@ from dataclasses import replace
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse
-from coalloc.engine.gridftp.gsi import GridSecurity
 from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
-from coalloc.engine.gridftp.session import Session
+from coalloc.engine.gridftp.session import Security, Session
 from coalloc.engine.parallel import Parallel
 from coalloc.errors import ConnectionLost, ReplicaChanged
 from coalloc.model import Stat
@@ -37,10 +36,16 @@ class GridFTPSource(Source):
         return self._agreed
 
     async def _open_session(self) -> Session:
-        security = GridSecurity(self._address) if self._address.scheme == "gsiftp" else None
-        session = await Session.open(self._address, self.options, security, self._pipelined)
+        session = await Session.open(self._address, self.options, self._security(), self._pipelined)
         self._pipelined = session.pipelined
         return session
+
+    def _security(self) -> Security | None:
+        if self._address.scheme != "gsiftp":
+            return None
+        from coalloc.engine.gridftp.gsi import GridSecurity  # it takes its time, and plain FTP has no use for it
+
+        return GridSecurity(self._address)
 
     async def _connected(self) -> Session:
         """A new session in place of the one before."""

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from coalloc.engine.gridftp import GridFTPSource, source
+from coalloc.engine.gridftp import GridFTPSource, gsi
 from coalloc.engine.gridftp.gsi import GridSecurity
 from coalloc.errors import PermissionRefused, Unsupported
 from tests.support.fetching import collect, opened, options, random_file
@@ -28,7 +28,7 @@ def source_of(server, path="file", **changes):
 
 def offer(monkeypatch, *modes):
     """Have data channel authentication offered in these modes only."""
-    monkeypatch.setattr(source, "GridSecurity", partial(GridSecurity, modes=modes))
+    monkeypatch.setattr(gsi, "GridSecurity", partial(GridSecurity, modes=modes))
 
 
 @TLS
