@@ -1,0 +1,178 @@
+"""Servers of all kinds side by side, for one file: whatever is mixed, what arrives is the file, byte for byte."""
+
+import functools
+import http.server
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from coalloc.schedule.policies import NAMES
+from tests.support.coget import coget, coget_process
+from tests.support.gridftp import GridFTPServer
+from tests.support.nginx import Nginx
+
+NAME = "run 7%2f.root"
+CONTENT = random.Random(9).randbytes(20 << 20)
+SLOW = "limit_rate 8m;"
+"""Of nginx, for what has to last a while."""
+
+
+class Rangeless(http.server.SimpleHTTPRequestHandler):
+    """`python -m http.server`, which ignores ranges; silent here."""
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("export")
+    (root / NAME).write_bytes(CONTENT)
+    (root / "empty").touch()
+    return root
+
+
+@pytest.fixture(scope="module")
+def servers(root: Path, tmp_path_factory, grid, alice) -> Iterator[dict]:
+    """A function from a file's name to its URL, by kind of server."""
+    with ExitStack() as stack:
+        ftp = stack.enter_context(GridFTPServer(root, "127.0.0.2"))
+        gsi = stack.enter_context(
+            GridFTPServer(root, "127.0.0.1", env=grid.server_env(grid.localhost), anonymous=False)
+        )
+        web = stack.enter_context(Nginx(root, tmp_path_factory.mktemp("nginx")))
+        plain = stack.enter_context(
+            http.server.ThreadingHTTPServer(("127.0.0.3", 0), functools.partial(Rangeless, directory=str(root)))
+        )
+        thread = threading.Thread(target=plain.serve_forever, args=(0.05,))
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(plain.shutdown)
+        yield {
+            "ftp": ftp.url,
+            "gsiftp": lambda name: gsi.url(name, scheme="gsiftp"),
+            "http": web.url,
+            "rangeless": lambda name: web.url(name).replace(f"{web.host}:{web.port}", f"127.0.0.3:{plain.server_port}"),
+            "file": lambda name: (root / name).as_uri(),
+        }
+
+
+KINDS = ["ftp", "gsiftp", "http", "rangeless", "file"]
+
+
+@pytest.fixture
+def fetch(servers, tmp_path, grid, alice_proxy):
+    """Runs coget on these kinds of servers; returns its report and the bytes that came."""
+
+    def fetch(kinds, *words, name=NAME):
+        urls = [servers[kind](name) for kind in kinds]
+        environment = {**grid.client_env(alice_proxy), "COGET_HISTORY": "off"}
+        done = coget([*urls, *words, "--json", "--quiet", "-o", "here"], tmp_path, **environment)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert [path.name for path in tmp_path.iterdir()] == ["here"]
+        return json.loads(done.stdout), (tmp_path / "here").read_bytes()
+
+    return fetch
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_all_kinds_at_once(fetch, strategy):
+    report, content = fetch(KINDS, "--strategy", strategy)
+    assert content == CONTENT
+    assert {source["outcome"] for source in report["sources"]} <= {"ok", "slow", "unused"}
+    assert sum(source["bytes"] for source in report["sources"]) == len(CONTENT)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("streams", ["1", "4"])
+def test_each_kind_alone(fetch, kind, streams):
+    report, content = fetch([kind], "--streams", streams)
+    assert content == CONTENT
+    assert [source["outcome"] for source in report["sources"]] == ["ok"]
+    assert report["checksum"]["verified"] == (kind in ("ftp", "gsiftp"))
+
+
+@pytest.mark.parametrize("kinds", [*([kind] for kind in KINDS), KINDS], ids=[*KINDS, "all"])
+def test_an_empty_file(fetch, kinds):
+    report, content = fetch(kinds, name="empty")
+    assert content == b""
+    assert report["checksum"]["value"] == "00000001"
+
+
+def test_the_tool_beside_itself(fetch):
+    assert fetch(["ftp", "gsiftp"], "--engine", "globus-url-copy")[1] == CONTENT
+
+
+def test_a_server_without_ranges_waits_beside_one_that_has_them(fetch):
+    report, content = fetch(["rangeless", "ftp"])
+    assert content == CONTENT
+    assert {source["url"][:4]: source["outcome"] for source in report["sources"]} == {"http": "unused", "ftp:": "ok"}
+
+
+def test_twenty_sources_two_at_a_time(servers, fetch, root, tmp_path):
+    for i in range(20):
+        (root / f"copy{i}").hardlink_to(root / NAME)
+    urls = [servers["ftp" if i % 2 else "http"](f"copy{i}") for i in range(20)]
+    done = coget([*urls, "--max-sources", "2", "--json", "--quiet", "-o", "here"], tmp_path, COGET_HISTORY="off")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "here").read_bytes() == CONTENT
+    assert sum(source["bytes"] > 0 for source in json.loads(done.stdout)["sources"]) <= 2
+
+
+@pytest.fixture
+def slow(root, tmp_path_factory) -> Iterator[Nginx]:
+    with Nginx(root, tmp_path_factory.mktemp("slow"), more=SLOW) as server:
+        yield server
+
+
+def interrupt(words: list[str], home: Path, data: Path) -> None:
+    """Run coget until 2 MiB of its partial file are on disk, then interrupt it."""
+    with coget_process(words, home, COGET_HISTORY="off") as process:
+        while process.poll() is None and not (data.exists() and data.stat().st_blocks * 512 > 2 << 20):
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+
+
+def test_several_files_of_a_metalink_are_gone_on_with(slow, servers, root, tmp_path):
+    """Interrupted in the second file; both lie in folders, and both are right in the end."""
+    files = "".join(
+        f'<file name="run/{name}"><size>{len(CONTENT)}</size><url>{url}</url></file>'
+        for name, url in [("one", servers["ftp"](NAME)), ("b/two", slow.url(NAME))]
+    )
+    (tmp_path / "all.meta4").write_text(f'<metalink xmlns="urn:ietf:params:xml:ns:metalink">{files}</metalink>')
+    words = ["all.meta4", "--json", "--quiet", "-o", "new"]
+    interrupt(words, tmp_path, tmp_path / "new" / "run" / "b" / "two.coget" / "data")
+    done = coget(words, tmp_path, COGET_HISTORY="off")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["files"][1]["resumed_bytes"] >= 2 << 20
+    assert sorted(path.relative_to(tmp_path / "new") for path in (tmp_path / "new").rglob("*") if path.is_file()) == [
+        Path("run/b/two"),
+        Path("run/one"),
+    ]
+    assert (tmp_path / "new" / "run" / "one").read_bytes() == CONTENT
+    assert (tmp_path / "new" / "run" / "b" / "two").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("change", ["another", "shorter"])
+def test_a_file_that_changes_between_two_runs_is_not_mixed(slow, root, tmp_path, change):
+    old, new = CONTENT, CONTENT[: -1 if change == "shorter" else None][::-1]
+    file = root / change
+    file.write_bytes(old)
+    os.utime(file, (0, 1_000_000_000))
+    words = [slow.url(change), "--json", "--quiet", "-o", "here"]
+    interrupt(words, tmp_path, tmp_path / "here.coget" / "data")
+    file.write_bytes(new)
+    done = coget(words, tmp_path, COGET_HISTORY="off")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["resumed_bytes"] == 0
+    assert (tmp_path / "here").read_bytes() == new
