@@ -2,10 +2,13 @@
 
 import asyncio
 import random
+import tempfile
 from pathlib import Path
 from zlib import adler32
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from coalloc.checksums import hasher
 from coalloc.download import Download, Wishes
@@ -103,6 +106,28 @@ def test_who_was_suspected_without_reason_is_used_again(target, rates):
     assert target.read_bytes() == DATA
     assert outcomes(report) == ["ok", "corrupt", "ok"]
     assert report.sources[0].error is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    strategy=st.sampled_from(NAMES),
+    rates=st.lists(st.sampled_from([2e5, 1e6, 3e6]), min_size=2, max_size=5),
+    place=st.integers(0, 4),
+    speaks=st.booleans(),
+    dies_at=st.sampled_from([0.5, float("inf")]),
+)
+def test_one_bad_replica_never_spoils_the_file(strategy, rates, place, speaks, dies_at):
+    more = {"offers_checksum": speaks}
+    crowd = [honest(rate, **more) for rate in rates]
+    crowd[0] = honest(rates[0], dies_at=dies_at, returns_at=3.0, **more)
+    crowd.insert(place, corrupt(*range(0, SIZE, 20_000), **more))
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "file.bin"
+        report = Case(target, *crowd).download(strategy, checksum=digest("md5"))
+        assert target.read_bytes() == DATA
+    assert report.verified
+    wrong = [source.url for source in report.sources if source.outcome == "corrupt"]
+    assert set(wrong) <= {f"sim://s{min(place, len(rates))}/file"}
 
 
 @pytest.mark.parametrize("algorithm", ["md5", "sha256"])
