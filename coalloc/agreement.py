@@ -1,7 +1,7 @@
 """Is this replica of the same file as the others? Decided before a byte of it is used. Pure.
 
-Sizes must be equal, and digests that servers offer (HTTP Repr-Digest) too. ETags are compared only with the
-same server's earlier ones, by If-Range and the journal: RFC 9110 lets two servers tag equal bytes differently.
+Sizes must be equal, and digests that servers offer (HTTP Repr-Digest) too. Validators are compared only with
+what the same server said before, here and in the journal: RFC 9110 lets two servers tag equal bytes differently.
 """
 
 from collections.abc import Mapping, Sequence
