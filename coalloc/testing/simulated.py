@@ -20,6 +20,7 @@ class Behaviour:
     `rates` are (from which second on, bytes per second), first at 0; a rate of 0 is a stall. `dies_at` cuts
     every connection at that second and refuses new ones until `returns_at`. `corrupts` are the offsets whose
     byte is sent wrong. `claims_size` is a lie about the size; `digests` is what it says of the whole when connecting.
+    `disorder` chunks at a time come back to front, as blocks of MODE E may.
     """
 
     rates: tuple[tuple[float, float], ...] = ((0.0, 1e6),)
@@ -34,6 +35,7 @@ class Behaviour:
     offers_checksum: bool = False
     digests: tuple[Checksum, ...] = ()
     chunk: int = 16 * 1024
+    disorder: int = 1
 
 
 class SimulatedSource(Source):
@@ -69,16 +71,21 @@ class SimulatedSource(Source):
         await asyncio.sleep(self.behaviour.setup_seconds)
         if span.start and not self.behaviour.ranged:
             raise Unsupported(f"{self.url} ignores ranges", "use another replica")
-        at = span.start
-        while at < span.end:
-            nbytes = min(self.behaviour.chunk, span.end - at)
-            await self._wait_for(nbytes)
+        for at in self._offsets(span):
+            if at >= span.end:
+                continue
+            await self._wait_for(min(self.behaviour.chunk, span.end - at))
             self._alive("closed the connection", ConnectionLost)
-            stop = min(at + nbytes, span.end)
+            stop = min(at + self.behaviour.chunk, span.end)
             if at < stop:
                 self.sent += stop - at
                 deliver(at, memoryview(self._content)[at:stop])
-                at = stop
+
+    def _offsets(self, span: Span) -> list[int]:
+        """Where chunks begin, in the order in which they come."""
+        starts = range(span.start, span.end, self.behaviour.chunk)
+        groups = (starts[i : i + self.behaviour.disorder] for i in range(0, len(starts), self.behaviour.disorder))
+        return [start for group in groups for start in reversed(group)]
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         await asyncio.sleep(self.behaviour.setup_seconds)

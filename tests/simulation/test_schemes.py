@@ -37,6 +37,7 @@ behaviours = st.builds(
     claims_size=st.sampled_from([None, None, None, 7]),
     ranged=st.sampled_from([True, True, True, False]),
     chunk=st.sampled_from([1000, 16 * 1024, 100_000]),
+    disorder=st.sampled_from([1, 1, 4]),
 )
 
 
@@ -98,6 +99,20 @@ def test_a_lone_source_without_ranges_sends_it_all(strategy):
         assert result.error is None
         assert result.content == data
         assert result.sent <= len(data)
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_blocks_that_come_out_of_order_are_neither_lost_nor_fetched_again(strategy):
+    data = content(6 * MB)
+    crowd = [
+        Behaviour(rates=((0.0, 2e6), (0.8, 2e5)), disorder=8),
+        steady(1e6, dies_at=0.7, disorder=8),
+        steady(5e5, disorder=8),
+    ]
+    result = simulate(data, crowd, strategy)
+    assert result.content == data
+    assert sum(result.shares) == len(data)
+    assert result.sent <= 1.02 * len(data)
 
 
 def test_brute_gives_equal_shares():
