@@ -169,8 +169,9 @@ class Download:
         left = {lane.source for lane in lanes if lane.status == "left"} - set(back)
         if all(lane.source in verification.bad.keys() | left for lane in lanes):
             names = "; ".join(f"{self._urls[i]}: {why}" for i, why in verification.bad.items())
+            failed = f"{self._target.name} could not be verified{verification.mismatch}"
             raise VerificationError(
-                f"{self._target.name} could not be verified, and no other source is left. {names}",
+                f"{failed}, and no other source is left. {names}",
                 "check the expected checksum, or name a replica that is known to be good",
             )
         ranges = tuple((piece.start, piece.end) for piece in dropped)

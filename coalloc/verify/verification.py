@@ -48,6 +48,13 @@ class Verification:
         self.bad: dict[int, str] = {}
         """Sources whose bytes were found to be wrong, with the reason."""
 
+    @property
+    def mismatch(self) -> str:
+        """The whole's checksum and the one expected, if they were compared and differ, as part of a sentence."""
+        if self._expected is None or self.checksum is None or self.verified:
+            return ""
+        return f" (its {self.checksum.algorithm} is {self.checksum.value}, not the expected {self._expected.value})"
+
     def add(self, extents: Iterable[Extent]) -> None:
         """These bytes are here now. Replicas are asked about them while the rest is fetched."""
         if self._comparison is not None:
