@@ -44,6 +44,7 @@ class Runner:
         self._busy = [asyncio.Lock() for _ in sources]
         self._waker: asyncio.TimerHandle | None = None
         self._over: asyncio.Future[None] = self._loop.create_future()
+        self._error: Exception | None = None
         self._scheduler: Scheduler | None = None
         self.errors: dict[int, SourceError] = {}
         """The last error of each source that had one."""
@@ -77,21 +78,22 @@ class Runner:
         :raises TransferFailed: when no source is left
         """
         self._scheduler = scheduler
+        self._over = self._loop.create_future()
         try:
             self._handle(first)
-            await self._over
+            if self._error is None:
+                await self._over
         finally:
-            self._over = self._loop.create_future()  # for the next time; a late replica may fail it before
             if self._waker:
                 self._waker.cancel()
             await _stop(self._fetching.values())
+        if self._error is not None:
+            raise self._error
 
     async def close(self) -> None:
         """Let go of everything."""
         await _stop(self._tasks)
         await _stop(self._opening.values())
-        if self._over.done() and not self._over.cancelled():
-            self._over.exception()  # it came too late to matter
         await asyncio.gather(*(source.close() for source in self._sources))
 
     def _handle(self, event: Event) -> None:
@@ -127,12 +129,10 @@ class Runner:
                 self._finish(TransferFailed(f"no source is left: {reason}", "run the same command again to go on"))
 
     def _finish(self, error: Exception | None) -> None:
-        if self._over.done():
-            return
-        if error is None:
+        """End the run. An error that comes between two runs, from a replica that is late, ends the next one."""
+        self._error = self._error or error
+        if not self._over.done():
             self._over.set_result(None)
-        else:
-            self._over.set_exception(error)
 
     def _work(self, source: int, job: Job) -> asyncio.Task[None]:
         """Run `job` once what its source did before is over: a source is used by one task at a time."""

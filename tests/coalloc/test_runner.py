@@ -68,6 +68,18 @@ def test_a_source_that_winds_down_is_not_used_before_it_has():
     run(main())
 
 
+def test_a_replica_that_contradicts_with_the_last_byte_ends_this_run():
+    async def main():
+        behaviours = (Behaviour(connect_seconds=0.1), Behaviour(connect_seconds=0.1, claims_size=7))
+        sources = [SimulatedSource(f"s{i}", bytes(10), behaviour) for i, behaviour in enumerate(behaviours)]
+        runner = Runner(sources, agree_on(10), keep_nothing)
+        with pytest.raises(VerificationError, match="source 1 has 7 bytes"):
+            await runner.run(Script([Connect(0), Connect(1)], [Done()]), Started(0.0))
+        await runner.close()
+
+    run(main())
+
+
 def test_a_replica_that_contradicts_after_the_last_byte_ends_the_next_run():
     async def main():
         behaviours = (Behaviour(connect_seconds=0.1), Behaviour(connect_seconds=1.0, claims_size=7))
