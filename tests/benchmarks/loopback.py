@@ -42,11 +42,13 @@ class Run:
 
 
 def measure(command: list[str], env: dict[str, str] | None = None) -> Run:
-    """Run a command to its end; the operating system says what it used."""
+    """Run a command to its end; the operating system says what it used.
+
+    Python may keep its compiled modules, as it does for users.
+    """
+    clean = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
     began = time.perf_counter()
-    process = subprocess.Popen(
-        command, env={**os.environ, "COGET_HISTORY": "off", **(env or {})}, stdout=subprocess.DEVNULL
-    )
+    process = subprocess.Popen(command, env={**clean, "COGET_HISTORY": "off", **(env or {})}, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     seconds = time.perf_counter() - began
     process.returncode = os.waitstatus_to_exitcode(status)
