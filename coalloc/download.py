@@ -78,7 +78,7 @@ class Download:
     async def run(self) -> TransferReport:
         """Fetch, verify, and give the file its name.
 
-        :raises CoallocError: with what is known so far in its `report`
+        :raises CoallocError: with what is known so far in its `report`; a CancelledError has it as its argument
         """
         showing = self._loop.create_task(self._show()) if self._watch else None
         try:
@@ -94,6 +94,9 @@ class Download:
                     await in_thread(self._partial.publish)
         except CoallocError as error:
             error.report = self.report()
+            raise
+        except asyncio.CancelledError as stop:
+            stop.args = (self.report(),)
             raise
         finally:
             if showing:

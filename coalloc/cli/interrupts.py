@@ -37,8 +37,10 @@ def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
         with _signals_cancel(task):
             try:
                 return await task
-            except asyncio.CancelledError:
-                raise Interrupted("interrupted", remedy) from None
+            except asyncio.CancelledError as stop:
+                interrupted = Interrupted("interrupted", remedy)
+                interrupted.report = next(iter(stop.args), None)
+                raise interrupted from None
 
     return asyncio.run(stoppable())
 

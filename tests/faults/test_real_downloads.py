@@ -155,7 +155,9 @@ def test_a_signal_stops_it_cleanly(servers, tmp_path, number):
         out, err = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in err
-    assert json.loads(out)["error"]["code"] == "interrupted"
+    document = json.loads(out)
+    assert document["error"]["code"] == "interrupted"
+    assert sum(source["bytes"] for source in document["sources"]) > 20 * MIB
     done = coget(words, tmp_path)
     assert json.loads(done.stdout)["resumed_bytes"] > 20 * MIB
     assert (tmp_path / "here").read_bytes() == content
