@@ -3,7 +3,7 @@
 Sizes and offsets are bytes, rates bytes per second, times seconds.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 __all__ = [
@@ -134,7 +134,7 @@ class TransferReport:
     checksum: Checksum | None
     verified: bool
     rationale: str
-    sources: tuple[SourceReport, ...] = field(default=())
+    sources: tuple[SourceReport, ...] = ()
     notice: str | None = None
 
 

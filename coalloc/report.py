@@ -79,7 +79,7 @@ def _busy(state: State, lane: Lane, now: float) -> float:
 
 def _flowing(state: State, lane: Lane) -> bool:
     copy = state.running(lane)
-    return copy is not None and copy.first_byte_at is not None
+    return copy is not None and copy.last_byte_at is not None
 
 
 def _state(state: State, lane: Lane, now: float) -> SourceState:

@@ -5,7 +5,7 @@ Every engine passes `tests/contracts`; what stands here is what that suite asks.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from coalloc.dialer import Dialer
 from coalloc.model import Stat
@@ -37,7 +37,7 @@ class EngineOptions:
     dialer: Dialer
     streams: int = 1
     connect_seconds: float = 10.0
-    data_hosts: frozenset[str] = field(default=frozenset())
+    data_hosts: frozenset[str] = frozenset()
     """Third hosts that a PASV reply may name (striped servers, dCache)."""
 
 

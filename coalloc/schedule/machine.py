@@ -95,8 +95,7 @@ class Scheduler:
     def _received(self, event: Received) -> None:
         copy = self._copy(event.copy)
         lane = self.state.lanes[copy.source]
-        if copy.first_byte_at is None or copy.last_byte_at is None:
-            copy.first_byte_at = event.at
+        if copy.last_byte_at is None:
             self._learn_setup(lane, event.at - copy.asked_at)
             lane.meter.begin(event.at)
         else:

@@ -66,7 +66,6 @@ class Copy:
     start: int
     end: int
     asked_at: float
-    first_byte_at: float | None = None
     last_byte_at: float | None = None
     bytes: int = 0
     racing: bool = False

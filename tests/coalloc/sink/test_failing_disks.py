@@ -12,6 +12,7 @@ from coalloc.disk import Disk
 from coalloc.errors import SinkError
 from coalloc.sink import PartialFile
 from coalloc.testing.failing_disk import FailingDisk
+from tests.support.mounts import small_tmpfs
 
 CONTENT = memoryview(os.urandom(1 << 20))
 
@@ -27,17 +28,8 @@ def target(tmp_path):
 @pytest.fixture
 def small_disk(tmp_path):
     """A real file system of one MiB."""
-    where = tmp_path / "small"
-    where.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "coget-test", where], capture_output=True, text=True
-    )
-    if mounted.returncode:
-        pytest.skip(f"no file system can be mounted here: {mounted.stderr.strip()}")
-    try:
+    with small_tmpfs(tmp_path / "small", 1 << 20) as where:
         yield where
-    finally:
-        subprocess.run(["umount", where], check=True)
 
 
 class Blind(Disk):
