@@ -220,7 +220,7 @@ class Download:
             sources = unstarted_reports(self._urls, self._runner.errors)
         else:
             until = now if self._fetched_at is None else self._fetched_at
-            sources = source_reports(scheduler.state, self._urls, checked.bad, until)
+            sources = source_reports(scheduler.state, self._urls, checked.bad, self._began, until)
         moved = sum(source.bytes for source in sources)
         seconds = now - self._began
         return TransferReport(

@@ -11,6 +11,7 @@ __all__ = [
     "Estimate",
     "Extent",
     "Outcome",
+    "PartialCopy",
     "Phase",
     "PieceHashes",
     "Plan",
@@ -103,6 +104,22 @@ class Extent:
 
 
 @dataclass(frozen=True, slots=True)
+class PartialCopy:
+    """Bytes [start, end) as they were asked of one source; `end` is where it was told to stop in the end.
+
+    `bytes` are those that it delivered first. Times count from the beginning of the transfer: when it was asked,
+    when its first and its last byte came (None if none came).
+    """
+
+    start: int
+    end: int
+    bytes: int
+    asked: float
+    first_byte: float | None
+    last_byte: float | None
+
+
+@dataclass(frozen=True, slots=True)
 class SourceReport:
     """What one source did in one transfer. `seconds` is the time it was busy, set-up included."""
 
@@ -115,6 +132,7 @@ class SourceReport:
     setup_seconds: float | None = None
     outcome: Outcome = "unused"
     error: str | None = None
+    copies: tuple[PartialCopy, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from collections.abc import Container, Mapping, Sequence
 
 from coalloc.errors import SourceError
-from coalloc.model import Outcome, SourceReport, SourceState, SourceView
-from coalloc.schedule.state import Lane, State
+from coalloc.model import Outcome, PartialCopy, SourceReport, SourceState, SourceView
+from coalloc.schedule.state import Copy, Lane, State
 
 __all__ = ["source_reports", "source_views", "unstarted_reports"]
 
@@ -30,10 +30,13 @@ def source_views(state: State, urls: Sequence[str], now: float) -> tuple[SourceV
     )
 
 
-def source_reports(state: State, urls: Sequence[str], bad: Mapping[int, str], until: float) -> tuple[SourceReport, ...]:
+def source_reports(
+    state: State, urls: Sequence[str], bad: Mapping[int, str], began: float, until: float
+) -> tuple[SourceReport, ...]:
     """Each source's part in the whole transfer.
 
     :param bad: the sources whose bytes were wrong, with the reason
+    :param began: when the transfer began
     :param until: when the last byte was there, or now; what comes after is nobody's idle time
     """
     rates = {lane.source: lane.bytes / busy for lane in state.lanes if (busy := _busy(state, lane, until)) > 0}
@@ -44,11 +47,12 @@ def source_reports(state: State, urls: Sequence[str], bad: Mapping[int, str], un
             bytes=lane.bytes,
             seconds=_busy(state, lane, until),
             rate=rates.get(lane.source, 0.0),
-            ranges=lane.ranges,
+            ranges=len(state.copies_of(lane)),
             idle_seconds=0.0 if lane.ready_at is None else max(0.0, until - lane.ready_at - _busy(state, lane, until)),
             setup_seconds=lane.setup_seconds if lane.bytes else None,
             outcome=_outcome(lane, bad, rates.get(lane.source, 0.0) < SLOW * fastest),
             error=bad.get(lane.source) or lane.reason,
+            copies=tuple(_partial_copy(copy, began) for copy in state.copies_of(lane)),
         )
         for lane in state.lanes
     )
@@ -60,6 +64,11 @@ def unstarted_reports(urls: Sequence[str], errors: Mapping[int, SourceError]) ->
         SourceReport(url, outcome="failed", error=errors[i].message) if i in errors else SourceReport(url)
         for i, url in enumerate(urls)
     )
+
+
+def _partial_copy(copy: Copy, began: float) -> PartialCopy:
+    first, last = (None if at is None else at - began for at in (copy.first_byte_at, copy.last_byte_at))
+    return PartialCopy(copy.start, copy.end, copy.bytes, copy.asked_at - began, first, last)
 
 
 def _outcome(lane: Lane, bad: Container[int], slow: bool) -> Outcome:

@@ -4,6 +4,7 @@ Sizes are bytes, rates bytes per second, times seconds. Passwords in URLs are ne
 """
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from coalloc.errors import CoallocError
@@ -70,6 +71,7 @@ def _source(source: SourceReport) -> Document:
         "idle_seconds": source.idle_seconds,
         "outcome": source.outcome,
         "error": source.error,
+        "copies": [asdict(copy) for copy in source.copies],
     }
 
 

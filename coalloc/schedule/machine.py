@@ -96,6 +96,7 @@ class Scheduler:
         copy = self._copy(event.copy)
         lane = self.state.lanes[copy.source]
         if copy.last_byte_at is None:
+            copy.first_byte_at = event.at
             self._learn_setup(lane, event.at - copy.asked_at)
             lane.meter.begin(event.at)
         else:
@@ -269,7 +270,6 @@ class Scheduler:
         self._next_copy += 1
         self.state.copies[copy.id] = copy
         lane.copy, lane.status = copy.id, "fetching"
-        lane.ranges += 1
         self._note(f"{now:.3f} copy {copy.id}: [{start}, {end}) from source {lane.source}")
         self._actions.append(Fetch(copy.id, lane.source, start, end))
         return copy
@@ -279,6 +279,7 @@ class Scheduler:
         del self.state.copies[copy.id]
         lane = self.state.lanes[copy.source]
         lane.copy, lane.status = None, "idle"
+        lane.ended.append(copy)
         lane.busy_seconds += now - copy.asked_at
         lane.meter.pause(now)
         self._note(f"{now:.3f} copy {copy.id}: over at end {copy.end}")

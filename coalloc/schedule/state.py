@@ -44,7 +44,7 @@ class Lane:
     reason: str | None = None
     ready_at: float | None = None
     bytes: int = 0
-    ranges: int = 0
+    ended: list["Copy"] = field(default_factory=list)
     busy_seconds: float = 0.0
     longest_gap: float = 0.0
 
@@ -66,6 +66,7 @@ class Copy:
     start: int
     end: int
     asked_at: float
+    first_byte_at: float | None = None
     last_byte_at: float | None = None
     bytes: int = 0
     racing: bool = False
@@ -104,6 +105,11 @@ class State:
     def running(self, lane: Lane) -> Copy | None:
         """The lane's partial copy, if it has one."""
         return None if lane.copy is None else self.copies[lane.copy]
+
+    def copies_of(self, lane: Lane) -> list[Copy]:
+        """The lane's partial copies, those that ended and the one that runs."""
+        running = self.running(lane)
+        return [*lane.ended, running] if running else lane.ended
 
     def backlog(self, lane: Lane) -> int:
         """Bytes the lane still has to deliver: of its running copy and of its share."""
