@@ -153,6 +153,8 @@ class Download:
             self._phase, self._fetched_at = "fetching", None
             await self._runner.run(self._scheduler, event)
             self._phase, self._fetched_at = "verifying", self._loop.time()
+            if not (self._file.checksums or self._file.pieces):  # else no server can say anything new
+                await self._runner.hear_the_late()
             bad = await self._verification.find_bad()
             if not bad:
                 break

@@ -23,6 +23,11 @@ Job = Callable[[], Coroutine[None, None, None]]
 Agree = Callable[[int, Stat], None]
 """`agree(source, stat)`: raise a SourceError if this replica is not of the agreed file, any other error to stop."""
 
+ANSWER = 0.5
+"""Seconds that every source is granted for its first answer, even if all is here already."""
+SLOWER = 2.0
+"""How many times as long as the slowest answer so far a first answer may take then, if that is more."""
+
 
 class Runner:
     """Connects sources and carries out what a scheduler wants.
@@ -38,6 +43,10 @@ class Runner:
         self._write = write
         self._loop = asyncio.get_running_loop()
         self._opening: dict[int, asyncio.Task[Stat]] = {}
+        self._connecting: dict[int, asyncio.Task[None]] = {}
+        self._asked_at: dict[int, float] = {}
+        self._answered: set[int] = set()
+        self._slowest = 0.0
         self._spans: dict[int, Span] = {}
         self._fetching: dict[int, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -90,6 +99,22 @@ class Runner:
         if self._error is not None:
             raise self._error
 
+    async def hear_the_late(self) -> None:
+        """Wait a moment for sources that were asked and have never answered: one may be of another file.
+
+        Counted from when they were asked, so that it only takes time when all was here nearly at once.
+
+        :raises CoallocError: what one of them says that ends the transfer
+        """
+        late = {source: task for source, task in self._connecting.items() if source not in self._answered}
+        if late:
+            patience = max(ANSWER, SLOWER * self._slowest)
+            now = self._loop.time()
+            until = max(self._asked_at.get(source, now) for source in late) + patience
+            await asyncio.wait(late.values(), timeout=max(0.0, until - now))
+        if self._error is not None:
+            raise self._error
+
     async def close(self) -> None:
         """Let go of everything."""
         await _stop(self._tasks)
@@ -118,7 +143,7 @@ class Runner:
                 del self._spans[copy]
                 self._fetching[copy].cancel()
             case Connect(source):
-                self._work(source, lambda: self._connect(source))
+                self._connecting[source] = self._work(source, lambda: self._connect(source))
             case Wake(at):
                 if self._waker:
                     self._waker.cancel()
@@ -149,13 +174,21 @@ class Runner:
     def _open(self, source: int) -> asyncio.Task[Stat]:
         """The task that connects a source, begun if it is not under way."""
         if source not in self._opening:
-            self._opening[source] = self._loop.create_task(self._sources[source].open())
+            self._opening[source] = self._loop.create_task(self._ask(source))
         return self._opening[source]
+
+    async def _ask(self, source: int) -> Stat:
+        began = self._loop.time()
+        self._asked_at.setdefault(source, began)
+        stat = await self._sources[source].open()
+        self._slowest = max(self._slowest, self._loop.time() - began)
+        return stat
 
     async def _connect(self, source: int) -> None:
         try:
             stat = await self._open(source)
             self._agree(source, stat)
+            self._answered.add(source)
         except SourceError as error:
             self._failed(source, None, error)
         except Exception as error:
@@ -164,6 +197,7 @@ class Runner:
             self._handle(Ready(self._loop.time(), source, stat.ranged))
         finally:
             self._opening.pop(source, None)
+            self._connecting.pop(source, None)
 
     async def _fetch(self, copy: int, source: int) -> None:
         span, write, handle, time = self._spans[copy], self._write, self._handle, self._loop.time

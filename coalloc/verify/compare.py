@@ -6,7 +6,8 @@ the servers' time; only the last pieces are waited for.
 
 import asyncio
 from collections import Counter
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass, field
 
 from coalloc.errors import VerificationError
 from coalloc.model import Extent
@@ -18,8 +19,13 @@ __all__ = ["Comparison"]
 UNIT = 64 << 20
 """Bytes of one source that are asked about at once."""
 
-Verdict = dict[int, str] | None
-"""Which replicas are bad, with the reason; None when nobody could say anything."""
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Which replicas are bad, with the reason, by the word of `witness`; None when nobody could say anything."""
+
+    witness: int | None = None
+    bad: Mapping[int, str] = field(default_factory=dict)
 
 
 class Comparison:
@@ -54,12 +60,15 @@ class Comparison:
         self._waiting.clear()
         self._cases = {piece: task for piece, task in self._cases.items() if piece.source not in dropped}
         for case, verdict in zip(list(self._cases), await asyncio.gather(*self._cases.values()), strict=True):
-            if verdict is None:  # nobody had answered yet when it was first asked about
+            if self._can_be_told_more(case, verdict):
                 self._examine(case)
         verdicts = await asyncio.gather(*self._cases.values())
-        bad = {source: why for verdict in verdicts if verdict for source, why in verdict.items()}
-        bad = {source: why for source, why in bad.items() if source not in dropped}
-        return not bad and None not in verdicts, bad
+        bad = {source: why for verdict in verdicts for source, why in verdict.bad.items() if source not in dropped}
+        return not bad and all(verdict.witness is not None for verdict in verdicts), bad
+
+    def _can_be_told_more(self, piece: Extent, verdict: Verdict) -> bool:
+        """Whether no other replica had answered yet when this piece was asked about, and one has by now."""
+        return verdict.witness in (None, piece.source) and self._jury.witnesses(piece.source)[:1] != [verdict.witness]
 
     def cancel(self) -> None:
         """Nobody wants to know any more."""
@@ -69,13 +78,14 @@ class Comparison:
 
 
 async def _examine(jury: Jury, piece: Extent) -> Verdict:
-    """None when nobody can say anything of this piece, else who is bad."""
+    """Hold a piece against the word of the first replica that can say anything of it."""
     ours = f"{piece.adler32:08x}"
     for witness in jury.witnesses(piece.source):
         theirs = await jury.digest(witness, "adler32", piece.start, piece.end)
         if theirs is not None:
-            return {} if theirs == ours else await _settle(jury, piece, ours, witness, theirs)
-    return None
+            bad = {} if theirs == ours else await _settle(jury, piece, ours, witness, theirs)
+            return Verdict(witness, bad)
+    return Verdict()
 
 
 async def _settle(jury: Jury, piece: Extent, ours: str, witness: int, theirs: str) -> dict[int, str]:

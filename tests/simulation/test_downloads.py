@@ -195,6 +195,55 @@ def test_sizes_that_differ_end_it_before_bytes_are_mixed(target):
     assert not target.exists()
 
 
+LATE = 0.4
+"""Seconds until a replica answers, when all of a small file has come from another."""
+
+
+@pytest.mark.parametrize("late", [0, 1])
+@pytest.mark.parametrize("size", [0, 1, 1000])
+def test_sizes_that_differ_are_seen_whoever_answers_first(target, late, size):
+    connect = [LATE if late == i else 0.05 for i in range(2)]
+    case = Case(
+        target, honest(connect_seconds=connect[0]), honest(connect_seconds=connect[1], claims_size=7), data=DATA[:size]
+    )
+    with pytest.raises(VerificationError, match=f"s{late}/file has .* but sim://s{1 - late}/file says"):
+        case.download()
+    assert not target.exists()
+
+
+def test_a_replica_that_answers_after_the_last_byte_is_compared(target):
+    others = honest(offers_checksum=True), corrupt(500, offers_checksum=True, connect_seconds=LATE)
+    with pytest.raises(VerificationError, match="differ in bytes 0 to 999"):
+        Case(target, *others, data=DATA[:1000]).download()
+    assert not target.exists()
+
+
+def test_every_byte_is_compared_with_another_replica_even_if_it_was_late(target, monkeypatch):
+    monkeypatch.setattr(compare, "UNIT", 100_000)
+    late = corrupt(500, offers_checksum=True, connect_seconds=LATE)
+    with pytest.raises(VerificationError, match="differ in bytes 0 to"):
+        Case(target, honest(1e8, offers_checksum=True), late).download()
+
+
+def test_a_replica_that_is_very_late_does_not_hold_the_file_up(target):
+    report = Case(target, honest(), honest(connect_seconds=100), data=DATA[:1000]).download()
+    assert report.seconds < 1
+    report = Case(target, honest(connect_seconds=5), honest(connect_seconds=100), data=DATA[:1000]).download()
+    assert report.seconds < 11
+
+
+@pytest.mark.parametrize("behaviour", [honest(connect_seconds=LATE), honest(connect_seconds=LATE, missing=True)])
+def test_nobody_is_waited_for_longer_than_it_takes_to_answer(target, behaviour):
+    assert Case(target, honest(), behaviour, data=DATA[:1000]).download().seconds < LATE + 0.05
+
+
+def test_nobody_is_waited_for_who_cannot_say_anything_new(target):
+    late, known = honest(connect_seconds=LATE), Checksum("md5", hasher("md5").hexdigest())
+    assert Case(target, honest(), late, data=b"").download(checksum=known).seconds < LATE
+    back = honest(dies_at=0.2, returns_at=1.0, connect_seconds=0.1)
+    assert Case(target, honest(3e6), back).download().seconds < 1.15
+
+
 def test_a_known_size_leaves_the_liar_out(target):
     case = Case(target, honest(claims_size=7, connect_seconds=0.01), honest())
     report = case.download(size=SIZE)
