@@ -1,0 +1,165 @@
+"""Builds the emulator, starts it, and speaks with it. The commands are those of emulator/wan.h.
+
+The socket between us is also the lifeline: when this process ends, however it ends, the kernel closes it, and the
+emulator takes down all that it made. What is to be made is left to `wan`.
+"""
+
+import fcntl
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.testbed.topology import Settings
+
+__all__ = ["Emulator", "EmulatorError", "build", "refusal"]
+
+SOURCE = Path(__file__).with_name("emulator")
+BUILD = SOURCE.parents[2] / "build" / "testbed"
+BUILD_SECONDS = 120
+ANSWER_SECONDS = 20
+ANSWER_BYTES = 1 << 17
+NEEDED = {"cc": "gcc libc6-dev", "make": "make", "ip": "iproute2", "unshare": "util-linux"}
+
+
+class EmulatorError(RuntimeError):
+    """The emulator could not be built or started, or refused a command."""
+
+
+def refusal() -> str | None:
+    """Why this machine cannot have a WAN, or None when it can. Tries it out, and leaves nothing."""
+    if os.geteuid() != 0:
+        return "only root may make network namespaces"
+    for program, package in NEEDED.items():
+        if not shutil.which(program):
+            return f"{program} is not installed: apt-get install {package}"
+    try:
+        os.close(os.open("/dev/net/tun", os.O_RDWR))
+    except OSError as error:
+        return f"/dev/net/tun cannot be used: {error.strerror}"
+    tried = subprocess.run(["unshare", "--net", "--mount", "true"], capture_output=True, text=True, check=False)
+    return f"the kernel allows no namespaces: {tried.stderr.strip()}" if tried.returncode else None
+
+
+def build(target: str = "all") -> Path:
+    """Bring a target of emulator/Makefile up to date and return the folder that it is in.
+
+    :raises EmulatorError: the compiler's words
+    """
+    BUILD.mkdir(parents=True, exist_ok=True)
+    with (BUILD / "lock").open("w") as lock:  # for those who build at the same time
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        command = ["make", "--silent", "-C", str(SOURCE), target]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_SECONDS, check=False)
+    if done.returncode:
+        raise EmulatorError(f"the emulator could not be built:\n{done.stderr}")
+    return BUILD
+
+
+class Emulator:
+    """One running emulator, ready when constructed.
+
+    :param hosts: what /etc/hosts is to contain, in all hosts
+    :ivar folder: for files of whatever runs in the hosts; removed when the WAN has ended
+    :raises EmulatorError: it could not be built or started
+    """
+
+    def __init__(self, hosts: str) -> None:
+        self._programs = build()
+        self.folder = Path(tempfile.mkdtemp(prefix="coget-wan-"))
+        (self.folder / "hosts").write_text(hosts)
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(ANSWER_SECONDS)
+        with theirs:
+            command = [str(self._programs / "emulator"), str(self.folder)]
+            self._process = subprocess.Popen(command, stdin=theirs, start_new_session=True)
+        try:
+            self._pid = self._receive("ready")
+        except BaseException:
+            self.close()
+            shutil.rmtree(self.folder, ignore_errors=True)
+            raise
+
+    def host(self) -> int:
+        """Make a host, and return the number by which `enter` knows it."""
+        return int(self._ask("host"))
+
+    def link(self, a: int, b: int, device_a: str, device_b: str) -> None:
+        """Join two hosts, which are numbered in the order of their making, by devices of these names."""
+        self._ask(f"link {a} {b} {device_a} {device_b}")
+
+    def set(self, direction: int, settings: Settings) -> None:
+        """Give a direction its settings; the n-th link has the directions 2n (a to b) and 2n + 1."""
+        self._ask(f"set {direction} {_words(settings)}")
+
+    def seed(self, number: int) -> None:
+        """Begin new series of random numbers."""
+        self._ask(f"seed {number}")
+
+    def reset(self) -> None:
+        """Set all counters to 0."""
+        self._ask("reset")
+
+    def stats(self) -> tuple[int, list[dict[str, int]]]:
+        """The packets that came faster than they were read, and the counters of each direction."""
+        missed, *lines = self._ask("stats").split("\n")
+        return int(missed), [
+            {name: int(value) for name, value in (word.split("=") for word in line.split())} for line in lines
+        ]
+
+    def enter(self, host: int, command: Sequence[str]) -> list[str]:
+        """The words that run a command inside a host; the process that they start becomes the command."""
+        return [str(self._programs / "enter"), self._pid, str(host), *command]
+
+    def close(self) -> None:
+        """End the WAN: returns when its processes, devices and files are gone. May be called twice.
+
+        :raises EmulatorError: it does not end
+        """
+        self._socket.close()
+        try:
+            self._process.wait(ANSWER_SECONDS)
+        except subprocess.TimeoutExpired:
+            raise EmulatorError(f"the emulator (process {self._process.pid}) does not end; kill it") from None
+
+    def _ask(self, command: str) -> str:
+        try:
+            self._socket.send(command.encode())
+        except OSError as error:
+            raise EmulatorError(f"the emulator has ended: {error.strerror}") from error
+        return self._receive("ok")
+
+    def _receive(self, expected: str) -> str:
+        try:
+            answer = self._socket.recv(ANSWER_BYTES).decode()
+        except OSError as error:
+            raise EmulatorError(f"the emulator does not answer: {error}") from error
+        word, _, rest = answer.partition(" ")
+        if word != expected:
+            raise EmulatorError(f"the emulator refused: {rest}" if answer else "the emulator has ended; see above")
+        return rest
+
+
+def _words(settings: Settings) -> str:
+    bursts, cross = settings.bursts, settings.cross
+    values = {
+        "rate": settings.rate,
+        "delay": _nanoseconds(settings.delay),
+        "jitter": _nanoseconds(settings.jitter),
+        "queue": settings.queue,
+        "loss": settings.loss,
+        "burst_start": bursts.start if bursts else 0,
+        "burst_end": bursts.end if bursts else 0,
+        "burst_loss": bursts.loss if bursts else 0,
+        "cross_rate": cross.rate if cross else 0,
+        "cross_on": _nanoseconds(cross.on) if cross else 0,
+        "cross_off": _nanoseconds(cross.off) if cross else 0,
+    }
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)

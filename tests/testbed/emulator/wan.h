@@ -1,0 +1,34 @@
+/* All hosts and links, and the commands that make and change them.
+ *
+ * One thread does everything, so nothing is locked: a gigabit takes a fifth of a processor.
+ */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "direction.h"
+
+#define MOST_HOSTS 250
+#define MOST_LINKS 250
+
+struct wan {
+    int epoll; /* the directions' devices are added to it, with their number */
+    int hosts[MOST_HOSTS];
+    uint64_t missed_before[MOST_HOSTS]; /* at the last reset */
+    uint32_t host_count;
+    struct direction directions[2 * MOST_LINKS]; /* of link n: 2n from its first to its second host, and 2n + 1 back */
+    uint32_t direction_count;
+};
+
+/* Carry out one command and write the answer: "ok ..." or "error ...". Commands:
+ *
+ *     host                            make a host; "ok FD": its namespace is /proc/PID/fd/FD
+ *     link HOST HOST DEVICE DEVICE    join two hosts (numbers, in order of making) by devices of these names;
+ *                                     its directions must be set before the devices are up
+ *     set DIRECTION rate=... ...      settings of a direction (its number); all of them, in the order of control.c
+ *     seed NUMBER                     begin new series of random numbers
+ *     stats                           "ok MISSED", then a line of counters for each direction
+ *     reset                           set all counters to 0
+ */
+void wan_command(struct wan *wan, const char *command, char *answer, size_t room);

@@ -1,0 +1,274 @@
+"""What a WAN looks like: hosts, links and what each link does, read from small YAML files. Pure: nothing is built here.
+
+    congestion: cubic
+    links:
+      client-core: {rate: 1gbit, delay: 0.1ms}
+      core-s1: {rate: 400mbit, delay: 10ms, queue: 50ms, loss: 0.1%}
+      core-s2: {rate: 200mbit, delay: 40ms, ab: {rate: 20mbit}}
+
+A link is named after the two hosts that it joins; `ab` is the way from the first to the second, `ba` the way back.
+docs/howto/testbed.md has all settings. Building is left to `wan`.
+"""
+
+import heapq
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+from tests.testbed import units
+
+__all__ = ["DIRECTIONS", "Bursts", "Cross", "Link", "Settings", "Topology", "TopologyError"]
+
+TOPOLOGIES = Path(__file__).with_name("topologies")
+DIRECTIONS = ("ab", "ba")
+CONGESTION = ("bbr", "cubic", "reno")
+MOST_HOSTS = 250
+LONGEST_HOST = 11  # a device is called "to-" and the neighbour's name, and may have 15 characters
+MTU = 1500
+DEFAULT_QUEUE = 0.05  # seconds, as routers have it
+
+
+class TopologyError(ValueError):
+    """A topology, or a change of a link, makes no sense; the message says where and why."""
+
+
+@dataclass(frozen=True)
+class Bursts:
+    """Loss in bursts (Gilbert and Elliott): probabilities per packet that a burst starts, that it ends, and of loss
+    within it."""
+
+    start: float
+    end: float
+    loss: float = 1.0
+
+
+@dataclass(frozen=True)
+class Cross:
+    """Strangers' packets, 1500 bytes each at random times, which take their part of rate and queue.
+
+    :param rate: bytes per second while on
+    :param on: mean length of the times with them, seconds; 0: always
+    :param off: mean length of the pauses, seconds
+    """
+
+    rate: float
+    on: float = 0.0
+    off: float = 0.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What one direction of a link does to packets: waiting, rate, loss, then delay.
+
+    :param rate: bytes per second, IP headers included
+    :param delay: seconds one way
+    :param jitter: seconds; each packet is delayed by up to this more, order is kept
+    :param queue: bytes; what does not fit is dropped
+    :param loss: probability per packet
+    """
+
+    rate: float
+    delay: float
+    jitter: float
+    queue: int
+    loss: float
+    bursts: Bursts | None = None
+    cross: Cross | None = None
+
+    def changed(self, **words: object) -> "Settings":
+        """A copy with some settings changed, given as in a topology.
+
+        A queue that is not named keeps its bytes, as a router's memory does when the rate changes.
+
+        :raises TopologyError: a setting is unknown or makes no sense
+        """
+        unknown = set(words) - {field.name for field in fields(self)}
+        if unknown:
+            raise TopologyError(f"unknown: {', '.join(sorted(unknown))}; a link has {', '.join(_readers(1.0))}")
+        rate = _read("rate", units.rate, words["rate"]) if "rate" in words else self.rate
+        readers = _readers(rate)
+        new = {name: _read(name, readers[name], word) for name, word in words.items()}
+        return replace(self, **new)
+
+
+@dataclass(frozen=True)
+class Link:
+    """Two hosts, and what happens to packets from `a` to `b` and back."""
+
+    name: str
+    a: str
+    b: str
+    ab: Settings
+    ba: Settings
+
+
+@dataclass(frozen=True)
+class Topology:
+    """A WAN to be built.
+
+    :param name: that of its file
+    :param congestion: each host's congestion control, for the data it sends
+    :param seed: of the random numbers behind loss, jitter and cross traffic
+    """
+
+    name: str
+    links: tuple[Link, ...]
+    congestion: Mapping[str, str]
+    seed: int = 1
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """In the order in which the links name them."""
+        return tuple(dict.fromkeys(host for link in self.links for host in (link.a, link.b)))
+
+    @classmethod
+    def load(cls, source: Path | str | Mapping[str, Any]) -> "Topology":
+        """Read a topology.
+
+        :param source: the path of a YAML file, the name of one in `topologies/`, or what such a file contains
+        :raises TopologyError: it cannot be read, or makes no sense
+        """
+        if isinstance(source, Mapping):
+            return _topology("unnamed", source)
+        path = Path(source)
+        if path.parent == Path() and not path.suffix:
+            path = TOPOLOGIES / f"{path}.yaml"
+        try:
+            return _topology(path.stem, _read_yaml(path))
+        except TopologyError as error:
+            raise TopologyError(f"{path}: {error}") from None
+
+    def routes(self, host: str) -> dict[str, str]:
+        """The neighbour through which each other host is reached soonest; hosts that cannot be reached are left out."""
+        ways: dict[str, list[tuple[str, float]]] = {name: [] for name in self.hosts}
+        for link in self.links:
+            ways[link.a].append((link.b, link.ab.delay))
+            ways[link.b].append((link.a, link.ba.delay))
+        first: dict[str, str] = {}
+        # Delay decides, then the number of hops.
+        reached = [(delay, 1, neighbour, neighbour) for neighbour, delay in ways[host]]
+        heapq.heapify(reached)
+        while reached:
+            delay, hops, here, neighbour = heapq.heappop(reached)
+            if here == host or here in first:
+                continue
+            first[here] = neighbour
+            for there, more in ways[here]:
+                heapq.heappush(reached, (delay + more, hops + 1, there, neighbour))
+        return first
+
+
+def _read_yaml(path: Path) -> Mapping[str, Any]:
+    import yaml
+
+    try:
+        content = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        known = ", ".join(sorted(file.stem for file in TOPOLOGIES.glob("*.yaml")))
+        raise TopologyError(f"no such file; there are {known}") from None
+    except (OSError, yaml.YAMLError) as error:
+        raise TopologyError(str(error)) from error
+    if not isinstance(content, Mapping):
+        raise TopologyError("not a mapping; it begins with `links:`")
+    return content
+
+
+def _topology(name: str, content: Mapping[str, Any]) -> Topology:
+    unknown = set(content) - {"links", "congestion", "seed"}
+    if unknown:
+        raise TopologyError(f"unknown: {', '.join(map(str, unknown))}; there are links, congestion, seed")
+    links = content.get("links")
+    if not isinstance(links, Mapping) or not links:
+        raise TopologyError("no links; write for example `links: {client-server: {rate: 100mbit, delay: 10ms}}`")
+    topology = Topology(name, tuple(_link(str(key), value) for key, value in links.items()), {})
+    if len(topology.hosts) > MOST_HOSTS:
+        raise TopologyError(f"{len(topology.hosts)} hosts; at most {MOST_HOSTS} have addresses")
+    seed = content.get("seed", 1)
+    if not isinstance(seed, int) or seed < 0:
+        raise TopologyError(f"seed: {seed!r} is not a number from 0 up")
+    return replace(topology, congestion=_congestion(content.get("congestion", "cubic"), topology.hosts), seed=seed)
+
+
+def _link(name: str, content: object) -> Link:
+    ends = name.split("-")
+    if len(ends) != 2 or ends[0] == ends[1] or not all(end.isalnum() and len(end) <= LONGEST_HOST for end in ends):
+        raise TopologyError(
+            f"{name}: a link is called FIRST-SECOND, after two hosts of up to {LONGEST_HOST} letters and digits"
+        )
+    if not isinstance(content, Mapping):
+        raise TopologyError(f"{name}: not a mapping; write for example `{name}: {{rate: 100mbit, delay: 10ms}}`")
+    both = {key: value for key, value in content.items() if key not in DIRECTIONS}
+    ways = [_settings(f"{name}.{way}", both, content.get(way, {})) for way in DIRECTIONS]
+    return Link(name, *ends, *ways)
+
+
+def _settings(where: str, both: Mapping[str, Any], own: object) -> Settings:
+    if not isinstance(own, Mapping):
+        raise TopologyError(f"{where}: not a mapping; write for example {{rate: 20mbit}}")
+    words = {"queue": f"{DEFAULT_QUEUE}s", **both, **own}
+    if "rate" not in words:
+        raise TopologyError(f"{where}: has no rate")
+    try:
+        return Settings(rate=0, delay=0, jitter=0, queue=0, loss=0).changed(**words)
+    except TopologyError as error:
+        raise TopologyError(f"{where}: {error}") from None
+
+
+def _congestion(content: object, hosts: tuple[str, ...]) -> dict[str, str]:
+    """One word for all hosts, or a mapping of some; the rest have cubic, as most machines in the world."""
+    chosen = content if isinstance(content, Mapping) else dict.fromkeys(hosts, content)
+    for host, algorithm in chosen.items():
+        if host not in hosts:
+            raise TopologyError(f"congestion: no link names a host {host}")
+        if algorithm not in CONGESTION:
+            raise TopologyError(f"congestion: {algorithm!r} is not one of {', '.join(CONGESTION)}")
+    return {**dict.fromkeys(hosts, "cubic"), **chosen}
+
+
+def _read(name: str, reader: Callable[[Any], Any], word: object) -> Any:
+    try:
+        return reader(word)
+    except ValueError as error:
+        raise TopologyError(f"{name}: {error}") from None
+
+
+def _readers(rate: float) -> dict[str, Callable[[Any], Any]]:
+    """How each setting is read, at a rate (bytes per second), which gives a queue in milliseconds its bytes."""
+    return {
+        "rate": _rate,
+        "delay": units.duration,
+        "jitter": units.duration,
+        "queue": lambda word: _queue(word, rate),
+        "loss": units.probability,
+        "bursts": lambda word: _part(word, Bursts, dict.fromkeys(("start", "end", "loss"), units.probability)),
+        "cross": lambda word: _part(word, Cross, {"rate": _rate, "on": units.duration, "off": units.duration}),
+    }
+
+
+def _rate(word: object) -> float:
+    rate = units.rate(word)
+    if rate <= 0:
+        raise ValueError("must be more than 0; for a link that carries nothing, write loss: 100%")
+    return rate
+
+
+def _queue(word: object, rate: float) -> int:
+    """Bytes; a time is what the link sends in it."""
+    try:
+        queue = units.duration(word) * rate
+    except ValueError:
+        queue = units.size(word)
+    return max(round(queue), 2 * MTU)  # with less, nothing that comes in pairs would pass
+
+
+def _part(word: object, kind: Callable[..., Any], readers: Mapping[str, Callable[[object], float]]) -> Any:
+    """A setting that is a mapping itself; None ends it."""
+    if word is None:
+        return None
+    if not isinstance(word, Mapping) or not set(word) <= set(readers):
+        raise ValueError(f"{word!r} is not a mapping of {', '.join(readers)}")
+    try:
+        return kind(**{name: readers[name](value) for name, value in word.items()})
+    except TypeError as error:
+        raise ValueError(f"{word!r}: {error}") from None

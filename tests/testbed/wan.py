@@ -1,0 +1,188 @@
+"""A WAN on one machine: hosts are network namespaces, links are carried by the emulator.
+
+    with Wan(Topology.load("far")) as wan:
+        subprocess.run(wan.command("client", ["ping", "-c1", "s1"]))
+        wan.set("core-s1", rate="40mbit")
+        wan.check()
+
+Nothing that runs in a WAN outlives it, nor does the WAN outlive this process. Nothing has a name on the machine, so
+several may be up at once. Servers are left to `servers`, what a topology may say to `topology`.
+"""
+
+import shlex
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.testbed.driver import Emulator, EmulatorError
+from tests.testbed.topology import DIRECTIONS, MTU, Topology, TopologyError
+
+__all__ = ["Invalid", "LinkStats", "Wan"]
+
+IP_SECONDS = 20
+DEVICE_QUEUE = 2000  # packets that the kernel keeps until the emulator reads them
+MOST_LATE = 0.02  # of all packets
+
+
+class Invalid(Exception):
+    """The emulator could not keep up: what was measured says nothing. Run it again, on a machine that is less busy."""
+
+
+@dataclass(frozen=True)
+class LinkStats:
+    """What one direction of a link did since the last reset. Packets are those on the wire, at most 1500 bytes each.
+
+    :param packets: that left
+    :param bytes: of these, with their IP headers
+    :param queue_drops: packets that found the queue full
+    :param loss_drops: packets that the link lost, as it was told to
+    :param late: packets that left more than 1 ms after they should
+    :param worst_late: the most that one was late, seconds
+    :param rejected: packets that the kernel did not take at the other end
+    :param cross_packets: strangers' packets that were carried
+    """
+
+    packets: int
+    bytes: int
+    queue_drops: int
+    loss_drops: int
+    late: int
+    worst_late: float
+    rejected: int
+    cross_packets: int
+
+
+class Wan:
+    """A WAN that is up within its `with` block.
+
+    :raises EmulatorError: it cannot be had on this machine; `driver.refusal` says why beforehand
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        self.topology = topology
+        self._settings = {(link.name, way): getattr(link, way) for link in topology.links for way in DIRECTIONS}
+        self._directions = list(self._settings)
+
+    def __enter__(self) -> "Wan":
+        names = "".join(f"{self.address(host)} {host}\n" for host in self.topology.hosts)
+        self._emulator = Emulator(f"127.0.0.1 localhost\n{names}")
+        try:
+            self._build()
+        except BaseException:
+            self._emulator.close()
+            raise
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._emulator.close()
+
+    @property
+    def folder(self) -> Path:
+        """For configurations and logs of servers; removed with the WAN."""
+        return self._emulator.folder
+
+    def address(self, host: str) -> str:
+        """A host's only address; the host's name stands for it in all hosts.
+
+        :raises TopologyError: no such host
+        """
+        return f"10.77.{self._number(host) + 1}.1"
+
+    def command(self, host: str, command: Sequence[str]) -> list[str]:
+        """The words that run a command inside a host, in the caller's working directory. There is no process in between.
+
+        :raises TopologyError: no such host
+        """
+        return self._emulator.enter(self._hosts[self._number(host)], command)
+
+    def set(self, link: str, direction: str | None = None, **settings: object) -> None:
+        """Change a link while it runs, in one direction ("ab", "ba") or both. Settings are written as in topologies.
+
+        Packets in the queue are sent at a new rate at once; delay and loss are those of packets that come from now on.
+
+        :raises TopologyError: no such link, or the settings make no sense
+        """
+        ways = [(link, direction)] if direction else [(link, way) for way in DIRECTIONS]
+        for way in ways:
+            if way not in self._settings:
+                known = ", ".join(link.name for link in self.topology.links)
+                raise TopologyError(f"no link {link} with direction {way[1]}; there are {known}, each with ab and ba")
+            try:
+                self._settings[way] = self._settings[way].changed(**settings)
+            except TopologyError as error:
+                raise TopologyError(f"{link}: {error}") from None
+            self._emulator.set(self._directions.index(way), self._settings[way])
+
+    def seed(self, number: int) -> None:
+        """Begin new series of random numbers (loss, jitter, cross traffic)."""
+        self._emulator.seed(number)
+
+    def stats(self) -> dict[tuple[str, str], LinkStats]:
+        """What each direction of each link did since the last reset, by link and "ab" or "ba"."""
+        return self._read_stats()[1]
+
+    def reset_stats(self) -> None:
+        """Set all counters to 0."""
+        self._emulator.reset()
+
+    def check(self) -> None:
+        """Whether the emulator kept up since the last reset.
+
+        :raises Invalid: it did not
+        """
+        missed, stats = self._read_stats()
+        packets = sum(way.packets for way in stats.values())
+        # One thread serves all links: if it is late, it is late for all, so that the sum says it best.
+        late = sum(way.late for way in stats.values())
+        rejected = sum(way.rejected for way in stats.values())
+        if missed:
+            raise Invalid(f"{missed} packets came faster than the emulator read them")
+        if rejected:
+            raise Invalid(f"{rejected} packets were not taken by the kernel")
+        if late > MOST_LATE * packets:
+            worst = max(way.worst_late for way in stats.values())
+            raise Invalid(f"{late} of {packets} packets left more than 1 ms late, the worst {worst * 1e3:.0f} ms")
+
+    def _number(self, host: str) -> int:
+        if host not in self.topology.hosts:
+            raise TopologyError(f"no host {host}; there are {', '.join(self.topology.hosts)}")
+        return self.topology.hosts.index(host)
+
+    def _read_stats(self) -> tuple[int, dict[tuple[str, str], LinkStats]]:
+        missed, counters = self._emulator.stats()
+        return missed, {
+            way: LinkStats(**{**numbers, "worst_late": numbers["worst_late"] / 1e9})
+            for way, numbers in zip(self._directions, counters, strict=True)
+        }
+
+    def _build(self) -> None:
+        self._hosts = [self._emulator.host() for _ in self.topology.hosts]
+        for link in self.topology.links:
+            self._emulator.link(self._number(link.a), self._number(link.b), f"to-{link.b}", f"to-{link.a}")
+        for number, way in enumerate(self._directions):
+            self._emulator.set(number, self._settings[way])
+        self._emulator.seed(self.topology.seed)
+        for host in self.topology.hosts:
+            self._give_addresses(host)
+        self._emulator.reset()
+
+    def _give_addresses(self, host: str) -> None:
+        address, routes = self.address(host), self.topology.routes(host)
+        lines = ["link set lo up", f"address add {address}/32 dev lo"]
+        lines += [
+            f"link set to-{neighbour} mtu {MTU} txqueuelen {DEVICE_QUEUE} up"
+            for neighbour in sorted(set(routes.values()))
+        ]
+        # A namespace's sysctl refuses algorithms that the machine does not use; a route may name them.
+        congestion = self.topology.congestion[host]
+        lines += [
+            f"route add {self.address(target)}/32 dev to-{neighbour} src {address} congctl {congestion}"
+            for target, neighbour in routes.items()
+        ]
+        command = self.command(host, ["ip", "-batch", "-"])
+        done = subprocess.run(
+            command, input="\n".join(lines), capture_output=True, text=True, timeout=IP_SECONDS, check=False
+        )
+        if done.returncode:
+            raise EmulatorError(f"{shlex.join(command)} in host {host}: {done.stderr.strip()}")
