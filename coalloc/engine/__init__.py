@@ -1,10 +1,10 @@
 """Engines: how bytes of a replica are had. `open_source` chooses one by the URL's scheme."""
 
-from collections.abc import Callable
 from typing import Literal
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import EngineOptions, Source
+from coalloc.engine.parallel import Parallel
 from coalloc.errors import UsageError
 from coalloc.urls import redact
 
@@ -51,31 +51,24 @@ def _scheme(url: str) -> str:
 def _gridftp(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.gridftp import GridFTPSource
 
-    return GridFTPSource(url, options)
+    if options.streams > 1:
+        return GridFTPSource(url, options)  # has them in one session
+    return Parallel(lambda: GridFTPSource(url, options))
 
 
 def _url_copy(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.url_copy import URLCopySource
 
-    return _sessions(options, lambda: URLCopySource(url, options))
+    return Parallel(lambda: URLCopySource(url, options), options.streams)
 
 
 def _web(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.http import HTTPSource
 
-    return _sessions(options, lambda: HTTPSource(url, options))
+    return Parallel(lambda: HTTPSource(url, options), options.streams)
 
 
 def _bridge(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.bridge import BridgeSource
 
-    return _sessions(options, lambda: BridgeSource(url, options))
-
-
-def _sessions(options: EngineOptions, make: Callable[[], Source]) -> Source:
-    """One session, or as many as streams are wished for, where a protocol has one stream a session."""
-    if options.streams == 1:
-        return make()
-    from coalloc.engine.parallel import Parallel
-
-    return Parallel(make, options.streams)
+    return Parallel(lambda: BridgeSource(url, options), options.streams)

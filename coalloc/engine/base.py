@@ -67,6 +67,13 @@ class Source(ABC):
         source usable. An exception raised by `deliver` ends the fetch and comes out as it is.
         """
 
+    def widen(self, streams: int) -> None:
+        """Use as many parallel streams from now on, for a fetch that is under way, too; never fewer than before.
+
+        May be called any time after `open`, and again. Each further stream joins when it is ready, without a gap in
+        those that are there. An engine that cannot change their number ignores it.
+        """
+
     @abstractmethod
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         """The server's own digest (lower-case hex) of bytes [start, end), or None when it cannot say."""

@@ -1,10 +1,13 @@
-"""Several sessions of one source at once, for protocols that have one stream a session.
+"""One replica through as many sessions as its rate asks for, where a protocol has one stream a session.
 
-The range is dealt out front to back in slices, so that what has arrived stays nearly one piece.
+A single session is given the whole range at once. When more are wished for, even while it runs, each that has
+connected takes what is left front to back in slices, so that what has arrived stays nearly one piece. How many are
+worth having is for the scheduler to say.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 from coalloc.engine.base import Deliver, Source, Span
 from coalloc.errors import ReplicaChanged, SourceError
@@ -14,124 +17,235 @@ from coalloc.urls import redact
 
 __all__ = ["Parallel"]
 
-SMALLEST, LARGEST = 1024 * 1024, 16 * 1024 * 1024
+SMALLEST, LARGEST = 512 * 1024, 16 * 1024 * 1024
 """Bytes of a slice: each costs a round trip or two, and the last should end together."""
+LEAST_CUT = 64 * 1024
+"""Bytes that a session must still have to deliver for a free one to take some of them over."""
 
 
 class Parallel(Source):
-    """As many `sessions` with one replica as are wished for, each made by `make`, used as one source.
+    """One or more sessions with one replica, each made by `make`, used as one source.
 
-    A session that the server does not grant is done without, as long as the first one works.
+    A session that the server does not grant, or that is lost, is done without as long as another one works.
+
+    :param streams: how many sessions to have, until `widen` says more
     """
 
-    def __init__(self, make: Callable[[], Source], sessions: int) -> None:
-        self._first = make()
-        super().__init__(self._first.url, self._first.options)
-        self._others = [make() for _ in range(sessions - 1)]
-        self._joined: dict[Source, bool] = {}
+    def __init__(self, make: Callable[[], Source], streams: int = 1) -> None:
+        self._make = make
+        self._sessions = [make()]
+        super().__init__(self._sessions[0].url, self._sessions[0].options)
+        self._streams = streams
+        self._joining: dict[Source, asyncio.Task[Stat | None]] = {}
         self._agreed: Stat | None = None
+        self._dealing: _Dealing | None = None
 
     async def open(self) -> Stat:
-        self._joined.clear()
-        self._agreed = await self._first.open()
+        await self._forget_joined()
+        self._agreed = await self._sessions[0].open()
         return self._agreed
+
+    def widen(self, streams: int) -> None:
+        self._streams = max(self._streams, streams)
+        if self._dealing:
+            self._invite(self._dealing)
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         if self._agreed and not self._agreed.ranged:
-            await self._first.fetch(span, deliver)
+            await self._sessions[0].fetch(span, deliver)
             return
-        if span.start < span.end:
-            await _Dealing(span, deliver, 1 + len(self._others)).run(self._first, self._others, self._join)
+        if span.start >= span.end:
+            return
+        self._dealing = _Dealing(span, deliver, self._join)
+        try:
+            self._invite(self._dealing)
+            await self._dealing.run()
+        finally:
+            self._dealing = None
+
+    def _invite(self, dealing: "_Dealing") -> None:
+        while len(self._sessions) < self._streams:
+            self._sessions.append(self._make())
+        for session in self._sessions:
+            dealing.invite(session)
 
     async def _join(self, session: Source) -> bool:
         """Connect one more session, if that was not tried before; whether it can be used.
 
         :raises ReplicaChanged: when it shows another file than the first one did
         """
-        if session not in self._joined:
-            try:
-                stat = await session.open()
-            except SourceError:
-                self._joined[session] = False
-            else:
-                if self._agreed and (stat.size, stat.validator) != (self._agreed.size, self._agreed.validator):
-                    raise ReplicaChanged(f"{redact(self.url)} changed while it was fetched", "start again")
-                self._joined[session] = True
-        return self._joined[session]
+        if session is self._sessions[0]:
+            return True
+        if session not in self._joining:
+            self._joining[session] = asyncio.create_task(_open(session))
+        stat = await asyncio.shield(self._joining[session])  # the next range has a use for it if this one has none
+        if stat and self._agreed and (stat.size, stat.validator) != (self._agreed.size, self._agreed.validator):
+            raise ReplicaChanged(f"{redact(self.url)} changed while it was fetched", "start again")
+        return stat is not None
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
-        return await self._first.checksum(algorithm, start, end)
+        return await self._sessions[0].checksum(algorithm, start, end)
 
     async def close(self) -> None:
-        await asyncio.gather(*(session.close() for session in (self._first, *self._others)))
-        self._joined.clear()
+        await self._forget_joined()
+        await asyncio.gather(*(session.close() for session in self._sessions))
+
+    async def _forget_joined(self) -> None:
+        joining = list(self._joining.values())
+        self._joining.clear()
+        for task in joining:
+            task.cancel()
+        await asyncio.gather(*joining, return_exceptions=True)
+
+
+async def _open(session: Source) -> Stat | None:
+    try:
+        return await session.open()
+    except SourceError:
+        return None
+
+
+class _Part(Span):
+    """A slice of `whole`, beyond whose end it never reaches; its bytes before `at` are delivered."""
+
+    __slots__ = ("_dealt_at", "_end", "_setup", "_whole", "at")
+
+    def __init__(self, whole: Span, start: int, end: int, now: float) -> None:
+        self._whole = whole
+        super().__init__(start, end)
+        self.at = start
+        self._dealt_at = now
+        self._setup: float | None = None
+
+    @property
+    def end(self) -> int:
+        return max(self.start, min(self._end, self._whole.end))
+
+    @end.setter
+    def end(self, end: int) -> None:
+        self._end = end
+
+    @property
+    def left(self) -> int:
+        return max(0, self.end - self.at)
+
+    def reached(self, at: int, now: float) -> None:
+        self.at = at
+        if self._setup is None:
+            self._setup = now - self._dealt_at
+
+    def worth_cutting(self, now: float) -> bool:
+        """Whether it lasts, at the rate so far, longer than another session needs to begin and do half of it."""
+        if self._setup is None:
+            return self.left >= LEAST_CUT
+        seconds = self.left * (now - self._dealt_at) / (self.at - self.start)
+        return self.left >= LEAST_CUT and seconds > 2 * self._setup
 
 
 class _Dealing:
-    """One range, dealt out to sessions."""
+    """One range, dealt out to the sessions that are invited.
 
-    def __init__(self, span: Span, deliver: Deliver, sessions: int) -> None:
+    :param join: connects a session, and says whether it can be used
+    """
+
+    def __init__(self, span: Span, deliver: Deliver, join: Callable[[Source], Awaitable[bool]]) -> None:
         self._span = span
+        self._asked = span.end
         self._deliver = deliver
-        self._sessions = sessions
-        self._next = span.start
+        self._join = join
+        self._undealt = Intervals([(span.start, span.end)])
         self._received = Intervals()
-        self._tasks: list[asyncio.Task[None]] = []
+        self._parts: dict[Source, _Part] = {}
+        self._tasks: dict[Source, asyncio.Task[None]] = {}
+        loop = asyncio.get_running_loop()
+        self._time = loop.time
+        self._over: asyncio.Future[None] = loop.create_future()
+        self._error: BaseException | None = None
         self._caller = asyncio.current_task()
 
-    @property
-    def _complete(self) -> bool:
-        return self._received.covers(self._span.start, self._span.end)
-
-    async def run(self, first: Source, others: Sequence[Source], join: Callable[[Source], Awaitable[bool]]) -> None:
-        """Fetch until all is delivered, or the first session fails."""
-
-        async def help_out(session: Source) -> None:
-            if self._next < self._span.end and await join(session):
-                await self._work(session)
-
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._work(first)), *(loop.create_task(help_out(each)) for each in others)]
+    async def run(self) -> None:
+        """Wait until all is delivered, no session is left, or one met an error that the others would meet, too."""
         try:
-            await asyncio.wait(self._tasks, return_when=asyncio.FIRST_EXCEPTION)
+            await self._over
         finally:
-            self._stop(self._tasks)
-            results = await asyncio.gather(*self._tasks, return_exceptions=True)
-        errors = [result for result in results if isinstance(result, Exception)]
-        if errors and not self._complete:
-            raise errors[0]
+            for task in self._tasks.values():
+                task.cancel()
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+        if self._error:
+            raise self._error
+
+    def invite(self, session: Source) -> None:
+        """Let a session take part; may be called twice."""
+        if session not in self._tasks:
+            task = self._tasks[session] = asyncio.create_task(self._work(session))
+            task.add_done_callback(self._left)
+
+    def _left(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error or not any(not other.done() for other in self._tasks.values()):
+            self._end(error)
+
+    def _end(self, error: BaseException | None = None) -> None:
+        if not self._over.done():
+            self._error = error
+            self._over.set_result(None)
 
     async def _work(self, session: Source) -> None:
-        mine = asyncio.current_task()
+        if self._span.end - self._span.start <= SMALLEST * len(self._parts):
+            return  # not enough for one more
+        if not await self._join(session):
+            return
         while part := self._deal():
+            self._parts[session] = part
+            try:
+                await session.fetch(part, partial(self._take, part))
+            except SourceError as error:
+                self._give_back(session, error)
+                return
+            del self._parts[session]
 
-            def take(offset: int, view: memoryview, part: Span = part) -> None:
-                self._take(part, offset, view)
-                if self._complete:  # others may still fetch what lies beyond an end that was lowered
-                    self._stop(task for task in self._tasks if task is not mine)
+    def _give_back(self, session: Source, error: SourceError) -> None:
+        """Leave the rest of a failed session's slice to the others, if any is at work."""
+        part = self._parts.pop(session)
+        if isinstance(error, ReplicaChanged) or not self._parts:
+            raise error
+        for start, end in self._received.gaps(part.start, part.end):
+            self._undealt.add(start, end)
 
-            await session.fetch(part, take)
-
-    def _deal(self) -> Span | None:
-        """The next slice, while there is one."""
-        left = self._span.end - self._next
-        if left <= 0:
+    def _deal(self) -> _Part | None:
+        """The next slice for a session that is free, while there is one."""
+        self._undealt.remove(self._span.end, self._asked)
+        if not self._undealt:
+            self._cut_off()
+        if not self._undealt:
             return None
-        size = min(left, LARGEST, max(SMALLEST, left // (2 * self._sessions)))
-        part = Span(self._next, self._next + size)
-        self._next = part.end
+        start, end = next(iter(self._undealt))
+        part = _Part(self._span, start, min(end, start + self._fair(self._undealt.total)), self._time())
+        self._undealt.remove(part.start, part.end)
         return part
 
-    def _take(self, part: Span, offset: int, view: memoryview) -> None:
+    def _cut_off(self) -> None:
+        """Take back part of the longest slice under way, which is the whole range when only one session was there."""
+        part = max(self._parts.values(), key=lambda part: part.left, default=None)
+        if part and part.worth_cutting(self._time()):
+            end, part.end = part.end, part.at + min(LARGEST, part.left // self._hands)
+            self._undealt.add(part.end, end)
+
+    def _fair(self, left: int) -> int:
+        return left if self._hands == 1 else min(LARGEST, max(SMALLEST, left // (2 * self._hands)))
+
+    @property
+    def _hands(self) -> int:
+        """How many sessions take part, those counted that are connecting."""
+        return sum(not task.done() for task in self._tasks.values())
+
+    def _take(self, part: _Part, offset: int, view: memoryview) -> None:
         if self._caller and self._caller.cancelling():  # it has not come round to stopping us
             return
-        part.end = min(part.end, max(part.start, self._span.end))
         view = view[: max(0, part.end - offset)]
         if view:
             self._deliver(offset, view)
-            self._received.add(offset, offset + len(view))
-
-    @staticmethod
-    def _stop(tasks: Iterable[asyncio.Task[None]]) -> None:
-        for task in tasks:
-            task.cancel()
+            part.reached(offset + len(view), self._time())
+            self._received.add(offset, part.at)
+        if self._received.covers(self._span.start, self._span.end):
+            self._end()  # sessions may still fetch what lies beyond an end that was lowered

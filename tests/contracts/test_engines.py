@@ -221,7 +221,25 @@ async def test_a_range_is_shortened_while_it_runs(setup, lowered_to):
         assert await collect(source, 5, 1005) == bytes(1000)
 
 
-async def cancelled_at_once(source: Source) -> list[int]:
+async def test_a_range_is_widened_while_it_runs(setup):
+    """Engines that cannot, go on as they are, and nothing is lost."""
+    expected = setup.random("wide", 20_000_000)
+    span = Span(3, len(expected))
+    collected = Collected(span)
+
+    def deliver(offset: int, view: memoryview) -> None:
+        collected(offset, view)
+        source.widen(3)
+
+    async with opened(setup.source("wide")) as source:
+        source.widen(2)
+        await source.fetch(span, deliver)
+        assert collected.bytes == expected[3:]
+        assert len(await cancelled_at_once(source, len(expected))) == 1
+        assert await collect(source, 5, 4_000_005) == expected[5:4_000_005]
+
+
+async def cancelled_at_once(source: Source, size: int = BIG) -> list[int]:
     """The offsets that are delivered although the first delivery cancels the fetch."""
     offsets = []
 
@@ -229,7 +247,7 @@ async def cancelled_at_once(source: Source) -> list[int]:
         offsets.append(offset)
         task.cancel()
 
-    task = asyncio.create_task(source.fetch(Span(0, BIG), deliver))
+    task = asyncio.create_task(source.fetch(Span(0, size), deliver))
     with pytest.raises(asyncio.CancelledError):
         await task
     return offsets

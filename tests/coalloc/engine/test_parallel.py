@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from coalloc.engine.base import Source, Span
-from coalloc.engine.parallel import LARGEST, SMALLEST, Parallel
+from coalloc.engine.parallel import LARGEST, LEAST_CUT, SMALLEST, Parallel
 from coalloc.errors import ConnectionLost, ReplicaChanged, Unreachable
 from coalloc.model import Stat
-from tests.support.fetching import collect, opened, options
+from tests.support.fetching import Collected, collect, opened, options
 
 SIZE = 40_000_000
 CHUNK = 500_000
@@ -19,16 +19,25 @@ CONTENT = bytes(range(250)) * (SIZE // 250)
 class Session(Source):
     """Delivers CONTENT, pausing between chunks; `at` is where it begins to fail (`error`) or to say nothing."""
 
-    def __init__(self, error: Exception | None = None, at: int | None = None, stat: Stat | Exception = STAT):
+    def __init__(
+        self,
+        error: Exception | None = None,
+        at: int | None = None,
+        stat: Stat | Exception = STAT,
+        connects: asyncio.Event | None = None,
+    ):
         super().__init__("x://host/file", options())
         self.error = error
         self.at = at
         self.stat = stat
+        self.connects = connects
         self.spans: list[tuple[int, int]] = []
         self.opened = self.closed = 0
 
     async def open(self) -> Stat:
         self.opened += 1
+        if self.connects:
+            await self.connects.wait()
         if isinstance(self.stat, Exception):
             raise self.stat
         return self.stat
@@ -60,13 +69,21 @@ def parallel(*sessions: Session) -> Parallel:
 
 async def test_slices_are_dealt_front_to_back_and_all_sessions_work():
     sessions = [Session(), Session(), Session()]
+    span = Span(3, SIZE)
+    collected = Collected(span)
+    ahead = []
+
+    def deliver(offset, view):
+        collected(offset, view)
+        ahead.append(offset + len(view) - span.start - collected.count)
+
     async with opened(parallel(*sessions)) as source:
-        assert await collect(source, 3, SIZE) == CONTENT[3:]
-    spans = sorted(span for session in sessions for span in session.spans)
-    assert all(session.spans == sorted(session.spans) and len(session.spans) > 1 for session in sessions)
-    assert [start for start, _ in spans] == [3, *(end for _, end in spans[:-1])]
-    assert spans[-1][1] == SIZE
-    assert all(end - start <= LARGEST for start, end in spans)
+        await source.fetch(span, deliver)
+    assert collected.bytes == CONTENT[3:]
+    assert collected.count == SIZE - 3  # nothing came twice
+    assert max(ahead) <= 2 * (SIZE // 6)  # what the two sessions behind the foremost have not delivered yet
+    assert all(len(session.spans) > 1 for session in sessions)
+    assert all(end - start <= LARGEST for session in sessions for start, end in session.spans)
 
 
 async def test_a_small_range_needs_one_session_only():
@@ -91,10 +108,24 @@ async def test_a_session_that_sees_another_file_is_not_mixed_in():
             await collect(source, 0, SIZE)
 
 
-async def test_one_failure_ends_all():
-    delivered = []
-    async with opened(parallel(Session(), Session(ConnectionLost("gone"), at=0), Session())) as source:
+async def test_what_a_lost_session_leaves_is_taken_over():
+    lost = Session(ConnectionLost("gone"), at=0)
+    async with opened(parallel(Session(), lost, Session())) as source:
+        assert await collect(source, 0, SIZE) == CONTENT
+    assert len(lost.spans) == 1
+
+
+async def test_the_last_sessions_failure_comes_out():
+    sessions = [Session(ConnectionLost("gone"), at=SIZE // 2) for _ in range(3)]
+    async with opened(parallel(*sessions)) as source:
         with pytest.raises(ConnectionLost, match="gone"):
+            await collect(source, 0, SIZE)
+
+
+async def test_one_file_that_changed_ends_all():
+    delivered = []
+    async with opened(parallel(Session(), Session(ReplicaChanged("newer"), at=0), Session())) as source:
+        with pytest.raises(ReplicaChanged, match="newer"):
             await source.fetch(Span(0, SIZE), lambda offset, view: delivered.append(offset))
         assert len(delivered) < SIZE // CHUNK // 4  # the others have not gone on with what they had
 
@@ -144,3 +175,84 @@ async def test_a_server_without_ranges_is_asked_once():
 async def test_checksums_are_the_first_session_s():
     async with opened(parallel(Session(), Session())) as source:
         assert await source.checksum("md5", 1, 2) == "md5 of 1-2"
+
+
+async def test_one_session_is_given_all_at_once():
+    only = Session()
+    async with opened(parallel(only)) as source:
+        assert await collect(source, 5, SIZE) == CONTENT[5:]
+    assert only.spans == [(5, SIZE)]
+
+
+async def widened(source, streams, connects, after=3):
+    """Fetch all, widening at the first delivery and letting further sessions connect `after` more; the offsets."""
+    span, offsets = Span(0, SIZE), []
+    collected = Collected(span)
+
+    def deliver(offset, view):
+        collected(offset, view)
+        offsets.append(offset)
+        source.widen(streams)
+        if len(offsets) == after:
+            connects.set()
+
+    await source.fetch(span, deliver)
+    assert bytes(collected.bytes) == CONTENT
+    assert collected.count == SIZE  # nothing came twice
+    return offsets
+
+
+async def test_widening_while_a_range_is_under_way():
+    connects = asyncio.Event()
+    first, second, third = sessions = [Session(), Session(connects=connects), Session(connects=connects)]
+    made = iter(sessions)
+    async with opened(Parallel(lambda: next(made))) as source:
+        offsets = await widened(source, 3, connects)
+    assert offsets[:3] == [0, CHUNK, 2 * CHUNK]  # no gap while the others connect
+    assert first.spans[0] == (0, SIZE)
+    assert second.spans[0][0] < second.spans[0][1] <= third.spans[0][0] < third.spans[0][1]
+    assert [session.opened for session in sessions] == [1, 1, 1]
+
+
+async def test_widening_where_the_server_grants_no_more():
+    connects = asyncio.Event()
+    sessions = [Session(), Session(stat=Unreachable("full"), connects=connects)]
+    made = iter(sessions)
+    async with opened(Parallel(lambda: next(made))) as source:
+        await widened(source, 2, connects)
+    assert sessions[0].spans == [(0, SIZE)]
+
+
+async def test_a_session_that_is_late_for_one_range_is_there_for_the_next():
+    connects = asyncio.Event()
+    late = Session(connects=connects)
+    async with opened(parallel(Session(), late)) as source:
+        assert await collect(source, 0, SIZE) == CONTENT
+        assert not late.spans
+        connects.set()
+        assert await collect(source, 0, SIZE) == CONTENT
+    assert late.opened == 1
+    assert late.spans
+
+
+async def test_widening_between_ranges_and_to_fewer():
+    sessions = [Session(), Session()]
+    made = iter(sessions)
+    async with opened(Parallel(lambda: next(made))) as source:
+        source.widen(2)
+        source.widen(1)
+        assert await collect(source, 0, SIZE) == CONTENT
+    assert all(session.spans for session in sessions)
+
+
+async def test_the_end_of_a_range_is_not_left_to_one_session():
+    """The second session falls silent: the first takes over what that one has not delivered but for its next bytes."""
+    slow = Session(at=SIZE // 4)
+    async with opened(parallel(Session(), slow)) as source:
+        received = []
+        task = asyncio.create_task(source.fetch(Span(0, SIZE), lambda offset, view: received.append((offset, view))))
+        for _ in range(500):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert sum(len(view) for _, view in received) > SIZE - 2 * LEAST_CUT - CHUNK
