@@ -13,6 +13,7 @@ from coalloc.errors import (
     PermissionRefused,
     ReplicaChanged,
     SourceError,
+    TransferFailed,
     VerificationError,
 )
 from coalloc.model import Checksum, ReplicaSet, Stat
@@ -98,7 +99,9 @@ class Agreement:
 def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocError:
     """The one error to show when no source could be used from the start."""
     if len(errors) == 1:
-        return next(iter(errors.values()))
+        (error,) = errors.values()
+        # What would be a failed transfer later is none yet.
+        return NothingToFetchFrom(error.message, error.remedy) if error.status == TransferFailed.status else error
     kind = NotAllowed if all(isinstance(e, PermissionRefused) for e in errors.values()) else NothingToFetchFrom
     reasons = "".join(f"\n  {_about(urls[i], error.message)}" for i, error in sorted(errors.items()))
     remedies = {error.remedy: None for error in errors.values()}

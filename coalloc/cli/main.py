@@ -1,5 +1,6 @@
 """The entry point `coget` and its group of commands."""
 
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -69,6 +70,17 @@ for command in (get, plan, history, doctor, completion):
     coget.add_command(command)
 
 
+def _open_closed_streams() -> None:
+    """Lead closed standard streams nowhere: a file opened later would get their number, and what is printed."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+    sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115 - it is never closed
+    sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
+
+
 def invoke(args: Sequence[str]) -> int:
     """Run `coget` with these words and return its exit status; nothing but the status comes out."""
     return failures.reported(lambda: coget.main(list(args), prog_name="coget", standalone_mode=False), args)
@@ -76,5 +88,6 @@ def invoke(args: Sequence[str]) -> int:
 
 def main() -> NoReturn:
     """The console script."""
+    _open_closed_streams()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as SIGINT, until a command runs
     sys.exit(invoke(sys.argv[1:]))

@@ -18,12 +18,17 @@ SECONDS = 10.0
 
 
 async def says_metalink(url: str) -> bool:
-    """Whether the server calls this a Metalink. When it cannot be asked, it does not: an engine will say why."""
+    """Whether the server calls this a Metalink. When it cannot be asked, it does not: an engine will say why.
+
+    :raises Unreachable: if it does not answer, for an engine would only wait for it once more
+    """
     import httpx
 
     try:
         async with _client() as client:
             answer = await client.head(url)
+    except httpx.TimeoutException:
+        raise _silent(redact(url)) from None
     except (httpx.HTTPError, httpx.InvalidURL):
         return False
     kind: str = answer.headers.get("content-type", "")
@@ -54,13 +59,18 @@ async def _answer(url: str, shown: str) -> "AsyncIterator[httpx.Response]":
         async with _client() as client, client.stream("GET", url) as answer:
             _refuse_failure(answer, shown)
             yield answer
-    except (httpx.ConnectError, httpx.TimeoutException) as error:
-        reason = str(error) or f"no answer within {SECONDS:g} s"
-        raise Unreachable(f"{shown} cannot be reached: {reason}", "check host and port in the URL") from None
+    except httpx.TimeoutException:
+        raise _silent(shown) from None
+    except httpx.ConnectError as error:
+        raise Unreachable(f"{shown} cannot be reached: {error}", "check host and port in the URL") from None
     except httpx.InvalidURL as error:
         raise UsageError(f"{shown} is no URL: {error}", "write it as http://HOST/PATH") from None
     except httpx.HTTPError as error:
         raise ConnectionLost(f"{shown} could not be read: {error}", "try again") from None
+
+
+def _silent(shown: str) -> Unreachable:
+    return Unreachable(f"{shown} gave no answer within {SECONDS:g} s", "check host and port in the URL")
 
 
 def _refuse_failure(answer: "httpx.Response", shown: str) -> None:

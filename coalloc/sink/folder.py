@@ -41,8 +41,10 @@ class Folder:
 
     def _try_lock(self) -> int | None:
         """A descriptor that holds the lock, or None when the directory was removed meanwhile."""
-        with suppress(FileExistsError):
+        try:
             self.path.mkdir()
+        except FileExistsError:
+            _refuse_other_than_folder(self.path)
         lock = self.path / "lock"
         try:
             fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
@@ -80,6 +82,18 @@ class Folder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _refuse_other_than_folder(path: Path) -> None:
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:  # removed meanwhile
+        return
+    if not (stat.S_ISDIR(mode) or path.is_dir()):
+        raise SinkError(
+            f"{path} is in the way: partial data would go there, and it is no directory",
+            "remove or rename it, or choose another name with -o",
+        )
 
 
 def _refuse_special(target: Path) -> None:

@@ -40,21 +40,28 @@ def places(root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dic
         ftp = stack.enter_context(GridFTPServer(root))
         locked = stack.enter_context(GridFTPServer(root, anonymous=False))
         web = stack.enter_context(Nginx(root, tmp_path_factory.mktemp("run"), more="location /secret { deny all; }"))
-        shell = stack.enter_context(Shell())
+        shell = stack.enter_context(Talker(b"SSH-2.0-OpenSSH_9.2p1\r\n"))
+        mute = stack.enter_context(Talker(b""))
         yield {
             "FTP": ftp.url("") + "/",
             "LOCKED": locked.url("") + "/",
             "WEB": web.url(""),
             "WEB_AS_FTP": web.url("", scheme="ftp"),
+            "FTP_AS_WEB": f"http://127.0.0.1:{ftp.port}/",
             "SHELL_AS_FTP": f"ftp://127.0.0.1:{shell.port}/",
+            "SHELL_AS_WEB": f"http://127.0.0.1:{shell.port}/",
+            "HANGS_UP": f"http://127.0.0.1:{mute.port}/",
             "CLOSED": f"127.0.0.1:{shell.closed_port}",
         }
 
 
-class Shell:
-    """What an SSH server says to whoever connects; and a port that nobody listens at."""
+class Talker:
+    """Says one thing to whoever connects, as an SSH server does, and hangs up; and a port that nobody listens at."""
 
-    def __enter__(self) -> "Shell":
+    def __init__(self, words: bytes) -> None:
+        self._words = words
+
+    def __enter__(self) -> "Talker":
         self._listener = socket.create_server(("127.0.0.1", 0))
         self._taken = socket.socket()  # bound, never listening: connections are refused
         self._taken.bind(("127.0.0.1", 0))
@@ -70,7 +77,7 @@ class Shell:
             except OSError:  # shut down
                 return
             with session:
-                session.sendall(b"SSH-2.0-OpenSSH_9.2p1\r\n")
+                session.sendall(self._words)
 
     def __exit__(self, *exc_info: object) -> None:
         self._listener.shutdown(socket.SHUT_RDWR)
@@ -89,8 +96,14 @@ CASES = [
     ("{WEB}none", 3, "no_such_file", "404"),
     ("{FTP}none {WEB}none", 3, "nothing_to_fetch_from", "none of the 2 sources"),
     ("{FTP}folder", 3, "no_such_file", "is a directory"),
+    ("{FTP}x%00y", 3, "unsupported", "x%00y: GridFTP has no way to name a file with a NUL character"),
+    ("{FTP}x%0Ay", 3, "unsupported", "x%0Ay: GridFTP has no way to name a file with a line break"),
     ("{SHELL_AS_FTP}x", 3, "not_that_protocol", "no GridFTP server"),
     ("{WEB_AS_FTP}x", 3, "not_that_protocol", "no GridFTP server"),
+    ("{FTP_AS_WEB}x", 3, "not_that_protocol", "no HTTP there"),
+    ("{SHELL_AS_WEB}x", 3, "not_that_protocol", "no HTTP there"),
+    ("{FTP_AS_WEB}x {SHELL_AS_WEB}x", 3, "nothing_to_fetch_from", "no HTTP there"),
+    ("{HANGS_UP}x", 3, "nothing_to_fetch_from", "check scheme and port"),
     ("nowhere://host/x", 3, "unsupported", "nothing here speaks nowhere://"),
     ("{LOCKED}x", 7, "permission_refused", "530"),
     ("{WEB}secret/x", 7, "permission_refused", "403"),
@@ -102,6 +115,7 @@ CASES = [
     ("{FTP}x -o /proc/x", 6, "local_disk", "/proc/x"),
     ("{FTP}x -o /dev/null", 6, "local_disk", "not a plain file"),
     ("{FTP}x -o taken", 6, "local_disk", "is a directory"),
+    ("{FTP}x -o blocked", 6, "local_disk", "blocked.coget is in the way"),
     ("{FTP}x -o missing/", 2, "usage", "missing/ is no directory"),
     ("{FTP}x --output=", 2, "usage", "--output is empty"),
     ("{FTP}x --checksum md5:00", 2, "usage", "32 hex digits"),
@@ -124,6 +138,7 @@ CASES = [
 def test_an_error_is_clear_and_has_its_status(places, tmp_path, words, status, code, says):
     home = tmp_path / "home"
     (home / "taken" / "x").mkdir(parents=True)
+    (home / "blocked.coget").touch()
     url = places["FTP"] + "x"
     (home / "evil.meta4").write_text(
         f'<metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="../x"><url>{url}</url></file></metalink>'
@@ -161,6 +176,20 @@ def test_output_that_cannot_be_written_is_no_defect(places, tmp_path):
     assert done.returncode == 6
     assert "No space left on device" in done.stderr
     assert "Traceback" not in done.stderr
+    assert (tmp_path / "x").read_bytes() == CONTENT
+
+
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("json", ["", "--json"])
+def test_closed_output_is_as_good_as_none(places, tmp_path, closed, json):
+    """What is opened next would else get their numbers, and what is printed would go into the file."""
+    program = Path(sys.executable).with_name("coget")
+    for name, status in [("x", 0), ("none", 3)]:
+        command = f"exec {program} {places['FTP']}{name} -o {name} {json} {closed}"
+        environment = {**os.environ, "COGET_HISTORY": "off"}
+        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+        assert done.returncode == status
+        assert b"defect" not in done.stderr
     assert (tmp_path / "x").read_bytes() == CONTENT
 
 

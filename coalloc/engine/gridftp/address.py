@@ -7,11 +7,12 @@ login directory), `ftp://host/~/b` is b in the login directory.
 from dataclasses import dataclass, field
 from urllib.parse import unquote, urlsplit
 
-from coalloc.errors import UsageError
+from coalloc.errors import Unsupported, UsageError
 
 __all__ = ["Address", "parse"]
 
 PORTS = {"ftp": 21, "gsiftp": 2811}
+UNSENDABLE = {"\0": "NUL character", "\r": "line break", "\n": "line break"}
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,18 @@ class Address:
     shown: str
     user: str = "anonymous"
     password: str = field(default="coget@", repr=False)
+
+    def refuse_unsendable(self) -> None:
+        """Refuse a path that would end a command before its end.
+
+        :raises Unsupported: when it holds a line break or NUL
+        """
+        found = [name for character, name in UNSENDABLE.items() if character in self.path]
+        if found:
+            raise Unsupported(
+                f"{self.shown}: GridFTP has no way to name a file with a {found[0]} in its name",
+                "rename the file on the server, or use an http:// replica",
+            )
 
 
 def parse(url: str) -> Address:

@@ -115,7 +115,7 @@ def format_command(command: str) -> bytes:
     """
     if re.search(r"[\r\n\0]", command):
         verb = command.split(" ", 1)[0]
-        raise Unsupported(f"a name with a line break cannot be sent in {verb!r}", "rename the file on the server")
+        raise Unsupported(f"a line break or NUL cannot be sent in {verb!r}", "leave it out")
     return command.encode("utf-8", "surrogateescape") + b"\r\n"
 
 

@@ -82,6 +82,7 @@ class Session:
     async def _open(
         cls, address: Address, options: EngineOptions, security: Security | None, pipelined: bool
     ) -> "Session":
+        address.refuse_unsendable()
         control = await ControlConnection.connect(options.dialer, address.host, address.port, options.connect_seconds)
         session = cls(control, address, options, pipelined)
         try:

@@ -21,6 +21,8 @@ from coalloc.errors import Unsupported
 
 __all__ = ["client"]
 
+MAGIC = b"HTTP/"
+"""How every answer begins."""
 CHUNK = 1024 * 1024  # bytes asked of the system at once; httpcore's own 64 KiB halve the speed
 
 
@@ -103,6 +105,22 @@ class _Backend(httpcore.AsyncNetworkBackend):
         return _Plain(await self._dialer.dial(host, port, self._seconds), self._seconds)
 
 
+class _Opening:
+    """Watches how the other side begins: h11 would take what other servers say for the start of an answer."""
+
+    def __init__(self) -> None:
+        self._over = False
+
+    def check(self, data: bytes) -> bytes:
+        """:raises httpcore.RemoteProtocolError: when these first bytes are not HTTP's"""
+        if not self._over and data:
+            self._over = True
+            if data[: len(MAGIC)] != MAGIC[: len(data)]:
+                said = data.splitlines()[0][:100].decode(errors="replace")
+                raise httpcore.RemoteProtocolError(f"it says {said!r}")
+        return data
+
+
 class _Plain(httpcore.AsyncNetworkStream):
     """A socket."""
 
@@ -110,9 +128,10 @@ class _Plain(httpcore.AsyncNetworkStream):
         self._sock = sock
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
+        self._opening = _Opening()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return await self._loop.sock_recv(self._sock, CHUNK)
+        return self._opening.check(await self._loop.sock_recv(self._sock, CHUNK))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         try:
@@ -155,9 +174,10 @@ class _Secured(httpcore.AsyncNetworkStream):
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._opening = _Opening()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return await self._reader.read(CHUNK)
+        return self._opening.check(await self._reader.read(CHUNK))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
         try:

@@ -6,7 +6,7 @@ import pytest
 
 from coalloc.errors import NoSuchFile, PermissionRefused, ServerSays, Unreachable, UsageError
 from coalloc.model import Replica, ReplicaSet
-from coalloc.resolve import metalink, resolve
+from coalloc.resolve import fetch, metalink, resolve
 
 DOCUMENT = b"""<metalink xmlns="urn:ietf:params:xml:ns:metalink">
 <file name="x"><url>ftp://a/x</url></file></metalink>"""
@@ -128,6 +128,16 @@ async def test_a_metalink_at_a_closed_port():
         await resolve([f"http://127.0.0.1:{port}/x.meta4"], no_engine)
     url = f"http://127.0.0.1:{port}/x"
     assert await resolve([url], no_engine) == [ReplicaSet("x", (Replica(url),))]
+
+
+@pytest.mark.parametrize("name", ["x.meta4", "x"])
+async def test_a_server_that_does_not_answer_is_waited_for_once(name, monkeypatch):
+    monkeypatch.setattr(fetch, "SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://me:secret@127.0.0.1:{silent.getsockname()[1]}/{name}"
+        with pytest.raises(Unreachable, match=r"gave no answer within 0\.1 s") as caught:
+            await resolve([url], no_engine)
+    assert "secret" not in str(caught.value)
 
 
 async def test_a_metalink_that_does_not_end_is_given_up(serve):

@@ -128,7 +128,9 @@ def test_a_file_where_a_directory_should_be(tmp_path):
     (tmp_path / "file").touch()
     assert "Not a directory" in refusal(tmp_path / "file" / "x")
     (tmp_path / "x.coget").touch()
-    assert refusal(tmp_path / "x") == f"cannot create {tmp_path}/x.coget: Not a directory"
+    (tmp_path / "y.coget").symlink_to("nowhere")
+    for name in "xy":
+        assert f"{name}.coget is in the way" in refusal(tmp_path / name)
 
 
 @pytest.mark.parametrize("length", [252, 256])
