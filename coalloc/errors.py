@@ -13,6 +13,7 @@
         ├── Unreachable           refused, no route, connect timed out
         ├── ConnectionLost        closed or reset while in use
         ├── Stalled               open, but no bytes
+        ├── ServerBusy            it takes no more work now; says when to come back, or not
         ├── NoSuchFile            permanent
         ├── PermissionRefused     permanent: login, certificate, mode bits
         ├── NotThatProtocol       permanent: something else answers at that port
@@ -33,6 +34,7 @@ __all__ = [
     "NothingToFetchFrom",
     "PermissionRefused",
     "ReplicaChanged",
+    "ServerBusy",
     "ServerSays",
     "SinkError",
     "SourceError",
@@ -45,6 +47,9 @@ __all__ = [
     "UsageError",
     "VerificationError",
 ]
+
+BUSY_SECONDS = 2.0
+"""After how long a busy server is asked again that does not say when."""
 
 
 class CoallocError(Exception):
@@ -115,11 +120,15 @@ class TargetInUse(CoallocError):
 
 
 class SourceError(CoallocError):
-    """What went wrong at one replica in one attempt; `permanent` says that trying again is of no use."""
+    """What went wrong at one replica in one attempt.
+
+    `permanent` says that trying again is of no use, `retry_after` after how many seconds it is, where that is known.
+    """
 
     status = 5
     code = "source_failed"
     permanent = False
+    retry_after: float | None = None
 
 
 class UnknownHost(SourceError):
@@ -147,6 +156,20 @@ class Stalled(SourceError):
     """The connection is open, but nothing arrives."""
 
     code = "stalled"
+
+
+class ServerBusy(SourceError):
+    """The server takes no more requests or sessions now.
+
+    :param retry_after: seconds after which it wants to be asked again; None if it does not say
+    """
+
+    status = 3
+    code = "server_busy"
+
+    def __init__(self, message: str, remedy: str = "try again later", retry_after: float | None = None) -> None:
+        super().__init__(message, remedy)
+        self.retry_after = BUSY_SECONDS if retry_after is None else retry_after
 
 
 class NoSuchFile(SourceError):

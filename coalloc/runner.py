@@ -222,7 +222,7 @@ class Runner:
     def _failed(self, source: int, copy: int | None, error: SourceError) -> None:
         self.errors[source] = error
         if copy is None or copy in self._spans:
-            self._handle(Failed(self._loop.time(), source, str(error), error.permanent, copy))
+            self._handle(Failed(self._loop.time(), source, str(error), error.permanent, copy, error.retry_after))
 
 
 async def _stop(tasks: Iterable[asyncio.Task[Any]]) -> None:

@@ -22,6 +22,7 @@ from coalloc.errors import (
     ConnectionLost,
     NoSuchFile,
     PermissionRefused,
+    ServerBusy,
     ServerSays,
     SourceError,
     Stalled,
@@ -41,6 +42,7 @@ SAFE = "/:@%~!$&'()+,;="
 """What the tool takes as it is after the scheme: `*`, `?` and `[` would be patterns."""
 
 MEANINGS: Sequence[tuple[str, type[SourceError], str]] = [
+    (r"service busy|too many|limit exceeded", ServerBusy, "try again later"),
     (r"no such file|PATH_NOT_FOUND|is a directory|not a (plain|regular) file", NoSuchFile, "check the path in the URL"),
     (r"name or service not known|no address associated", UnknownHost, "check the spelling of the host in the URL"),
     (

@@ -44,13 +44,17 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """Source `source` failed while connecting (`copy` None) or fetching. If `permanent`, it is of no more use."""
+    """Source `source` failed while connecting (`copy` None) or fetching. If `permanent`, it is of no more use.
+
+    `retry_after` is how many seconds its server wants to be left alone, if it said so.
+    """
 
     at: float
     source: int
     reason: str
     permanent: bool
     copy: int | None = None
+    retry_after: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

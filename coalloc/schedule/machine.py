@@ -5,12 +5,14 @@ decisions only: the shares at the start, and what an idle lane does.
 """
 
 from collections.abc import Iterable, Sequence
+from random import Random
 
 from coalloc.intervals import Intervals
 from coalloc.model import Estimate
 from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake
 from coalloc.schedule.allocator import tail
 from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Rejected, Started, Tick
+from coalloc.schedule.pauses import TRIES, pause_seconds
 from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
 from coalloc.schedule.state import Copy, Lane, State
 
@@ -26,10 +28,6 @@ FIRST_BYTE = 15.0
 """Seconds a source may take to its first byte before it counts as stalled, if its set-up time is not longer."""
 SUSPICIOUS = 1.0
 """Seconds of silence after which a source that was relieved of everything has to connect anew."""
-TRIES = 5
-"""Failures in a row, without a useful delivery between them, after which a source is left."""
-FIRST_PAUSE, LONGEST_PAUSE = 0.5, 30.0
-"""Seconds before a failed source is tried again: doubled each time."""
 USEFUL = 1 << 20
 """Bytes delivered in one partial copy that make up for earlier failures."""
 
@@ -46,6 +44,7 @@ class Scheduler:
     :param policy: the co-allocation scheme
     :param missing: ranges that earlier runs left to do; None means everything
     :param most: how many sources to use at once; the others replace those that are left
+    :param seed: of the chance by which pauses differ from transfer to transfer
     """
 
     def __init__(
@@ -56,11 +55,13 @@ class Scheduler:
         *,
         missing: Iterable[tuple[int, int]] | None = None,
         most: int | None = None,
+        seed: int = 0,
     ) -> None:
         self.state = State(size, estimates, missing)
         self.policy = policy
         self.rationale = ""
         self._most = most or len(estimates)
+        self._chance = Random(seed)
         self._begun = False
         self._ended = False
         self._first_ready: float | None = None
@@ -137,7 +138,7 @@ class Scheduler:
         lane = self.state.lanes[event.source]
         if lane.status == "left" or (event.copy is not None and event.copy not in self.state.copies):
             return  # it was rejected, or the copy abandoned, while the news was on its way
-        self._fail(lane, event.reason, permanent=event.permanent, now=event.at)
+        self._fail(lane, event.reason, permanent=event.permanent, now=event.at, asked=event.retry_after)
 
     def _rejected(self, event: Rejected) -> None:
         self._ended = False
@@ -284,8 +285,8 @@ class Scheduler:
         lane.meter.pause(now)
         self._note(f"{now:.3f} copy {copy.id}: over at end {copy.end}")
 
-    def _fail(self, lane: Lane, reason: str, *, permanent: bool, now: float) -> None:
-        """Give the lane's bytes back, then pause it or leave it."""
+    def _fail(self, lane: Lane, reason: str, *, permanent: bool, now: float, asked: float | None = None) -> None:
+        """Give the lane's bytes back, then pause it or leave it; for `asked` seconds if its server said so."""
         lane.failures += 1
         lane.reason = reason
         copy = self.state.running(lane)
@@ -296,7 +297,7 @@ class Scheduler:
             self._leave(lane, reason, now)
             return
         lane.status = "pausing"
-        lane.resume_at = now + min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** (lane.failures - 1))
+        lane.resume_at = now + pause_seconds(lane.failures, asked, self._chance)
 
     def _leave(self, lane: Lane, reason: str, now: float) -> None:
         self._hand_back(lane, now)

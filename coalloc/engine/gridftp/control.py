@@ -12,7 +12,7 @@ from typing import Protocol, cast
 from coalloc.dialer import Dialer
 from coalloc.engine.gridftp.protocol import LineReader, Reply, ReplyReader, format_command
 from coalloc.engine.gridftp.refusals import refusal
-from coalloc.errors import ConnectionLost, NotThatProtocol, SourceError, Stalled, Unreachable
+from coalloc.errors import ConnectionLost, NotThatProtocol, ServerBusy, SourceError, Stalled
 
 __all__ = ["ControlConnection", "PendingReply", "Protection"]
 
@@ -55,7 +55,8 @@ class ControlConnection(asyncio.Protocol):
         """Connect and read the greeting.
 
         :raises NotThatProtocol: when something else than an FTP server answers
-        :raises Unreachable: when nothing answers, or the server is full
+        :raises Unreachable: when nothing answers
+        :raises ServerBusy: when the server is full
         """
         sock = await dialer.dial(host, port, seconds)
         control = cls(f"{host}:{port}", seconds)
@@ -75,7 +76,7 @@ class ControlConnection(asyncio.Protocol):
             self.submit("NOOP")
             reply = await self._greeting_at_last()
         if reply.code == 421:
-            raise Unreachable(f"{self.where} takes no one in now: {reply.text}", "try again later")
+            raise ServerBusy(f"{self.where} takes no one in now: {reply.text}")
         if reply.code != 220:
             raise refusal(reply, self.where)
 

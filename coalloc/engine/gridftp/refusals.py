@@ -7,6 +7,7 @@ from coalloc.errors import (
     ConnectionLost,
     NoSuchFile,
     PermissionRefused,
+    ServerBusy,
     ServerSays,
     SourceError,
     Unsupported,
@@ -15,6 +16,8 @@ from coalloc.errors import (
 __all__ = ["refusal"]
 
 MISSING = re.compile(r"no such|not found|not exist|PATH_NOT_FOUND|not a (plain|regular) file|is a directory", re.I)
+FULL = re.compile(r"too many|\bbusy\b|maximum|\bmax \d|limit exceeded|overload", re.I)
+"""What servers say that have as many clients as they want: with 421, as they should, or with 425, 450 or 530."""
 FORBIDDEN = re.compile(r"permission|denied|not allowed|forbidden|not authori[sz]ed|GSSAPI", re.I)
 
 
@@ -24,6 +27,8 @@ def refusal(reply: Reply, thing: str) -> SourceError:
     :param thing: what was asked for: a URL, or host:port while logging in
     """
     said = f"{thing}: the server says {reply.code} {reply.text}"
+    if (400 <= reply.code < 500 or reply.code == 530) and FULL.search(reply.text):
+        return ServerBusy(said)
     if reply.code in (530, 532):
         return _login_refused(reply, said)
     if reply.code == 421:

@@ -7,22 +7,27 @@ their values in base64, or against the RFC in hex.
 import re
 from base64 import b64decode
 from collections.abc import Mapping
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 
 from coalloc.checksums import ALGORITHMS, normalise
 from coalloc.errors import (
     NoSuchFile,
     PermissionRefused,
+    ServerBusy,
     ServerSays,
     SourceError,
     Unsupported,
 )
 from coalloc.model import Checksum
 
-__all__ = ["WANTED_DIGESTS", "condition", "content_range", "digests", "refusal", "validator"]
+__all__ = ["BUSY", "WANTED_DIGESTS", "condition", "content_range", "digests", "refusal", "retry_after", "validator"]
 
 Headers = Mapping[str, str]
 
 WANTED_DIGESTS = {"Want-Digest": "adler32, md5;q=0.8, sha-256;q=0.6", "Want-Repr-Digest": "sha-256=3, adler=2, md5=1"}
+BUSY = (429, 503)
+"""Too many requests; out of service, mostly for having too many."""
 ALIASES = {"adler": "adler32", "sha": "sha1"}
 
 
@@ -75,6 +80,31 @@ def _hex(value: str, digits: int) -> str | None:
     return raw.hex() if len(raw) * 2 == digits else None
 
 
+def retry_after(headers: Headers) -> float | None:
+    """Seconds after which the server wants to be asked again (RFC 9110, 10.2.3); None when it does not say.
+
+    A date is held against the server's own clock, where it tells that.
+
+    >>> retry_after({"retry-after": "120"})
+    120.0
+    >>> retry_after({"retry-after": "Fri, 31 Dec 1999 23:59:59 GMT", "date": "Fri, 31 Dec 1999 23:59:29 GMT"})
+    30.0
+    """
+    said = headers.get("retry-after", "").strip()
+    if re.fullmatch("[0-9]{1,9}", said):
+        return float(said)
+    then, now = _date(said), _date(headers.get("date", "")) or datetime.now(UTC)
+    return None if then is None else max(0.0, (then - now).total_seconds())
+
+
+def _date(said: str) -> datetime | None:
+    try:
+        date = parsedate_to_datetime(said)
+    except ValueError:
+        return None
+    return date if date.tzinfo else date.replace(tzinfo=UTC)
+
+
 def refusal(status: int, reason: str, headers: Headers, shown: str) -> SourceError:
     """The error that a status other than 200 or 206 stands for.
 
@@ -89,6 +119,7 @@ def refusal(status: int, reason: str, headers: Headers, shown: str) -> SourceErr
         return NoSuchFile(said, "check the path in the URL")
     if status in (405, 501, 505):
         return Unsupported(said, "use another replica")
-    if "retry-after" in headers:
-        return ServerSays(f"{said} (Retry-After: {headers['retry-after']})", "try again after that time")
+    if status in BUSY or "retry-after" in headers:
+        until = f" (Retry-After: {headers['retry-after']})" if "retry-after" in headers else ""
+        return ServerBusy(f"{said}{until}", retry_after=retry_after(headers))
     return ServerSays(said, "try again later, or use another replica")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
-from coalloc.engine.http.answers import WANTED_DIGESTS, condition, content_range, digests, refusal, validator
+from coalloc.engine.http.answers import BUSY, WANTED_DIGESTS, condition, content_range, digests, refusal, validator
 from coalloc.errors import (
     ConnectionLost,
     NotThatProtocol,
@@ -64,6 +64,8 @@ class HTTPSource(Source):
         """HEAD says all that is needed where it is allowed and the server announces ranges; else a part tells."""
         async with self._answer("HEAD", WANTED_DIGESTS) as head:
             await self._finish(head)
+            if head.status_code in BUSY:
+                raise self._refusal(head)
             size = _decimal(head.headers.get("content-length"))
             if head.status_code == 200 and size is not None and head.headers.get("accept-ranges") == "bytes":
                 return self._stat(size, head.headers, ranged=True)

@@ -5,7 +5,7 @@ import doctest
 import pytest
 
 from coalloc.engine.http import answers
-from coalloc.errors import NoSuchFile, PermissionRefused, ServerSays, Unsupported
+from coalloc.errors import BUSY_SECONDS, NoSuchFile, PermissionRefused, ServerBusy, ServerSays, Unsupported
 from coalloc.model import Checksum
 
 SHA256 = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
@@ -55,7 +55,7 @@ def test_only_strong_validators_are_conditions():
         (404, NoSuchFile),
         (410, NoSuchFile),
         (416, ServerSays),
-        (429, ServerSays),
+        (429, ServerBusy),
         (500, ServerSays),
         (501, Unsupported),
     ],
@@ -70,4 +70,30 @@ def test_refusals(status, kind):
 def test_a_refusal_for_some_time():
     error = answers.refusal(503, "Busy", {"retry-after": "7"}, "http://host/x")
     assert "Retry-After: 7" in error.message
+    assert error.retry_after == 7
     assert not error.permanent
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({}, None),
+        ({"retry-after": "0"}, 0),
+        ({"retry-after": " 12 "}, 12),
+        ({"retry-after": "soon"}, None),
+        ({"retry-after": "-1"}, None),
+        ({"retry-after": "1.5"}, None),
+        ({"retry-after": "9" * 400}, None),
+        ({"retry-after": "Sat, 21 Nov 2026 12:00:30 GMT", "date": "Sat, 21 Nov 2026 12:00:00 GMT"}, 30),
+        ({"retry-after": "Saturday, 21-Nov-26 12:00:30 GMT", "date": "Sat, 21 Nov 2026 12:00:00 GMT"}, 30),
+        ({"retry-after": "Sat Nov 21 12:00:30 2026", "date": "Sat, 21 Nov 2026 12:00:00 GMT"}, 30),
+        ({"retry-after": "Sat, 21 Nov 2026 11:00:00 GMT", "date": "Sat, 21 Nov 2026 12:00:00 GMT"}, 0),
+        ({"retry-after": "Sat, 21 Nov 1998 12:00:30 GMT"}, 0),
+    ],
+)
+def test_when_a_server_wants_to_be_asked_again(headers, seconds):
+    assert answers.retry_after(headers) == seconds
+
+
+def test_a_busy_server_that_does_not_say_when():
+    assert answers.refusal(503, "Busy", {}, "http://host/x").retry_after == BUSY_SECONDS

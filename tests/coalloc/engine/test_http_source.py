@@ -16,6 +16,7 @@ from coalloc.errors import (
     NotThatProtocol,
     PermissionRefused,
     ReplicaChanged,
+    ServerBusy,
     ServerSays,
     SourceError,
     Stalled,
@@ -160,8 +161,8 @@ async def test_user_and_password(start_nginx, content, tmp_path):
 async def test_a_busy_server(start_nginx, content):
     server = start_nginx(more="location / { add_header Retry-After 120 always; return 503; }")
     error = await failure(source_of(server))
-    assert type(error) is ServerSays
-    assert "Retry-After: 120" in error.message
+    assert type(error) is ServerBusy
+    assert error.retry_after == 120
     assert not error.permanent
 
 

@@ -5,7 +5,8 @@ import pytest
 from coalloc.model import Estimate
 from coalloc.schedule.actions import Abandon, Connect, Done, Fetch, GiveUp, Shorten, Wake
 from coalloc.schedule.events import Failed, Finished, Ready, Received, Rejected, Started, Tick
-from coalloc.schedule.machine import TRIES, IllegalEventError
+from coalloc.schedule.machine import IllegalEventError
+from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies import make
 from coalloc.testing.invariants import CheckedScheduler
 
@@ -52,8 +53,8 @@ def test_a_silent_copy_is_abandoned_and_its_source_connected_anew():
     machine.handle(Received(0.1, fetch.copy, 0, 1000))
     assert not kinds(machine.handle(Tick(2.0)), Abandon)
     assert kinds(machine.handle(Tick(4.0)), Abandon) == [Abandon(fetch.copy)]
-    assert kinds(machine.handle(Tick(4.6)), Connect) == [Connect(0)]
-    (again,) = kinds(machine.handle(Ready(4.7, 0)), Fetch)
+    assert kinds(machine.handle(Tick(4.7)), Connect) == [Connect(0)]
+    (again,) = kinds(machine.handle(Ready(4.8, 0)), Fetch)
     assert (again.start, again.end) == (1000, 10 * MB)
 
 
@@ -65,8 +66,25 @@ def test_pauses_grow_and_a_hopeless_source_is_left():
         pauses.append(wake.at - now)
         now = wake.at
         assert kinds(machine.handle(Tick(now)), Connect)
-    assert pauses == [0.5, 1.0, 2.0, 4.0]
+    for pause, least in zip(pauses, [0.5, 1.0, 2.0, 4.0], strict=True):
+        assert least <= pause <= 1.25 * least
     assert kinds(machine.handle(Failed(now, 0, "refused", permanent=False)), GiveUp) == [GiveUp("refused")]
+
+
+def test_a_source_is_left_alone_as_long_as_its_server_asks():
+    machine = scheduler(sources=2)
+    machine.handle(Failed(0.0, 0, "busy", permanent=False, retry_after=20.0))
+    assert not kinds(machine.handle(Tick(19.9)), Connect)
+    assert kinds(machine.handle(Tick(25.0)), Connect) == [Connect(0)]
+
+
+def test_transfers_that_fail_together_come_back_apart():
+    def pause(seed: int) -> float:
+        (wake,) = kinds(scheduler(sources=1, seed=seed).handle(Failed(0.0, 0, "busy", permanent=False)), Wake)
+        return wake.at
+
+    assert pause(1) == pause(1)
+    assert len({pause(seed) for seed in range(50)}) == 50
 
 
 def test_a_permanent_failure_is_not_tried_again():
@@ -118,7 +136,7 @@ def test_a_source_without_ranges_is_left_alone_while_another_pauses():
     machine.handle(Ready(0.0, 0, ranged=False))
     actions = machine.handle(Failed(0.1, 1, "reset", permanent=False))
     assert not kinds(actions, Connect)
-    assert kinds(machine.handle(Tick(0.7)), Connect) == [Connect(1)]
+    assert kinds(machine.handle(Tick(0.8)), Connect) == [Connect(1)]
 
 
 def test_bytes_that_were_here_already_do_not_make_up_for_failures():

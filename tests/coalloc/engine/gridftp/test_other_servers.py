@@ -11,8 +11,8 @@ from coalloc.engine.gridftp import GridFTPSource
 from coalloc.errors import (
     NotThatProtocol,
     PermissionRefused,
+    ServerBusy,
     SourceError,
-    Unreachable,
     Unsupported,
 )
 from tests.support.fetching import Collected, collect, opened, options
@@ -126,5 +126,5 @@ async def test_a_silent_server_may_be_overloaded(gridftp_server):
 async def test_a_full_server_is_asked_again_later():
     async with says(b"421 Too many connections\r\n") as url:
         error = await failure(url)
-    assert type(error) is Unreachable
+    assert type(error) is ServerBusy
     assert "Too many connections" in str(error)

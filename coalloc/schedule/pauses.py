@@ -1,0 +1,29 @@
+"""How often a source that fails is tried again, and after which pauses. What a failure is, others say."""
+
+from random import Random
+
+__all__ = ["TRIES", "pause_seconds"]
+
+TRIES = 5
+"""Failures in a row, without a useful delivery between them, after which a source is left."""
+FIRST, LONGEST = 0.5, 30.0
+"""Seconds before a failed source is tried again: doubled each time."""
+LONGEST_ASKED = 300.0
+"""Seconds a server may ask for, at most: who asks for more is asked again earlier, and soon left."""
+SPREAD = 0.25
+"""Part by which a pause may be longer, so that transfers that failed together do not come back together."""
+
+
+def pause_seconds(failures: int, asked: float | None, chance: Random) -> float:
+    """Seconds until a source is tried again that failed so many times in a row, 1 or more.
+
+    :param asked: seconds that its server wants to be left alone, if it said so; the pause is never shorter
+
+    >>> [round(pause_seconds(n, None, Random(1)), 2) for n in (1, 2, 3, 9)]
+    [0.52, 1.03, 2.07, 31.01]
+    >>> [round(pause_seconds(n, asked, Random(1))) for n, asked in ((1, 20.0), (2, 20.0), (1, 100.0), (1, 3600.0))]
+    [21, 31, 103, 310]
+    """
+    least = max(FIRST, min(asked or 0.0, LONGEST_ASKED))
+    doubled: float = least * 2 ** (failures - 1)
+    return max(least, min(LONGEST, doubled)) * (1 + SPREAD * chance.random())

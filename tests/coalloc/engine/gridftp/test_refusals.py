@@ -1,0 +1,53 @@
+"""What servers mean by their refusals, in the words of real ones."""
+
+import pytest
+
+from coalloc.engine.gridftp import GridFTPSource
+from coalloc.engine.gridftp.protocol import Reply
+from coalloc.engine.gridftp.refusals import refusal
+from coalloc.engine.url_copy import URLCopySource
+from coalloc.errors import ConnectionLost, NoSuchFile, PermissionRefused, ServerBusy, ServerSays
+from tests.support.fetching import opened, options, random_file
+
+FULL = [
+    (421, "Service busy: Connection limit exceeded. Please try again later. Closing control connection."),  # Globus
+    (421, "There are too many connections from your internet address."),  # vsftpd
+    (421, "10 users (the maximum) are already logged in, sorry"),  # Pure-FTPd
+    (530, "Sorry, the maximum number of clients (3) from your host are already connected."),  # ProFTPD
+    (530, "Sorry, max 10 users -- try again later"),
+    (425, "Too many data connections"),
+    (450, "Server busy"),
+]
+
+
+@pytest.mark.parametrize(("code", "text"), FULL)
+def test_a_server_that_is_full(code, text):
+    error = refusal(Reply(code, (text,)), "ftp://host/x")
+    assert type(error) is ServerBusy
+    assert text in error.message
+    assert not error.permanent
+    assert error.retry_after
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "kind"),
+    [
+        (421, "Idle timeout", ConnectionLost),
+        (530, "Login incorrect.", PermissionRefused),
+        (550, "x.busy: No such file", NoSuchFile),
+        (550, "too many levels of symbolic links", NoSuchFile),
+        (426, "Connection closed; transfer aborted", ServerSays),
+    ],
+)
+def test_other_refusals(code, text, kind):
+    assert type(refusal(Reply(code, (text,)), "ftp://host/x")) is kind
+
+
+@pytest.mark.parametrize("engine", [GridFTPSource, URLCopySource])
+async def test_a_real_server_that_is_full(start_gridftp, tmp_path, engine):
+    server = start_gridftp(tmp_path / "export", options=("-connections-max", "1"))
+    random_file(server.root / "file", 10)
+    url = server.url("file")
+    async with opened(GridFTPSource(url, options())):
+        with pytest.raises(ServerBusy, match="Connection limit exceeded"):
+            await engine(url, options()).open()

@@ -1,0 +1,23 @@
+"""Pauses grow, are never shorter than asked for, and end."""
+
+import doctest
+from random import Random
+
+import pytest
+
+from coalloc.schedule import pauses
+from coalloc.schedule.pauses import LONGEST_ASKED, pause_seconds
+
+
+def test_the_examples_hold():
+    assert doctest.testmod(pauses).failed == 0
+
+
+@pytest.mark.parametrize("asked", [0.0, 1.0, 45.0, LONGEST_ASKED])
+@pytest.mark.parametrize("failures", [1, 2, 5])
+def test_no_server_is_asked_again_before_its_time(failures, asked):
+    assert all(pause_seconds(failures, asked, Random(seed)) >= asked for seed in range(100))
+
+
+def test_no_server_puts_us_off_for_ever():
+    assert pause_seconds(5, 1e9, Random(0)) <= 1.25 * LONGEST_ASKED
