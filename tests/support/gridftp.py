@@ -13,7 +13,6 @@ import re
 import select
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -21,6 +20,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+
+from tests.support.listening import wait_until_listening
 
 __all__ = ["GridFTPServer", "need_gridftp"]
 
@@ -44,11 +45,13 @@ class GridFTPServer:
     """One running server, ready when constructed.
 
     :param root: the directory it serves; made if missing
-    :param host: the loopback address of control and data connections, an IPv6 one too
+    :param host: the address of control and data connections, an IPv6 one too
     :param env: variables added to the environment (X509_CERT_DIR, GRIDMAP, ...)
     :param options: further command-line options; an `-anonymous-user` among them replaces ours
     :param anonymous: whether anonymous login is allowed
     :param port: that of a server that was killed, to come back in its place
+    :param prefix: words before the command, which run it somewhere else and become it
+    :param life: seconds after which it ends in any case
     """
 
     def __init__(
@@ -59,14 +62,17 @@ class GridFTPServer:
         options: Sequence[str] = (),
         anonymous: bool = True,
         port: int = 0,
+        prefix: Sequence[str] = (),
+        life: int = LIFE_SECONDS,
     ) -> None:
         need_gridftp()
         root.mkdir(parents=True, exist_ok=True)
         self.root = root.resolve()
         self.host = host
         self.port = port
+        limit = ["timeout", "--signal=KILL", str(life)]
         self._process = subprocess.Popen(
-            self._command(options, anonymous),
+            [*prefix, *limit, *self._command(options, anonymous)],
             env={**os.environ, **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -81,7 +87,7 @@ class GridFTPServer:
 
     def _command(self, options: Sequence[str], anonymous: bool) -> list[str]:
         # Without -c the machine-wide /etc/gridftp.conf would be read.
-        command = ["timeout", "--signal=KILL", str(LIFE_SECONDS), PROGRAM, "-c", os.devnull, "-p", str(self.port)]
+        command = [PROGRAM, "-c", os.devnull, "-p", str(self.port)]
         command += ["-control-interface", self.host, "-data-interface", self.host, "-home-dir", str(self.root)]
         if anonymous:
             command.append("-aa")
@@ -93,12 +99,8 @@ class GridFTPServer:
 
     def _answering(self) -> int:
         """Wait for an answer; a server that was told its port does not say when it is ready."""
-        deadline = time.monotonic() + START_SECONDS
-        while time.monotonic() < deadline and self._process.poll() is None:
-            with contextlib.suppress(OSError):
-                socket.create_connection((self.host, self.port), timeout=1).close()
-                return self.port
-            time.sleep(0.01)
+        if wait_until_listening(self._process, self.host, self.port, START_SECONDS):
+            return self.port
         raise RuntimeError(f"{PROGRAM} did not start at port {self.port}")
 
     def _read_port(self) -> int:

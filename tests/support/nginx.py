@@ -5,15 +5,17 @@ import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
+from tests.support.listening import wait_until_listening
+
 __all__ = ["Nginx"]
 
+START_SECONDS = 20
 LIFE_SECONDS = 300
 CONF = """
 daemon off; master_process off; worker_processes 1; pid {run}/nginx.pid; error_log {run}/error.log; {user}
@@ -35,6 +37,8 @@ class Nginx:
     :param port: None for one that is free
     :param certificate: certificate and key files, for https
     :param more: directives for its server block
+    :param prefix: words before the command, which run it somewhere else and become it
+    :param life: seconds after which it ends in any case
     """
 
     def __init__(
@@ -46,6 +50,8 @@ class Nginx:
         port: int | None = None,
         certificate: Sequence[Path] = (),
         more: str = "",
+        prefix: Sequence[str] = (),
+        life: int = LIFE_SECONDS,
     ) -> None:
         program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
         if program is None:
@@ -66,27 +72,14 @@ class Nginx:
             user="user root;" if os.geteuid() == 0 else "",
         )
         (run / "nginx.conf").write_text(conf)
-        command = [
-            "timeout",
-            "--signal=KILL",
-            str(LIFE_SECONDS),
-            program,
-            "-p",
-            str(run),
-            "-c",
-            str(run / "nginx.conf"),
-        ]
+        limit = ["timeout", "--signal=KILL", str(life)]
+        command = [*prefix, *limit, program, "-p", str(run), "-c", str(run / "nginx.conf")]
         self._process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
         self._wait()
 
     def _wait(self) -> None:
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline and self._process.poll() is None:
-            try:
-                socket.create_connection((self.host, self.port), timeout=1).close()
-                return
-            except OSError:
-                time.sleep(0.01)
+        if wait_until_listening(self._process, self.host, self.port, START_SECONDS):
+            return
         self.close()
         raise RuntimeError("nginx did not start")
 

@@ -83,9 +83,9 @@ class Emulator:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
-    def host(self) -> int:
-        """Make a host, and return the number by which `enter` knows it."""
-        return int(self._ask("host"))
+    def host(self, name: str) -> tuple[str, ...]:
+        """Make a host, and return the words by which `enter` knows it."""
+        return tuple(self._ask(f"host {name}").split())
 
     def link(self, a: int, b: int, device_a: str, device_b: str) -> None:
         """Join two hosts, which are numbered in the order of their making, by devices of these names."""
@@ -110,9 +110,9 @@ class Emulator:
             {name: int(value) for name, value in (word.split("=") for word in line.split())} for line in lines
         ]
 
-    def enter(self, host: int, command: Sequence[str]) -> list[str]:
+    def enter(self, host: tuple[str, ...], command: Sequence[str]) -> list[str]:
         """The words that run a command inside a host; the process that they start becomes the command."""
-        return [str(self._programs / "enter"), self._pid, str(host), *command]
+        return [str(self._programs / "enter"), self._pid, *host, *command]
 
     def close(self) -> None:
         """End the WAN: returns when its processes, devices and files are gone. May be called twice.

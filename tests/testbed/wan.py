@@ -90,7 +90,7 @@ class Wan:
         return f"10.77.{self._number(host) + 1}.1"
 
     def command(self, host: str, command: Sequence[str]) -> list[str]:
-        """The words that run a command inside a host, in the caller's working directory. There is no process in between.
+        """The words that run a command inside a host, in the caller's working directory, with no process between.
 
         :raises TopologyError: no such host
         """
@@ -157,7 +157,7 @@ class Wan:
         }
 
     def _build(self) -> None:
-        self._hosts = [self._emulator.host() for _ in self.topology.hosts]
+        self._hosts = [self._emulator.host(name) for name in self.topology.hosts]
         for link in self.topology.links:
             self._emulator.link(self._number(link.a), self._number(link.b), f"to-{link.b}", f"to-{link.a}")
         for number, way in enumerate(self._directions):

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#include "host.h"
 #include "wan.h"
 
 struct answer {
@@ -26,15 +25,20 @@ __attribute__((format(printf, 2, 3))) static void say(struct answer *answer, con
         answer->used = answer->room - 1;
 }
 
-static void make_host(struct wan *wan, struct answer *answer)
+static void make_host(struct wan *wan, const char *arguments, struct answer *answer)
 {
-    int host = wan->host_count < MOST_HOSTS ? host_make() : (errno = ENOSPC, -1);
-    if (host < 0) {
-        say(answer, "error a network namespace: %s", strerror(errno));
+    char name[64];
+    if (wan->host_count == MOST_HOSTS || sscanf(arguments, "%63s", name) != 1) {
+        say(answer, "error not a host, or too many:%s", arguments);
         return;
     }
-    wan->hosts[wan->host_count++] = host;
-    say(answer, "ok %d", host);
+    struct host *host = &wan->hosts[wan->host_count];
+    if (host_make(host, name) < 0) {
+        say(answer, "error namespaces: %s", strerror(errno));
+        return;
+    }
+    wan->host_count++;
+    say(answer, "ok %d %d", host->network, host->name);
 }
 
 /* Begin to carry packets from one device to another. */
@@ -54,11 +58,11 @@ static void make_link(struct wan *wan, const char *arguments, struct answer *ans
     char device_a[16], device_b[16];
     if (sscanf(arguments, "%" SCNu32 " %" SCNu32 " %15s %15s", &a, &b, device_a, device_b) != 4 ||
         a >= wan->host_count || b >= wan->host_count || wan->direction_count == 2 * MOST_LINKS) {
-        say(answer, "error not a link: %s", arguments);
+        say(answer, "error not a link:%s", arguments);
         return;
     }
-    int at_a = host_device(wan->hosts[a], device_a);
-    int at_b = at_a < 0 ? -1 : host_device(wan->hosts[b], device_b);
+    int at_a = host_device(&wan->hosts[a], device_a);
+    int at_b = at_a < 0 ? -1 : host_device(&wan->hosts[b], device_b);
     if (at_b < 0) {
         say(answer, "error a TUN device: %s", strerror(errno));
         return;
@@ -78,7 +82,7 @@ static void set(struct wan *wan, const char *arguments, struct answer *answer)
                        &number, &s.rate, &s.delay, &s.jitter, &s.queue, &s.loss, &s.bursts.start, &s.bursts.end,
                        &s.bursts.loss, &s.cross.rate, &s.cross.on, &s.cross.off);
     if (found != 12 || number >= wan->direction_count || s.rate <= 0) {
-        say(answer, "error not settings: %s", arguments);
+        say(answer, "error not settings:%s", arguments);
         return;
     }
     direction_change(&wan->directions[number], &s);
@@ -89,7 +93,7 @@ static void seed(struct wan *wan, const char *arguments, struct answer *answer)
 {
     uint64_t number;
     if (sscanf(arguments, "%" SCNu64, &number) != 1) {
-        say(answer, "error not a seed: %s", arguments);
+        say(answer, "error not a seed:%s", arguments);
         return;
     }
     for (uint32_t i = 0; i < wan->direction_count; i++)
@@ -101,7 +105,7 @@ static void stats(struct wan *wan, struct answer *answer)
 {
     uint64_t missed = 0;
     for (uint32_t i = 0; i < wan->host_count; i++)
-        missed += host_missed(wan->hosts[i]) - wan->missed_before[i];
+        missed += host_missed(&wan->hosts[i]) - wan->missed_before[i];
     say(answer, "ok %" PRIu64, missed);
     for (uint32_t i = 0; i < wan->direction_count; i++) {
         const struct counters *c = &wan->directions[i].counters;
@@ -116,7 +120,7 @@ static void stats(struct wan *wan, struct answer *answer)
 static void reset(struct wan *wan, struct answer *answer)
 {
     for (uint32_t i = 0; i < wan->host_count; i++)
-        wan->missed_before[i] = host_missed(wan->hosts[i]);
+        wan->missed_before[i] = host_missed(&wan->hosts[i]);
     for (uint32_t i = 0; i < wan->direction_count; i++) {
         wan->directions[i].counters = (struct counters){0};
         wan->directions[i].shaper.cross_packets = 0;
@@ -131,7 +135,7 @@ void wan_command(struct wan *wan, const char *command, char *text, size_t room)
     sscanf(command, "%7s", verb);
     const char *arguments = command + strlen(verb);
     if (!strcmp(verb, "host"))
-        make_host(wan, &answer);
+        make_host(wan, arguments, &answer);
     else if (!strcmp(verb, "link"))
         make_link(wan, arguments, &answer);
     else if (!strcmp(verb, "set"))

@@ -1,7 +1,7 @@
-/* enter PID FD COMMAND...: become COMMAND inside a host of the WAN whose emulator is PID.
+/* enter PID NETWORK NAME COMMAND...: become COMMAND inside a host of the WAN whose emulator is PID.
  *
- * As nsenter(1), but stays in the working directory. No process in between: whoever started us can signal and wait for
- * the command itself.
+ * NETWORK and NAME are the emulator's file descriptors of the host's namespaces (host.h). As nsenter(1), but it stays in
+ * the working directory. No process in between: whoever started us can signal and wait for the command itself.
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -11,32 +11,29 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static int open_namespace(const char *pid, const char *what)
+/* Move into a namespace of the emulator's. */
+static int join(const char *pid, const char *folder, const char *what)
 {
     char path[64];
-    snprintf(path, sizeof path, "/proc/%s/%s", pid, what);
-    return open(path, O_RDONLY | O_CLOEXEC);
+    snprintf(path, sizeof path, "/proc/%s/%s/%s", pid, folder, what);
+    int namespace = open(path, O_RDONLY | O_CLOEXEC);
+    return namespace < 0 ? -1 : setns(namespace, 0);
 }
 
 int main(int count, char **words)
 {
-    if (count < 4) {
-        fprintf(stderr, "usage: enter PID FD COMMAND...\n");
+    if (count < 5) {
+        fprintf(stderr, "usage: enter PID NETWORK NAME COMMAND...\n");
         return 2;
     }
-    char network[32], folder[PATH_MAX];
-    snprintf(network, sizeof network, "fd/%s", words[2]);
-    int net = open_namespace(words[1], network), mounts = open_namespace(words[1], "ns/mnt");
-    if (net < 0 || mounts < 0 || !getcwd(folder, sizeof folder)) {
-        perror("enter: the WAN has ended");
+    char folder[PATH_MAX];
+    const char *pid = words[1];
+    if (!getcwd(folder, sizeof folder) || join(pid, "fd", words[2]) < 0 || join(pid, "fd", words[3]) < 0 ||
+        join(pid, "ns", "mnt") < 0 || chdir(folder) < 0) { /* a new mount namespace moves us to its root directory */
+        perror("enter: the host cannot be entered, has its WAN ended?");
         return 1;
     }
-    /* A new mount namespace moves us to its root directory. */
-    if (setns(net, CLONE_NEWNET) < 0 || setns(mounts, CLONE_NEWNS) < 0 || chdir(folder) < 0) {
-        perror("enter");
-        return 1;
-    }
-    execvp(words[3], words + 3);
-    perror(words[3]);
+    execvp(words[4], words + 4);
+    perror(words[4]);
     return 127;
 }

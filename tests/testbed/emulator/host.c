@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include "host.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <sched.h>
@@ -30,24 +31,36 @@ static int put(const char *path, const char *value)
     return written < 0 ? -1 : 0;
 }
 
-static int own_namespace(void)
+static int own_namespace(const char *kind)
 {
-    return open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
+    char path[64];
+    snprintf(path, sizeof path, "/proc/thread-self/ns/%s", kind);
+    return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-int host_make(void)
+/* What has to be done inside, once the namespaces are there. */
+static int furnish(struct host *host, const char *name)
 {
-    int home = own_namespace();
-    if (home < 0 || unshare(CLONE_NEWNET) < 0)
+    *host = (struct host){own_namespace("net"), own_namespace("uts")};
+    if (host->network < 0 || host->name < 0 || sethostname(name, strlen(name)) < 0)
         return -1;
-    int host = own_namespace();
-    for (size_t i = 0; host >= 0 && i < sizeof HOST_SETTINGS / sizeof *HOST_SETTINGS; i++)
-        if (put(HOST_SETTINGS[i][0], HOST_SETTINGS[i][1]) < 0 && i == 0)
-            host = -1; /* without forwarding there is no WAN; the others may be missing from a kernel */
-    if (setns(home, CLONE_NEWNET) < 0)
-        host = -1;
-    close(home);
-    return host;
+    for (size_t i = 0; i < sizeof HOST_SETTINGS / sizeof *HOST_SETTINGS; i++)
+        if (put(HOST_SETTINGS[i][0], HOST_SETTINGS[i][1]) < 0 && errno != ENOENT) /* a kernel without IPv6 */
+            return -1;
+    return 0;
+}
+
+int host_make(struct host *host, const char *name)
+{
+    struct host home = {own_namespace("net"), own_namespace("uts")};
+    if (home.network < 0 || home.name < 0 || unshare(CLONE_NEWNET | CLONE_NEWUTS) < 0)
+        return -1;
+    int made = furnish(host, name);
+    if (setns(home.network, CLONE_NEWNET) < 0 || setns(home.name, CLONE_NEWUTS) < 0)
+        made = -1;
+    close(home.network);
+    close(home.name);
+    return made;
 }
 
 static int open_device(const char *name)
@@ -65,10 +78,10 @@ static int open_device(const char *name)
     return device;
 }
 
-int host_device(int host, const char *name)
+int host_device(const struct host *host, const char *name)
 {
-    int home = own_namespace();
-    if (home < 0 || setns(host, CLONE_NEWNET) < 0)
+    int home = own_namespace("net");
+    if (home < 0 || setns(host->network, CLONE_NEWNET) < 0)
         return -1;
     int device = open_device(name);
     if (setns(home, CLONE_NEWNET) < 0)
@@ -90,10 +103,10 @@ static uint64_t sum_drops(FILE *file)
     return sum;
 }
 
-uint64_t host_missed(int host)
+uint64_t host_missed(const struct host *host)
 {
-    int home = own_namespace();
-    if (home < 0 || setns(host, CLONE_NEWNET) < 0)
+    int home = own_namespace("net");
+    if (home < 0 || setns(host->network, CLONE_NEWNET) < 0)
         return UINT64_MAX;
     FILE *file = fopen("/proc/thread-self/net/dev", "r");
     uint64_t missed = file ? sum_drops(file) : UINT64_MAX;

@@ -1,17 +1,22 @@
-/* Hosts: network namespaces without a name, and the TUN devices in them.
+/* Hosts: namespaces of the kernel for network and host name, and the TUN devices in them.
  *
- * A namespace lives as long as the emulator holds it open, or a process runs in it; nothing is left to clean away.
+ * They live as long as the emulator holds them open, or a process runs in them; nothing is left to clean away.
  * Addresses and routes are left to the `ip` command, which the caller runs there.
  */
 #pragma once
 
 #include <stdint.h>
 
-/* Make a host. Returns the file descriptor of its namespace; -1: the kernel refused, errno says why. */
-int host_make(void);
+/* File descriptors of a host's namespaces. */
+struct host {
+    int network, name;
+};
+
+/* Make a host of that name. Returns 0; -1: the kernel refused, errno says why. */
+int host_make(struct host *host, const char *name);
 
 /* Make a TUN device in a host. Returns its file descriptor, or -1. */
-int host_device(int host, const char *name);
+int host_device(const struct host *host, const char *name);
 
 /* Packets that a host's devices dropped because the emulator did not read them in time; UINT64_MAX: not known. */
-uint64_t host_missed(int host);
+uint64_t host_missed(const struct host *host);

@@ -8,13 +8,14 @@
 #include <stdint.h>
 
 #include "direction.h"
+#include "host.h"
 
 #define MOST_HOSTS 250
 #define MOST_LINKS 250
 
 struct wan {
     int epoll; /* the directions' devices are added to it, with their number */
-    int hosts[MOST_HOSTS];
+    struct host hosts[MOST_HOSTS];
     uint64_t missed_before[MOST_HOSTS]; /* at the last reset */
     uint32_t host_count;
     struct direction directions[2 * MOST_LINKS]; /* of link n: 2n from its first to its second host, and 2n + 1 back */
@@ -23,7 +24,7 @@ struct wan {
 
 /* Carry out one command and write the answer: "ok ..." or "error ...". Commands:
  *
- *     host                            make a host; "ok FD": its namespace is /proc/PID/fd/FD
+ *     host NAME                       make a host; "ok FD FD": its namespaces for network and name, in /proc/PID/fd
  *     link HOST HOST DEVICE DEVICE    join two hosts (numbers, in order of making) by devices of these names;
  *                                     its directions must be set before the devices are up
  *     set DIRECTION rate=... ...      settings of a direction (its number); all of them, in the order of control.c

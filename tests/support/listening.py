@@ -1,0 +1,41 @@
+"""Waits until a server's socket accepts connections, without making one: the kernel's own list says it.
+
+Works for servers in other network namespaces too, where a connection from here would not get.
+"""
+
+import ipaddress
+import subprocess
+import time
+from pathlib import Path
+
+__all__ = ["wait_until_listening"]
+
+LISTEN = "0A"  # the kernel's state number, include/net/tcp_states.h
+ANY = ("0.0.0.0", "::")
+
+
+def wait_until_listening(process: subprocess.Popen[bytes], host: str, port: int, seconds: float) -> bool:
+    """Wait until somebody listens at an address, in the network of `process`; False when it ends, or time is over."""
+    wanted = {f"{_as_the_kernel_writes(address)}:{port:04X}" for address in (host, *ANY)}
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and process.poll() is None:
+        if wanted & _listening(process.pid):
+            return True
+        time.sleep(0.01)
+    return False
+
+
+def _listening(pid: int) -> set[str]:
+    """The addresses at which connections are accepted, in hexadecimal; see proc(5), /proc/net/tcp."""
+    try:
+        tables = [Path(f"/proc/{pid}/net/{name}").read_text() for name in ("tcp", "tcp6")]
+    except OSError:  # it ended a moment ago
+        return set()
+    rows = [line.split() for table in tables for line in table.splitlines()[1:]]
+    return {row[1] for row in rows if row[3] == LISTEN}
+
+
+def _as_the_kernel_writes(address: str) -> str:
+    """In words of 32 bits, each with its last byte first."""
+    packed = ipaddress.ip_address(address).packed
+    return "".join(packed[i : i + 4][::-1].hex() for i in range(0, len(packed), 4)).upper()

@@ -1,0 +1,87 @@
+"""A real xrootd, which peers of coget fetch from in parallel; one a context manager, for reading only."""
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.support.listening import wait_until_listening
+
+__all__ = ["XRootD"]
+
+START_SECONDS = 20
+LIFE_SECONDS = 300
+CONF = """
+all.role server
+all.export / nolock r/o
+oss.localroot {root}
+all.adminpath {run}
+all.pidpath {run}
+xrd.port {port}
+xrd.network nodnr
+"""
+# It refuses to be root. As nobody, it may still read whatever root gives it to serve.
+NOBODY = (
+    "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=+dac_read_search --ambient-caps=+dac_read_search"
+)
+
+
+class XRootD:
+    """One running server, ready when constructed.
+
+    :param root: the directory it serves
+    :param run: where it keeps its own files
+    :param prefix: words before the command, which run it somewhere else and become it
+    :param life: seconds after which it ends in any case
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        run: Path,
+        *,
+        host: str = "127.0.0.1",
+        port: int = 1094,
+        prefix: Sequence[str] = (),
+        life: int = LIFE_SECONDS,
+    ) -> None:
+        if not shutil.which("xrootd"):
+            (pytest.fail if os.environ.get("CI") else pytest.skip)(
+                "xrootd is not installed: apt-get install xrootd-server"
+            )
+        self.host, self.port = host, port
+        run.mkdir(parents=True)
+        run.chmod(0o777)
+        (run / "xrootd.cf").write_text(CONF.format(root=root.resolve(), run=run, port=port))
+        limit = ["timeout", "--signal=KILL", str(life)]
+        become = NOBODY.split() if os.geteuid() == 0 else []
+        command = ["xrootd", "-c", str(run / "xrootd.cf"), "-l", str(run / "log"), "-I", "v4"]
+        self._process = subprocess.Popen([*prefix, *limit, *become, *command], cwd="/", start_new_session=True)
+        if not wait_until_listening(self._process, host, port, START_SECONDS):
+            self.close()
+            raise RuntimeError("xrootd did not start:\n" + "".join(log.read_text() for log in run.glob("**/log")))
+
+    def url(self, path: str) -> str:
+        """The URL of the file `path` below the root."""
+        return f"root://{self.host}:{self.port}//{quote(path)}"
+
+    def kill(self) -> None:
+        """SIGKILL: connections are reset, the port is closed."""
+        if self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+
+    def close(self) -> None:
+        """End it; may be called twice."""
+        self.kill()
+
+    def __enter__(self) -> "XRootD":
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.close()
