@@ -11,6 +11,7 @@ from coalloc.agreement import Agreement, unusable
 from coalloc.disk import in_thread
 from coalloc.engine.base import Source
 from coalloc.errors import CoallocError, VerificationError
+from coalloc.intervals import Intervals
 from coalloc.journal import Journal, describe, recall
 from coalloc.model import Checksum, Estimate, Phase, ReplicaSet, Snapshot, SourceView, TransferReport
 from coalloc.report import source_reports, source_views, unstarted_reports
@@ -69,7 +70,7 @@ class Download:
         self._scheduler: Scheduler | None = None
         self._urls = [redact(source.url) for source in sources]
         self._verification: Verification | None = None
-        self._resumed = 0
+        self._resumed = Intervals()
         self._notice: str | None = None
         self._here: Checksum | None = None
         """The checksum by which the target was found to be there already."""
@@ -112,7 +113,8 @@ class Download:
         if wanted is None or not await in_thread(has, self._target, wanted, self._file.size):
             return False
         self._here = wanted
-        self._agreement.size = self._resumed = self._target.stat().st_size
+        self._agreement.size = size = self._target.stat().st_size
+        self._resumed.add(0, size)
         self._notice = f"{self._target} was here already"
         return True
 
@@ -135,7 +137,7 @@ class Download:
         earlier = recall(self._partial.journal_path, header)
         kept = await in_thread(self._partial.begin, size, earlier.extents, algorithm)
         self._journal = Journal.create(self._partial.journal_path, earlier.header, kept)
-        self._resumed = self._partial.held_bytes
+        self._resumed = Intervals((extent.start, extent.end) for extent in kept)
         self._notice = earlier.trouble if not self._resumed else None
         self._urls = [origin.url for origin in earlier.header.origins]
         missing = self._partial.missing()
@@ -171,6 +173,7 @@ class Download:
         dropped, back = await verification.drop(bad)
         for piece in dropped:
             self._journal.revoke(piece.start, piece.end)
+            self._resumed.remove(piece.start, piece.end)
         left = {lane.source for lane in lanes if lane.status == "left"} - set(back)
         if all(lane.source in verification.bad.keys() | left for lane in lanes):
             names = "; ".join(f"{self._urls[i]}: {why}" for i, why in verification.bad.items())
@@ -206,7 +209,7 @@ class Download:
             phase=self._phase,
             seconds=now - self._began,
             done_bytes=state.final.total,
-            resumed_bytes=self._resumed,
+            resumed_bytes=self._resumed.total,
             size=state.size,
             rate=rate,
             eta_seconds=left / rate if rate else None,
@@ -231,7 +234,7 @@ class Download:
             seconds=seconds,
             rate=moved / seconds if seconds else 0.0,
             strategy=self._wishes.policy.name,
-            resumed_bytes=self._resumed,
+            resumed_bytes=self._resumed.total,
             duplicate_bytes=self._partial.duplicate_bytes if scheduler else 0,
             checksum=checked.checksum if checked else self._here,
             verified=checked.verified if checked else self._here is not None,

@@ -74,7 +74,7 @@ def _partial_copy(copy: Copy, began: float) -> PartialCopy:
 def _outcome(lane: Lane, bad: Container[int], slow: bool) -> Outcome:
     if lane.source in bad:
         return "corrupt"
-    if lane.status in ("left", "pausing"):
+    if lane.status == "left" or (lane.status == "pausing" and not lane.bytes):
         return "failed"
     if not lane.bytes:
         return "unused"

@@ -70,11 +70,6 @@ class PartialFile:
         return self._folder.path / "journal"
 
     @property
-    def held_bytes(self) -> int:
-        """How many bytes are here."""
-        return self._held.total
-
-    @property
     def _file(self) -> Data:
         if self._data is None:
             raise RuntimeError(f"{self._path} is used before begin or after close")

@@ -26,7 +26,8 @@ def resume(target, keeps):
     partial = PartialFile(target, keep_checksums=keeps)
     past = recall(partial.journal_path, HEADER)
     kept = partial.begin(SIZE, past.extents)
-    return partial, Journal.create(partial.journal_path, past.header, kept), partial.held_bytes
+    count = sum(extent.end - extent.start for extent in kept)
+    return partial, Journal.create(partial.journal_path, past.header, kept), count
 
 
 def write_on(target, keeps, seed, progress):

@@ -304,6 +304,20 @@ def test_cancelled_at_any_time_it_goes_on_from_there(target, keep):
     assert moved <= 1.02 * SIZE
 
 
+def test_bytes_of_an_earlier_run_that_were_wrong_do_not_count_as_resumed(target):
+    with pytest.raises(TransferFailed):
+        Case(target, honest(dies_at=1.0), corrupt(*range(0, SIZE, 50_000), dies_at=1.0)).download()
+    report = Case(target, honest(offers_checksum=True)).download(checksum=digest("adler32"))
+    assert target.read_bytes() == DATA
+    assert 0 < report.resumed_bytes == SIZE - report.sources[0].bytes
+
+
+def test_a_source_that_was_lost_near_the_end_did_well_until_then(target):
+    report = Case(target, honest(), honest(dies_at=1.0), honest(dies_at=0.06)).download()
+    assert outcomes(report) == ["ok", "ok", "failed"]
+    assert "refused the connection" in report.sources[1].error
+
+
 def test_what_an_earlier_run_left_is_compared_too(target, monkeypatch):
     monkeypatch.setattr(compare, "UNIT", 100_000)
     with pytest.raises(TransferFailed):
