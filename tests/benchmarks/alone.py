@@ -1,0 +1,69 @@
+"""The check of the ideal: what each source delivers when nothing else runs, over what the schedule says.
+
+As a program it is the client of that: `python -m tests.benchmarks.alone URL` reads the URL over several connections
+and prints the bytes of payload per second that came, after a while in which TCP finds its pace. Random loss is set
+aside: no client saturates such a link, and the emulator counts what it loses.
+"""
+
+import http.client
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.benchmarks.field import Field
+from tests.benchmarks.plan import Plan
+from tests.benchmarks.scenarios import Scenario
+
+__all__ = ["delivered"]
+
+CONNECTIONS = 4
+PACE_SECONDS = 2.0
+SECONDS = 2.0
+LIFE_SECONDS = 60
+BLOCK = 1 << 18
+
+
+def delivered(scenario: Scenario, congestion: str, folder: Path, name: str) -> dict[str, float]:
+    """By source: what it delivered alone, over what the scenario's schedule says.
+
+    :param folder: what the servers serve; `name` is a file there
+    :raises Invalid: the testbed could not keep up
+    """
+    plan = Plan(replace(scenario, loss="0%", events=()), congestion)
+    found = {}
+    with Field(plan, dict.fromkeys(plan.sources, "http"), folder) as field:
+        for host in plan.sources:
+            command = field.command([sys.executable, "-m", "tests.benchmarks.alone", field.url(host, name)])
+            done = subprocess.run(command, capture_output=True, text=True, timeout=LIFE_SECONDS, check=True)
+            found[host] = float(done.stdout) / plan.alone(host)
+            field.check()
+    return found
+
+
+def _read(url: str) -> float:
+    """Bytes per second that come from a URL, over several connections."""
+    counts = [0] * CONNECTIONS
+    for number in range(CONNECTIONS):
+        threading.Thread(target=_keep_reading, args=(url, counts, number), daemon=True).start()
+    time.sleep(PACE_SECONDS)
+    before, began = sum(counts), time.monotonic()
+    time.sleep(SECONDS)
+    return (sum(counts) - before) / (time.monotonic() - began)
+
+
+def _keep_reading(url: str, counts: list[int], number: int) -> None:
+    where = urlsplit(url)
+    connection = http.client.HTTPConnection(where.netloc, timeout=LIFE_SECONDS)
+    while True:
+        connection.request("GET", where.path)
+        response = connection.getresponse()
+        while block := response.read1(BLOCK):
+            counts[number] += len(block)
+
+
+if __name__ == "__main__":
+    print(_read(sys.argv[1]))

@@ -1,0 +1,102 @@
+"""Where a race is run: a scenario's network, with the servers of one rival, and what happens there while it runs.
+
+Everything is made anew for each run, so that nothing is left of the one before. When things happen is decided by
+`tests.benchmarks.plan`, who runs by `tests.benchmarks.race`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from pathlib import Path
+from typing import Protocol
+
+from tests.benchmarks.ideal import HEADERS
+from tests.benchmarks.plan import CLIENT, Plan, Way
+from tests.benchmarks.scenarios import Event
+from tests.testbed import servers
+from tests.testbed.wan import LinkStats, Wan
+
+__all__ = ["Field"]
+
+
+class Server(Protocol):
+    def url(self, name: str) -> str: ...
+    def kill(self) -> None: ...
+
+
+class Field:
+    """A network with servers, up within its `with` block.
+
+    :param schemes: what the server of each source speaks
+    :param folder: what the servers serve
+    """
+
+    def __init__(self, plan: Plan, schemes: Mapping[str, str], folder: Path) -> None:
+        self.plan = plan
+        self._schemes = schemes
+        self._folder = folder
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Field":
+        with self._stack:
+            self._wan = self._stack.enter_context(Wan(self.plan.topology))
+            self._servers = {host: self._stack.enter_context(self._server(host)) for host in self.plan.sources}
+            self._wan.reset_stats()
+            self._stack = self._stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.close()
+
+    def url(self, host: str, name: str) -> str:
+        """Where a host has the file."""
+        return self._servers[host].url(name)
+
+    def command(self, words: Sequence[str]) -> list[str]:
+        """The words that run a command at the client."""
+        return self._wan.command(CLIENT, words)
+
+    def sent(self) -> dict[str, int]:
+        """The bytes of payload that each source has sent towards the client, as its link counted them."""
+        stats = self._wan.stats()
+        return {host: _payload(stats, self.plan.ways[host]) for host in self.plan.sources}
+
+    def moved(self) -> int:
+        """The bytes of payload that went to the client."""
+        stats = self._wan.stats()
+        return sum(_payload(stats, way) for way in self.plan.ways.values() if way.onward == CLIENT)
+
+    def events(self) -> list[tuple[float, Callable[[], None]]]:
+        """What is to happen, with its second."""
+        return [(at, lambda event=event: self._happen(event)) for at, event in self.plan.timeline]
+
+    def check(self) -> None:
+        """Raises Invalid when the network was not what it should have been."""
+        self._wan.check()
+
+    def _server(self, host: str) -> AbstractContextManager[Server]:
+        match self._schemes[host]:
+            case "ftp":
+                return servers.gridftp(self._wan, host, self._folder)
+            case "root":
+                return servers.xrootd(self._wan, host, self._folder)
+            case _:
+                return servers.nginx(self._wan, host, self._folder)
+
+    def _happen(self, event: Event) -> None:
+        way = self.plan.ways[event.source]
+        rate = way.settings.rate * 8
+        match event.act:
+            case "kill":
+                self._servers[event.source].kill()
+            case "hole":
+                self._wan.set(way.link, loss="100%")
+            case "rate":
+                self._wan.set(way.link, way.direction, rate=f"{rate * event.left:.0f}bit")
+            case "cross":
+                taken = {"rate": f"{rate * (1 - event.left):.0f}bit"} if event.left < 1 else None
+                self._wan.set(way.link, way.direction, cross=taken)
+
+
+def _payload(stats: Mapping[tuple[str, str], LinkStats], way: Way) -> int:
+    count = stats[way.link, way.direction]
+    return count.bytes - HEADERS * count.packets

@@ -1,0 +1,98 @@
+"""The ideal: when the bytes could be at the client at the earliest, from the links' schedule alone. Pure.
+
+No client can be faster: from each source bytes flow from the moment the protocol allows, as fast as the links on its
+way carry them, and nothing is lost to a ramp, a gap or a byte fetched twice. Where the numbers come from (which links,
+which changes) is left to `tests.benchmarks.field`.
+"""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+__all__ = ["HEADERS", "ROUND_TRIPS", "Change", "Link", "Schedule", "payload_share"]
+
+ROUND_TRIPS = {"ftp": 4, "http": 2, "https": 3, "root": 5}
+"""Round trips before the first byte of data that a protocol cannot avoid, by URL scheme.
+
+GridFTP: control connection; login, with all further commands sent along; data connection (its port is in the reply);
+first byte. HTTP: connection; first byte. HTTPS adds TLS 1.3. XRootD: connection; handshake; login; open; first byte.
+TCP's slow start is not counted: it is a loss like any other.
+"""
+
+HEADERS = 52
+"""Bytes of a full TCP segment that are not payload: IPv4 20, TCP 20, timestamps 12."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A link in the direction of the client: payload `rate` in bytes per second; `onward` is the next one, if any."""
+
+    rate: float
+    onward: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """From `at` on (seconds) the link carries `rate` (bytes of payload per second)."""
+
+    at: float
+    link: str
+    rate: float
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """What the links carry, and when.
+
+    :param links: by name; together a tree whose root is the client
+    :param ready: for each link that begins at a source: the second at which its first byte can be at the client
+    :param changes: in the order of their time
+    """
+
+    links: Mapping[str, Link]
+    ready: Mapping[str, float]
+    changes: tuple[Change, ...] = ()
+
+    def after(self, change: Change) -> "Schedule":
+        """The schedule with one more change."""
+        return replace(self, changes=(*self.changes, change))
+
+    def seconds(self, size: float) -> float:
+        """When `size` bytes can have arrived; infinite when they never can."""
+        arrived = 0.0
+        for begin, end, rate in self._stretches():
+            if rate and arrived + rate * (end - begin) >= size:
+                return begin + (size - arrived) / rate
+            arrived += rate * (end - begin) if rate else 0.0
+        return math.inf
+
+    def _stretches(self) -> Iterator[tuple[float, float, float]]:
+        """Begin and end of each stretch of time in which nothing changes, with the rate at the client."""
+        moments = sorted({0.0, *self.ready.values(), *(change.at for change in self.changes)})
+        for begin, end in zip(moments, [*moments[1:], math.inf], strict=True):
+            yield begin, end, self._rate(begin)
+
+    def _rate(self, now: float) -> float:
+        """What arrives at the client: each link passes on what comes in, as far as its rate allows."""
+        rates = {name: link.rate for name, link in self.links.items()}
+        rates |= {change.link: change.rate for change in self.changes if change.at <= now}
+        incoming = dict.fromkeys(self.links, 0.0)
+        for name, ready in self.ready.items():
+            incoming[name] = math.inf if ready <= now else 0.0
+        total = 0.0
+        for name in sorted(self.links, key=self._distance, reverse=True):
+            passed, onward = min(incoming[name], rates[name]), self.links[name].onward
+            if onward is None:
+                total += passed
+            else:
+                incoming[onward] += passed
+        return total
+
+    def _distance(self, name: str) -> int:
+        onward = self.links[name].onward
+        return 0 if onward is None else 1 + self._distance(onward)
+
+
+def payload_share(mtu: int = 1500) -> float:
+    """The part of a link's rate that full segments leave to the data."""
+    return (mtu - HEADERS) / mtu

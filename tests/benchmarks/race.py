@@ -1,0 +1,168 @@
+"""One run of one rival: the clock, what it used, what the wire carried, and whether its file is right.
+
+The network and its servers come from `tests.benchmarks.field`; what is made of several runs is left to
+`tests.benchmarks.results`.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+__all__ = ["Command", "Outcome", "Run", "Sample", "Wire", "compete", "interrupted"]
+
+Outcome = Literal["ok", "late", "fails", "wrong"]
+"""`late`: it was not done within the time that it had; `wrong`: it said all is well, and the file is not the file."""
+
+SAMPLE_SECONDS = 0.1
+INTERRUPT_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """What each source had sent towards the client (payload bytes) by a moment (seconds)."""
+
+    seconds: float
+    sent: Mapping[str, int]
+
+
+class Wire(Protocol):
+    """What counts the bytes of payload, since it was made."""
+
+    def sent(self) -> Mapping[str, int]:
+        """By each source, towards the client."""
+
+    def moved(self) -> int:
+        """To the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """What runs, at home in the folder of its target, which has to become as `original` is."""
+
+    words: Sequence[str]
+    environment: Mapping[str, str]
+    target: Path
+    original: Path
+
+    @property
+    def home(self) -> Path:
+        return self.target.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One finished run. Seconds are those of the whole process; `moved` bytes of payload went to the client.
+
+    :param cpu: user and system seconds of the client
+    :param report: what coget says of itself
+    :param said: the last words of one that failed
+    """
+
+    outcome: Outcome
+    seconds: float
+    cpu: float
+    moved: int
+    samples: tuple[Sample, ...] = ()
+    report: Mapping[str, Any] = field(default_factory=dict)
+    said: str = ""
+
+
+class _Process:
+    """A running command, watched from outside: when it ends is known to the millisecond."""
+
+    def __init__(self, command: Command) -> None:
+        self._out = (command.home / "stdout").open("w+b")
+        self._err = (command.home / "stderr").open("w+b")
+        self.began = time.monotonic()
+        self._process = subprocess.Popen(
+            command.words,
+            stdin=subprocess.DEVNULL,
+            stdout=self._out,
+            stderr=self._err,
+            cwd=command.home,
+            env=dict(command.environment),
+            start_new_session=True,
+        )
+        self._handle = os.pidfd_open(self._process.pid)
+
+    @property
+    def now(self) -> float:
+        return time.monotonic() - self.began
+
+    def ended(self, until: float) -> bool:
+        """Wait for its end, at most until `until` seconds after its beginning."""
+        readable, _, _ = select.select([self._handle], [], [], max(0.0, until - self.now))
+        return bool(readable)
+
+    def kill(self) -> None:
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> tuple[int, float, str, str]:
+        """Reap it: exit status, CPU seconds, what it wrote."""
+        _, status, usage = os.wait4(self._process.pid, 0)
+        self._process.returncode = os.waitstatus_to_exitcode(status)
+        os.close(self._handle)
+        texts = []
+        for file in (self._out, self._err):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+            file.close()
+        return self._process.returncode, usage.ru_utime + usage.ru_stime, texts[0], texts[1]
+
+
+def compete(command: Command, wire: Wire, events: Sequence[tuple[float, Callable[[], None]]], limit: float) -> Run:
+    """Run it to its end.
+
+    :param events: what happens to the network, and when
+    :param limit: seconds after which it has lost
+    """
+    process = _Process(command)
+    samples, coming, late = [Sample(0.0, wire.sent())], list(events), False
+    try:
+        while not process.ended(min([samples[-1].seconds + SAMPLE_SECONDS, *(at for at, _ in coming[:1])])):
+            while coming and coming[0][0] <= process.now:
+                coming.pop(0)[1]()
+            samples.append(Sample(process.now, wire.sent()))
+            if late := process.now > limit:
+                break
+        samples.append(Sample(process.now, wire.sent()))
+    finally:
+        process.kill()
+        status, cpu, out, err = process.close()
+    outcome: Outcome = "late" if late else "fails" if status else "ok"
+    if outcome == "ok" and not _same(command.target, command.original):
+        outcome = "wrong"
+    said = "" if outcome == "ok" else (err or out)[-400:].strip()
+    return Run(outcome, samples[-1].seconds, cpu, wire.moved(), tuple(samples), _report(out), said)
+
+
+def interrupted(command: Command, wire: Wire, size: int, limit: float) -> None:
+    """Run it, and kill it when half of `size` has gone over the wire."""
+    process = _Process(command)
+    try:
+        while wire.moved() < size / 2 and process.now < limit and not process.ended(process.now + INTERRUPT_SECONDS):
+            pass
+    finally:
+        process.kill()
+        process.close()
+
+
+def _same(target: Path, original: Path) -> bool:
+    return subprocess.run(["cmp", "--silent", target, original], check=False).returncode == 0
+
+
+def _report(out: str) -> Mapping[str, Any]:
+    try:
+        document = json.loads(out)
+    except ValueError:
+        return {}
+    return document if isinstance(document, dict) else {}

@@ -1,0 +1,105 @@
+"""What a scenario gave: the runs of all rivals beside the ideal, as a table's cells and as JSON. No processes here."""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from tests.benchmarks.race import Run, Sample
+from tests.benchmarks.scenarios import SCENARIOS
+
+__all__ = ["COLUMNS", "Result", "read", "rows", "write"]
+
+COLUMNS = ("rival", "seconds", "time / ideal", "duplicated", "CPU s/GB", "")
+LIMIT = 8
+"""A run that takes more than this many times the ideal has lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One scenario with one congestion control.
+
+    :param ideal: seconds
+    :param alone: of each source: what it carried alone, in a run of its own, over what the schedule says
+    :param timeline: what happened to the network, and when (seconds)
+    :param runs: of each rival, one a round
+    :param repeated: runs that did not count, because the testbed could not keep up; they were run again
+    """
+
+    scenario: str
+    congestion: str
+    ideal: float
+    size: int
+    alone: Mapping[str, float] = field(default_factory=dict)
+    timeline: Sequence[tuple[float, str]] = ()
+    runs: Mapping[str, Sequence[Run]] = field(default_factory=dict)
+    repeated: int = 0
+
+    @property
+    def title(self) -> str:
+        variants = SCENARIOS[self.scenario].congestion
+        return f"{self.scenario} ({self.congestion})" if len(variants) > 1 else self.scenario
+
+    def ratio(self, rival: str) -> float:
+        """The median of time over the ideal (of bytes moved over the file's, in `rerun`); failures are infinite."""
+        return median(_ratio(self, run) for run in self.runs[rival])
+
+
+def rows(result: Result) -> list[tuple[str, ...]]:
+    """The cells of a table, one row a rival, in the order of COLUMNS."""
+    return [(rival, *_cells(result, runs)) for rival, runs in result.runs.items()]
+
+
+def _cells(result: Result, runs: Sequence[Run]) -> tuple[str, ...]:
+    done = [run for run in runs if run.outcome == "ok"]
+    bad = [run for run in runs if run.outcome != "ok"]
+    remark = f"{len(bad)} of {len(runs)} {_remark(bad[0])}" if bad else ""
+    if len(bad) * 2 >= len(runs):
+        return ("", f"> {LIMIT}" if bad[0].outcome == "late" else bad[0].outcome, "", "", remark)
+    ratios = [_ratio(result, run) for run in done]
+    return (
+        f"{median(run.seconds for run in done):.2f}",
+        f"{median(ratios):.3f} [{min(ratios):.3f}-{max(ratios):.3f}]",
+        f"{100 * (median(run.moved for run in done) / result.size - 1):.2f} %",
+        f"{median(run.cpu for run in done) / result.size * 1e9:.2f}",
+        remark,
+    )
+
+
+def _remark(run: Run) -> str:
+    if run.outcome == "late":
+        return f"took more than {LIMIT} times the ideal"
+    return f"{run.outcome}: {run.said.splitlines()[-1][:80]}" if run.said else run.outcome
+
+
+def _ratio(result: Result, run: Run) -> float:
+    if run.outcome != "ok":
+        return math.inf
+    return run.moved / result.size if SCENARIOS[result.scenario].rerun else run.seconds / result.ideal
+
+
+def write(path: Path, results: Sequence[Result]) -> None:
+    """Keep results in a file; those of other scenarios that are there already stay."""
+    kept = {result.title: result for result in (read(path) if path.exists() else [])}
+    kept |= {result.title: result for result in results}
+    order = list(SCENARIOS)
+    chosen = sorted(kept.values(), key=lambda result: order.index(result.scenario))
+    path.write_text(json.dumps([asdict(result) for result in chosen], separators=(",", ":")) + "\n")
+
+
+def read(path: Path) -> list[Result]:
+    """The results in a file that `write` made."""
+    return [_result(document) for document in json.loads(path.read_text())]
+
+
+def _result(document: dict[str, Any]) -> Result:
+    runs = {rival: [_run(run) for run in kept] for rival, kept in document.pop("runs").items()}
+    return Result(**document, runs=runs)
+
+
+def _run(document: dict[str, Any]) -> Run:
+    samples = tuple(Sample(**sample) for sample in document.pop("samples"))
+    return Run(**document, samples=samples)
