@@ -13,7 +13,7 @@ from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
 from coalloc.dialer import DirectDialer
 from coalloc.download import Download, Wishes
-from coalloc.engine import open_source
+from coalloc.engine import open_source, speaks
 from coalloc.engine.base import EngineOptions, Source, Span
 from coalloc.errors import CoallocError, SourceError, UsageError
 from coalloc.history import History, SourceSummary, Transfer
@@ -98,12 +98,20 @@ async def _files(request: Request) -> list[ReplicaSet]:
         return await _read_whole(open_source(url, request.engine, request.options), limit)
 
     expected = request.expected
-    files = await resolve(request.sources, fetch_document)
+    files = [_spoken(request.engine, file) for file in await resolve(request.sources, fetch_document)]
     if expected is None:
         return files
     if len(files) > 1:
         raise UsageError("--checksum is of one file, but several are named", "leave it out: the Metalink has its own")
     return [replace(files[0], checksums=(expected,))]
+
+
+def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:
+    """The file without those replicas that the engine does not speak, unless it speaks none."""
+    spoken = tuple(replica for replica in file.replicas if speaks(engine, replica.url))
+    why = f"left out: it is nothing for --engine {engine}"
+    left_out = tuple((redact(replica.url), why) for replica in file.replicas if replica not in spoken)
+    return replace(file, replicas=spoken, left_out=left_out) if spoken else file
 
 
 async def _read_whole(source: Source, limit: int) -> bytes:
@@ -216,7 +224,7 @@ async def _plan(request: Request, file: ReplicaSet, ask_checksum: bool = False) 
     made = preview(ordered, estimates, make(request.strategy, request.blocks), answers, known)
     usable = [
         replace(replica, priority=share.priority)
-        for replica, share in zip(ordered.replicas, made.shares, strict=True)
+        for replica, share in zip(ordered.replicas, made.shares, strict=False)  # those left out come last
         if share.error is None
     ]
     return made, replace(ordered, replicas=tuple(usable), size=made.size, checksums=made.checksums)

@@ -13,7 +13,7 @@ from coalloc.engine.base import Source
 from coalloc.errors import CoallocError, VerificationError
 from coalloc.intervals import Intervals
 from coalloc.journal import Journal, describe, recall
-from coalloc.model import Checksum, Estimate, Phase, ReplicaSet, Snapshot, SourceView, TransferReport
+from coalloc.model import Checksum, Estimate, Phase, ReplicaSet, Snapshot, SourceReport, SourceView, TransferReport
 from coalloc.report import source_reports, source_views, unstarted_reports
 from coalloc.runner import Runner
 from coalloc.schedule import Scheduler
@@ -240,7 +240,7 @@ class Download:
             verified=checked.verified if checked else self._here is not None,
             rationale=scheduler.rationale if scheduler else "",
             notice=self._notice,
-            sources=sources,
+            sources=(*sources, *(SourceReport(url, error=why) for url, why in self._file.left_out)),
         )
 
 

@@ -59,13 +59,17 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaSet:
-    """All that was said about one file before any server was asked."""
+    """All that was said about one file before any server was asked.
+
+    `left_out` are the URLs of replicas that will not be used because of an option, with the reason.
+    """
 
     name: str
     replicas: tuple[Replica, ...]
     size: int | None = None
     checksums: tuple[Checksum, ...] = ()
     pieces: PieceHashes | None = None
+    left_out: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,8 +41,15 @@ def preview(
         )
         for i, replica in enumerate(file.replicas)
     )
+    left_out = tuple(PlannedShare(url, 0, 0.0, Estimate(), error=why) for url, why in file.left_out)
     return Plan(
-        file.name, size, policy.name, _seconds(state, expected), policy.explain(state, 0.0), shares, tuple(checksums)
+        name=file.name,
+        size=size,
+        strategy=policy.name,
+        seconds=_seconds(state, expected),
+        rationale=policy.explain(state, 0.0),
+        shares=shares + left_out,
+        checksums=tuple(checksums),
     )
 
 

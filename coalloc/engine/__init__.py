@@ -1,20 +1,29 @@
 """Engines: how bytes of a replica are had. `open_source` chooses one by the URL's scheme."""
 
+from dataclasses import replace
 from typing import Literal
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import EngineOptions, Source
+from coalloc.engine.capped import capped
 from coalloc.engine.parallel import Parallel
 from coalloc.errors import UsageError
 from coalloc.urls import redact
 
-__all__ = ["Engine", "open_source"]
+__all__ = ["Engine", "open_source", "speaks"]
 
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
 OURS = ("ftp", "gsiftp")
 THEIRS = ("ftp", "gsiftp", "sshftp")
 WEB = ("http", "https")
+CHOSEN = {"gridftp": OURS, "globus-url-copy": THEIRS}
+"""What an engine speaks that the user chose."""
+
+
+def speaks(engine: Engine, url: str) -> bool:
+    """Whether this engine speaks the URL's scheme; "auto" speaks all."""
+    return engine == "auto" or url.partition("://")[0].lower() in CHOSEN[engine]
 
 
 def open_source(url: str, engine: Engine, options: EngineOptions) -> Source:
@@ -24,17 +33,14 @@ def open_source(url: str, engine: Engine, options: EngineOptions) -> Source:
     :raises UsageError: if the URL makes no sense, or the engine does not speak its scheme
     """
     scheme = _scheme(url)
-    if engine == "globus-url-copy":
-        if scheme not in THEIRS:
-            raise UsageError(f"{redact(url)} is nothing for globus-url-copy", f"it takes {', '.join(THEIRS)} URLs")
-        return _url_copy(url, options)
-    if scheme in OURS:
-        return _gridftp(url, options)
-    if engine == "gridftp":
-        raise UsageError(f"{redact(url)} is nothing for a GridFTP client", "leave --engine out, or use an ftp:// URL")
-    if scheme in THEIRS:
-        return _url_copy(url, options)
-    return _web(url, options) if scheme in WEB else _bridge(url, options)
+    if options.slots:
+        options = replace(options, streams=min(options.streams, options.slots.most))
+    if not speaks(engine, url):
+        schemes = " and ".join(f"{scheme}://" for scheme in CHOSEN[engine])
+        raise UsageError(f"{redact(url)} is nothing for --engine {engine}", f"it takes {schemes} URLs: leave it out")
+    if scheme not in THEIRS:
+        return _web(url, options) if scheme in WEB else _bridge(url, options)
+    return _gridftp(url, options) if scheme in OURS and engine != "globus-url-copy" else _url_copy(url, options)
 
 
 def _scheme(url: str) -> str:
@@ -52,23 +58,23 @@ def _gridftp(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.gridftp import GridFTPSource
 
     if options.streams > 1:
-        return GridFTPSource(url, options)  # has them in one session
-    return Parallel(lambda: GridFTPSource(url, options))
+        return capped(GridFTPSource(url, options), options.streams)  # has them in one session
+    return Parallel(lambda: capped(GridFTPSource(url, options)))
 
 
 def _url_copy(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.url_copy import URLCopySource
 
-    return Parallel(lambda: URLCopySource(url, options), options.streams)
+    return Parallel(lambda: capped(URLCopySource(url, options)), options.streams)
 
 
 def _web(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.http import HTTPSource
 
-    return Parallel(lambda: HTTPSource(url, options), options.streams)
+    return Parallel(lambda: capped(HTTPSource(url, options)), options.streams)
 
 
 def _bridge(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.bridge import BridgeSource
 
-    return Parallel(lambda: BridgeSource(url, options), options.streams)
+    return Parallel(lambda: capped(BridgeSource(url, options)), options.streams)

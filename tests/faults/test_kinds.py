@@ -111,6 +111,21 @@ def test_the_tool_beside_itself(fetch):
     assert fetch(["ftp", "gsiftp"], "--engine", "globus-url-copy")[1] == CONTENT
 
 
+@pytest.mark.parametrize("engine", ["gridftp", "globus-url-copy"])
+def test_what_the_engine_does_not_speak_is_left_out(servers, fetch, tmp_path, engine):
+    report, content = fetch(["http", "ftp"], "--engine", engine)
+    assert content == CONTENT
+    used, left_out = report["sources"]
+    assert (used["url"][:4], used["outcome"], used["error"]) == ("ftp:", "ok", None)
+    assert (left_out["url"][:5], left_out["outcome"], left_out["bytes"]) == ("http:", "unused", 0)
+    assert f"--engine {engine}" in left_out["error"]
+    words = ["plan", servers["http"](NAME), servers["ftp"](NAME), "--engine", engine]
+    shares = json.loads(coget([*words, "--json"], tmp_path, COGET_HISTORY="off").stdout)["shares"]
+    assert [(share["url"][:4], share["fraction"]) for share in shares] == [("ftp:", 1.0), ("http", 0.0)]
+    assert f"--engine {engine}" in shares[1]["error"]
+    assert "http" not in coget([*words, "--metalink"], tmp_path, COGET_HISTORY="off").stdout.partition("<file")[2]
+
+
 def test_a_server_without_ranges_waits_beside_one_that_has_them(fetch):
     report, content = fetch(["rangeless", "ftp"])
     assert content == CONTENT
