@@ -129,6 +129,11 @@ class _Part(Span):
     def left(self) -> int:
         return max(0, self.end - self.at)
 
+    @property
+    def delivered(self) -> bool:
+        """Whether all was delivered that was asked for, which may be more than is wanted by now."""
+        return self.at >= self._end
+
     def reached(self, at: int, now: float) -> None:
         self.at = at
         if self._setup is None:
@@ -168,11 +173,16 @@ class _Dealing:
         try:
             await self._over
         finally:
-            for task in self._tasks.values():
-                task.cancel()
+            self._stop()
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
         if self._error:
             raise self._error
+
+    def _stop(self) -> None:
+        """Cancel who has more to do; who has delivered a slice to its end may keep the connection that it came on."""
+        for session, task in self._tasks.items():
+            if session not in self._parts or not self._parts[session].delivered:
+                task.cancel()
 
     def invite(self, session: Source) -> None:
         """Let a session take part; may be called twice."""
