@@ -14,6 +14,7 @@
         ├── ConnectionLost        closed or reset while in use
         ├── Stalled               open, but no bytes
         ├── ServerBusy            it takes no more work now; says when to come back, or not
+        ├── NoFreeConnection      other transfers of this machine have all that it may have to this server
         ├── NoSuchFile            permanent
         ├── PermissionRefused     permanent: login, certificate, mode bits
         ├── NotThatProtocol       permanent: something else answers at that port
@@ -25,9 +26,12 @@ The number is the exit status of `coget`. Foreign exceptions (OSError, httpx, ss
 these at the border where they arise.
 """
 
+from collections.abc import Awaitable, Callable
+
 __all__ = [
     "CoallocError",
     "ConnectionLost",
+    "NoFreeConnection",
     "NoSuchFile",
     "NotAllowed",
     "NotThatProtocol",
@@ -170,6 +174,24 @@ class ServerBusy(SourceError):
     def __init__(self, message: str, remedy: str = "try again later", retry_after: float | None = None) -> None:
         super().__init__(message, remedy)
         self.retry_after = BUSY_SECONDS if retry_after is None else retry_after
+
+
+class NoFreeConnection(SourceError):
+    """Other transfers of this machine have all the connections that it may have to one server.
+
+    :param server: HOST:PORT
+    :param most: how many that are
+    :param until_free: waits for one, which is kept for whoever raised this until that is opened again
+    """
+
+    code = "no_free_connection"
+
+    def __init__(self, server: str, most: int, until_free: Callable[[], Awaitable[None]]) -> None:
+        super().__init__(
+            f"waiting for a free connection to {server}: transfers of this machine have all {most}",
+            "wait for them, or set COGET_CONNECTIONS to allow more",
+        )
+        self.until_free = until_free
 
 
 class NoSuchFile(SourceError):

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from coalloc.dialer import Dialer
+from coalloc.engine.slots import Slots
 from coalloc.model import Stat
 
 __all__ = ["Deliver", "EngineOptions", "Source", "Span"]
@@ -39,6 +40,8 @@ class EngineOptions:
     connect_seconds: float = 10.0
     data_hosts: frozenset[str] = frozenset()
     """Third hosts that a PASV reply may name (striped servers, dCache)."""
+    slots: Slots | None = None
+    """What limits the sessions of all cogets of this machine with one server; None for no limit."""
 
 
 class Source(ABC):
