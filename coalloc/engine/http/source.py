@@ -7,7 +7,8 @@ answer, whatever it announces.
 import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -35,6 +36,14 @@ PARTIAL = 206
 NOTHING_THERE = 416
 
 
+@dataclass(frozen=True)
+class _Place:
+    """Where a redirect led, and what logs in there: nothing at another server."""
+
+    url: str
+    login: Mapping[str, str]
+
+
 class HTTPSource(Source):
     """A file at an HTTP server.
 
@@ -48,6 +57,7 @@ class HTTPSource(Source):
             raise UsageError(f"{self._shown} names no host", "write http://HOST/PATH")
         self._client: httpx.AsyncClient | None = None
         self._agreed: Stat | None = None
+        self._led_to: _Place | None = None
 
     async def open(self) -> Stat:
         await self.close()
@@ -169,13 +179,32 @@ class HTTPSource(Source):
 
     @asynccontextmanager
     async def _answer(self, method: str, headers: Mapping[str, str]) -> "AsyncIterator[httpx.Response]":
-        client = self._connected()
-        with self._border():
-            answer = await client.send(client.build_request(method, self.url, headers=headers), stream=True)
+        answer = await self._send(method, headers)
         try:
             yield answer
         finally:
             await answer.aclose()
+
+    async def _send(self, method: str, headers: Mapping[str, str]) -> "httpx.Response":
+        """The answer to a request. Where a GET was led by a redirect the next one goes at once, while that works."""
+        led_to, self._led_to = self._led_to, None
+        if method == "GET" and led_to:
+            with suppress(SourceError):
+                answer = await self._send_to(led_to.url, method, {**headers, **led_to.login})
+                if answer.status_code in (200, PARTIAL):
+                    self._led_to = led_to
+                    return answer
+                await answer.aclose()
+        answer = await self._send_to(self.url, method, headers)
+        if method == "GET" and answer.history:
+            login = {name: value for name, value in answer.request.headers.items() if name == "authorization"}
+            self._led_to = _Place(str(answer.url), login)
+        return answer
+
+    async def _send_to(self, url: str, method: str, headers: Mapping[str, str]) -> "httpx.Response":
+        client = self._connected()
+        with self._border():
+            return await client.send(client.build_request(method, url, headers=headers), stream=True)
 
     def _connected(self) -> "httpx.AsyncClient":
         if self._client is None:

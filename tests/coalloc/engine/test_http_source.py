@@ -104,6 +104,49 @@ async def test_a_redirect_without_end(start_nginx, content):
     assert type(await failure(source_of(server))) is Unsupported
 
 
+def moved(status, server):
+    return f"HTTP/1.1 {status} Moved\nLocation: {server.url('file')}\nContent-Length: 0\n\n"
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_followed_once(start_nginx, content, status):
+    answer = moved(status, start_nginx())
+    async with saying(answer, answer) as url, opened(HTTPSource(url, options())) as source:  # to HEAD and to GET
+        for start in range(0, 50, 10):
+            assert await collect(source, start, start + 10) == content[start : start + 10]
+
+
+@pytest.mark.parametrize("absolute", [True, False])
+async def test_a_redirect_within_a_server_keeps_the_login(start_nginx, content, tmp_path, absolute):
+    (tmp_path / "users").write_text("me:{PLAIN}secret\n")
+    place = "http://$http_host/real" if absolute else "/real"
+    server = start_nginx(
+        more=f"""
+        absolute_redirect off;
+        location / {{ if (-f {tmp_path}/asked) {{ return 410; }} return 302 {place}$uri; }}
+        location /real/ {{ alias {tmp_path}/export/;
+            auth_basic files; auth_basic_user_file {tmp_path}/users; }}"""
+    )
+    async with opened(HTTPSource(server.url("file").replace("://", "://me:secret@"), options())) as source:
+        assert await collect(source, 0, 10) == content[:10]
+        (tmp_path / "asked").touch()
+        assert await collect(source, 10, 20) == content[10:20]
+
+
+@pytest.mark.parametrize("gone", ["down", "forbidden"])
+async def test_where_a_redirect_led_is_asked_for_anew_when_it_is_gone(start_nginx, content, tmp_path, gone):
+    first, second = start_nginx(more=f"if (-f {tmp_path}/forbidden) {{ return 403; }}"), start_nginx()
+    answers = moved(302, first), moved(302, first), moved(302, second)
+    async with saying(*answers) as url, opened(HTTPSource(url, options())) as source:
+        assert await collect(source, 0, 10) == content[:10]
+        if gone == "down":
+            first.kill()
+        else:
+            (tmp_path / "forbidden").touch()
+        for start in range(10, 50, 10):
+            assert await collect(source, start, start + 10) == content[start : start + 10]
+
+
 async def test_a_server_that_ignores_ranges(start_nginx, content):
     server = start_nginx(more="max_ranges 0;")
     async with opened(source_of(server)) as source:
