@@ -36,6 +36,8 @@ class Agreement:
         self._given = {c.algorithm: c.value for c in files.checksums}
         self._digests: dict[str, tuple[str, str]] = {}
         self._said: dict[int, Stat] = {}
+        self.answered: list[int] = []
+        """Who said what is agreed, in that order."""
         self.validators: dict[int, str] = {}
 
     @property
@@ -58,6 +60,8 @@ class Agreement:
             self._refuse_size(url, stat.size)
         for offered in stat.checksums:
             self._check_digest(url, offered)
+        if source not in self.answered:
+            self.answered.append(source)
         if stat.validator is not None:
             self.validators[source] = stat.validator
 

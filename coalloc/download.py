@@ -20,7 +20,7 @@ from coalloc.schedule import Scheduler
 from coalloc.schedule.events import Event, Rejected, Started
 from coalloc.schedule.policies import Policy
 from coalloc.schedule.state import Lane
-from coalloc.sink import PartialFile, has
+from coalloc.sink import PartialFile, has, resembles
 from coalloc.urls import redact
 from coalloc.verify import Jury, Verification, expectation
 
@@ -61,6 +61,7 @@ class Download:
         self._estimates = estimates
         self._target = target
         self._wishes = wishes
+        self._most = wishes.most or len(sources)
         self._watch = watch
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
@@ -84,7 +85,10 @@ class Download:
         showing = self._loop.create_task(self._show()) if self._watch else None
         try:
             with PartialFile(self._target, keep_checksums=self._wishes.keep_checksums) as self._partial:
-                if await self._is_here():
+                if await self._is_here(expectation(self._file.checksums)):
+                    return self._finished()
+                await self._connect()
+                if await self._is_here(await self._servers_word()):
                     return self._finished()
                 await self._prepare()
                 try:
@@ -107,10 +111,9 @@ class Download:
             await self._runner.close()
         return self._finished()
 
-    async def _is_here(self) -> bool:
-        """Whether the target is there already, by the checksum that is known of it."""
-        wanted = expectation(self._file.checksums)
-        if wanted is None or not await in_thread(has, self._target, wanted, self._file.size):
+    async def _is_here(self, wanted: Checksum | None) -> bool:
+        """Whether the target is there already, with the checksum that is known of it."""
+        if wanted is None or not await in_thread(has, self._target, wanted, self._agreement.size):
             return False
         self._here = wanted
         self._agreement.size = size = self._target.stat().st_size
@@ -124,11 +127,29 @@ class Download:
             self._watch(self.snapshot())
         return self.report()
 
-    async def _prepare(self) -> None:
-        """Learn the size from the first server that answers, and take up what an earlier run left."""
-        most = self._wishes.most or len(self._sources)
-        if not await self._runner.connect(most):
+    async def _connect(self) -> None:
+        """Learn the size from the first server that answers."""
+        if not await self._runner.connect(self._most):
             raise unusable(self._urls, self._runner.errors)
+
+    async def _servers_word(self) -> Checksum | None:
+        """What the server that answered says of the whole file, if the target is there and as long as it."""
+        size, known = self._agreement.size or 0, self._file.checksums or self._file.pieces
+        if known or not self._wishes.keep_checksums or not await in_thread(resembles, self._target, size):
+            return None
+        if said := expectation(self._agreement.digests):
+            return said
+        answered = self._agreement.answered[0]
+        value = await Jury(self._sources, lambda source: source == answered).digest(answered, "adler32", 0, size)
+        if value is None:
+            self._notice = (
+                f"{self._target} was here already, as long as this file; "
+                f"it was fetched again, as {self._urls[answered]} cannot say whether it is the same"
+            )
+        return Checksum("adler32", value) if value else None
+
+    async def _prepare(self) -> None:
+        """Take up what an earlier run left."""
         size = self._agreement.size
         assert size is not None
         expected = expectation(self._file.checksums) or expectation(self._agreement.digests)
@@ -138,10 +159,11 @@ class Download:
         kept = await in_thread(self._partial.begin, size, earlier.extents, algorithm)
         self._journal = Journal.create(self._partial.journal_path, earlier.header, kept)
         self._resumed = Intervals((extent.start, extent.end) for extent in kept)
-        self._notice = earlier.trouble if not self._resumed else None
+        if earlier.trouble and not self._resumed:
+            self._notice = earlier.trouble
         self._urls = [origin.url for origin in earlier.header.origins]
         missing = self._partial.missing()
-        self._scheduler = Scheduler(size, self._estimates, self._wishes.policy, missing=missing, most=most)
+        self._scheduler = Scheduler(size, self._estimates, self._wishes.policy, missing=missing, most=self._most)
         jury = Jury(self._sources, partial(_able, self._scheduler.state.lanes))
         compare = self._wishes.keep_checksums
         self._verification = Verification(self._partial, jury, expected, self._file.pieces, compare=compare)

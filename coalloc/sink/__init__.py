@@ -1,6 +1,6 @@
 """Where fetched bytes go: sparse writes beside the target, checksums as they pass, one rename at the end."""
 
-from coalloc.sink.existing import has
+from coalloc.sink.existing import has, resembles
 from coalloc.sink.partial import PartialFile
 
-__all__ = ["PartialFile", "has"]
+__all__ = ["PartialFile", "has", "resembles"]

@@ -7,7 +7,18 @@ from coalloc.disk import disk_error
 from coalloc.model import Checksum
 from coalloc.sink.data import BLOCK
 
-__all__ = ["has"]
+__all__ = ["has", "resembles"]
+
+
+def resembles(target: Path, size: int | None) -> bool:
+    """Whether `target` is a file, and of `size` bytes if that is known.
+
+    :raises SinkError: if that cannot be told
+    """
+    try:
+        return target.is_file() and size in (None, target.stat().st_size)
+    except OSError as error:
+        raise disk_error(error, "read", target) from None
 
 
 def has(target: Path, wanted: Checksum, size: int | None) -> bool:
@@ -15,9 +26,9 @@ def has(target: Path, wanted: Checksum, size: int | None) -> bool:
 
     :raises SinkError: if it is there and cannot be read
     """
+    if not resembles(target, size):
+        return False
     try:
-        if not target.is_file() or size not in (None, target.stat().st_size):
-            return False
         found, block = hasher(wanted.algorithm), memoryview(bytearray(BLOCK))
         with target.open("rb", buffering=0) as file:
             while count := file.readinto(block):

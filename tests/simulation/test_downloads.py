@@ -275,6 +275,30 @@ def test_a_target_that_is_right_already_is_not_fetched(target):
     assert target.read_bytes() == DATA
 
 
+@pytest.mark.parametrize("says", [{"offers_checksum": True}, {"digests": (digest("sha256"),)}], ids=["cksm", "digest"])
+def test_a_target_that_a_server_confirms_is_not_fetched(target, says):
+    target.write_bytes(DATA)
+    case = Case(target, honest(**says), honest(connect_seconds=9))
+    report = case.download()
+    assert (report.resumed_bytes, report.verified, case.sources[0].sent) == (SIZE, True, 0)
+    assert "was here already" in report.notice
+    assert report.seconds < 1
+    target.write_bytes(DATA[:-1] + b"?")
+    report = Case(target, honest(**says)).download()
+    assert (report.resumed_bytes, report.verified, report.notice) == (0, True, None)
+    assert target.read_bytes() == DATA
+
+
+@pytest.mark.parametrize("left", [DATA, DATA[1:], None])
+def test_a_target_that_nobody_can_confirm_is_fetched_again_and_that_is_told(target, left):
+    if left is not None:
+        target.write_bytes(left)
+    case = Case(target, honest())
+    report = case.download()
+    assert case.sources[0].sent == SIZE
+    assert ("as long as" in (report.notice or "")) == (left == DATA)
+
+
 def test_what_is_here_is_not_fetched_again(target):
     with pytest.raises(TransferFailed) as caught:
         Case(target, honest(dies_at=1.0), honest(dies_at=1.0)).download()
