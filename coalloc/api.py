@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from random import getrandbits
 from typing import Literal
 
 from coalloc import checksums
@@ -15,6 +16,7 @@ from coalloc.dialer import DirectDialer
 from coalloc.download import Download, Wishes
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import EngineOptions, Source, Span
+from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
 from coalloc.history import History, SourceSummary, Transfer
 from coalloc.model import (
@@ -66,7 +68,7 @@ class Request:
 
     @property
     def options(self) -> EngineOptions:
-        """How servers are reached."""
+        """How servers are reached. Questions take a moment and no data: only downloads count their connections."""
         return EngineOptions(DirectDialer(), streams=self.streams, data_hosts=self.data_hosts)
 
 
@@ -147,7 +149,9 @@ async def _download(
     )
     where = target(file.name, request.output, many)
     ordered, estimates = _ranked(file, past)
-    fetch = Download(ordered, _sources(request, ordered), estimates, where, wishes, watch)
+    counted = replace(request.options, slots=Slots.from_environment())
+    sources = _sources(request, ordered, counted)
+    fetch = Download(ordered, sources, estimates, where, wishes, watch, seed=getrandbits(32))
     began = time.time()
     try:
         report = await fetch.run()
@@ -170,8 +174,7 @@ def _ranked(file: ReplicaSet, past: History) -> tuple[ReplicaSet, list[Estimate]
     return replace(file, replicas=replicas), [expected[replica.url] for replica in replicas]
 
 
-def _sources(request: Request, file: ReplicaSet) -> list[Source]:
-    options = request.options
+def _sources(request: Request, file: ReplicaSet, options: EngineOptions) -> list[Source]:
     return [open_source(replica.url, request.engine, options) for replica in file.replicas]
 
 
@@ -212,7 +215,7 @@ async def metalink(request: Request) -> str:
 async def _plan(request: Request, file: ReplicaSet, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:
     """The plan, and what is known of the file now: the replicas that can be used in the order of the plan."""
     ordered, estimates = _ranked(file, History.open())
-    sources = _sources(request, ordered)
+    sources = _sources(request, ordered, request.options)
     try:
         answers, agreement = await _answers(ordered, sources)
         known = [*ordered.checksums, *agreement.digests]

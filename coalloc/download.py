@@ -13,8 +13,8 @@ from coalloc.engine.base import Source
 from coalloc.errors import CoallocError, VerificationError
 from coalloc.intervals import Intervals
 from coalloc.journal import Journal, describe, recall
-from coalloc.model import Checksum, Estimate, Phase, ReplicaSet, Snapshot, SourceReport, SourceView, TransferReport
-from coalloc.report import source_reports, source_views, unstarted_reports
+from coalloc.model import Checksum, Estimate, Phase, ReplicaSet, Snapshot, SourceReport, TransferReport
+from coalloc.report import source_reports, source_views, unstarted_reports, unstarted_views
 from coalloc.runner import Runner
 from coalloc.schedule import Scheduler
 from coalloc.schedule.events import Event, Rejected, Started
@@ -45,6 +45,7 @@ class Download:
     :param file: what is known of the file; its replicas are in the order of `sources`
     :param estimates: what is expected of each source
     :param watch: is shown a snapshot several times a second
+    :param seed: of the chance by which pauses differ from transfer to transfer
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class Download:
         target: Path,
         wishes: Wishes,
         watch: Callable[[Snapshot], None] | None = None,
+        seed: int = 0,
     ) -> None:
         self._file = file
         self._sources = sources
@@ -63,11 +65,12 @@ class Download:
         self._wishes = wishes
         self._most = wishes.most or len(sources)
         self._watch = watch
+        self._seed = seed
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._phase: Phase = "connecting"
         self._agreement = Agreement(file)
-        self._runner = Runner(sources, self._agreement.check, self._write)
+        self._runner = Runner(sources, self._agreement.check, self._write, seed)
         self._scheduler: Scheduler | None = None
         self._urls = [redact(source.url) for source in sources]
         self._verification: Verification | None = None
@@ -163,7 +166,9 @@ class Download:
             self._notice = earlier.trouble
         self._urls = [origin.url for origin in earlier.header.origins]
         missing = self._partial.missing()
-        self._scheduler = Scheduler(size, self._estimates, self._wishes.policy, missing=missing, most=self._most)
+        self._scheduler = Scheduler(
+            size, self._estimates, self._wishes.policy, missing=missing, most=self._most, seed=self._seed
+        )
         jury = Jury(self._sources, partial(_able, self._scheduler.state.lanes))
         compare = self._wishes.keep_checksums
         self._verification = Verification(self._partial, jury, expected, self._file.pieces, compare=compare)
@@ -220,7 +225,7 @@ class Download:
         """The transfer as it is now."""
         now = self._loop.time()
         if self._scheduler is None:
-            waiting = tuple(SourceView(url, "connecting") for url in self._urls)
+            waiting = unstarted_views(self._urls, self._runner.errors)
             return Snapshot(self._target.name, self._phase, now - self._began, sources=waiting)
         state = self._scheduler.state
         views = source_views(state, self._urls, now)
@@ -269,4 +274,4 @@ class Download:
 def _able(lanes: Sequence[Lane], source: int) -> bool:
     """Whether a source can be asked for checksums: it answered, and was not left."""
     lane = lanes[source]
-    return lane.ready_at is not None and lane.usable and lane.status != "pausing"
+    return lane.ready_at is not None and lane.usable and lane.status not in ("pausing", "waiting")

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Outcome = Literal["ok", "slow", "failed", "corrupt", "unused"]
-SourceState = Literal["connecting", "idle", "fetching", "stalled", "pausing", "left"]
+SourceState = Literal["connecting", "idle", "fetching", "stalled", "waiting", "pausing", "left"]
 Phase = Literal["connecting", "fetching", "verifying", "done"]
 
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Container, Mapping, Sequence
 
-from coalloc.errors import SourceError
+from coalloc.errors import NoFreeConnection, ServerBusy, SourceError
 from coalloc.model import Outcome, PartialCopy, SourceReport, SourceState, SourceView
 from coalloc.schedule.state import Copy, Lane, State
 
-__all__ = ["source_reports", "source_views", "unstarted_reports"]
+__all__ = ["source_reports", "source_views", "unstarted_reports", "unstarted_views"]
 
 SLOW = 0.1
 """A source below this part of the fastest one's rate is reported as slow."""
@@ -24,7 +24,7 @@ def source_views(state: State, urls: Sequence[str], now: float) -> tuple[SourceV
             rate=(lane.meter.rate(now) or 0.0) if _flowing(state, lane) else 0.0,
             bytes=lane.bytes,
             share=lane.bytes / whole,
-            error=lane.reason if lane.status in ("left", "pausing") else None,
+            error=lane.reason if lane.status in ("left", "pausing", "waiting") else None,
         )
         for lane in state.lanes
     )
@@ -56,6 +56,23 @@ def source_reports(
         )
         for lane in state.lanes
     )
+
+
+def unstarted_views(urls: Sequence[str], errors: Mapping[int, SourceError]) -> tuple[SourceView, ...]:
+    """The sources of a transfer before any has answered; `errors` say why one has not."""
+    return tuple(_unstarted_view(url, errors.get(i)) for i, url in enumerate(urls))
+
+
+def _unstarted_view(url: str, error: SourceError | None) -> SourceView:
+    match error:
+        case None:
+            return SourceView(url, "connecting")
+        case NoFreeConnection():
+            return SourceView(url, "waiting", error=str(error))
+        case ServerBusy():
+            return SourceView(url, "pausing", error=str(error))
+        case _:
+            return SourceView(url, "left", error=str(error))
 
 
 def unstarted_reports(urls: Sequence[str], errors: Mapping[int, SourceError]) -> tuple[SourceReport, ...]:
@@ -96,6 +113,6 @@ def _state(state: State, lane: Lane, now: float) -> SourceState:
     if copy is not None:
         heard = copy.asked_at if copy.last_byte_at is None else copy.last_byte_at
         return "stalled" if now - heard > SILENT else "fetching"
-    if lane.status in ("connecting", "pausing", "left"):
+    if lane.status in ("connecting", "waiting", "pausing", "left"):
         return lane.status
     return "idle"

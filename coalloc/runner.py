@@ -6,14 +6,16 @@ takes effect before the next byte is delivered.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from random import Random
 from typing import Any
 
 from coalloc.engine.base import Source, Span
-from coalloc.errors import SourceError, TransferFailed
+from coalloc.errors import NoFreeConnection, ServerBusy, SourceError, TransferFailed
 from coalloc.model import Stat
 from coalloc.schedule import Scheduler
 from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake
-from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Tick
+from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Tick, Waiting
+from coalloc.schedule.pauses import TRIES, pause_seconds
 
 __all__ = ["Runner", "Write"]
 
@@ -35,10 +37,12 @@ class Runner:
     :param sources: one a replica; the runner opens and closes them
     :param agree: is asked about each replica before a byte of it is taken
     :param write: is handed the bytes
+    :param seed: of the chance by which pauses differ from transfer to transfer
     """
 
-    def __init__(self, sources: Sequence[Source], agree: Agree, write: Write) -> None:
+    def __init__(self, sources: Sequence[Source], agree: Agree, write: Write, seed: int = 0) -> None:
         self._sources = sources
+        self._chance = Random(seed)
         self._agree = agree
         self._write = write
         self._loop = asyncio.get_running_loop()
@@ -59,27 +63,50 @@ class Runner:
         """The last error of each source that had one."""
 
     async def connect(self, most: int) -> bool:
-        """Connect to `most` sources at once, to more when some fail, until one answers with the agreed file.
+        """Connect to `most` sources at once, to more when some fail or wait, until one answers with the agreed file.
 
         :returns: whether one did; if not, `errors` says why
         """
-        untried = list(range(len(self._sources)))
-        pending = {self._open(source): source for source in untried[:most]}
-        del untried[:most]
-        while pending:
-            await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-            for task in [task for task in pending if task.done()]:
-                source = pending.pop(task)
-                try:
-                    self._agree(source, task.result())
-                except SourceError as error:
-                    self.errors[source] = error
-                    if untried:
-                        source = untried.pop(0)
-                        pending[self._open(source)] = source
-                else:
+        places = asyncio.Semaphore(most)
+        pending = {self._loop.create_task(self._answers(source, places)) for source in range(len(self._sources))}
+        try:
+            while pending:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                if True in [task.result() for task in done]:
                     return True
-        return False
+            return False
+        finally:
+            await _stop(pending)
+
+    async def _answers(self, source: int, places: asyncio.Semaphore) -> bool:
+        """Whether a source answers with the agreed file, in one of `places`, which it keeps then.
+
+        One whose server is busy, or has no free connection for us, lets others go first and is asked again.
+        """
+        refusals = 0
+        while True:
+            await places.acquire()
+            try:
+                self._agree(source, await asyncio.shield(self._open(source)))  # it may be wanted later if not now
+                return True
+            except SourceError as error:
+                places.release()
+                self.errors[source] = error
+                refusals += isinstance(error, ServerBusy)
+                if not await self._wait_out(error, refusals):
+                    return False
+            del self._opening[source]
+
+    async def _wait_out(self, error: SourceError, refusals: int) -> bool:
+        """Wait until it makes sense to ask again, whose server was busy so many times; False if it never does."""
+        match error:
+            case NoFreeConnection():
+                await error.until_free()
+            case ServerBusy() if refusals < TRIES:
+                await asyncio.sleep(pause_seconds(refusals, error.retry_after, self._chance))
+            case _:
+                return False
+        return True
 
     async def run(self, scheduler: Scheduler, first: Event) -> None:
         """Drive `scheduler`, from event `first` until every byte is here. May be called again after verification.
@@ -184,9 +211,20 @@ class Runner:
         self._slowest = max(self._slowest, self._loop.time() - began)
         return stat
 
+    async def _open_when_free(self, source: int) -> Stat:
+        """Open a source. If others have all connections to its server, wait, and let nobody wait for that."""
+        try:
+            return await self._open(source)
+        except NoFreeConnection as error:
+            self._connecting.pop(source, None)
+            self._handle(Waiting(self._loop.time(), source, str(error)))
+            await error.until_free()
+            del self._opening[source]
+            return await self._open(source)
+
     async def _connect(self, source: int) -> None:
         try:
-            stat = await self._open(source)
+            stat = await self._open_when_free(source)
             self._agree(source, stat)
             self._answered.add(source)
         except SourceError as error:

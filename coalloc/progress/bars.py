@@ -22,6 +22,7 @@ _STYLES: dict[SourceState, str] = {
     "idle": "dim",
     "fetching": "green",
     "stalled": "yellow",
+    "waiting": "yellow",
     "pausing": "yellow",
     "left": "red",
 }
@@ -69,7 +70,12 @@ def draw(snapshot: Snapshot) -> RenderableType:
         names = human.labels([source.url for source in snapshot.sources])
         parts.append(_sources(names, snapshot.sources))
         parts += [
-            Text(human.about(name, source.url, source.error), style="red", no_wrap=True, overflow="ellipsis")
+            Text(
+                human.about(name, source.url, source.error),
+                style=_STYLES[source.state],
+                no_wrap=True,
+                overflow="ellipsis",
+            )
             for name, source in zip(names, snapshot.sources, strict=True)
             if source.error
         ]

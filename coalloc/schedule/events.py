@@ -1,19 +1,17 @@
 """What happens to a transfer, as the scheduler is told it. Times are seconds on any steady clock."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["Event", "Failed", "Finished", "Ready", "Received", "Rejected", "Started", "Tick"]
+__all__ = ["Event", "Failed", "Finished", "Ready", "Received", "Rejected", "Started", "Tick", "Waiting"]
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(NamedTuple):
     """The transfer begins; nothing is connected yet."""
 
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
+class Ready(NamedTuple):
     """Source `source` answered; its size is the agreed one. It can fetch now.
 
     If not `ranged`, it can only send the file from its first byte, so it is used alone or not at all.
@@ -24,8 +22,18 @@ class Ready:
     ranged: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Received:
+class Waiting(NamedTuple):
+    """Source `source` cannot be connected before transfers of others let go of its server; `Ready` follows then.
+
+    That is no failure, and may take as long as those transfers.
+    """
+
+    at: float
+    source: int
+    reason: str
+
+
+class Received(NamedTuple):
     """Bytes [start, end) arrived through partial copy `copy` and are on their way to disk."""
 
     at: float
@@ -34,16 +42,14 @@ class Received:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(NamedTuple):
     """Partial copy `copy` ended; all bytes before its end were delivered."""
 
     at: float
     copy: int
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(NamedTuple):
     """Source `source` failed while connecting (`copy` None) or fetching. If `permanent`, it is of no more use.
 
     `retry_after` is how many seconds its server wants to be left alone, if it said so.
@@ -57,8 +63,7 @@ class Failed:
     retry_after: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Rejected:
+class Rejected(NamedTuple):
     """Verification found `sources` wrong: they are used no more, and the ranges [start, end) are missing again.
 
     `restored` are sources of earlier rejections that were suspected without reason: they can be used again.
@@ -70,11 +75,10 @@ class Rejected:
     restored: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Tick:
+class Tick(NamedTuple):
     """Time has passed; a `Wake` asked for this."""
 
     at: float
 
 
-Event = Started | Ready | Received | Finished | Failed | Rejected | Tick
+Event = Started | Ready | Waiting | Received | Finished | Failed | Rejected | Tick

@@ -11,7 +11,7 @@ from coalloc.intervals import Intervals
 from coalloc.model import Estimate
 from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake
 from coalloc.schedule.allocator import tail
-from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Rejected, Started, Tick
+from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.pauses import TRIES, pause_seconds
 from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
 from coalloc.schedule.state import Copy, Lane, State
@@ -83,6 +83,8 @@ class Scheduler:
                 self._ready(event)
             case Failed():
                 self._failed(event)
+            case Waiting():
+                self._waiting(event)
             case Rejected():
                 self._rejected(event)
             case Started():
@@ -123,8 +125,13 @@ class Scheduler:
         lane = self.state.lanes[event.source]
         if lane.status == "left":
             return  # its bytes were rejected while it connected anew
-        if lane.status != "connecting":
+        if lane.status not in ("connecting", "waiting"):
             raise self._illegal(f"source {lane.source} is ready but was {lane.status}")
+        if lane.status == "waiting":
+            lane.reason = None
+            if self._working() >= self._most:  # a spare one came in for it
+                lane.status = "spare"
+                return
         lane.ranged = event.ranged
         lane.status = "idle"
         lane.ready_at = event.at if lane.ready_at is None else lane.ready_at
@@ -133,6 +140,13 @@ class Scheduler:
             self._hand_back(lane, event.at)
             lane.status = "spare"
             lane.reason = "it ignores ranges, so it is used only when it is the last"
+
+    def _waiting(self, event: Waiting) -> None:
+        """It may take long, and is nobody's fault: the others do without this source until it is ready."""
+        lane = self.state.lanes[event.source]
+        if lane.status == "connecting":
+            self._hand_back(lane, event.at)
+            lane.status, lane.reason = "waiting", event.reason
 
     def _failed(self, event: Failed) -> None:
         lane = self.state.lanes[event.source]
@@ -321,13 +335,16 @@ class Scheduler:
         return Intervals((copy.start, copy.end) for copy in self.state.copies.values())
 
     def _admit(self) -> None:
-        """Connect as many sources as may be used at once; spares come in while others pause or are left."""
-        working = sum(1 for lane in self.state.lanes if lane.usable and lane.status != "pausing")
+        """Connect as many sources as may be used at once; spares come in while others pause, wait or are left."""
+        working = self._working()
         for lane in sorted(self.state.lanes, key=lambda lane: (not lane.ranged, lane.failures)):
             if lane.status == "spare" and working < self._most and (lane.ranged or self._is_last(lane)):
                 lane.status = "connecting"
                 self._actions.append(Connect(lane.source))
                 working += 1
+
+    def _working(self) -> int:
+        return sum(1 for lane in self.state.lanes if lane.usable and lane.status not in ("pausing", "waiting"))
 
     def _is_last(self, lane: Lane) -> bool:
         """Whether no other source is in use, or will be again after a pause."""

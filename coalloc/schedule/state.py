@@ -16,7 +16,7 @@ from coalloc.schedule.rate import RateMeter
 
 __all__ = ["Copy", "Lane", "State", "Status"]
 
-Status = Literal["spare", "connecting", "idle", "fetching", "pausing", "left"]
+Status = Literal["spare", "connecting", "idle", "fetching", "waiting", "pausing", "left"]
 
 UNKNOWN_RATE = 10e6
 """Bytes per second assumed of a source when nothing is known of any."""

@@ -29,7 +29,7 @@ def check(scheduler: Scheduler) -> None:
     for lane in state.lanes:
         assert (lane.copy is not None) == (lane.status == "fetching")
         assert lane.copy is None or state.copies[lane.copy].source == lane.source
-        assert lane.status != "left" or not lane.share
+        assert lane.status not in ("left", "waiting") or not lane.share
 
 
 class CheckedScheduler(Scheduler):

@@ -7,7 +7,7 @@ from zlib import adler32
 
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
-from coalloc.errors import ConnectionLost, NoSuchFile, Unreachable, Unsupported
+from coalloc.errors import ConnectionLost, NoFreeConnection, NoSuchFile, ServerBusy, Unreachable, Unsupported
 from coalloc.model import Checksum, Stat
 
 __all__ = ["Behaviour", "SimulatedSource"]
@@ -20,6 +20,8 @@ class Behaviour:
     `rates` are (from which second on, bytes per second), first at 0; a rate of 0 is a stall. `dies_at` cuts
     every connection at that second and refuses new ones until `returns_at`. `corrupts` are the offsets whose
     byte is sent wrong. `claims_size` is a lie about the size; `digests` is what it says of the whole when connecting.
+    `free_at` is when other transfers let go of its server, `busy_until` when it is ready to serve; until then it asks
+    for `retry_after` seconds.
     `disorder` chunks at a time come back to front, as blocks of MODE E may.
     """
 
@@ -28,6 +30,9 @@ class Behaviour:
     setup_seconds: float = 0.02
     dies_at: float = float("inf")
     returns_at: float = float("inf")
+    free_at: float = 0.0
+    busy_until: float = 0.0
+    retry_after: float | None = None
     missing: bool = False
     claims_size: int | None = None
     corrupts: frozenset[int] = frozenset()
@@ -39,12 +44,13 @@ class Behaviour:
 
 
 class SimulatedSource(Source):
-    """Delivers `content` the way its behaviour says; counts what it sent."""
+    """Delivers `content` the way its behaviour says; counts what it sent, and how often it was connected to."""
 
     def __init__(self, name: str, content: bytes, behaviour: Behaviour) -> None:
         super().__init__(f"sim://{name}/file", EngineOptions(DirectDialer()))
         self.behaviour = behaviour
         self.sent = 0
+        self.opened = 0
         self.users = 0
         wrong = bytearray(content)
         for offset in behaviour.corrupts:
@@ -52,7 +58,11 @@ class SimulatedSource(Source):
         self._content = bytes(wrong)
 
     async def open(self) -> Stat:
+        self._free()
+        self.opened += 1
         await asyncio.sleep(self.behaviour.connect_seconds)
+        if asyncio.get_running_loop().time() < self.behaviour.busy_until:
+            raise ServerBusy(f"{self.url} is busy", retry_after=self.behaviour.retry_after)
         self._alive("refused the connection", Unreachable)
         if self.behaviour.missing:
             raise NoSuchFile(f"{self.url}: no such file", "check the path")
@@ -95,6 +105,11 @@ class SimulatedSource(Source):
 
     async def close(self) -> None:
         pass
+
+    def _free(self) -> None:
+        waits = self.behaviour.free_at - asyncio.get_running_loop().time()
+        if waits > 0:
+            raise NoFreeConnection(self.url, 1, lambda: asyncio.sleep(waits))
 
     def _alive(self, what: str, error: type[Unreachable] | type[ConnectionLost]) -> None:
         if self.behaviour.dies_at <= asyncio.get_running_loop().time() < self.behaviour.returns_at:

@@ -68,4 +68,4 @@ def first_unassigned(state: State) -> Take | None:
 
 def candidates(state: State) -> list[Lane]:
     """The lanes a split is made for: all that have not been left and can send ranges."""
-    return [lane for lane in state.lanes if lane.usable and lane.ranged]
+    return [lane for lane in state.lanes if lane.usable and lane.ranged and lane.status != "waiting"]
