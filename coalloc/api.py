@@ -87,10 +87,22 @@ class Probe:
 async def download(request: Request, watch: Callable[[Snapshot], None] | None = None) -> list[TransferReport]:
     """Fetch every file that the request names; `watch` is shown snapshots as the transfer goes.
 
-    Raises a CoallocError. Cancelling stops cleanly and leaves a state that the next call resumes.
+    Raises a CoallocError; with several files, its `done` has the reports of those before. Cancelling stops cleanly
+    and leaves a state that the next call resumes; the CancelledError has `report` and `done` as its arguments.
     """
     files = await _files(request)
-    return [await _download(request, file, len(files) > 1, watch) for file in files]
+    many = len(files) > 1
+    done: list[TransferReport] = []
+    for file in files:
+        try:
+            done.append(await _download(request, file, many, watch))
+        except CoallocError as error:
+            error.done = done if many else None
+            raise
+        except asyncio.CancelledError as stop:
+            stop.args = (next(iter(stop.args), None), done if many else None)
+            raise
+    return done
 
 
 async def _files(request: Request) -> list[ReplicaSet]:

@@ -28,6 +28,8 @@ these at the border where they arise.
 
 from collections.abc import Awaitable, Callable
 
+from collections.abc import Sequence
+
 __all__ = [
     "CoallocError",
     "ConnectionLost",
@@ -72,6 +74,8 @@ class CoallocError(Exception):
         self.remedy = remedy
         self.report: object | None = None
         """The `coalloc.model.TransferReport` of what was known when a download ended with this error."""
+        self.done: Sequence[object] | None = None
+        """Those of the files that were fetched before, when several were to be."""
 
 
 class UsageError(CoallocError):

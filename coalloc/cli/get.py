@@ -3,7 +3,7 @@
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coalloc.cli import interrupts, options
-from coalloc.errors import UsageError
+from coalloc.errors import CoallocError, UsageError
 
 if TYPE_CHECKING:
     from coalloc.model import Snapshot
@@ -59,19 +59,29 @@ def get(as_json: bool, quiet: bool, **wishes: Any) -> None:
     from coalloc import api
 
     request = options.request(**wishes)
-    with _display(quiet) as watch:
-        reports = interrupts.run(
-            api.download(request, watch),
-            remedy="run the same command again: it goes on with what has arrived",
-        )
+    try:
+        with _display(quiet) as watch:
+            reports = interrupts.run(
+                api.download(request, watch),
+                remedy="run the same command again: it goes on with what has arrived",
+            )
+    except CoallocError as error:
+        if not (quiet or as_json):
+            _print_reports(error.done or ())
+        raise
     if as_json:
         from coalloc.progress.json import transfers
 
         click.echo(json.dumps(transfers(reports), indent=2))
     elif not quiet:
-        from coalloc.progress.report import print_reports
+        _print_reports(reports)
 
-        print_reports(reports, sys.stderr)
+
+def _print_reports(reports: "Iterable[object]") -> None:
+    from coalloc.model import TransferReport
+    from coalloc.progress.report import print_reports
+
+    print_reports([report for report in reports if isinstance(report, TransferReport)], sys.stderr)
 
 
 def _output(path: str | None) -> Path | None:

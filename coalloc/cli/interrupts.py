@@ -39,7 +39,7 @@ def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
                 return await task
             except asyncio.CancelledError as stop:
                 interrupted = Interrupted("interrupted", remedy)
-                interrupted.report = next(iter(stop.args), None)
+                interrupted.report, interrupted.done = stop.args or (None, None)
                 raise interrupted from None
 
     return asyncio.run(stoppable())

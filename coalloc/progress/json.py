@@ -27,9 +27,11 @@ def plans(made: Sequence[Plan]) -> Document:
 
 
 def failure(error: CoallocError) -> Document:
-    """What went wrong, with what was known of the transfer until then."""
-    known = _transfer(error.report) if isinstance(error.report, TransferReport) else {}
-    return {"error": error_document(error)} | known
+    """What went wrong, with what was known of the transfer until then: of each file, if there are several."""
+    known = [_transfer(report) for report in [*(error.done or ()), error.report] if isinstance(report, TransferReport)]
+    if error.done is not None:
+        return {"error": error_document(error), "files": known}
+    return {"error": error_document(error)} | (known[0] if known else {})
 
 
 def error_document(error: CoallocError) -> Document:

@@ -148,34 +148,54 @@ def slow(root, tmp_path_factory) -> Iterator[Nginx]:
         yield server
 
 
-def interrupt(words: list[str], home: Path, data: Path) -> None:
-    """Run coget until 2 MiB of its partial file are on disk, then interrupt it."""
+def interrupt(words: list[str], home: Path, data: Path) -> str:
+    """Run coget until 2 MiB of its partial file are on disk, then interrupt it; what it says on stdout."""
     with coget_process(words, home, COGET_HISTORY="off") as process:
         while process.poll() is None and not (data.exists() and data.stat().st_blocks * 512 > 2 << 20):
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=60)
     assert process.returncode == 130
+    return said
+
+
+def metalink(urls: dict[str, str]) -> str:
+    """Of these files by name, one URL each, with no word on their content."""
+    files = "".join(f'<file name="{name}"><url>{url}</url></file>' for name, url in urls.items())
+    return f'<metalink xmlns="urn:ietf:params:xml:ns:metalink">{files}</metalink>'
 
 
 def test_several_files_of_a_metalink_are_gone_on_with(slow, servers, root, tmp_path):
     """Interrupted in the second file; both lie in folders, and both are right in the end."""
-    files = "".join(
-        f'<file name="run/{name}"><size>{len(CONTENT)}</size><url>{url}</url></file>'
-        for name, url in [("one", servers["ftp"](NAME)), ("b/two", slow.url(NAME))]
-    )
-    (tmp_path / "all.meta4").write_text(f'<metalink xmlns="urn:ietf:params:xml:ns:metalink">{files}</metalink>')
+    urls = {"run/one": servers["ftp"](NAME), "run/b/two": slow.url(NAME)}
+    (tmp_path / "all.meta4").write_text(metalink(urls))
     words = ["all.meta4", "--json", "--quiet", "-o", "new"]
-    interrupt(words, tmp_path, tmp_path / "new" / "run" / "b" / "two.coget" / "data")
+    stopped = json.loads(interrupt(words, tmp_path, tmp_path / "new" / "run" / "b" / "two.coget" / "data"))
+    assert stopped["error"]["code"] == "interrupted"
+    assert [file["output"] for file in stopped["files"]] == ["new/run/one", "new/run/b/two"]
     done = coget(words, tmp_path, COGET_HISTORY="off")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["files"][1]["resumed_bytes"] >= 2 << 20
-    assert sorted(path.relative_to(tmp_path / "new") for path in (tmp_path / "new").rglob("*") if path.is_file()) == [
-        Path("run/b/two"),
-        Path("run/one"),
-    ]
-    assert (tmp_path / "new" / "run" / "one").read_bytes() == CONTENT
-    assert (tmp_path / "new" / "run" / "b" / "two").read_bytes() == CONTENT
+    one, two = json.loads(done.stdout)["files"]
+    assert one["resumed_bytes"] == len(CONTENT), "the server confirms it"
+    assert two["resumed_bytes"] >= 2 << 20
+    assert {path for path in (tmp_path / "new").rglob("*") if path.is_file()} == {
+        tmp_path / "new" / name for name in urls
+    }
+    assert all((tmp_path / "new" / name).read_bytes() == CONTENT for name in urls)
+
+
+def test_what_was_fetched_before_a_failure_is_told(servers, tmp_path):
+    urls = {"one": servers["ftp"](NAME), "two": servers["http"]("none"), "three": servers["ftp"](NAME)}
+    (tmp_path / "all.meta4").write_text(metalink(urls))
+    failed = coget(["all.meta4", "--json"], tmp_path, COGET_HISTORY="off")
+    assert failed.returncode == 3
+    document = json.loads(failed.stdout)
+    assert document["error"]["code"] == "no_such_file"
+    assert [(file["output"], file["size"]) for file in document["files"]] == [("one", len(CONTENT)), ("two", 0)]
+    assert [source["outcome"] for file in document["files"] for source in file["sources"]] == ["ok", "failed"]
+    failed = coget(["all.meta4"], tmp_path, COGET_HISTORY="off")
+    assert "one was here already" in failed.stderr
+    assert "coget: " in failed.stderr.splitlines()[-2]
 
 
 @pytest.mark.parametrize("change", ["another", "shorter"])
