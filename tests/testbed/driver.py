@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.testbed.topology import Settings
+from tests.testbed.settings import Settings
 
 __all__ = ["Emulator", "EmulatorError", "build", "refusal"]
 
@@ -155,8 +155,8 @@ def _words(settings: Settings) -> str:
         "burst_end": bursts.end if bursts else 0,
         "burst_loss": bursts.loss if bursts else 0,
         "cross_rate": cross.rate if cross else 0,
-        "cross_on": _nanoseconds(cross.on) if cross else 0,
-        "cross_off": _nanoseconds(cross.off) if cross else 0,
+        "cross_busy": _nanoseconds(cross.busy) if cross else 0,
+        "cross_quiet": _nanoseconds(cross.quiet) if cross else 0,
     }
     return " ".join(f"{name}={value}" for name, value in values.items())
 

@@ -11,85 +11,21 @@ docs/howto/testbed.md has all settings. Building is left to `wan`.
 """
 
 import heapq
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tests.testbed import units
+from tests.testbed.settings import Settings, TopologyError
 
-__all__ = ["DIRECTIONS", "Bursts", "Cross", "Link", "Settings", "Topology", "TopologyError"]
+__all__ = ["DIRECTIONS", "Link", "Topology", "TopologyError"]
 
 TOPOLOGIES = Path(__file__).with_name("topologies")
 DIRECTIONS = ("ab", "ba")
 CONGESTION = ("bbr", "cubic", "reno")
 MOST_HOSTS = 250
 LONGEST_HOST = 11  # a device is called "to-" and the neighbour's name, and may have 15 characters
-MTU = 1500
-DEFAULT_QUEUE = 0.05  # seconds, as routers have it
-
-
-class TopologyError(ValueError):
-    """A topology, or a change of a link, makes no sense; the message says where and why."""
-
-
-@dataclass(frozen=True)
-class Bursts:
-    """Loss in bursts (Gilbert and Elliott): probabilities per packet that a burst starts, that it ends, and of loss
-    within it."""
-
-    start: float
-    end: float
-    loss: float = 1.0
-
-
-@dataclass(frozen=True)
-class Cross:
-    """Strangers' packets, 1500 bytes each at random times, which take their part of rate and queue.
-
-    :param rate: bytes per second while on
-    :param on: mean length of the times with them, seconds; 0: always
-    :param off: mean length of the pauses, seconds
-    """
-
-    rate: float
-    on: float = 0.0
-    off: float = 0.0
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What one direction of a link does to packets: waiting, rate, loss, then delay.
-
-    :param rate: bytes per second, IP headers included
-    :param delay: seconds one way
-    :param jitter: seconds; each packet is delayed by up to this more, order is kept
-    :param queue: bytes; what does not fit is dropped
-    :param loss: probability per packet
-    """
-
-    rate: float
-    delay: float
-    jitter: float
-    queue: int
-    loss: float
-    bursts: Bursts | None = None
-    cross: Cross | None = None
-
-    def changed(self, **words: object) -> "Settings":
-        """A copy with some settings changed, given as in a topology.
-
-        A queue that is not named keeps its bytes, as a router's memory does when the rate changes.
-
-        :raises TopologyError: a setting is unknown or makes no sense
-        """
-        unknown = set(words) - {field.name for field in fields(self)}
-        if unknown:
-            raise TopologyError(f"unknown: {', '.join(sorted(unknown))}; a link has {', '.join(_readers(1.0))}")
-        rate = _read("rate", units.rate, words["rate"]) if "rate" in words else self.rate
-        readers = _readers(rate)
-        new = {name: _read(name, readers[name], word) for name, word in words.items()}
-        return replace(self, **new)
+DEFAULT_QUEUE = "50ms"  # as routers have it
 
 
 @dataclass(frozen=True)
@@ -182,12 +118,21 @@ def _topology(name: str, content: Mapping[str, Any]) -> Topology:
     if not isinstance(links, Mapping) or not links:
         raise TopologyError("no links; write for example `links: {client-server: {rate: 100mbit, delay: 10ms}}`")
     topology = Topology(name, tuple(_link(str(key), value) for key, value in links.items()), {})
+    _no_doubles(topology.links)
     if len(topology.hosts) > MOST_HOSTS:
         raise TopologyError(f"{len(topology.hosts)} hosts; at most {MOST_HOSTS} have addresses")
     seed = content.get("seed", 1)
     if not isinstance(seed, int) or seed < 0:
         raise TopologyError(f"seed: {seed!r} is not a number from 0 up")
     return replace(topology, congestion=_congestion(content.get("congestion", "cubic"), topology.hosts), seed=seed)
+
+
+def _no_doubles(links: tuple[Link, ...]) -> None:
+    found: dict[frozenset[str], str] = {}
+    for link in links:
+        other = found.setdefault(frozenset((link.a, link.b)), link.name)
+        if other != link.name:
+            raise TopologyError(f"{link.name}: there is a link {other} already")
 
 
 def _link(name: str, content: object) -> Link:
@@ -206,7 +151,7 @@ def _link(name: str, content: object) -> Link:
 def _settings(where: str, both: Mapping[str, Any], own: object) -> Settings:
     if not isinstance(own, Mapping):
         raise TopologyError(f"{where}: not a mapping; write for example {{rate: 20mbit}}")
-    words = {"queue": f"{DEFAULT_QUEUE}s", **both, **own}
+    words = {"queue": DEFAULT_QUEUE, **both, **own}
     if "rate" not in words:
         raise TopologyError(f"{where}: has no rate")
     try:
@@ -224,51 +169,3 @@ def _congestion(content: object, hosts: tuple[str, ...]) -> dict[str, str]:
         if algorithm not in CONGESTION:
             raise TopologyError(f"congestion: {algorithm!r} is not one of {', '.join(CONGESTION)}")
     return {**dict.fromkeys(hosts, "cubic"), **chosen}
-
-
-def _read(name: str, reader: Callable[[Any], Any], word: object) -> Any:
-    try:
-        return reader(word)
-    except ValueError as error:
-        raise TopologyError(f"{name}: {error}") from None
-
-
-def _readers(rate: float) -> dict[str, Callable[[Any], Any]]:
-    """How each setting is read, at a rate (bytes per second), which gives a queue in milliseconds its bytes."""
-    return {
-        "rate": _rate,
-        "delay": units.duration,
-        "jitter": units.duration,
-        "queue": lambda word: _queue(word, rate),
-        "loss": units.probability,
-        "bursts": lambda word: _part(word, Bursts, dict.fromkeys(("start", "end", "loss"), units.probability)),
-        "cross": lambda word: _part(word, Cross, {"rate": _rate, "on": units.duration, "off": units.duration}),
-    }
-
-
-def _rate(word: object) -> float:
-    rate = units.rate(word)
-    if rate <= 0:
-        raise ValueError("must be more than 0; for a link that carries nothing, write loss: 100%")
-    return rate
-
-
-def _queue(word: object, rate: float) -> int:
-    """Bytes; a time is what the link sends in it."""
-    try:
-        queue = units.duration(word) * rate
-    except ValueError:
-        queue = units.size(word)
-    return max(round(queue), 2 * MTU)  # with less, nothing that comes in pairs would pass
-
-
-def _part(word: object, kind: Callable[..., Any], readers: Mapping[str, Callable[[object], float]]) -> Any:
-    """A setting that is a mapping itself; None ends it."""
-    if word is None:
-        return None
-    if not isinstance(word, Mapping) or not set(word) <= set(readers):
-        raise ValueError(f"{word!r} is not a mapping of {', '.join(readers)}")
-    try:
-        return kind(**{name: readers[name](value) for name, value in word.items()})
-    except TypeError as error:
-        raise ValueError(f"{word!r}: {error}") from None

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.testbed.driver import Emulator, EmulatorError
-from tests.testbed.topology import DIRECTIONS, MTU, Topology, TopologyError
+from tests.testbed.settings import MTU
+from tests.testbed.topology import DIRECTIONS, Topology, TopologyError
 
 __all__ = ["Invalid", "LinkStats", "Wan"]
 

@@ -78,9 +78,9 @@ static void set(struct wan *wan, const char *arguments, struct answer *answer)
     struct settings s;
     int found = sscanf(arguments,
                        "%" SCNu32 " rate=%lf delay=%" SCNu64 " jitter=%" SCNu64 " queue=%" SCNu64 " loss=%lf"
-                       " burst_start=%lf burst_end=%lf burst_loss=%lf cross_rate=%lf cross_on=%lf cross_off=%lf",
+                       " burst_start=%lf burst_end=%lf burst_loss=%lf cross_rate=%lf cross_busy=%lf cross_quiet=%lf",
                        &number, &s.rate, &s.delay, &s.jitter, &s.queue, &s.loss, &s.bursts.start, &s.bursts.end,
-                       &s.bursts.loss, &s.cross.rate, &s.cross.on, &s.cross.off);
+                       &s.bursts.loss, &s.cross.rate, &s.cross.busy, &s.cross.quiet);
     if (found != 12 || number >= wan->direction_count || s.rate <= 0) {
         say(answer, "error not settings:%s", arguments);
         return;

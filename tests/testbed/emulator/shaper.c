@@ -36,10 +36,10 @@ static void toggle(struct shaper *shaper)
 {
     const struct cross *cross = &shaper->settings.cross;
     uint64_t then = shaper->stranger.toggle;
-    shaper->stranger.on = !shaper->stranger.on;
-    double mean = shaper->stranger.on ? cross->on : cross->off;
+    shaper->stranger.busy = !shaper->stranger.busy;
+    double mean = shaper->stranger.busy ? cross->busy : cross->quiet;
     shaper->stranger.toggle = then + (uint64_t)chance_exponential(&shaper->chance, mean);
-    shaper->stranger.next = shaper->stranger.on ? then : shaper->stranger.toggle;
+    shaper->stranger.next = shaper->stranger.busy ? then : shaper->stranger.toggle;
 }
 
 /* Let the strangers' packets up to now take their places. */
@@ -50,9 +50,9 @@ static void cross_until(struct shaper *shaper, uint64_t now)
         return;
     if (!shaper->stranger.next) {
         shaper->stranger.next = now;
-        shaper->stranger.on = true;
+        shaper->stranger.busy = true;
         shaper->stranger.toggle =
-            cross->on > 0 ? now + (uint64_t)chance_exponential(&shaper->chance, cross->on) : UINT64_MAX;
+            cross->busy > 0 ? now + (uint64_t)chance_exponential(&shaper->chance, cross->busy) : UINT64_MAX;
     }
     double gap = STRANGERS_BYTES * SECOND / cross->rate;
     while (shaper->stranger.next <= now) {

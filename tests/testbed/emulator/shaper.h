@@ -24,8 +24,8 @@ struct bursts {
 
 /* Packets of strangers: they take their part of queue and rate, but exist as numbers only. */
 struct cross {
-    double rate;    /* bytes per second while on; 0: none */
-    double on, off; /* mean length of the times with and without, nanoseconds; on 0: always on */
+    double rate;        /* bytes per second while they come; 0: none */
+    double busy, quiet; /* mean length of the times with and without, nanoseconds; busy 0: always */
 };
 
 struct settings {
@@ -47,7 +47,7 @@ struct shaper {
     struct {
         uint64_t next;   /* the stranger's next packet; 0: not begun */
         uint64_t toggle; /* when it begins or ends its pause */
-        bool on;
+        bool busy;
     } stranger;
     uint64_t cross_packets;
 };
