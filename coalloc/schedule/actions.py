@@ -1,12 +1,11 @@
 """What the scheduler wants done. The runner does it and reports back with events."""
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
-__all__ = ["Abandon", "Action", "Connect", "Done", "Fetch", "GiveUp", "Shorten", "Wake"]
+__all__ = ["Abandon", "Action", "Connect", "Done", "Fetch", "GiveUp", "Shorten", "Wake", "Widen"]
 
 
-@dataclass(frozen=True, slots=True)
-class Fetch:
+class Fetch(NamedTuple):
     """Begin partial copy `copy`: bytes [start, end) from `source`."""
 
     copy: int
@@ -15,45 +14,46 @@ class Fetch:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Shorten:
+class Shorten(NamedTuple):
     """Lower the end of a running partial copy. It will finish there."""
 
     copy: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Abandon:
+class Abandon(NamedTuple):
     """Stop a partial copy at once; nothing more of it is wanted and no event of it is expected."""
 
     copy: int
 
 
-@dataclass(frozen=True, slots=True)
-class Connect:
+class Widen(NamedTuple):
+    """Use `streams` parallel streams for `source` from now on."""
+
+    source: int
+    streams: int
+
+
+class Connect(NamedTuple):
     """Connect to `source`, for the first time or again after a pause."""
 
     source: int
 
 
-@dataclass(frozen=True, slots=True)
-class Wake:
+class Wake(NamedTuple):
     """Send a `Tick` at time `at`, unless a later `Wake` named another time."""
 
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Done:
+class Done(NamedTuple):
     """Every byte was delivered."""
 
 
-@dataclass(frozen=True, slots=True)
-class GiveUp:
+class GiveUp(NamedTuple):
     """Bytes are missing and no source is left."""
 
     reason: str
 
 
-Action = Fetch | Shorten | Abandon | Connect | Wake | Done | GiveUp
+Action = Fetch | Shorten | Abandon | Connect | Widen | Wake | Done | GiveUp
