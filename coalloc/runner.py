@@ -228,7 +228,7 @@ class Runner:
             self._agree(source, stat)
             self._answered.add(source)
         except SourceError as error:
-            self._failed(source, None, error)
+            await self._failed(source, None, error)
         except Exception as error:
             self._finish(error)
         else:
@@ -248,7 +248,7 @@ class Runner:
         try:
             await self._sources[source].fetch(span, deliver)
         except SourceError as error:
-            self._failed(source, copy, error)
+            await self._failed(source, copy, error)
         except Exception as error:  # the disk, or a defect
             self._finish(error)
         else:
@@ -257,10 +257,12 @@ class Runner:
         finally:
             self._spans.pop(copy, None)
 
-    def _failed(self, source: int, copy: int | None, error: SourceError) -> None:
+    async def _failed(self, source: int, copy: int | None, error: SourceError) -> None:
+        """Tell of a failure, and let go of the source, so that others may have its connections while it pauses."""
         self.errors[source] = error
         if copy is None or copy in self._spans:
             self._handle(Failed(self._loop.time(), source, str(error), error.permanent, copy, error.retry_after))
+        await self._sources[source].close()
 
 
 async def _stop(tasks: Iterable[asyncio.Task[Any]]) -> None:

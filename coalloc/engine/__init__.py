@@ -1,11 +1,13 @@
 """Engines: how bytes of a replica are had. `open_source` chooses one by the URL's scheme."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from itertools import count
 from typing import Literal
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import EngineOptions, Source
-from coalloc.engine.capped import capped
+from coalloc.engine.caps import capped
 from coalloc.engine.parallel import Parallel
 from coalloc.errors import UsageError
 from coalloc.urls import redact
@@ -59,22 +61,28 @@ def _gridftp(url: str, options: EngineOptions) -> Source:
 
     if options.streams > 1:
         return capped(GridFTPSource(url, options), options.streams)  # has them in one session
-    return Parallel(lambda: capped(GridFTPSource(url, options)))
+    return _sessions(options, lambda: GridFTPSource(url, options))
 
 
 def _url_copy(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.url_copy import URLCopySource
 
-    return Parallel(lambda: capped(URLCopySource(url, options)), options.streams)
+    return _sessions(options, lambda: URLCopySource(url, options))
 
 
 def _web(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.http import HTTPSource
 
-    return Parallel(lambda: capped(HTTPSource(url, options)), options.streams)
+    return _sessions(options, lambda: HTTPSource(url, options))
 
 
 def _bridge(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.bridge import BridgeSource
 
-    return Parallel(lambda: capped(BridgeSource(url, options)), options.streams)
+    return _sessions(options, lambda: BridgeSource(url, options))
+
+
+def _sessions(options: EngineOptions, make: Callable[[], Source]) -> Source:
+    """As many sessions as streams are wished for; those that are added later have their slots on loan."""
+    number = count()
+    return Parallel(lambda: capped(make(), on_loan=next(number) >= options.streams), options.streams)

@@ -77,6 +77,11 @@ class Source(ABC):
         those that are there. An engine that cannot change their number ignores it.
         """
 
+    @property
+    def recalled(self) -> bool:
+        """Whether others of this machine wait for the connection that this session has on loan."""
+        return False
+
     @abstractmethod
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         """The server's own digest (lower-case hex) of bytes [start, end), or None when it cannot say."""

@@ -26,7 +26,8 @@ LEAST_CUT = 64 * 1024
 class Parallel(Source):
     """One or more sessions with one replica, each made by `make`, used as one source.
 
-    A session that the server does not grant, or that is lost, is done without as long as another one works.
+    A session that the server does not grant, or that is lost, is done without as long as another one works. One that
+    is recalled ends with its slice.
 
     :param streams: how many sessions to have, until `widen` says more
     """
@@ -213,6 +214,9 @@ class _Dealing:
                 self._give_back(session, error)
                 return
             del self._parts[session]
+            if session.recalled and self._hands > 1:
+                await session.close()
+                return
 
     def _give_back(self, session: Source, error: SourceError) -> None:
         """Leave the rest of a failed session's slice to the others, if any is at work."""

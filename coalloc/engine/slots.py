@@ -24,8 +24,8 @@ __all__ = ["VARIABLE", "Lease", "Slots"]
 
 VARIABLE = "COGET_CONNECTIONS"
 """Environment variable: sessions with one server, or "off"."""
-MOST = 16
-"""As many as aria2 opens to one server at most; half of what ProFTPD is shipped for (MaxInstances 30)."""
+MOST = 32
+"""As many streams as one far source may be worth; about what small servers take at all (ProFTPD as shipped: 30)."""
 SHARED = Path("/run/coget")
 LOOK, SELDOM = 0.02, 0.5
 """Seconds between looks of the first in line; of others, as many times that as they are behind, but no more."""
@@ -83,6 +83,13 @@ class Slots:
             return None if self._ahead(server) else self._claim_slots(server, count)
         except OSError:
             return Lease()
+
+    def wanted(self, server: str) -> bool:
+        """Whether somebody waits for slots of `server`."""
+        try:
+            return self._ahead(server) > 0
+        except OSError:
+            return False
 
     async def wait(self, server: str, count: int) -> Lease:
         """So many slots of `server`, when all who came before have theirs."""

@@ -10,21 +10,33 @@ from coalloc.engine.slots import Lease, Slots
 from coalloc.errors import NoFreeConnection
 from coalloc.model import Stat
 
-__all__ = ["capped"]
+__all__ = ["capped", "server_of"]
 
 PORTS = {"ftp": 21, "sshftp": 22, "http": 80, "https": 443, "gsiftp": 2811}
+LONGEST = 180
+"""Characters of a host that make it into the name of a file."""
 
 
-def capped(source: Source, sessions: int = 1) -> Source:
+def capped(source: Source, sessions: int = 1, *, on_loan: bool = False) -> Source:
     """`source` in need of slots, if they are counted and it is at a server at all.
 
     :param sessions: how many slots it takes: one for each of its streams
+    :param on_loan: whether it is to give them back when others wait for them
     """
-    parts = urlsplit(source.url)
-    if source.options.slots is None or not parts.hostname:
-        return source
-    port = parts.port or PORTS.get(parts.scheme) or parts.scheme
-    return _Capped(source, source.options.slots, f"{quote(parts.hostname, safe=':')}:{port}"[:200], sessions)
+    slots, server = source.options.slots, server_of(source.url)
+    return _Capped(source, slots, server, sessions, on_loan) if slots and server else source
+
+
+def server_of(url: str) -> str | None:
+    """HOST:PORT, fit for a file name; None when the URL names no host.
+
+    >>> server_of("gsiftp://Host.example/x"), server_of("s3://bucket/x"), server_of("file:///x")
+    ('host.example:2811', 'bucket:s3', None)
+    """
+    parts = urlsplit(url)
+    if not parts.hostname:
+        return None
+    return f"{quote(parts.hostname, safe=':')[:LONGEST]}:{parts.port or PORTS.get(parts.scheme) or parts.scheme}"
 
 
 class _Capped(Source):
@@ -34,12 +46,13 @@ class _Capped(Source):
     who hold a slot each and wait for a second one would wait for ever.
     """
 
-    def __init__(self, source: Source, slots: Slots, server: str, sessions: int) -> None:
+    def __init__(self, source: Source, slots: Slots, server: str, sessions: int, on_loan: bool) -> None:
         super().__init__(source.url, source.options)
         self._source = source
         self._slots = slots
         self._server = server
         self._sessions = sessions
+        self._on_loan = on_loan
         self._lease: Lease | None = None
 
     async def open(self) -> Stat:
@@ -69,6 +82,10 @@ class _Capped(Source):
         except Exception:
             await self.close()
             raise
+
+    @property
+    def recalled(self) -> bool:
+        return self._on_loan and self._slots.wanted(self._server)
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return await self._source.checksum(algorithm, start, end)

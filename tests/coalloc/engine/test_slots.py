@@ -1,0 +1,218 @@
+"""Slots: never more than there are, none lost with a process, first come first served."""
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from coalloc.engine import slots
+from coalloc.engine.slots import Slots
+from coalloc.errors import UsageError
+
+SERVER = "host.example:2811"
+HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from coalloc.engine.slots import Slots
+server, most = Slots(Path(sys.argv[1]), int(sys.argv[2])), int(sys.argv[3])
+leases = [asyncio.run(server.wait(sys.argv[4], 1)) for _ in range(most)]
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def two(tmp_path):
+    return Slots(tmp_path / "slots", 2)
+
+
+@contextmanager
+def holder(where: Slots, count: int):
+    """Another process that has so many slots until it ends."""
+    command = [sys.executable, "-c", HOLDER, str(where.folder), str(where.most), str(count), SERVER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout.readline() == b"held\n"
+            yield process
+        finally:
+            process.kill()
+
+
+def test_no_more_than_there_are(two):
+    first, second = two.take(SERVER, 1), two.take(SERVER, 1)
+    assert first
+    assert second
+    assert two.take(SERVER, 1) is None
+    first.release()
+    first.release()
+    third = two.take(SERVER, 1)
+    assert third
+    assert two.take(SERVER, 1) is None
+    second.release()
+    third.release()
+    assert list(two.folder.iterdir()) == []
+
+
+def test_each_server_has_its_own(two):
+    assert two.take(SERVER, 2)
+    assert two.take(SERVER, 1) is None
+    assert two.take("host.example:443", 2)
+
+
+def test_several_are_had_together_or_not_at_all(two):
+    one = two.take(SERVER, 1)
+    assert two.take(SERVER, 2) is None
+    other = two.take(SERVER, 1)
+    assert other, "what could not be had together was given back"
+    one.release()
+    other.release()
+    assert two.take(SERVER, 2)
+
+
+def test_who_wants_more_than_there_are_has_all(two):
+    assert two.take(SERVER, 5)
+    assert two.take(SERVER, 1) is None
+
+
+def test_other_processes_count(two):
+    with holder(two, 1):
+        mine = two.take(SERVER, 1)
+        assert mine
+        assert two.take(SERVER, 1) is None
+
+
+def test_a_killed_process_holds_nothing(two):
+    with holder(two, 2) as process:
+        assert two.take(SERVER, 1) is None
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        assert len(list(two.folder.iterdir())) == 2, "the files are still there"
+        assert two.take(SERVER, 2)
+
+
+async def test_first_come_first_served(two):
+    held, served = two.take(SERVER, 2), []
+
+    async def customer(number: int, count: int):
+        lease = await two.wait(SERVER, count)
+        served.append(number)
+        await asyncio.sleep(0)
+        lease.release()
+
+    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+        for number, count in enumerate([2, 1, 1, 2, 1]):
+            group.create_task(customer(number, count))
+            await asyncio.sleep(0.001)
+        held.release()
+    assert served == [0, 1, 2, 3, 4]
+    assert list(two.folder.iterdir()) == []
+
+
+async def test_nobody_overtakes_those_who_wait(two):
+    first, second = two.take(SERVER, 1), two.take(SERVER, 1)
+    waiting = asyncio.create_task(two.wait(SERVER, 2))
+    await asyncio.sleep(0.05)
+    first.release()
+    assert two.take(SERVER, 1) is None, "there is one, but somebody came first"
+    second.release()
+    async with asyncio.timeout(30):
+        assert await waiting
+
+
+async def test_who_gives_up_or_is_killed_leaves_the_line(two):
+    held = two.take(SERVER, 2)
+    waiting = [asyncio.create_task(two.wait(SERVER, 1)) for _ in range(2)]
+    await asyncio.sleep(0.05)
+    waiting[0].cancel()
+    await asyncio.wait(waiting[:1])
+    (two.folder / f"{SERVER}.line.{0:020}-1").touch()  # what a killed one leaves
+    held.release()
+    async with asyncio.timeout(30):
+        assert await waiting[1]
+
+
+@contextmanager
+def somebody_else():
+    """Be another user for a while."""
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_all_users_share_a_folder_that_was_made_for_all(monkeypatch):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o1777)
+        monkeypatch.setattr(slots, "SHARED", Path(folder))
+        monkeypatch.delenv(slots.VARIABLE, raising=False)
+        shared = Slots.from_environment()
+        before = os.umask(0o077)
+        held = shared.take(SERVER, shared.most - 1)
+        os.umask(before)
+        (Path(folder) / f"{SERVER}.line.{0:020}-1").touch()  # what a killed one left
+        with somebody_else():
+            mine = shared.take(SERVER, 1)
+            assert mine
+            assert shared.take(SERVER, 1) is None
+            mine.release()
+        held.release()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_what_a_killed_process_of_another_user_left_can_be_had(monkeypatch):
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o1777)
+        monkeypatch.setattr(slots, "SHARED", Path(folder))
+        (Path(folder) / f"{SERVER}.slot.0").touch()
+        shared = Slots(Path(folder), 1)
+        with somebody_else():
+            for _ in range(2):
+                mine = shared.take(SERVER, 1)
+                assert mine
+                assert shared.take(SERVER, 1) is None
+                mine.release()
+
+
+def test_a_folder_that_somebody_else_prepared_is_not_used(tmp_path):
+    elsewhere, trap = tmp_path / "elsewhere", tmp_path / "trap"
+    elsewhere.mkdir()
+    trap.symlink_to(elsewhere)
+    assert Slots(trap, 1).take(SERVER, 1)
+    assert Slots(trap, 1).take(SERVER, 1), "nothing is counted there"
+    assert list(elsewhere.iterdir()) == []
+    open_to_all = tmp_path / "open"
+    open_to_all.mkdir()
+    open_to_all.chmod(0o777)
+    assert Slots(open_to_all, 1).take(SERVER, 1)
+    assert list(open_to_all.iterdir()) == []
+
+
+async def test_a_cap_that_cannot_be_kept_is_no_reason_to_fail(tmp_path):
+    nowhere = Slots(tmp_path / "missing" / "slots", 1)
+    assert nowhere.take(SERVER, 1)
+    async with asyncio.timeout(30):
+        assert await nowhere.wait(SERVER, 1)
+
+
+def test_the_environment_says_how_many(monkeypatch):
+    monkeypatch.delenv(slots.VARIABLE, raising=False)
+    assert Slots.from_environment().most == slots.MOST
+    monkeypatch.setenv(slots.VARIABLE, "3")
+    assert Slots.from_environment().most == 3
+    monkeypatch.setenv(slots.VARIABLE, "off")
+    assert Slots.from_environment() is None
+
+
+@pytest.mark.parametrize("said", ["0", "-1", "many", "", "1.5", "٣", "9" * 30])
+def test_a_number_that_makes_no_sense(monkeypatch, said):
+    monkeypatch.setenv(slots.VARIABLE, said)
+    with pytest.raises(UsageError, match="COGET_CONNECTIONS"):
+        Slots.from_environment()
