@@ -48,14 +48,15 @@ class Request:
 
     `sources` are replica URLs of one file, or one Metalink file or URL. `output` is a file or an existing
     directory; None means the current directory and the file's own name. `checksum` is "ALGORITHM:HEX",
-    "none" to keep no checksums at all, or None for the default (adler32 kept, replicas compared).
+    "none" to keep no checksums at all, or None for the default (adler32 kept, replicas compared). `streams` is their
+    number for each source, or None to have as many as help.
     """
 
     sources: tuple[str, ...]
     output: Path | None = None
     strategy: Strategy = "adaptive"
     blocks: int | None = None
-    streams: int = 1
+    streams: int | None = None
     max_sources: int | None = None
     engine: Engine = "auto"
     checksum: str | None = None
@@ -69,7 +70,7 @@ class Request:
     @property
     def options(self) -> EngineOptions:
         """How servers are reached. Questions take a moment and no data: only downloads count their connections."""
-        return EngineOptions(DirectDialer(), streams=self.streams, data_hosts=self.data_hosts)
+        return EngineOptions(DirectDialer(), streams=self.streams or 1, data_hosts=self.data_hosts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +118,7 @@ async def _files(request: Request) -> list[ReplicaSet]:
         return files
     if len(files) > 1:
         raise UsageError("--checksum is of one file, but several are named", "leave it out: the Metalink has its own")
-    return [replace(files[0], checksums=(expected,))]
+    return [files[0]._replace(checksums=(expected,))]
 
 
 def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:
@@ -125,7 +126,7 @@ def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:
     spoken = tuple(replica for replica in file.replicas if speaks(engine, replica.url))
     why = f"left out: it is nothing for --engine {engine}"
     left_out = tuple((redact(replica.url), why) for replica in file.replicas if replica not in spoken)
-    return replace(file, replicas=spoken, left_out=left_out) if spoken else file
+    return file._replace(replicas=spoken, left_out=left_out) if spoken else file
 
 
 async def _read_whole(source: Source, limit: int) -> bytes:
@@ -155,7 +156,7 @@ async def _download(
 ) -> TransferReport:
     past = History.open()
     wishes = Wishes(
-        policy=make(request.strategy, request.blocks),
+        policy=make(request.strategy, request.blocks, widens=request.streams is None),
         most=request.max_sources,
         keep_checksums=request.checksum != "none",
     )
@@ -183,7 +184,7 @@ def _ranked(file: ReplicaSet, past: History) -> tuple[ReplicaSet, list[Estimate]
         return (math.inf if replica.priority is None else replica.priority, -(expected[replica.url].rate or 0.0))
 
     replicas = tuple(sorted(file.replicas, key=worth))
-    return replace(file, replicas=replicas), [expected[replica.url] for replica in replicas]
+    return file._replace(replicas=replicas), [expected[replica.url] for replica in replicas]
 
 
 def _sources(request: Request, file: ReplicaSet, options: EngineOptions) -> list[Source]:
@@ -201,7 +202,7 @@ def _transfers(request: Request, report: TransferReport, began: float) -> list[T
             busy_seconds=source.seconds,
             setup_seconds=source.setup_seconds,
             ranges=source.ranges,
-            streams=request.streams,
+            streams=request.streams or source.streams,
             strategy=report.strategy,
             outcome=source.outcome,
             error=source.error,
@@ -238,11 +239,11 @@ async def _plan(request: Request, file: ReplicaSet, ask_checksum: bool = False) 
         await asyncio.gather(*(source.close() for source in sources))
     made = preview(ordered, estimates, make(request.strategy, request.blocks), answers, known)
     usable = [
-        replace(replica, priority=share.priority)
+        replica._replace(priority=share.priority)
         for replica, share in zip(ordered.replicas, made.shares, strict=False)  # those left out come last
         if share.error is None
     ]
-    return made, replace(ordered, replicas=tuple(usable), size=made.size, checksums=made.checksums)
+    return made, ordered._replace(replicas=tuple(usable), size=made.size, checksums=made.checksums)
 
 
 async def _answers(file: ReplicaSet, sources: Sequence[Source]) -> tuple[dict[int, Stat | SourceError], Agreement]:

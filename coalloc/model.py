@@ -3,8 +3,7 @@
 Sizes and offsets are bytes, rates bytes per second, times seconds.
 """
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 __all__ = [
     "Checksum",
@@ -31,16 +30,14 @@ SourceState = Literal["connecting", "idle", "fetching", "stalled", "waiting", "p
 Phase = Literal["connecting", "fetching", "verifying", "done"]
 
 
-@dataclass(frozen=True, slots=True)
-class Checksum:
+class Checksum(NamedTuple):
     """A digest of a whole file: `algorithm` in lower case without dashes (adler32, md5, sha256), lower-case hex."""
 
     algorithm: str
     value: str
 
 
-@dataclass(frozen=True, slots=True)
-class PieceHashes:
+class PieceHashes(NamedTuple):
     """Hashes of consecutive pieces of `length` bytes (the last may be shorter), as in Metalink 4."""
 
     algorithm: str
@@ -48,8 +45,7 @@ class PieceHashes:
     values: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Replica:
+class Replica(NamedTuple):
     """One place that has the file. Lower `priority` is better; `location` is an ISO 3166 country code."""
 
     url: str
@@ -57,8 +53,7 @@ class Replica:
     location: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ReplicaSet:
+class ReplicaSet(NamedTuple):
     """All that was said about one file before any server was asked.
 
     `left_out` are the URLs of replicas that will not be used because of an option, with the reason.
@@ -72,8 +67,7 @@ class ReplicaSet:
     left_out: tuple[tuple[str, str], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Stat:
+class Stat(NamedTuple):
     """What a server says about its replica. `validator` changes when the file does (ETag, MDTM).
 
     A server that is not `ranged` can only send the whole file from its first byte.
@@ -85,8 +79,7 @@ class Stat:
     ranged: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Estimate:
+class Estimate(NamedTuple):
     """What is expected of a source: seconds until the first byte of a range, then bytes per second.
 
     `rate` is None while nothing is known. `reason` is one sentence for people.
@@ -97,8 +90,7 @@ class Estimate:
     reason: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Extent:
+class Extent(NamedTuple):
     """Bytes [start, end) that `source` (an index into the replicas) delivered, with their adler32 if it was kept."""
 
     start: int
@@ -107,8 +99,7 @@ class Extent:
     adler32: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PartialCopy:
+class PartialCopy(NamedTuple):
     """Bytes [start, end) as they were asked of one source; `end` is where it was told to stop in the end.
 
     `bytes` are those that it delivered first. Times count from the beginning of the transfer: when it was asked,
@@ -123,8 +114,7 @@ class PartialCopy:
     last_byte: float | None
 
 
-@dataclass(frozen=True, slots=True)
-class SourceReport:
+class SourceReport(NamedTuple):
     """What one source did in one transfer. `seconds` is the time it was busy, set-up included."""
 
     url: str
@@ -132,6 +122,7 @@ class SourceReport:
     seconds: float = 0.0
     rate: float = 0.0
     ranges: int = 0
+    streams: int = 1
     idle_seconds: float = 0.0
     setup_seconds: float | None = None
     outcome: Outcome = "unused"
@@ -139,8 +130,7 @@ class SourceReport:
     copies: tuple[PartialCopy, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class TransferReport:
+class TransferReport(NamedTuple):
     """What a whole transfer did; the JSON document of `coget --json` is made of it.
 
     `notice` says in one sentence what people should know beside it: why an earlier run's bytes were not used.
@@ -160,8 +150,7 @@ class TransferReport:
     notice: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedShare:
+class PlannedShare(NamedTuple):
     """What one source is expected to do. `error` says why it would not be used."""
 
     url: str
@@ -172,8 +161,7 @@ class PlannedShare:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(NamedTuple):
     """How one file would be fetched now. `seconds` is None while no rate is known."""
 
     name: str
@@ -185,8 +173,7 @@ class Plan:
     checksums: tuple[Checksum, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class SourceView:
+class SourceView(NamedTuple):
     """One source as a progress display shows it now. `share` is its part of the bytes that are here."""
 
     url: str
@@ -197,8 +184,7 @@ class SourceView:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A transfer as it is now. `size` is None until the first server has answered."""
 
     name: str

@@ -48,6 +48,7 @@ def source_reports(
             seconds=_busy(state, lane, until),
             rate=rates.get(lane.source, 0.0),
             ranges=len(state.copies_of(lane)),
+            streams=lane.widening.streams,
             idle_seconds=0.0 if lane.ready_at is None else max(0.0, until - lane.ready_at - _busy(state, lane, until)),
             setup_seconds=lane.setup_seconds if lane.bytes else None,
             outcome=_outcome(lane, bad, rates.get(lane.source, 0.0) < SLOW * fastest),

@@ -13,7 +13,7 @@ from coalloc.engine.base import Source, Span
 from coalloc.errors import NoFreeConnection, ServerBusy, SourceError, TransferFailed
 from coalloc.model import Stat
 from coalloc.schedule import Scheduler
-from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake
+from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Tick, Waiting
 from coalloc.schedule.pauses import TRIES, pause_seconds
 
@@ -171,6 +171,8 @@ class Runner:
                 self._fetching[copy].cancel()
             case Connect(source):
                 self._connecting[source] = self._work(source, lambda: self._connect(source))
+            case Widen(source, streams):
+                self._sources[source].widen(streams)
             case Wake(at):
                 if self._waker:
                     self._waker.cancel()

@@ -56,10 +56,8 @@ _TRANSFER_OPTIONS = (
     click.option(
         "--streams",
         type=click.IntRange(min=1),
-        default=1,
-        show_default=True,
         metavar="N",
-        help="Connections for the data of each source.",
+        help="Connections for the data of each source, instead of as many as help.",
     ),
     click.option("--max-sources", type=click.IntRange(min=1), metavar="N", help="Use at most N sources at a time."),
     engine,

@@ -4,7 +4,6 @@ Sizes are bytes, rates bytes per second, times seconds. Passwords in URLs are ne
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 from coalloc.errors import CoallocError
@@ -70,10 +69,11 @@ def _source(source: SourceReport) -> Document:
         "seconds": source.seconds,
         "rate": source.rate,
         "ranges": source.ranges,
+        "streams": source.streams,
         "idle_seconds": source.idle_seconds,
         "outcome": source.outcome,
         "error": source.error,
-        "copies": [asdict(copy) for copy in source.copies],
+        "copies": [copy._asdict() for copy in source.copies],
     }
 
 

@@ -14,12 +14,14 @@ class Started(NamedTuple):
 class Ready(NamedTuple):
     """Source `source` answered; its size is the agreed one. It can fetch now.
 
-    If not `ranged`, it can only send the file from its first byte, so it is used alone or not at all.
+    If not `ranged`, it can only send the file from its first byte, so it is used alone or not at all. `rtt` is the
+    round trip to it, in seconds, if that is known.
     """
 
     at: float
     source: int
     ranged: bool = True
+    rtt: float | None = None
 
 
 class Waiting(NamedTuple):

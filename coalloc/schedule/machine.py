@@ -9,7 +9,7 @@ from random import Random
 
 from coalloc.intervals import Intervals
 from coalloc.model import Estimate
-from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake
+from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.allocator import tail
 from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.pauses import TRIES, pause_seconds
@@ -133,6 +133,7 @@ class Scheduler:
                 lane.status = "spare"
                 return
         lane.ranged = event.ranged
+        lane.widening.rtt = event.rtt
         lane.status = "idle"
         lane.ready_at = event.at if lane.ready_at is None else lane.ready_at
         self._first_ready = event.at if self._first_ready is None else self._first_ready
@@ -172,9 +173,17 @@ class Scheduler:
             if silent is not None:
                 self._actions.append(Abandon(copy.id))
                 self._fail(lane, f"nothing came for {silent:.0f} s", permanent=False, now=now)
+            elif self.policy.widens and copy.last_byte_at is not None:
+                rate, backlog = self.state.rate(lane, now), self.state.backlog(lane)
+                self._widen(lane, lane.widening.look(now, rate, backlog), now)
         for lane in self.state.lanes:
             if lane.status == "pausing" and lane.resume_at <= now:
                 lane.status = "spare"
+
+    def _widen(self, lane: Lane, streams: int | None, now: float) -> None:
+        if streams is not None:
+            self._note(f"{now:.3f} source {lane.source}: {streams} streams")
+            self._actions.append(Widen(lane.source, streams))
 
     # What follows from it
 
@@ -286,6 +295,8 @@ class Scheduler:
         self.state.copies[copy.id] = copy
         lane.copy, lane.status = copy.id, "fetching"
         self._note(f"{now:.3f} copy {copy.id}: [{start}, {end}) from source {lane.source}")
+        if self.policy.widens:
+            self._widen(lane, lane.widening.begin(self.state.backlog(lane)), now)
         self._actions.append(Fetch(copy.id, lane.source, start, end))
         return copy
 

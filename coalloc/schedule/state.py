@@ -13,6 +13,7 @@ from typing import Literal
 from coalloc.intervals import Intervals
 from coalloc.model import Estimate
 from coalloc.schedule.rate import RateMeter
+from coalloc.schedule.streams import Widening
 
 __all__ = ["Copy", "Lane", "State", "Status"]
 
@@ -47,6 +48,7 @@ class Lane:
     ended: list["Copy"] = field(default_factory=list)
     busy_seconds: float = 0.0
     longest_gap: float = 0.0
+    widening: Widening = field(default_factory=Widening)
 
     @property
     def usable(self) -> bool:

@@ -28,7 +28,7 @@ REPORT_KEYS = {
     "rationale",
     "sources",
 }
-SOURCE_KEYS = {"url", "bytes", "seconds", "rate", "ranges", "idle_seconds", "outcome", "error", "copies"}
+SOURCE_KEYS = {"url", "bytes", "seconds", "rate", "ranges", "streams", "idle_seconds", "outcome", "error", "copies"}
 
 
 def coget_process(words: Sequence[str], home: Path, **environment: str) -> "subprocess.Popen[str]":

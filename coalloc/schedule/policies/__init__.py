@@ -11,22 +11,23 @@ from coalloc.schedule.policies.single import Single
 
 __all__ = ["NAMES", "Policy", "make"]
 
-PLAIN: dict[str, type[Policy]] = {policy.name: policy for policy in (Single, Brute, History, Adaptive)}
+PLAIN: dict[str, type[Policy]] = {policy.name: policy for policy in (Single, Brute, History)}
 IN_BLOCKS: dict[str, type[Conservative]] = {policy.name: policy for policy in (Conservative, Aggressive)}
 NAMES = ("single", "brute", "history", "conservative", "aggressive", "adaptive")
 
 
-def make(name: str, blocks: int | None = None) -> Policy:
+def make(name: str, blocks: int | None = None, *, widens: bool = True) -> Policy:
     """Build the scheme called `name`; `blocks` is k of the schemes that deal in blocks.
 
+    :param widens: whether `adaptive` may change the number of parallel streams
     :raises UsageError: for an unknown name, or blocks for a scheme that has none
     """
     if name in IN_BLOCKS:
         if blocks is not None and blocks < 1:
             raise UsageError(f"--blocks {blocks} is no number of blocks", "give 1 or more")
         return IN_BLOCKS[name](blocks)
-    if name not in PLAIN:
+    if name not in (*PLAIN, Adaptive.name):
         raise UsageError(f"there is no strategy called {name}", f"choose one of {', '.join(NAMES)}")
     if blocks is not None:
         raise UsageError(f"--blocks makes no sense with --strategy {name}", f"use it with {' or '.join(IN_BLOCKS)}")
-    return PLAIN[name]()
+    return Adaptive(widens=widens) if name == Adaptive.name else PLAIN[name]()

@@ -28,10 +28,16 @@ CONNECTING = 0.05
 
 
 class Adaptive(Policy):
-    """Shares by set-up and rate, moved while the transfer runs."""
+    """Shares by set-up and rate, moved while the transfer runs.
+
+    :param widens: whether sources that are far may get more parallel streams
+    """
 
     name = "adaptive"
     watches_idle = True
+
+    def __init__(self, *, widens: bool = True) -> None:
+        self.widens = widens
 
     def shares(self, state: State, now: float) -> Shares:
         lanes = candidates(state)

@@ -1,8 +1,7 @@
 """What a co-allocation scheme decides: shares at the start, and what a source does that has nothing to do."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from coalloc.schedule.state import Copy, Lane, State
 
@@ -11,24 +10,21 @@ __all__ = ["Choice", "Policy", "Race", "Steal", "Take"]
 Shares = dict[int, list[tuple[int, int]]]
 
 
-@dataclass(frozen=True, slots=True)
-class Take:
+class Take(NamedTuple):
     """Fetch [start, end), which is unassigned or in the lane's own share."""
 
     start: int
     end: int
 
 
-@dataclass(frozen=True, slots=True)
-class Steal:
+class Steal(NamedTuple):
     """Take the last `nbytes` of what lane `victim` still has to deliver."""
 
     victim: int
     nbytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Race:
+class Race(NamedTuple):
     """Fetch all that partial copy `copy` lacks a second time; whichever delivers first wins."""
 
     copy: int
@@ -44,6 +40,8 @@ class Policy(ABC):
     patience: ClassVar[float] = 0.0
     watches_idle: ClassVar[bool] = False
     """Whether an idle lane is asked again as time passes, not only when something happened."""
+    widens: bool = False
+    """Whether a source may get more parallel streams while it runs."""
 
     def shares(self, state: State, now: float) -> Shares:
         """Ranges kept for each lane from the start; what is in none stays unassigned."""
