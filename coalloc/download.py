@@ -3,9 +3,9 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from coalloc.agreement import Agreement, unusable
 from coalloc.disk import in_thread
@@ -30,8 +30,7 @@ LOOK = 0.125
 """Seconds between two snapshots for the display."""
 
 
-@dataclass(frozen=True, slots=True)
-class Wishes:
+class Wishes(NamedTuple):
     """What the user asked for, apart from the file: the scheme, the most sources at once, whether to keep checksums."""
 
     policy: Policy

@@ -9,9 +9,8 @@ import os
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import NamedTuple, Self
 
 from coalloc.disk import Disk, disk_error
 from coalloc.errors import SinkError
@@ -27,8 +26,7 @@ _GRAINS = 4096
 """Bytes are recorded once they are a 4096th of the file: so much can be lost, and so many writes are made."""
 
 
-@dataclass(frozen=True, slots=True)
-class Recollection:
+class Recollection(NamedTuple):
     """What an earlier run left: the header and the extents to go on with, and why not all was used, if so."""
 
     header: Header

@@ -33,7 +33,7 @@ A record (integers are little-endian):
 import json
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from zlib_ng import zlib_ng
 
@@ -59,16 +59,14 @@ _EXTENT = struct.Struct("<QQII?")
 _REVOKE = struct.Struct("<QQ")
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """A replica as the journal knows it: its URL without password, and its validator (ETag, MDTM) if it has one."""
 
     url: str
     validator: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Header:
+class Header(NamedTuple):
     """Of which file a journal tells.
 
     :param size: in bytes
@@ -83,8 +81,7 @@ class Header:
     boot: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Contents:
+class Contents(NamedTuple):
     """What can be believed of a journal: everything before `length`, the first byte that is not whole and right.
 
     `header` is None when not even that could be read. `trouble` says in one sentence what is wrong, if

@@ -5,7 +5,6 @@ replica is the same: its URL, and its validator where it has one.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from coalloc.journal.format import Header
 from coalloc.model import Extent
@@ -45,13 +44,13 @@ def carry_over(then: Header, extents: Sequence[Extent], now: Header) -> tuple[He
     started again since it was written.
     """
     earlier = {origin.url: origin.validator for origin in then.origins}
-    today = [replace(origin, validator=origin.validator or earlier.get(origin.url)) for origin in now.origins]
+    today = [origin._replace(validator=origin.validator or earlier.get(origin.url)) for origin in now.origins]
     listed = {origin.url for origin in today}
     origins = [*today, *(origin for origin in then.origins if origin.url not in listed)]
     urls = [origin.url for origin in origins]
     numbers = [urls.index(origin.url) for origin in then.origins]
     believed = [extent for extent in extents if extent.adler32 is not None or then.boot == now.boot]
     return (
-        replace(now, origins=tuple(origins)),
-        [replace(extent, source=numbers[extent.source]) for extent in believed],
+        now._replace(origins=tuple(origins)),
+        [extent._replace(source=numbers[extent.source]) for extent in believed],
     )

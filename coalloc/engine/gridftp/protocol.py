@@ -5,8 +5,8 @@ left to `session`. RFC 959 (replies), RFC 2389 (FEAT), RFC 2428 (EPSV), RFC 3659
 """
 
 import re
-from dataclasses import dataclass
 from struct import Struct
+from typing import NamedTuple
 
 from coalloc.errors import NotThatProtocol, ServerSays, Unsupported
 
@@ -29,8 +29,7 @@ MAX_LINE = 64 * 1024
 MAX_LINES = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """A whole reply: its three digits, and its lines without the digits."""
 
     code: int
@@ -173,23 +172,20 @@ def facts(reply: Reply) -> dict[str, str]:
     return {name.lower(): value for name, _, value in pairs}
 
 
-@dataclass(frozen=True, slots=True)
-class Block:
+class Block(NamedTuple):
     """Bytes of the range that was asked for; `offset` is counted from its start."""
 
     offset: int
     view: memoryview
 
 
-@dataclass(frozen=True, slots=True)
-class EndOfData:
+class EndOfData(NamedTuple):
     """Nothing more comes on this connection in this transfer; `closes`: nor in any other."""
 
     closes: bool
 
 
-@dataclass(frozen=True, slots=True)
-class EndOfFile:
+class EndOfFile(NamedTuple):
     """How many connections will each say EndOfData."""
 
     connections: int

@@ -1,7 +1,5 @@
 """Is it still the same file? And under which numbers do its extents go on?"""
 
-from dataclasses import replace
-
 import pytest
 
 from coalloc.journal.format import Header, Origin
@@ -18,13 +16,13 @@ THEN = Header(100, (A, B), (), "boot1")
     ("then", "now"),
     [
         (THEN, THEN),
-        (THEN, replace(THEN, origins=(B, C))),
-        (THEN, replace(THEN, origins=(A, Origin("ftp://b/x")))),
-        (THEN, replace(THEN, boot="boot2")),
-        (THEN, replace(THEN, checksums=(MD5,))),
-        (replace(THEN, checksums=(MD5,)), replace(THEN, checksums=(SHA1,))),
-        (replace(THEN, checksums=(MD5,)), replace(THEN, checksums=(MD5,), origins=(C,))),
-        (replace(THEN, checksums=(MD5,)), replace(THEN, checksums=(MD5,), origins=(replace(B, validator="v2"),))),
+        (THEN, THEN._replace(origins=(B, C))),
+        (THEN, THEN._replace(origins=(A, Origin("ftp://b/x")))),
+        (THEN, THEN._replace(boot="boot2")),
+        (THEN, THEN._replace(checksums=(MD5,))),
+        (THEN._replace(checksums=(MD5,)), THEN._replace(checksums=(SHA1,))),
+        (THEN._replace(checksums=(MD5,)), THEN._replace(checksums=(MD5,), origins=(C,))),
+        (THEN._replace(checksums=(MD5,)), THEN._replace(checksums=(MD5,), origins=(B._replace(validator="v2"),))),
     ],
     ids=[
         "nothing changed",
@@ -44,10 +42,10 @@ def test_it_goes_on(then, now):
 @pytest.mark.parametrize(
     ("then", "now", "reason"),
     [
-        (THEN, replace(THEN, size=101), "the file has 101 bytes now and had 100"),
-        (replace(THEN, checksums=(SHA1, MD5)), replace(THEN, checksums=(SHA1, OTHER_MD5)), "another md5 is expected"),
-        (THEN, replace(THEN, origins=(A, replace(B, validator="v2"))), "ftp://b/x was changed"),
-        (THEN, replace(THEN, origins=(C,)), "from other places"),
+        (THEN, THEN._replace(size=101), "the file has 101 bytes now and had 100"),
+        (THEN._replace(checksums=(SHA1, MD5)), THEN._replace(checksums=(SHA1, OTHER_MD5)), "another md5 is expected"),
+        (THEN, THEN._replace(origins=(A, B._replace(validator="v2"))), "ftp://b/x was changed"),
+        (THEN, THEN._replace(origins=(C,)), "from other places"),
     ],
 )
 def test_it_starts_over_and_says_why(then, now, reason):
@@ -55,7 +53,7 @@ def test_it_starts_over_and_says_why(then, now, reason):
 
 
 def test_sources_have_todays_numbers_and_those_that_are_gone_come_after():
-    now = replace(THEN, origins=(C, Origin("ftp://b/x")))
+    now = THEN._replace(origins=(C, Origin("ftp://b/x")))
     extents = [Extent(0, 5, 0, 7), Extent(5, 9, 1, 8)]
     header, carried = carry_over(THEN, extents, now)
     assert header.origins == (C, B, A), "and what is not known of b today is known from then"
@@ -65,4 +63,4 @@ def test_sources_have_todays_numbers_and_those_that_are_gone_come_after():
 def test_without_checksums_only_the_same_boot_is_believed():
     extents = [Extent(0, 5, 0), Extent(5, 9, 1, 8)]
     assert carry_over(THEN, extents, THEN)[1] == extents
-    assert carry_over(THEN, extents, replace(THEN, boot="boot2"))[1] == extents[1:]
+    assert carry_over(THEN, extents, THEN._replace(boot="boot2"))[1] == extents[1:]

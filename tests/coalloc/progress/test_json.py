@@ -1,7 +1,5 @@
 """The documents of --json, whose keys are the contract."""
 
-from dataclasses import replace
-
 from coalloc.errors import TransferFailed
 from coalloc.model import Checksum, Estimate, Plan, PlannedShare
 from coalloc.progress import json
@@ -45,7 +43,7 @@ def test_a_failure_has_what_was_known():
 
 def test_a_plan_shows_what_each_source_is_expected_to_do():
     share = PlannedShare(url(1), 7, 0.7, Estimate(0.1, 5.0, "seen yesterday"), error=None)
-    plan = Plan("x", 10, "adaptive", 2.0, "because", (share, replace(share, error="gone")))
+    plan = Plan("x", 10, "adaptive", 2.0, "because", (share, share._replace(error="gone")))
     document = json.plans([plan])
     assert document["shares"][0] == {
         "url": "ftp://user@se01.example:2811/store/run 7/file.root",

@@ -2,7 +2,6 @@
 
 import io
 import re
-from dataclasses import replace
 
 import pytest
 
@@ -49,6 +48,6 @@ def test_brackets_and_control_characters_do_no_harm():
 
 
 def test_an_empty_file_has_no_shares():
-    text = printed(replace(report(size=0), sources=report().sources[1:2]))
+    text = printed(report(size=0)._replace(sources=report().sources[1:2]))
     assert "0 bytes in" in text
     assert re.search(r"se01\.example:2811 +- +0 bytes +- +failed", text)

@@ -142,24 +142,26 @@ def read_blocks(chunks):
         for event in reader.feed(memoryview(chunk)):
             if not isinstance(event, Block):
                 found.append(event)
-            elif found and isinstance(found[-1], tuple) and found[-1][0] + len(found[-1][1]) == event.offset:
-                found[-1] = (found[-1][0], found[-1][1] + bytes(event.view))
+            elif found and isinstance(found[-1], Block) and found[-1].offset + len(found[-1].view) == event.offset:
+                found[-1] = Block(found[-1].offset, found[-1].view + bytes(event.view))
             else:
-                found.append((event.offset, bytes(event.view)))
+                found.append(Block(event.offset, bytes(event.view)))
     return found
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=60))
 def test_blocks_do_not_depend_on_how_bytes_arrive(places):
     expected = [
-        (100, b"hello"),
-        (2**40, bytes(300)),
+        Block(100, b"hello"),
+        Block(2**40, bytes(300)),
         EndOfFile(3),
         EndOfData(closes=False),
-        (7, b"x"),
+        Block(7, b"x"),
         EndOfData(closes=True),
     ]
-    assert read_blocks(cut(STREAM, places)) == expected
+    found = read_blocks(cut(STREAM, places))
+    assert found == expected
+    assert list(map(type, found)) == list(map(type, expected))
 
 
 def test_a_suspect_block_is_an_error():
