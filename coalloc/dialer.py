@@ -5,13 +5,18 @@ Turns what the operating system says about a failed connection into this project
 
 import asyncio
 import socket
+import sys
 from typing import Protocol
 
 import aiohappyeyeballs
 
 from coalloc.errors import SourceError, UnknownHost, Unreachable
 
-__all__ = ["Dialer", "DirectDialer"]
+__all__ = ["Dialer", "DirectDialer", "round_trip"]
+
+LEAST_RTT = slice(148, 152)
+"""Of `struct tcp_info` (linux/tcp.h): tcpi_min_rtt, in microseconds."""
+UNKNOWN = (0, 2**32 - 1)
 
 
 class Dialer(Protocol):
@@ -20,6 +25,16 @@ class Dialer(Protocol):
     async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
         """Return a connected, non-blocking socket (TCP_NODELAY set) within `seconds`, or raise a SourceError."""
         ...
+
+
+def round_trip(sock: socket.socket) -> float | None:
+    """Seconds that a packet has needed, at the least, to the other end of a TCP connection and back, if known."""
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, LEAST_RTT.stop)
+    except OSError:  # no TCP connection
+        return None
+    least = int.from_bytes(info[LEAST_RTT], sys.byteorder)
+    return None if least in UNKNOWN else least / 1e6
 
 
 class DirectDialer:

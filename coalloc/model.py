@@ -70,13 +70,15 @@ class ReplicaSet(NamedTuple):
 class Stat(NamedTuple):
     """What a server says about its replica. `validator` changes when the file does (ETag, MDTM).
 
-    A server that is not `ranged` can only send the whole file from its first byte.
+    A server that is not `ranged` can only send the whole file from its first byte. `rtt` is the round trip to it, as
+    far as the engine knows: it says nothing about the replica.
     """
 
     size: int
     validator: str | None = None
     checksums: tuple[Checksum, ...] = ()
     ranged: bool = True
+    rtt: float | None = None
 
 
 class Estimate(NamedTuple):

@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from coalloc.dialer import DirectDialer
+from coalloc.dialer import DirectDialer, round_trip
 from coalloc.errors import UnknownHost, Unreachable
 
 
@@ -18,6 +18,14 @@ async def test_a_connection_is_ready_for_the_loop(host):
             assert not sock.getblocking()
             assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
             assert address[:2] == sock.getsockname()[:2]
+            assert round_trip(sock) > 0
+            assert round_trip(listener) is None  # it has no other end
+
+
+def test_a_socket_without_round_trips():
+    one, other = socket.socketpair()
+    with one, other:
+        assert round_trip(one) is None
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])

@@ -9,7 +9,7 @@ import asyncio
 from collections import deque
 from typing import Protocol, cast
 
-from coalloc.dialer import Dialer
+from coalloc.dialer import Dialer, round_trip
 from coalloc.engine.gridftp.protocol import LineReader, Reply, ReplyReader, format_command
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.errors import ConnectionLost, NotThatProtocol, ServerBusy, SourceError, Stalled
@@ -109,6 +109,12 @@ class ControlConnection(asyncio.Protocol):
     def _address(self, which: str) -> str:
         assert self._transport is not None
         return str(self._transport.get_extra_info(which)[0])
+
+    @property
+    def round_trip(self) -> float | None:
+        """Seconds to the other end and back, if known."""
+        assert self._transport is not None
+        return round_trip(self._transport.get_extra_info("socket"))
 
     def submit(self, command: str) -> PendingReply:
         """Send a command; its final reply (2xx to 6xx) comes into the future, whether or not it is waited for."""

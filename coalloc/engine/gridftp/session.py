@@ -141,7 +141,7 @@ class Session:
         if not said.isdecimal():
             raise refusal(size, self.address.shown)
         validator = known.get("modify") or (modified.lines[0].strip() if modified.code == 213 else None)
-        return Stat(int(said), validator, ranged=ranged)
+        return Stat(int(said), validator, ranged=ranged, rtt=self.control.round_trip)
 
     def _check_name(self, listed: Reply) -> None:
         """Refuse a server that heard another name: Globus servers drop all but ASCII on unprotected connections."""

@@ -99,7 +99,7 @@ class GridFTPSource(Source):
         return session
 
     def _check_unchanged(self, stat: Stat) -> None:
-        if self._agreed and stat != self._agreed:
+        if self._agreed and (stat.size, stat.validator) != (self._agreed.size, self._agreed.validator):
             raise ReplicaChanged(f"{self._address.shown} changed while it was fetched", "start again")
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:

@@ -78,7 +78,7 @@ class HTTPSource(Source):
                 raise self._refusal(head)
             size = _decimal(head.headers.get("content-length"))
             if head.status_code == 200 and size is not None and head.headers.get("accept-ranges") == "bytes":
-                return self._stat(size, head.headers, ranged=True)
+                return self._stat(size, head, ranged=True)
         async with self._answer("GET", {**WANTED_DIGESTS, "Range": "bytes=0-0"}) as part:
             if part.headers.get("content-length") == "1":
                 await self._finish(part)
@@ -102,11 +102,13 @@ class HTTPSource(Source):
             raise self._refusal(part)
         if size is None:
             raise Unsupported(f"{self._shown}: the server does not tell the size", "use another replica")
-        return self._stat(size, part.headers, ranged=part.status_code != 200 or size == 0)
+        return self._stat(size, part, ranged=part.status_code != 200 or size == 0)
 
-    def _stat(self, size: int, headers: Mapping[str, str], ranged: bool) -> Stat:
+    def _stat(self, size: int, answer: "httpx.Response", ranged: bool) -> Stat:
+        headers = answer.headers
         self._refuse_encoding(headers)
-        return Stat(size, validator(headers), digests(headers), ranged)
+        rtt = answer.extensions["network_stream"].get_extra_info("rtt")
+        return Stat(size, validator(headers), digests(headers), ranged, rtt)
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         asked = span.end

@@ -16,7 +16,7 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore
 import httpx
 
-from coalloc.dialer import Dialer
+from coalloc.dialer import Dialer, round_trip
 from coalloc.errors import Unsupported
 
 __all__ = ["client"]
@@ -155,6 +155,8 @@ class _Plain(httpcore.AsyncNetworkStream):
         return _Secured(reader, writer)
 
     def get_extra_info(self, info: str) -> Any:
+        if info == "rtt":
+            return round_trip(self._sock)
         return self._readable() if info == "is_readable" else None
 
     def _readable(self) -> bool:
@@ -197,4 +199,6 @@ class _Secured(httpcore.AsyncNetworkStream):
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":
             return self._reader.at_eof() or self._reader.exception() is not None
+        if info == "rtt":
+            return round_trip(self._writer.get_extra_info("socket"))
         return self._writer.get_extra_info(info)
