@@ -1,7 +1,8 @@
 """Do the replicas agree on what arrives? Each piece is held against the checksum that another replica gives of it.
 
 So every byte has two witnesses: who delivered it, and who was asked. Asking goes on beside the fetching, on
-the servers' time; only the last pieces are waited for.
+the servers' time; only the last pieces are waited for, and they are small, because the less is left to fetch, the
+smaller are the pieces that are asked about.
 """
 
 import asyncio
@@ -16,8 +17,10 @@ from coalloc.verify.jury import Jury
 
 __all__ = ["Comparison"]
 
-UNIT = 64 << 20
+LEAST, MOST = 1 << 20, 64 << 20
 """Bytes of one source that are asked about at once."""
+PART = 8
+"""They are this part of what is left to fetch, within these bounds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +32,14 @@ class Verdict:
 
 
 class Comparison:
-    """Compares pieces as they become long enough; `finish` the rest."""
+    """Compares pieces as they become long enough; `finish` the rest.
 
-    def __init__(self, jury: Jury) -> None:
+    :param left: bytes that will be added
+    """
+
+    def __init__(self, jury: Jury, left: int) -> None:
         self._jury = jury
+        self._left = left
         self._waiting = Pieces()
         self._cases: dict[Extent, asyncio.Task[Verdict]] = {}
 
@@ -40,13 +47,14 @@ class Comparison:
         """These bytes are here now, with their adler32."""
         for extent in extents:
             self._waiting.add(extent.start, extent.end, extent.source, extent.adler32)
+            self._left -= extent.end - extent.start
             piece = self._waiting.ending_at(extent.end)
-            if piece is not None and piece.end - piece.start >= UNIT:
+            if piece is not None and piece.end - piece.start >= min(MOST, max(LEAST, self._left // PART)):
                 self._waiting.remove(piece.start, piece.end)
                 self._examine(Extent(piece.start, piece.end, piece.source, piece.adler32))
 
-    def _examine(self, piece: Extent) -> None:
-        self._cases[piece] = asyncio.get_running_loop().create_task(_examine(self._jury, piece))
+    def _examine(self, piece: Extent, *, soon: bool = False) -> None:
+        self._cases[piece] = asyncio.get_running_loop().create_task(_examine(self._jury, piece, soon))
 
     async def finish(self, dropped: Container[int] = ()) -> tuple[bool, dict[int, str]]:
         """Wait for all verdicts on what is here. More may be added after it.
@@ -56,12 +64,12 @@ class Comparison:
         :raises VerificationError: when replicas differ and no third one can say which is right
         """
         for piece in self._waiting:
-            self._examine(Extent(piece.start, piece.end, piece.source, piece.adler32))
+            self._examine(Extent(piece.start, piece.end, piece.source, piece.adler32), soon=True)
         self._waiting.clear()
         self._cases = {piece: task for piece, task in self._cases.items() if piece.source not in dropped}
         for case, verdict in zip(list(self._cases), await asyncio.gather(*self._cases.values()), strict=True):
             if self._can_be_told_more(case, verdict):
-                self._examine(case)
+                self._examine(case, soon=True)
         verdicts = await asyncio.gather(*self._cases.values())
         bad = {source: why for verdict in verdicts for source, why in verdict.bad.items() if source not in dropped}
         return not bad and all(verdict.witness is not None for verdict in verdicts), bad
@@ -77,10 +85,10 @@ class Comparison:
                 task.exception()  # seen
 
 
-async def _examine(jury: Jury, piece: Extent) -> Verdict:
+async def _examine(jury: Jury, piece: Extent, soon: bool) -> Verdict:
     """Hold a piece against the word of the first replica that can say anything of it."""
     ours = f"{piece.adler32:08x}"
-    for witness in jury.witnesses(piece.source):
+    for witness in jury.witnesses(piece.source, soon=soon):
         theirs = await jury.digest(witness, "adler32", piece.start, piece.end)
         if theirs is not None:
             bad = {} if theirs == ours else await _settle(jury, piece, ours, witness, theirs)

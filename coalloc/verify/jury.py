@@ -13,6 +13,8 @@ GLANCE = 0.25
 """Seconds between looks at whether a witness that has not answered is still there."""
 GLANCES = 8
 """Looks that any witness is granted before another is asked."""
+UNKNOWN = 1.0
+"""Seconds that a server is thought to need for an answer before it has given one."""
 SLOWEST = 50e6
 """Bytes per second at which a server is expected to read, at least, while another can be asked."""
 
@@ -29,6 +31,8 @@ class Jury:
         self._able = able
         self._busy = [asyncio.Lock() for _ in sources]
         self._asked = [0] * len(sources)
+        self._seconds = [UNKNOWN] * len(sources)
+        self._waiting = [0] * len(sources)
         self._silent: set[int] = set()
 
     def includes(self, source: int) -> bool:
@@ -45,13 +49,23 @@ class Jury:
         if witness not in self.members:
             return None
         self._asked[witness] += end - start
-        async with self._busy[witness]:
-            if witness not in self.members:
-                return None
-            value = await self._ask(witness, algorithm, start, end)
-            if value is None:
-                self._silent.add(witness)
-            return value
+        self._waiting[witness] += 1
+        try:
+            async with self._busy[witness]:
+                return await self._answer(witness, algorithm, start, end)
+        finally:
+            self._waiting[witness] -= 1
+
+    async def _answer(self, witness: int, algorithm: str, start: int, end: int) -> str | None:
+        if witness not in self.members:
+            return None
+        time = asyncio.get_running_loop().time
+        asked_at = time()
+        value = await self._ask(witness, algorithm, start, end)
+        self._seconds[witness] = time() - asked_at
+        if value is None:
+            self._silent.add(witness)
+        return value
 
     async def _ask(self, witness: int, algorithm: str, start: int, end: int) -> str | None:
         """One question, given up when the witness is gone, or slow while another can be asked."""
@@ -67,9 +81,17 @@ class Jury:
         finally:
             task.cancel()
 
-    def witnesses(self, source: int) -> list[int]:
-        """Whom to ask about bytes of `source`: the others, the least asked first, then itself."""
-        return sorted(self.members, key=lambda i: (i == source, self._asked[i], i))
+    def witnesses(self, source: int, *, soon: bool = False) -> list[int]:
+        """Whom to ask about bytes of `source`: the others, then itself.
+
+        The least asked come first, so that no server does more than its part, or those from whom an answer is
+        expected first, if it has to be `soon`.
+        """
+
+        def rank(i: int) -> tuple[bool, float, int]:
+            return i == source, self._seconds[i] * (1 + self._waiting[i]) if soon else self._asked[i], i
+
+        return sorted(self.members, key=rank)
 
     def name(self, source: int) -> str:
         """The URL of a source as it may be shown."""

@@ -39,7 +39,7 @@ class Verification:
         self._jury = jury
         self._expected = expected
         self._hashes = hashes
-        self._comparison = Comparison(jury) if compare and not (expected or hashes) else None
+        self._comparison = Comparison(jury, file.size) if compare and not (expected or hashes) else None
         self._suspected: set[int] = set()
         self.checksum: Checksum | None = None
         """Of the whole, if one was computed."""

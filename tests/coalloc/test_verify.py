@@ -34,7 +34,7 @@ def thirds(replicas, **flips):
 
 
 async def compare(jury, pieces):
-    comparison = Comparison(jury)
+    comparison = Comparison(jury, sum(piece.end - piece.start for piece in pieces))
     comparison.add(pieces)
     return await comparison.finish()
 
@@ -117,3 +117,39 @@ def test_bytes_of_a_replica_that_is_named_no_more_give_way():
     confirmed, bad = run(compare(Jury([now]), pieces))
     assert not confirmed
     assert list(bad) == [1]
+
+
+def test_the_less_is_left_the_smaller_are_the_pieces_that_are_asked_about():
+    class Asked(SimulatedSource):
+        questions: list[int]
+
+        async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+            self.questions.append(end - start)
+            return await super().checksum(algorithm, start, end)
+
+    data = random.Random(6).randbytes(40 << 20)
+    replicas = [Asked(f"s{i}", data, Behaviour(offers_checksum=True)) for i in range(2)]
+    for each in replicas:
+        each.questions = []
+    step = 1 << 18
+    arriving = [Extent(at, at + step, 0, adler32(data[at : at + step])) for at in range(0, len(data), step)]
+    assert run(compare(Jury(replicas), arriving)) == (True, {})
+    asked = replicas[1].questions
+    assert sum(asked) == len(data)
+    assert asked == sorted(asked, reverse=True)
+    assert asked[0] > 4 << 20
+    assert asked[-1] <= 1 << 20
+
+
+def test_the_last_pieces_are_asked_of_who_answers_soonest():
+    near, far = Behaviour(setup_seconds=0.01, offers_checksum=True), Behaviour(setup_seconds=1.0, offers_checksum=True)
+    replicas = [SimulatedSource(f"s{i}", DATA, behaviour) for i, behaviour in enumerate([near, far, near])]
+    jury = Jury(replicas)
+
+    async def acquainted() -> list[int]:
+        for i in range(3):
+            await jury.digest(i, "adler32", 0, 10 * (i + 1))
+        return jury.witnesses(0, soon=True)
+
+    assert jury.witnesses(0) == [1, 2, 0]
+    assert run(acquainted()) == [2, 1, 0]
