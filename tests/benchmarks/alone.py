@@ -30,8 +30,9 @@ BLOCK = 1 << 18
 def delivered(scenario: Scenario, congestion: str, folder: Path, name: str) -> dict[str, float]:
     """By source: what it delivered alone, over what the scenario's schedule says.
 
+    Where the testbed could not keep up it is told all the same: the number then shows it.
+
     :param folder: what the servers serve; `name` is a file there
-    :raises Invalid: the testbed could not keep up
     """
     plan = Plan(replace(scenario, loss="0%", events=()), congestion)
     found = {}
@@ -40,7 +41,6 @@ def delivered(scenario: Scenario, congestion: str, folder: Path, name: str) -> d
             command = field.command([sys.executable, "-m", "tests.benchmarks.alone", field.url(host, name)])
             done = subprocess.run(command, capture_output=True, text=True, timeout=LIFE_SECONDS, check=True)
             found[host] = float(done.stdout) / plan.alone(host)
-            field.check()
     return found
 
 

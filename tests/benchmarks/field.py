@@ -12,6 +12,7 @@ from typing import Protocol
 from tests.benchmarks.ideal import HEADERS
 from tests.benchmarks.plan import CLIENT, Plan, Way
 from tests.benchmarks.scenarios import Event
+from tests.support.gsi import Authority, Identity
 from tests.testbed import servers
 from tests.testbed.wan import LinkStats, Wan
 
@@ -28,6 +29,7 @@ class Field:
 
     :param schemes: what the server of each source speaks
     :param folder: what the servers serve
+    :ivar authority: the file of the authority that signed the servers' certificates, if they have any
     """
 
     def __init__(self, plan: Plan, schemes: Mapping[str, str], folder: Path) -> None:
@@ -35,10 +37,14 @@ class Field:
         self._schemes = schemes
         self._folder = folder
         self._stack = ExitStack()
+        self._identity: Identity | None = None
+        self.authority: Path | None = None
 
     def __enter__(self) -> "Field":
         with self._stack:
             self._wan = self._stack.enter_context(Wan(self.plan.topology))
+            if "https" in self._schemes.values():
+                self._certify()
             self._servers = {host: self._stack.enter_context(self._server(host)) for host in self.plan.sources}
             self._wan.reset_stats()
             self._stack = self._stack.pop_all()
@@ -79,8 +85,14 @@ class Field:
                 return servers.gridftp(self._wan, host, self._folder)
             case "root":
                 return servers.xrootd(self._wan, host, self._folder)
-            case _:
-                return servers.nginx(self._wan, host, self._folder)
+            case scheme:
+                return servers.nginx(self._wan, host, self._folder, self._identity if scheme == "https" else None)
+
+    def _certify(self) -> None:
+        """One certificate for all hosts, from an authority of our own."""
+        grid = Authority(self._wan.folder / "authority")
+        addresses = ",".join(f"IP:{self._wan.address(host)}" for host in self.plan.sources)
+        self._identity, self.authority = grid.host(names=addresses), grid.authority.certificate
 
     def _happen(self, event: Event) -> None:
         way = self.plan.ways[event.source]

@@ -18,8 +18,9 @@ from typing import Any, Literal, Protocol
 
 __all__ = ["Command", "Outcome", "Run", "Sample", "Wire", "compete", "interrupted"]
 
-Outcome = Literal["ok", "late", "fails", "wrong"]
-"""`late`: it was not done within the time that it had; `wrong`: it said all is well, and the file is not the file."""
+Outcome = Literal["ok", "late", "fails", "wrong", "invalid"]
+"""`late`: it was not done within the time that it had; `wrong`: it said all is well, and the file is not the file;
+`invalid`: the testbed could not keep up, so that nothing is known."""
 
 SAMPLE_SECONDS = 0.1
 INTERRUPT_SECONDS = 0.02
@@ -62,6 +63,7 @@ class Run:
     """One finished run. Seconds are those of the whole process; `moved` bytes of payload went to the client.
 
     :param cpu: user and system seconds of the client
+    :param waited: seconds that its threads were ready to run and had no processor: how much the machine disturbed it
     :param report: what coget says of itself
     :param said: the last words of one that failed
     """
@@ -69,6 +71,7 @@ class Run:
     outcome: Outcome
     seconds: float
     cpu: float
+    waited: float
     moved: int
     samples: tuple[Sample, ...] = ()
     report: Mapping[str, Any] = field(default_factory=dict)
@@ -79,6 +82,7 @@ class _Process:
     """A running command, watched from outside: when it ends is known to the millisecond."""
 
     def __init__(self, command: Command) -> None:
+        self._waited = 0.0
         self._out = (command.home / "stdout").open("w+b")
         self._err = (command.home / "stderr").open("w+b")
         self.began = time.monotonic()
@@ -101,6 +105,13 @@ class _Process:
         """Wait for its end, at most until `until` seconds after its beginning."""
         readable, _, _ = select.select([self._handle], [], [], max(0.0, until - self.now))
         return bool(readable)
+
+    def waited(self) -> float:
+        """Seconds that its threads have waited for a processor so far."""
+        threads = Path(f"/proc/{self._process.pid}/task").glob("*/schedstat")
+        with suppress(OSError):  # threads end while we look
+            self._waited = sum(int(file.read_text().split()[1]) for file in threads) / 1e9
+        return self._waited
 
     def kill(self) -> None:
         with suppress(ProcessLookupError):
@@ -126,12 +137,13 @@ def compete(command: Command, wire: Wire, events: Sequence[tuple[float, Callable
     :param limit: seconds after which it has lost
     """
     process = _Process(command)
-    samples, coming, late = [Sample(0.0, wire.sent())], list(events), False
+    samples, coming, waited, late = [Sample(0.0, wire.sent())], list(events), 0.0, False
     try:
         while not process.ended(min([samples[-1].seconds + SAMPLE_SECONDS, *(at for at, _ in coming[:1])])):
             while coming and coming[0][0] <= process.now:
                 coming.pop(0)[1]()
             samples.append(Sample(process.now, wire.sent()))
+            waited = process.waited()
             if late := process.now > limit:
                 break
         samples.append(Sample(process.now, wire.sent()))
@@ -142,7 +154,7 @@ def compete(command: Command, wire: Wire, events: Sequence[tuple[float, Callable
     if outcome == "ok" and not _same(command.target, command.original):
         outcome = "wrong"
     said = "" if outcome == "ok" else (err or out)[-400:].strip()
-    return Run(outcome, samples[-1].seconds, cpu, wire.moved(), tuple(samples), _report(out), said)
+    return Run(outcome, samples[-1].seconds, cpu, waited, wire.moved(), tuple(samples), _report(out), said)
 
 
 def interrupted(command: Command, wire: Wire, size: int, limit: float) -> None:

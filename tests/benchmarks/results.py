@@ -13,7 +13,7 @@ from tests.benchmarks.scenarios import SCENARIOS
 
 __all__ = ["COLUMNS", "Result", "read", "rows", "write"]
 
-COLUMNS = ("rival", "seconds", "time / ideal", "duplicated", "CPU s/GB", "")
+COLUMNS = ("rival", "seconds", "time / ideal", "duplicated", "CPU s/GB", "waited", "")
 LIMIT = 8
 """A run that takes more than this many times the ideal has lost."""
 
@@ -58,13 +58,14 @@ def _cells(result: Result, runs: Sequence[Run]) -> tuple[str, ...]:
     bad = [run for run in runs if run.outcome != "ok"]
     remark = f"{len(bad)} of {len(runs)} {_remark(bad[0])}" if bad else ""
     if len(bad) * 2 >= len(runs):
-        return ("", f"> {LIMIT}" if bad[0].outcome == "late" else bad[0].outcome, "", "", remark)
+        return ("", f"> {LIMIT}" if bad[0].outcome == "late" else bad[0].outcome, "", "", "", remark)
     ratios = [_ratio(result, run) for run in done]
     return (
         f"{median(run.seconds for run in done):.2f}",
         f"{median(ratios):.3f} [{min(ratios):.3f}-{max(ratios):.3f}]",
         f"{100 * (median(run.moved for run in done) / result.size - 1):.2f} %",
         f"{median(run.cpu for run in done) / result.size * 1e9:.2f}",
+        f"{100 * median(run.waited / run.seconds for run in done):.0f} %",
         remark,
     )
 
