@@ -65,5 +65,5 @@ def first_unassigned(state: State) -> Take | None:
 
 
 def candidates(state: State) -> list[Lane]:
-    """The lanes a split is made for: all that have not been left and can send ranges."""
-    return [lane for lane in state.lanes if lane.usable and lane.ranged and lane.status != "waiting"]
+    """The lanes a split is made for: all that can send ranges and are not left, pausing or waiting, maybe for long."""
+    return [lane for lane in state.lanes if lane.usable and lane.ranged and lane.status not in ("pausing", "waiting")]

@@ -1,0 +1,118 @@
+"""Whole downloads in virtual time from servers that are busy, or that others of this machine keep busy."""
+
+import asyncio
+import random
+
+import pytest
+
+from coalloc.download import Download, Wishes
+from coalloc.errors import NothingToFetchFrom, ServerBusy
+from coalloc.model import Estimate, Replica, ReplicaSet
+from coalloc.schedule.pauses import TRIES
+from coalloc.schedule.policies import NAMES, make
+from coalloc.testing.simulated import Behaviour, SimulatedSource
+from coalloc.testing.virtual_clock import run
+
+SIZE = 3_000_000
+DATA = random.Random(7).randbytes(SIZE)
+NEVER = 1e5
+
+
+def server(**more) -> Behaviour:
+    return Behaviour(rates=((0.0, 1e6),), **more)
+
+
+@pytest.fixture
+def fetch(tmp_path):
+    """A function that downloads from servers that behave like this; the report, the sources, and all that was shown."""
+
+    def fetch(*behaviours, strategy="adaptive", most=None):
+        sources = [SimulatedSource(f"s{i}", DATA, behaviour) for i, behaviour in enumerate(behaviours)]
+        shown, target = [], tmp_path / "file.bin"
+
+        async def main():
+            file = ReplicaSet(target.name, tuple(Replica(source.url) for source in sources))
+            estimates = [Estimate()] * len(sources)
+            wishes = Wishes(make(strategy), most=most)
+            async with asyncio.timeout(NEVER / 2):
+                return await Download(file, sources, estimates, target, wishes, shown.append, seed=1).run()
+
+        report = run(main())
+        assert target.read_bytes() == DATA
+        return report, sources, shown
+
+    return fetch
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_a_source_without_a_free_connection_holds_nobody_up(fetch, strategy):
+    report, sources, shown = fetch(server(), server(free_at=NEVER), server(), strategy=strategy)
+    assert report.seconds < (2.5 if strategy != "single" else 4.0)
+    assert sources[1].opened == 0
+    assert report.sources[1].outcome == "unused"
+    assert "waiting for a free connection" in report.sources[1].error
+    assert any(snapshot.sources[1].state == "waiting" for snapshot in shown)
+
+
+@pytest.mark.parametrize("strategy", ["adaptive", "conservative", "aggressive"])
+def test_it_takes_part_once_it_has_one(fetch, strategy):
+    report, sources, _ = fetch(server(), server(free_at=0.5), strategy=strategy)
+    assert sources[1].sent > SIZE / 10
+    assert report.sources[1].outcome == "ok"
+    assert report.sources[1].error is None
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_when_there_is_none_at_all_it_waits_and_says_so(fetch, strategy):
+    report, _, shown = fetch(server(free_at=1000), server(free_at=1500), strategy=strategy)
+    assert 1000 < report.seconds < 1010
+    assert [source.state for source in shown[1].sources] == ["waiting", "waiting"]
+    assert "waiting for a free connection to sim://s0/file" in shown[1].sources[0].error
+
+
+def test_waiting_is_no_failure(fetch):
+    waits = server(free_at=100.0, dies_at=101.0, returns_at=101.1)
+    report, _, _ = fetch(waits, waits)
+    assert sum(source.bytes for source in report.sources) == SIZE
+
+
+def test_another_source_takes_the_place_of_one_that_waits(fetch):
+    report, sources, _ = fetch(server(free_at=1.0), server(), server(), most=1)
+    assert report.sources[1].bytes == SIZE
+    assert sources[2].opened == 0, "one at a time"
+    report, sources, _ = fetch(server(dies_at=0.5, returns_at=0.6), server(), most=1, strategy="brute")
+    assert report.seconds < 4
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+def test_a_busy_server_is_not_asked_before_its_time(fetch, strategy):
+    report, sources, shown = fetch(server(), server(busy_until=50.0, retry_after=50.0), strategy=strategy)
+    assert report.seconds < 4
+    assert sources[1].opened == 1
+    assert "busy" in report.sources[1].error
+    assert any(snapshot.sources[1].state == "pausing" for snapshot in shown)
+
+
+def test_it_takes_part_when_its_time_has_come(fetch):
+    report, sources, _ = fetch(server(), server(busy_until=1.0, retry_after=1.0))
+    assert sources[1].opened == 2
+    assert report.sources[1].outcome == "ok"
+
+
+def test_when_all_are_busy_it_comes_back_in_time(fetch):
+    behaviours = server(busy_until=70.0, retry_after=60.0), server(busy_until=200.0, retry_after=200.0)
+    report, sources, shown = fetch(*behaviours)
+    assert 120 < report.seconds < 160
+    assert [source.opened for source in sources] == [3, 1]
+    assert [source.state for source in shown[1].sources] == ["pausing", "pausing"]
+
+
+@pytest.mark.parametrize("sources", [1, 2])
+def test_who_is_always_busy_is_left_some_day(fetch, sources):
+    with pytest.raises((ServerBusy, NothingToFetchFrom), match="busy") as caught:
+        fetch(*[server(busy_until=NEVER)] * sources)
+    assert caught.value.status == 3
+    assert caught.value.report.seconds < 60
+    with pytest.raises((ServerBusy, NothingToFetchFrom)) as caught:
+        fetch(*[server(busy_until=NEVER, retry_after=9999.0)] * sources)
+    assert (TRIES - 1) * 300 <= caught.value.report.seconds < (TRIES - 1) * 400
