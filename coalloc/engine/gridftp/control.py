@@ -1,13 +1,13 @@
 """The control connection: commands out in any number, replies back in the same order.
 
-Commands are pipelined: `submit` sends at once and hands back a future, `reply` waits for it. A reply nobody waits
-for is read all the same, so a session survives transfers that were given up. What to say is left to `session`;
-security plugs in as a `Protection`.
+Commands are pipelined: `submit` sends at once, even before the server has greeted, and hands back a future, `reply`
+waits for it. A reply nobody waits for is read all the same, so a session survives transfers that were given up. What
+to say is left to `session`; security plugs in as a `Protection`.
 """
 
 import asyncio
 from collections import deque
-from typing import Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from coalloc.dialer import Dialer, round_trip
 from coalloc.engine.gridftp.protocol import LineReader, Reply, ReplyReader, format_command
@@ -31,6 +31,13 @@ class Protection(Protocol):
         ...
 
 
+class _Asked(NamedTuple):
+    """A command whose reply is to come, protected as the command was."""
+
+    reply: PendingReply
+    protection: Protection | None
+
+
 class ControlConnection(asyncio.Protocol):
     """A connection to one server, made by `connect`. Not for two tasks to wait on the same reply.
 
@@ -46,50 +53,32 @@ class ControlConnection(asyncio.Protocol):
         self._plain_lines = LineReader()
         self._replies = ReplyReader()
         self._greeting: PendingReply = asyncio.get_running_loop().create_future()
-        self._pending: deque[PendingReply] = deque([self._greeting])
+        self._pending: deque[_Asked] = deque([_Asked(self._greeting, None)])
         self._transport: asyncio.Transport | None = None
         self._lost: SourceError | None = None
 
     @classmethod
     async def connect(cls, dialer: Dialer, host: str, port: int, seconds: float) -> "ControlConnection":
-        """Connect and read the greeting.
+        """Connect; the greeting is awaited like a reply.
 
-        :raises NotThatProtocol: when something else than an FTP server answers
         :raises Unreachable: when nothing answers
-        :raises ServerBusy: when the server is full
         """
         sock = await dialer.dial(host, port, seconds)
         control = cls(f"{host}:{port}", seconds)
         try:
             await asyncio.get_running_loop().create_connection(lambda: control, sock=sock)
-            await control._greet()
         except BaseException:
             control.close()
             raise
         return control
 
-    async def _greet(self) -> None:
-        try:
-            reply = await self._wait(self._greeting, self.seconds / 3)
-        except TimeoutError:
-            # A server of another protocol may be waiting for us to speak first: make it show itself.
-            self.submit("NOOP")
-            reply = await self._greeting_at_last()
-        if reply.code == 421:
-            raise ServerBusy(f"{self.where} takes no one in now: {reply.text}")
-        if reply.code != 220:
-            raise refusal(reply, self.where)
+    async def greeting(self) -> Reply:
+        """Wait until the server has greeted us. Whoever waits for a reply is told as well when it does not.
 
-    async def _greeting_at_last(self) -> Reply:
-        try:
-            return await self._wait(self._greeting, self.seconds * 2 / 3)
-        except TimeoutError:
-            error = NotThatProtocol(
-                f"{self.where} accepts the connection but says nothing",
-                "check that this is the port of a GridFTP server, and that the server is not overloaded",
-            )
-            error.permanent = False  # an overloaded server looks the same
-            raise error from None
+        :raises NotThatProtocol: when something else than an FTP server answers
+        :raises ServerBusy: when the server is full
+        """
+        return await self.reply(self._greeting)
 
     @property
     def usable(self) -> bool:
@@ -124,7 +113,7 @@ class ControlConnection(asyncio.Protocol):
             _fail(pending, self._lost)
             return pending
         assert self._transport is not None
-        self._pending.append(pending)
+        self._pending.append(_Asked(pending, self.protection))
         self._transport.write(self.protection.seal(line) if self.protection else line)
         return pending
 
@@ -137,9 +126,19 @@ class ControlConnection(asyncio.Protocol):
         try:
             return await self._wait(pending, seconds or self.seconds)
         except TimeoutError:
-            stalled = Stalled(f"{self.where} gave no answer for {seconds or self.seconds:g} s", "try again later")
-            self._end(stalled)
-            raise stalled from None
+            error = self._silence(seconds or self.seconds)
+            self._end(error)
+            raise error from None
+
+    def _silence(self, seconds: float) -> SourceError:
+        if self._greeting.done():
+            return Stalled(f"{self.where} gave no answer for {seconds:g} s", "try again later")
+        error = NotThatProtocol(
+            f"{self.where} accepts the connection but says nothing",
+            "check that this is the port of a GridFTP server, and that the server is not overloaded",
+        )
+        error.permanent = False  # an overloaded server looks the same
+        return error
 
     async def ask(self, command: str) -> Reply:
         """Send a command and wait for its final reply."""
@@ -169,28 +168,37 @@ class ControlConnection(asyncio.Protocol):
         self._end(ConnectionLost(f"{self.where} closed the connection{reason}", "try again"))
 
     def _line_received(self, line: bytes) -> None:
-        if self.protection is None:
+        protection = self._pending[0].protection if self._pending else self.protection
+        if protection is None:
             self._plain_line_received(line)
             return
-        for plain in self._plain_lines.feed(self.protection.open(line)):
+        for plain in self._plain_lines.feed(protection.open(line)):
             self._plain_line_received(plain)
 
     def _plain_line_received(self, line: bytes) -> None:
         reply = self._replies.feed(line)
         if reply is None or reply.preliminary:
             return
+        if not self._greeting.done():
+            self._greeted(reply)
         if not self._pending:  # no one asked: a farewell, such as "421 Idle timeout"
             self._end(ConnectionLost(f"{self.where} ended the session: {reply.code} {reply.text}", "try again"))
             return
-        pending = self._pending.popleft()
+        pending = self._pending.popleft().reply
         if not pending.done():
             pending.set_result(reply)
+
+    def _greeted(self, reply: Reply) -> None:
+        if reply.code == 421:
+            self._end(ServerBusy(f"{self.where} takes no one in now: {reply.text}"))
+        elif reply.code != 220:
+            self._end(refusal(reply, self.where))
 
     def _end(self, error: SourceError) -> None:
         if self._lost is None:
             self._lost = error
             while self._pending:
-                _fail(self._pending.popleft(), error)
+                _fail(self._pending.popleft().reply, error)
         if self._transport is not None:
             self._transport.abort()
 

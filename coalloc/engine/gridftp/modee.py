@@ -78,7 +78,7 @@ class BlockChannel:
         _, mode = [await control.reply(each) for each in asked]
         if not mode.positive:
             raise NoWayBack
-        self._allowed = {control.peer, *map(str, await self._session.allowed_hosts())}
+        self._allowed = {control.peer, *map(str, await self._session.data.allowed_hosts())}
         if ip_address(control.peer).is_loopback:
             self._allowed.add(control.local)  # what a loopback server's connection comes from
         self._agreed = True

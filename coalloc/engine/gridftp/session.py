@@ -1,21 +1,21 @@
-"""A logged-in session with one server about one file: login, size, where the data connection goes.
+"""A logged-in session with one server about one file: login, size, what to ask for a range.
 
-Commands go out in one flight where the server allows, since at distance each round trip costs more than all else.
-How data are received is left to `stream` and `modee`; when sessions are made and dropped, to `source`.
+Commands go out in one flight where the server allows, ahead of its greeting, since at distance each round trip costs
+more than all else. How data connections are made is left to `data`, how data are received to `stream` and `modee`;
+when sessions are made and dropped, to `source`.
 """
 
-import asyncio
 import socket
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Protocol
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
-from coalloc.engine.gridftp.protocol import Reply, extended_passive_port, facts, features, passive_address
+from coalloc.engine.gridftp.data import DataConnections
+from coalloc.engine.gridftp.protocol import Reply, facts, features
 from coalloc.engine.gridftp.refusals import refusal
-from coalloc.errors import ConnectionLost, NoSuchFile, PermissionRefused, ServerSays, Stalled, Unreachable, Unsupported
+from coalloc.errors import ConnectionLost, NoSuchFile, ServerSays, Stalled, Unsupported
 from coalloc.model import Stat
 
 __all__ = ["Security", "Session"]
@@ -31,8 +31,12 @@ class Security(Protocol):
         """Whether `secure` has something to do."""
         ...
 
-    async def authenticate(self, control: ControlConnection) -> None:
-        """Agree with the server on who we are, and set `control.protection`."""
+    async def authenticate(self, control: ControlConnection, pipelined: bool) -> None:
+        """Tell the server who we are, and set `control.protection`."""
+        ...
+
+    async def admitted(self, control: ControlConnection) -> None:
+        """Wait for the server's last word on that; what comes after it may be on its way already."""
         ...
 
     @property
@@ -58,12 +62,11 @@ class Session:
     def __init__(self, control: ControlConnection, address: Address, options: EngineOptions, pipelined: bool) -> None:
         self.control = control
         self.address = address
+        self.data = DataConnections(control, address, options)
         self._options = options
         self.pipelined = pipelined
         self._security: Security | None = None
         self._features: dict[str, str] = {}
-        self._passive_command = "EPSV" if ":" in control.peer else "PASV"
-        self._passive: PendingReply | None = None
         self.stat = Stat(0)
 
     @classmethod
@@ -88,18 +91,20 @@ class Session:
         try:
             await session._login(security)
         except BaseException:
-            control.close()
+            session.close()
             raise
         return session
 
     async def _login(self, security: Security | None) -> None:
         path = self.address.path
         login: Sequence[str] = [f"USER {self.address.user}", f"PASS {self.address.password}"]
+        if not self.pipelined:
+            await self.control.greeting()
         if security:
-            await security.authenticate(self.control)
+            await security.authenticate(self.control, self.pipelined)
             login = security.login
         ask = ["TYPE I", "FEAT", f"MLST {path}", f"SIZE {path}", f"MDTM {path}"]
-        replies = await self._ask_all([*login, *ask])
+        replies = await self._ask_all([*login, *ask], security)
         await self._check_login(security, replies[: len(login)])
         binary, offers, listed, size, modified = replies[-5:]
         if not binary.positive:
@@ -108,13 +113,15 @@ class Session:
         ranged = bool({"ERET", "REST"} & self._features.keys()) or (await self.control.ask("REST 1")).code == 350
         self.stat = self._understand(listed, size, modified, ranged)
 
-    async def _ask_all(self, commands: Sequence[str]) -> list[Reply]:
-        if not self.pipelined:
-            return [await self.control.ask(command) for command in commands]
-        pending = [self.control.submit(command) for command in commands]
-        if self._options.streams == 1:
-            self.ask_ahead()
-        return [await self.control.reply(each) for each in pending]
+    async def _ask_all(self, commands: Sequence[str], security: Security | None) -> list[Reply]:
+        """The replies to commands that go out in one flight, or one by one."""
+        pending = [self.control.submit(command) for command in commands] if self.pipelined else []
+        self.ask_ahead()
+        if security:
+            await security.admitted(self.control)
+        if self.pipelined:
+            return [await self.control.reply(each) for each in pending]
+        return [await self.control.ask(command) for command in commands]
 
     async def _check_login(self, security: Security | None, replies: Sequence[Reply]) -> None:
         if security is None:
@@ -123,7 +130,7 @@ class Session:
         await security.check_login(self.control, replies)
         self._security = security
         if security.protects_data:
-            self._passive = None  # it was asked for before that was agreed
+            self.data.forget()  # it was asked for before that was agreed
 
     def _check_password(self, user: Reply, password: Reply) -> None:
         # A server that wants no password answers the pipelined PASS with 202 or an error.
@@ -165,60 +172,9 @@ class Session:
         return self.control.usable
 
     def ask_ahead(self) -> None:
-        """Ask for the address of the next data connection already, behind the transfer that is under way."""
-        if self.pipelined:
-            self._passive = self.control.submit(self._passive_command)
-
-    async def connect_data(self) -> socket.socket:
-        """A data connection that the next transfer will use."""
-        asked_ahead = self._passive is not None
-        try:
-            return await self._connect_data()
-        except Unreachable:
-            if not asked_ahead:
-                raise
-            return await self._connect_data()  # a port that was opened long ago may be closed again
-
-    async def _connect_data(self) -> socket.socket:
-        pending = self._passive or self.control.submit(self._passive_command)
-        self._passive = None
-        reply = await self.control.reply(pending)
-        if reply.code == 227:
-            host, port = passive_address(reply)
-            host = await self._checked(host)
-        elif reply.code == 229:
-            host, port = self.control.peer, extended_passive_port(reply)
-        elif self._passive_command == "PASV":
-            self._passive_command = "EPSV"
-            return await self._connect_data()
-        else:
-            raise refusal(reply, self.address.shown)
-        return await self._options.dialer.dial(host, port, self._options.connect_seconds)
-
-    async def _checked(self, host: str) -> str:
-        """The host to connect to when a reply names `host`: it, the server itself, or none (a third host)."""
-        said, peer = ip_address(host), ip_address(self.control.peer)
-        if said == peer:
-            return host
-        if said.is_unspecified or (said.is_private and not peer.is_private):
-            return self.control.peer  # a server behind address translation that does not know its own address
-        if said in await self.allowed_hosts():
-            return host
-        raise PermissionRefused(
-            f"{self.address.shown}: the server says its data come from another host, {host}",
-            f"if you trust that host, allow it with --data-host {host}",
-        )
-
-    async def allowed_hosts(self) -> set[IPv4Address | IPv6Address]:
-        """The addresses that data may come from: the URL's host's and those the user named."""
-        loop = asyncio.get_running_loop()
-        found = set()
-        for name in {self.address.host, *self._options.data_hosts}:
-            try:
-                found |= {ip_address(info[4][0]) for info in await loop.getaddrinfo(name, None)}
-            except OSError:
-                continue  # a name that does not resolve allows nothing
-        return found
+        """Prepare the next data connection already, behind the commands that are under way."""
+        if self.pipelined and self._options.streams == 1:
+            self.data.prepare()
 
     async def retrieve(self, start: int, end: int) -> PendingReply:
         """Ask for bytes [start, end) on the data connection that is ready; the future is the final reply.
@@ -252,4 +208,5 @@ class Session:
 
     def close(self) -> None:
         """End the session; may be called twice."""
+        self.data.forget()
         self.control.close()

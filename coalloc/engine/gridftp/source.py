@@ -81,10 +81,10 @@ class GridFTPSource(Source):
 
     async def _fetch_stream(self, session: Session, span: Span, deliver: Deliver) -> None:
         try:
-            data = await session.connect_data()
+            data = await session.data.take()
         except ConnectionLost:  # the server gave up the idle session
             session = await self._reopened()
-            data = await session.connect_data()
+            data = await session.data.take()
         await stream.fetch(session, data, span, deliver)
 
     async def _usable_session(self) -> Session:
@@ -106,6 +106,7 @@ class GridFTPSource(Source):
         # On a session of its own: a server does nothing else while it computes, and a fetch may begin meanwhile.
         if self._aside is None or not self._aside.usable:
             self._aside = await self._open_session()
+            self._aside.data.forget()
         return await self._aside.checksum(algorithm, start, end)
 
     async def close(self) -> None:

@@ -2,11 +2,12 @@
 
 GSI tokens are TLS records. How they travel (base64 on a control connection, plain on a data connection) is left to
 `security`. The Globus peculiarities: with TLS 1.3 the server sends one byte after the handshake, which must be read
-first; and the client ends the exchange with one byte, `0`, or delegates: it sends `D`, the server answers with a
-request for a certificate, and the client ends with what it signed.
+before all else that it sends; and the client ends the exchange with one byte, `0`, or delegates: it sends `D`, the
+server answers with a request for a certificate, and the client ends with what it signed.
 """
 
 import binascii
+import re
 import ssl
 from base64 import b64decode, b64encode
 from collections.abc import Callable
@@ -14,10 +15,11 @@ from collections.abc import Callable
 from coalloc.engine.gridftp.gsi.failures import no_handshake
 from coalloc.errors import ConnectionLost, ServerSays
 
-__all__ = ["ContextProtection", "SecurityContext"]
+__all__ = ["ContextProtection", "Exchange", "SecurityContext", "read_token"]
 
 DELEGATION, NO_DELEGATION = b"D", b"0"
 LONGEST_MESSAGE = 64 * 1024
+TOKEN = re.compile(r"ADAT=(\S*)")
 PROTECTED = (b"631", b"632", b"633")  # RFC 2228: signed, signed and encrypted, encrypted
 
 CheckPeer = Callable[[ssl.SSLObject], None]
@@ -44,6 +46,7 @@ class SecurityContext:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
         self._shaken = False
+        self._owed = False
 
     def step(self, token: bytes = b"") -> bytes:
         """What the server sent -> what to send; nothing to send means: more is to come, or `complete` before.
@@ -69,12 +72,36 @@ class SecurityContext:
         if not self._flagged:
             if self._tls.version() == "TLSv1.3":
                 self._tls.read(1)
-            self._tls.write(DELEGATION if self._sign else NO_DELEGATION)
-            self._flagged = True
-            self.complete = self._sign is None
+            self._flag()
         elif self._sign and not self.complete:
             self._tls.write(self._sign(self._tls.read(LONGEST_MESSAGE)))
             self.complete = True
+
+    def _flag(self) -> None:
+        self._tls.write(DELEGATION if self._sign else NO_DELEGATION)
+        self._flagged = True
+        self.complete = self._sign is None
+
+    def hurry(self) -> bytes:
+        """What to send at once after a step because it does not depend on the answer, if there is anything.
+
+        The byte that the server sends first then comes by `take_owed`.
+        """
+        if self._flagged or self._sign or not self._shaken:
+            return b""
+        self._flag()
+        self._owed = True
+        return self._outgoing.read()
+
+    def take_owed(self, token: bytes) -> None:
+        """Take in the answer to the step before `hurry`; for other tokens nothing is done.
+
+        :raises ssl.SSLError: when it is not what the server sent
+        """
+        if self._owed:
+            self._owed = False
+            self._incoming.write(token)
+            self._tls.read(1)
 
     def wrap(self, message: bytes) -> bytes:
         """Encrypt a message."""
@@ -94,6 +121,24 @@ class SecurityContext:
         except ssl.SSLWantReadError:
             pass
         return b"".join(pieces)
+
+
+class Exchange:
+    """A control connection while the context is agreed on: what was hurried past is taken in when it comes."""
+
+    def __init__(self, context: SecurityContext) -> None:
+        self._context = context
+
+    def seal(self, command: bytes) -> bytes:
+        return command
+
+    def open(self, line: bytes) -> bytes:
+        if token := read_token(line.decode(errors="replace")):
+            try:
+                self._context.take_owed(token)
+            except ssl.SSLError:
+                raise ConnectionLost("a reply was damaged on its way", "try again") from None
+        return line + b"\r\n"
 
 
 class ContextProtection:
@@ -118,3 +163,12 @@ class ContextProtection:
         except (ssl.SSLError, binascii.Error):
             raise ConnectionLost("a reply was damaged on its way", "try again") from None
         return plain if plain.endswith(b"\n") else plain + b"\r\n"
+
+
+def read_token(reply: str) -> bytes:
+    """The token in a reply to ADAT; nothing where it has none."""
+    found = TOKEN.search(reply)
+    try:
+        return b64decode(found[1], validate=True) if found else b""
+    except binascii.Error:
+        return b""

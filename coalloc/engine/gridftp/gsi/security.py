@@ -4,24 +4,25 @@
     ADAT <ClientHello>    -> 335 ADAT=<token>      and so on until the context is complete -> 235
     ENC <USER ...>        -> 632 <331 ...>         from here on all is sealed
 
+With TLS 1.3 the client knows after the server's first token all that it will say: the rest of the exchange and the
+sealed commands go out in one flight.
+
 Data connections need no exchange (DCAU N) unless the server insists: then we show our certificate there too (DCAU S),
 or delegate a proxy that the server shows us there (DCAU A). What is said inside is left to `context`, which files are
 used to `credential`, what a refusal means to `failures`.
 """
 
 import asyncio
-import binascii
-import re
 import socket
 import ssl
-from base64 import b64decode, b64encode
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
-from coalloc.engine.gridftp.gsi.context import ContextProtection, SecurityContext
+from coalloc.engine.gridftp.gsi.context import ContextProtection, Exchange, SecurityContext, read_token
 from coalloc.engine.gridftp.gsi.credential import (
     Credential,
     check_dates,
@@ -39,7 +40,6 @@ __all__ = ["DataMode", "GridSecurity"]
 
 DataMode = Literal["N", "S", "A"]
 MAPPED_USER = ":globus-mapping:"  # the account that the server maps the certificate to
-TOKEN = re.compile(r"ADAT=(\S*)")
 DATA_SECONDS = 30.0  # for the exchange on a data connection
 
 
@@ -55,6 +55,8 @@ class GridSecurity:
         self._where = f"{address.host}:{address.port}"
         self._modes = list(modes)
         self._delegated = b""
+        self._answers: list[PendingReply] = []
+        self._hurried = False
         self._credential: Credential
         self._authorities: Path
         self._tls: ssl.SSLContext
@@ -72,31 +74,57 @@ class GridSecurity:
         mode = self._modes[0]
         return f"DCAU S {own_subject(self._credential)}" if mode == "S" else f"DCAU {mode}"
 
-    async def authenticate(self, control: ControlConnection) -> None:
-        """Agree on a security context.
+    async def authenticate(self, control: ControlConnection, pipelined: bool) -> None:
+        """Agree on a security context, as far as the client's part goes; `admitted` is the server's.
 
         :raises PermissionRefused: when there is no usable credential, or one end does not trust the other
         :raises NotThatProtocol: when the server does not speak GSI
         """
         self._credential, self._authorities = find_credential(), find_authorities()
         self._tls = tls_context(self._credential, self._authorities)
+        self._hurried = False
         try:
-            control.protection = ContextProtection(await self._exchange(control))
+            control.protection = ContextProtection(await self._exchange(control, pipelined))
         except SourceError:
-            check_dates(self._credential, self._authorities)  # says it better than the server does
+            self._check_dates()
             raise
 
-    async def _exchange(self, control: ControlConnection) -> SecurityContext:
+    def _check_dates(self) -> None:
+        check_dates(self._credential, self._authorities)  # says it better than the server does
+
+    async def _exchange(self, control: ControlConnection, pipelined: bool) -> SecurityContext:
         sign = self._sign if self._modes[0] == "A" else None
         context = SecurityContext(self._tls, self._address.host, self._where, self._check_host, sign)
+        control.protection = Exchange(context)
         method, pending = control.submit("AUTH GSSAPI"), _submit_token(control, context.step())
         if (reply := await control.reply(method)).code != 334:
             raise no_security(reply, self._where)
-        while (reply := await control.reply(pending)).code == 335 and (answer := context.step(_token(reply))):
-            pending = _submit_token(control, answer)
-        if reply.code != 235 or not context.complete:
-            raise not_authenticated(reply, self._where)
+        self._answers = [pending]
+        while not context.complete:
+            reply = await control.reply(self._answers[-1])
+            answer = context.step(_token(reply)) if reply.code == 335 else b""
+            if not answer:
+                raise not_authenticated(reply, self._where)
+            self._answers = [_submit_token(control, answer)]
+            if pipelined and (rest := context.hurry()):
+                self._hurried = True
+                self._answers.append(_submit_token(control, rest))
         return context
+
+    async def admitted(self, control: ControlConnection) -> None:
+        """Wait for the server's part.
+
+        :raises PermissionRefused: when it does not trust us
+        :raises ServerSays: when it may only be that it wants to be asked step by step
+        """
+        replies = [await control.reply(answer) for answer in self._answers]
+        if [reply.code for reply in replies] == [335] * (len(replies) - 1) + [235]:
+            return
+        self._check_dates()
+        refused = next((reply for reply in replies if reply.code != 335), replies[-1])
+        if self._hurried:
+            raise ServerSays(f"{self._where}: the server says {refused.code} {refused.text}", "ask step by step")
+        raise not_authenticated(refused, self._where)
 
     def _check_host(self, tls: ssl.SSLObject) -> None:
         names = certificate_names(tls.getpeercert() or {})
@@ -166,7 +194,7 @@ def _submit_token(control: ControlConnection, token: bytes) -> PendingReply:
 
 
 def _token(reply: Reply) -> bytes:
-    try:
-        return b64decode(TOKEN.findall(" ".join(reply.lines))[0], validate=True)
-    except (IndexError, binascii.Error):
-        raise ServerSays("the server's reply to ADAT holds no token", "use another replica") from None
+    token = read_token(" ".join(reply.lines))
+    if not token:
+        raise ServerSays("the server's reply to ADAT holds no token", "use another replica")
+    return token
