@@ -24,6 +24,7 @@ http {{
     access_log off; sendfile on; keepalive_timeout 60; types {{ }} default_type application/octet-stream;
     client_body_temp_path {run}/a; proxy_temp_path {run}/b; fastcgi_temp_path {run}/c;
     uwsgi_temp_path {run}/d; scgi_temp_path {run}/e;
+    {zones}
     server {{ listen {host}:{port}{ssl}; root {root}; {certificates} {more} }}
 }}
 """
@@ -37,6 +38,7 @@ class Nginx:
     :param port: None for one that is free
     :param certificate: certificate and key files, for https
     :param more: directives for its server block
+    :param zones: directives for its http block, where limits are counted
     :param prefix: words before the command, which run it somewhere else and become it
     :param life: seconds after which it ends in any case
     """
@@ -50,6 +52,7 @@ class Nginx:
         port: int | None = None,
         certificate: Sequence[Path] = (),
         more: str = "",
+        zones: str = "",
         prefix: Sequence[str] = (),
         life: int = LIFE_SECONDS,
     ) -> None:
@@ -67,6 +70,7 @@ class Nginx:
             port=self.port,
             root=root,
             more=more,
+            zones=zones,
             ssl=" ssl" if certificate else "",
             certificates=keys,
             user="user root;" if os.geteuid() == 0 else "",
