@@ -50,7 +50,7 @@ class DirectDialer:
                 f"{where} did not answer within {seconds:g} s",
                 "check the address and that no firewall drops the connection",
             ) from None
-        except socket.gaierror as error:
+        except (socket.gaierror, UnicodeError) as error:  # the latter: a label is empty, or longer than names can be
             raise self._unresolved(host, error) from None
         except OSError as error:
             reason = (
@@ -61,15 +61,16 @@ class DirectDialer:
         return sock
 
     async def _connect(self, host: str, port: int) -> socket.socket:
+        name = host.encode() if host.isascii() else host  # for a string the tables of international names are loaded
         try:  # most data connections go to a numeric address, which needs no thread to look it up
-            addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+            addresses = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
         except socket.gaierror:
             loop = asyncio.get_running_loop()
-            addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+            addresses = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
         return await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=0.25)
 
     @staticmethod
-    def _unresolved(host: str, error: socket.gaierror) -> SourceError:
-        if error.errno == socket.EAI_AGAIN:
+    def _unresolved(host: str, error: socket.gaierror | UnicodeError) -> SourceError:
+        if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
             return Unreachable(f"the name {host} could not be looked up: {error.strerror}", "check the name service")
         return UnknownHost(f"there is no host named {host}", "check the spelling of the host in the URL")

@@ -1,5 +1,6 @@
 """Connections as engines get them, and what is said when there is none."""
 
+import re
 import socket
 
 import pytest
@@ -37,9 +38,10 @@ async def test_a_closed_port(host):
     assert not caught.value.permanent
 
 
-async def test_no_such_host():
-    with pytest.raises(UnknownHost, match=r"no-such-host\.invalid"):
-        await DirectDialer().dial("no-such-host.invalid", 21, 5)
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "\N{LATIN SMALL LETTER E WITH ACUTE}..b"])
+async def test_no_such_host(host):
+    with pytest.raises(UnknownHost, match=re.escape(host)):
+        await DirectDialer().dial(host, 21, 5)
 
 
 async def test_no_answer():
