@@ -30,7 +30,6 @@ from coalloc.model import (
     TransferReport,
 )
 from coalloc.preview import preview
-from coalloc.resolve import metalink as metalink_documents
 from coalloc.resolve import resolve, target
 from coalloc.schedule.policies import make
 from coalloc.urls import redact
@@ -221,8 +220,10 @@ async def metalink(request: Request) -> str:
 
     Where no checksum is known yet, the servers are asked to compute one, which takes them a read of the file.
     """
+    from coalloc.resolve.metalink import write
+
     documents = [(await _plan(request, file, ask_checksum=True))[1] for file in await _files(request)]
-    return metalink_documents.write(documents, datetime.now(UTC))
+    return write(documents, datetime.now(UTC))
 
 
 async def _plan(request: Request, file: ReplicaSet, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:

@@ -4,7 +4,6 @@ Algorithm names are in lower case without dashes (`sha256`), values in lower-cas
 checksum a transfer needs, and what to do when it is wrong, is for others to say.
 """
 
-import hashlib
 import re
 from collections.abc import Callable
 from typing import Protocol
@@ -63,6 +62,8 @@ def hasher(algorithm: str) -> Hasher:
         return _Rolling(zlib_ng.adler32, 1)
     if algorithm == "crc32":
         return _Rolling(zlib_ng.crc32, 0)
+    import hashlib  # OpenSSL's tables, which most transfers do without
+
     return hashlib.new(algorithm, usedforsecurity=False)
 
 

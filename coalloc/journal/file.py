@@ -6,7 +6,6 @@ takes its place in one rename.
 """
 
 import os
-import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -64,6 +63,8 @@ def recall(path: Path, now: Header) -> Recollection:
     try:
         contents = decode(path.read_bytes())
         if contents.trouble:
+            import shutil  # and with it all kinds of archives: not for the rule, for this exception
+
             shutil.copyfile(path, path.with_name(path.name + ".broken"))
         found = _judge(contents, now)
         if not found.extents:

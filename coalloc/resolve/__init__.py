@@ -9,15 +9,18 @@ from urllib.parse import urlsplit
 
 from coalloc.errors import UsageError
 from coalloc.model import ReplicaSet
-from coalloc.resolve import fetch, metalink
+from coalloc.resolve import fetch
 from coalloc.resolve.targets import target
 from coalloc.resolve.urls import check, replica_set
 from coalloc.urls import redact
 
-__all__ = ["Fetch", "metalink", "resolve", "target"]
+__all__ = ["Fetch", "resolve", "target"]
 
 Fetch = Callable[[str, int], Awaitable[bytes]]
 """`await fetch(url, limit)`: a whole document through an engine; a UsageError if it is longer than `limit` bytes."""
+
+METALINKS = (".meta4", ".metalink")
+"""How URLs of Metalinks end."""
 
 
 async def resolve(sources: Sequence[str], fetch_document: Fetch) -> list[ReplicaSet]:
@@ -47,8 +50,11 @@ async def resolve(sources: Sequence[str], fetch_document: Fetch) -> list[Replica
 
 
 async def _read(source: str, fetch_document: Fetch) -> list[ReplicaSet]:
+    from coalloc.resolve import metalink  # few transfers need a parser of XML
+
     if "://" not in source:
-        return metalink.read(_local(source), source)
+        # One byte more than is taken, so that too large is noticed.
+        return metalink.read(_local(source, metalink.MAX_BYTES + 1), source)
     if _is_http(source):
         document = await fetch.get(source, metalink.MAX_BYTES)
     else:
@@ -56,11 +62,11 @@ async def _read(source: str, fetch_document: Fetch) -> list[ReplicaSet]:
     return metalink.read(document, redact(source))
 
 
-def _local(path: str) -> bytes:
+def _local(path: str, limit: int) -> bytes:
     remedy = "name replica URLs, like ftp://host/data/x, or a Metalink 4 file"
     try:
         with Path(path).open("rb") as file:
-            return file.read(metalink.MAX_BYTES + 1)  # one more than is taken, so that too large is noticed
+            return file.read(limit)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise UsageError(f"{path} is no URL, and no file that can be read: {reason}", remedy) from None
@@ -75,4 +81,4 @@ def _is_http(url: str) -> bool:
 
 
 def _ends_as_metalink(url: str) -> bool:
-    return urlsplit(url).path.lower().endswith(metalink.EXTENSIONS)
+    return urlsplit(url).path.lower().endswith(METALINKS)

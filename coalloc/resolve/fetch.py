@@ -5,7 +5,6 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from coalloc.errors import ConnectionLost, NoSuchFile, PermissionRefused, ServerSays, Unreachable, UsageError
-from coalloc.resolve.metalink import CONTENT_TYPES
 from coalloc.urls import redact
 
 if TYPE_CHECKING:
@@ -13,6 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = ["get", "says_metalink"]
 
+METALINKS = ("application/metalink4+xml", "application/metalink+xml")
+"""What servers call a Metalink."""
 SECONDS = 10.0
 """For connecting, and between bytes."""
 
@@ -32,7 +33,7 @@ async def says_metalink(url: str) -> bool:
     except (httpx.HTTPError, httpx.InvalidURL):
         return False
     kind: str = answer.headers.get("content-type", "")
-    return answer.is_success and kind.partition(";")[0].strip().lower() in CONTENT_TYPES
+    return answer.is_success and kind.partition(";")[0].strip().lower() in METALINKS
 
 
 async def get(url: str, limit: int) -> bytes:

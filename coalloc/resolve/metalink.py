@@ -19,12 +19,10 @@ from coalloc.model import Checksum, PieceHashes, Replica, ReplicaSet
 from coalloc.resolve import names, urls
 from coalloc.urls import redact
 
-__all__ = ["CONTENT_TYPES", "EXTENSIONS", "MAX_BYTES", "read", "write"]
+__all__ = ["MAX_BYTES", "read", "write"]
 
 NAMESPACE = "urn:ietf:params:xml:ns:metalink"
 VERSION_3 = "{http://www.metalinker.org/}metalink"
-CONTENT_TYPES = ("application/metalink4+xml", "application/metalink+xml")
-EXTENSIONS = (".meta4", ".metalink")
 MAX_BYTES = 16 * 1024 * 1024
 MAX_ELEMENTS = 250_000
 """With MAX_BYTES, keeps the parsed document below 100 MB; enough for the pieces of 1 TB, 4 MiB each."""

@@ -7,11 +7,11 @@ partial copy; only a race puts a byte in two copies. Policies read this; only th
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from statistics import median
 from typing import Literal
 
 from coalloc.intervals import Intervals
 from coalloc.model import Estimate
+from coalloc.schedule.median import median
 from coalloc.schedule.rate import RateMeter
 from coalloc.schedule.streams import Widening
 

@@ -3,9 +3,8 @@
 from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
 from collections.abc import Sequence
-from math import inf
+from math import fsum, inf
 from operator import itemgetter
-from statistics import fmean
 
 from predictors.base import Forecaster
 from predictors.observation import Forecast, Observation, Query
@@ -61,14 +60,14 @@ class MovingAverage(Forecaster):
 
     def forecast(self, query: Query) -> Forecast:
         _, setups = self._recent(self._setups.get(query.source, []), query.at)
-        setup = fmean(value for _, value in setups) if setups else None
+        setup = _mean(setups) if setups else None
         window, rates = self._recent(self._rates.get(query.source, []), query.at)
         if not rates:
             return Forecast(self.name, None, setup, 0, None, "no earlier transfer from there tells its rate")
         age = query.at - rates[-1][0]
         count = f"{len(rates)} transfers" if len(rates) > 1 else "one transfer"
         reason = f"the mean of {count} {_within(window)}, the newest {_duration(age)} ago"
-        return Forecast(self.name, fmean(value for _, value in rates), setup, len(rates), age, reason)
+        return Forecast(self.name, _mean(rates), setup, len(rates), age, reason)
 
     def _recent(self, samples: list[Sample], at: float) -> tuple[float, list[Sample]]:
         """The narrowest window that holds samples, and these samples."""
@@ -78,6 +77,10 @@ class MovingAverage(Forecaster):
             if first < last:
                 return window, samples[first:last]
         return self._windows[-1], []
+
+
+def _mean(samples: Sequence[Sample]) -> float:
+    return fsum(value for _, value in samples) / len(samples)
 
 
 def _within(window: float) -> str:

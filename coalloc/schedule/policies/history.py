@@ -4,9 +4,8 @@ B_i is the forecast rate of server i, a moving average over time of previous tra
 history counts as the median of those that have one.
 """
 
-from statistics import median
-
 from coalloc.schedule.allocator import cut, proportional_shares
+from coalloc.schedule.median import median
 from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned
 from coalloc.schedule.state import Lane, State
 
