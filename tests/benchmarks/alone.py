@@ -60,9 +60,9 @@ def _keep_reading(url: str, counts: list[int], number: int) -> None:
     connection = http.client.HTTPConnection(where.netloc, timeout=LIFE_SECONDS)
     while True:
         connection.request("GET", where.path)
-        response = connection.getresponse()
-        while block := response.read1(BLOCK):
-            counts[number] += len(block)
+        with connection.getresponse() as response:
+            while block := response.read1(BLOCK):
+                counts[number] += len(block)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-__all__ = ["Command", "Outcome", "Run", "Sample", "Wire", "compete", "interrupted"]
+__all__ = ["Command", "Copy", "Outcome", "Run", "Sample", "Wire", "compete", "interrupted"]
 
 Outcome = Literal["ok", "late", "fails", "wrong", "invalid"]
 """`late`: it was not done within the time that it had; `wrong`: it said all is well, and the file is not the file;
@@ -34,6 +34,16 @@ class Sample:
     sent: Mapping[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """Bytes [start, end) from a source, and the seconds of the first and the last of them."""
+
+    start: int
+    end: int
+    first_byte: float
+    last_byte: float
+
+
 class Wire(Protocol):
     """What counts the bytes of payload, since it was made."""
 
@@ -46,12 +56,16 @@ class Wire(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What runs, at home in the folder of its target, which has to become as `original` is."""
+    """What runs, at home in the folder of its target, which has to become as `original` is.
+
+    :param sources: by URL: the source that has it
+    """
 
     words: Sequence[str]
     environment: Mapping[str, str]
     target: Path
     original: Path
+    sources: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def home(self) -> Path:
@@ -64,7 +78,7 @@ class Run:
 
     :param cpu: user and system seconds of the client
     :param waited: seconds that its threads were ready to run and had no processor: how much the machine disturbed it
-    :param report: what coget says of itself
+    :param copies: by source: the partial copies of which coget tells
     :param said: the last words of one that failed
     """
 
@@ -74,7 +88,7 @@ class Run:
     waited: float
     moved: int
     samples: tuple[Sample, ...] = ()
-    report: Mapping[str, Any] = field(default_factory=dict)
+    copies: Mapping[str, Sequence[Copy]] = field(default_factory=dict)
     said: str = ""
 
 
@@ -153,8 +167,9 @@ def compete(command: Command, wire: Wire, events: Sequence[tuple[float, Callable
     outcome: Outcome = "late" if late else "fails" if status else "ok"
     if outcome == "ok" and not _same(command.target, command.original):
         outcome = "wrong"
+    copies = _copies(out, command.sources, samples[-1].seconds)
     said = "" if outcome == "ok" else (err or out)[-400:].strip()
-    return Run(outcome, samples[-1].seconds, cpu, waited, wire.moved(), tuple(samples), _report(out), said)
+    return Run(outcome, samples[-1].seconds, cpu, waited, wire.moved(), tuple(samples), copies, said)
 
 
 def interrupted(command: Command, wire: Wire, size: int, limit: float) -> None:
@@ -172,9 +187,19 @@ def _same(target: Path, original: Path) -> bool:
     return subprocess.run(["cmp", "--silent", target, original], check=False).returncode == 0
 
 
-def _report(out: str) -> Mapping[str, Any]:
+def _copies(out: str, sources: Mapping[str, str], ended: float) -> dict[str, list[Copy]]:
+    """What coget's document says of each source; its clock begins late, when the program has started."""
     try:
         document = json.loads(out)
-    except ValueError:
+        started = ended - document["seconds"]
+        return {sources[source["url"]]: _shifted(source["copies"], started) for source in document["sources"]}
+    except (ValueError, KeyError):
         return {}
-    return document if isinstance(document, dict) else {}
+
+
+def _shifted(copies: Sequence[Mapping[str, Any]], by: float) -> list[Copy]:
+    return [
+        Copy(copy["start"], copy["end"], copy["first_byte"] + by, copy["last_byte"] + by)
+        for copy in copies
+        if copy["last_byte"] is not None
+    ]

@@ -3,16 +3,18 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
 
-from tests.benchmarks.race import Run, Sample
+from tests.benchmarks.race import Copy, Run, Sample
 from tests.benchmarks.scenarios import SCENARIOS
 
-__all__ = ["COLUMNS", "Result", "read", "rows", "write"]
+__all__ = ["COLUMNS", "LIMIT", "SHOWN", "Result", "read", "rows", "typical", "write"]
 
+SHOWN = "coget"
+"""The rival whose runs are drawn."""
 COLUMNS = ("rival", "seconds", "time / ideal", "duplicated", "CPU s/GB", "waited", "")
 LIMIT = 8
 """A run that takes more than this many times the ideal has lost."""
@@ -82,8 +84,15 @@ def _ratio(result: Result, run: Run) -> float:
     return run.moved / result.size if SCENARIOS[result.scenario].rerun else run.seconds / result.ideal
 
 
+def typical(runs: Sequence[Run]) -> Run | None:
+    """The run of the median time, of those that went well."""
+    done = sorted((run for run in runs if run.outcome == "ok"), key=lambda run: run.seconds)
+    return done[(len(done) - 1) // 2] if done else None
+
+
 def write(path: Path, results: Sequence[Result]) -> None:
-    """Keep results in a file; those of other scenarios that are there already stay."""
+    """Keep results in a file, with the course of one typical run of coget; those of other scenarios stay there."""
+    results = [_trimmed(result) for result in results]
     kept = {result.title: result for result in (read(path) if path.exists() else [])}
     kept |= {result.title: result for result in results}
     order = list(SCENARIOS)
@@ -96,6 +105,15 @@ def read(path: Path) -> list[Result]:
     return [_result(document) for document in json.loads(path.read_text())]
 
 
+def _trimmed(result: Result) -> Result:
+    shown = typical(result.runs.get(SHOWN, ()))
+    runs = {
+        rival: [run if run is shown else replace(run, samples=(), copies={}) for run in own]
+        for rival, own in result.runs.items()
+    }
+    return replace(result, runs=runs)
+
+
 def _result(document: dict[str, Any]) -> Result:
     runs = {rival: [_run(run) for run in kept] for rival, kept in document.pop("runs").items()}
     return Result(**document, runs=runs)
@@ -103,4 +121,5 @@ def _result(document: dict[str, Any]) -> Result:
 
 def _run(document: dict[str, Any]) -> Run:
     samples = tuple(Sample(**sample) for sample in document.pop("samples"))
-    return Run(**document, samples=samples)
+    copies = {host: [Copy(**copy) for copy in own] for host, own in document.pop("copies").items()}
+    return Run(**document, samples=samples, copies=copies)

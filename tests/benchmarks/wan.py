@@ -87,6 +87,7 @@ class Bench:
                 {**_environment(home, field.authority), **rival.environment},
                 errand.target,
                 self._folder / NAME,
+                {url: host for host, url in urls.items()},
             )
             limit = LIMIT * plan.ideal
             if self._scenario.rerun:

@@ -1,0 +1,63 @@
+"""A picture of one run of coget: each source's rate over time, and below it which part of the file it delivered when.
+
+Rates are what the links counted; the ranges are what coget says of itself. Needs matplotlib, of the `bench` extra.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from matplotlib import colormaps, rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tests.benchmarks.race import Run, Sample
+from tests.benchmarks.results import Result
+
+__all__ = ["draw"]
+
+WINDOW = 3
+"""Samples over which a rate is taken."""
+
+
+def draw(result: Result, run: Run, path: Path) -> None:
+    """Write the picture of a run as SVG."""
+    hosts = list(run.samples[0].sent)
+    colours = dict(zip(hosts, _colours(len(hosts)), strict=True))
+    # The salt: else each picture of the same run would differ.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "coget", "font.size": 8}):
+        figure = Figure(figsize=(7.2, 4.2), layout="constrained")
+        rates, ranges = figure.subplots(2, 1, sharex=True)
+        for host in hosts:
+            _draw_rate(rates, run.samples, host, colours[host])
+        for host in hosts:
+            _draw_ranges(ranges, run, host, colours[host])
+        for axes in (rates, ranges):
+            axes.axvline(result.ideal, color="black", linewidth=0.8)
+            for at, _ in result.timeline:
+                if at < run.seconds:
+                    axes.axvline(at, color="grey", linewidth=0.8, linestyle=":")
+        rates.set_ylabel("Mbit/s")
+        rates.legend(loc="upper right", ncols=4, fontsize=6)
+        ranges.set_ylabel("MB of the file")
+        ranges.set_xlabel("seconds")
+        ranges.set_xlim(0, max(run.seconds, result.ideal) * 1.02)
+        figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def _colours(count: int) -> list[tuple[float, ...]]:
+    chosen = colormaps["tab10" if count <= 10 else "tab20"]
+    return [chosen(number) for number in range(count)]
+
+
+def _draw_rate(axes: Axes, samples: Sequence[Sample], host: str, colour: tuple[float, ...]) -> None:
+    moments, rates = [], []
+    for before, after in zip(samples, samples[WINDOW:], strict=False):
+        moments.append((before.seconds + after.seconds) / 2)
+        rates.append((after.sent[host] - before.sent[host]) * 8e-6 / (after.seconds - before.seconds))
+    axes.plot(moments, rates, color=colour, linewidth=1, label=host)
+
+
+def _draw_ranges(axes: Axes, run: Run, host: str, colour: tuple[float, ...]) -> None:
+    """Each partial copy as a stroke from its first byte to its last."""
+    for copy in run.copies.get(host, ()):
+        axes.plot([copy.first_byte, copy.last_byte], [copy.start / 1e6, copy.end / 1e6], color=colour, linewidth=1.5)
