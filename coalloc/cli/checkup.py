@@ -10,7 +10,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from coalloc.errors import PermissionRefused
+from coalloc.errors import PermissionRefused, UsageError
 from coalloc.urls import redact
 
 __all__ = ["Finding", "checkup"]
@@ -37,6 +37,7 @@ def checkup() -> list[Finding]:
         _authorities,
         _environment,
         _history,
+        _connections,
         _terminal,
     )
     return [finding for look in looks for finding in look()]
@@ -132,6 +133,23 @@ def _history() -> Iterator[Finding]:
     else:
         remedy = f"make {nearest} writable; until then nothing is learnt from transfers"
         yield Finding("history", "wrong", f"{path} cannot be written", remedy)
+
+
+def _connections() -> Iterator[Finding]:
+    from coalloc.engine.slots import VARIABLE, Slots
+
+    try:
+        slots = Slots.from_environment()
+    except UsageError as error:
+        yield Finding("connections", "wrong", error.message, error.remedy)
+        return
+    if slots is None:
+        yield Finding("connections", "ok", f"no limit: {VARIABLE} says so")
+    elif slots.usable:
+        yield Finding("connections", "ok", f"at most {slots.most} to a server, counted in {slots.folder}")
+    else:
+        remedy = f"remove {slots.folder} or make it yours alone; until then nothing is counted"
+        yield Finding("connections", "limited", f"{slots.folder} cannot be used", remedy)
 
 
 def _terminal() -> Iterator[Finding]:

@@ -76,6 +76,14 @@ class Slots:
             raise UsageError(f"{VARIABLE} is {said!r}", "set it to a number of connections, 1 or more, or to 'off'")
         return cls(SHARED if os.access(SHARED, os.W_OK) else Path(f"/tmp/coget-{os.geteuid()}"), int(said))
 
+    @property
+    def usable(self) -> bool:
+        """Whether anything can be counted in its folder."""
+        with suppress(OSError):
+            self._prepare()
+            return os.access(self.folder, os.W_OK | os.X_OK)
+        return False
+
     def take(self, server: str, count: int) -> Lease | None:
         """So many slots of `server` (HOST:PORT) at once, or None when they are not free or others wait for them."""
         try:

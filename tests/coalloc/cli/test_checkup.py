@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.cli.checkup import checkup
+from coalloc.engine.slots import Slots
 from tests.support.gsi import Authority
 
 
@@ -12,7 +13,7 @@ from tests.support.gsi import Authority
 def machine(monkeypatch, tmp_path):
     """A machine with nothing configured."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    for name in ("X509_CERT_DIR", "XDG_DATA_HOME", "XDG_STATE_HOME", "COGET_HISTORY"):
+    for name in ("X509_CERT_DIR", "XDG_DATA_HOME", "XDG_STATE_HOME", "COGET_HISTORY", "COGET_CONNECTIONS"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("X509_USER_PROXY", str(tmp_path / "proxy.pem"))
     return tmp_path
@@ -106,3 +107,28 @@ def test_a_history_that_cannot_be_written(machine, monkeypatch):
     (finding,) = found("history")
     assert finding.state == "wrong"
     assert str(machine / "file") in finding.remedy
+
+
+def test_where_connections_are_counted(monkeypatch):
+    (finding,) = found("connections")
+    assert finding.state == "ok"
+    assert "at most 32 to a server" in finding.detail
+    monkeypatch.setenv("COGET_CONNECTIONS", "off")
+    (finding,) = found("connections")
+    assert (finding.state, finding.detail) == ("ok", "no limit: COGET_CONNECTIONS says so")
+
+
+def test_connections_that_cannot_be_counted(monkeypatch, machine):
+    folder = machine / "not-ours-alone"
+    folder.mkdir()
+    folder.chmod(0o777)
+    monkeypatch.setattr(Slots, "from_environment", classmethod(lambda cls: cls(folder)))
+    (finding,) = found("connections")
+    assert finding.state == "limited"
+    assert str(folder) in finding.remedy
+
+
+def test_a_number_of_connections_that_makes_no_sense(monkeypatch):
+    monkeypatch.setenv("COGET_CONNECTIONS", "many")
+    (finding,) = found("connections")
+    assert finding.state == "wrong"
