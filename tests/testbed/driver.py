@@ -75,7 +75,7 @@ class Emulator:
         self._socket.settimeout(ANSWER_SECONDS)
         with theirs:
             command = [str(self._programs / "emulator"), str(self.folder)]
-            self._process = subprocess.Popen(command, stdin=theirs, start_new_session=True)
+            self._process = subprocess.Popen(command, stdin=theirs.fileno(), start_new_session=True)
         try:
             self._pid = self._receive("ready")
         except BaseException:

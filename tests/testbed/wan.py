@@ -152,10 +152,8 @@ class Wan:
 
     def _read_stats(self) -> tuple[int, dict[tuple[str, str], LinkStats]]:
         missed, counters = self._emulator.stats()
-        return missed, {
-            way: LinkStats(**{**numbers, "worst_late": numbers["worst_late"] / 1e9})
-            for way, numbers in zip(self._directions, counters, strict=True)
-        }
+        stats = [LinkStats(worst_late=numbers.pop("worst_late") / 1e9, **numbers) for numbers in counters]
+        return missed, dict(zip(self._directions, stats, strict=True))
 
     def _build(self) -> None:
         self._hosts = [self._emulator.host(name) for name in self.topology.hosts]

@@ -84,19 +84,22 @@ static void admit(struct direction *direction, const struct frame *frame, uint64
     enqueue(direction, frame, &run);
 }
 
-void direction_receive(struct direction *direction)
+bool direction_receive(struct direction *direction, bool overdue)
 {
     static uint8_t bytes[FRAME_MOST];
     for (int i = 0; i < BATCH; i++) {
         ssize_t length = read(direction->from, bytes, sizeof bytes);
         if (length < 0)
-            return;
+            return true;
         struct frame frame;
-        if (frame_parse(&frame, bytes, (size_t)length))
-            admit(direction, &frame, now_ns());
-        else
+        if (!frame_parse(&frame, bytes, (size_t)length)) {
             direction->counters.rejected++;
+            continue;
+        }
+        direction->counters.late += overdue ? frame.segments : 0;
+        admit(direction, &frame, now_ns());
     }
+    return false;
 }
 
 /* Hand a packet to the kernel of the host at the other end. */

@@ -14,7 +14,7 @@ struct packet; /* one frame that waits for its time */
 struct counters {
     uint64_t packets, bytes; /* that left, as on the wire: segments, with their IP headers */
     uint64_t queue_drops, loss_drops;
-    uint64_t late;           /* packets that left more than 1 ms after they were due */
+    uint64_t late;           /* packets that left more than 1 ms after they were due, or may have */
     uint64_t worst_late;     /* nanoseconds */
     uint64_t rejected;       /* packets that the kernel did not take, or that are none of ours */
 };
@@ -28,8 +28,9 @@ struct direction {
 
 uint64_t now_ns(void);
 
-/* Read what has arrived, up to a small number, and decide about it. */
-void direction_receive(struct direction *direction);
+/* Read what has arrived, up to a small number, and decide about it. `overdue`: we should have looked earlier, so that
+ * these packets may have waited for us. Returns whether that was all. */
+bool direction_receive(struct direction *direction, bool overdue);
 
 /* Write what is due, up to a small number. Returns when the next packet is due; UINT64_MAX: none waits. */
 uint64_t direction_release(struct direction *direction);

@@ -21,7 +21,11 @@
 
 #define CONTROL 0
 #define CONTROL_EVENT UINT32_MAX
-#define EVENTS 32
+#define EVENTS (2 * MOST_LINKS + 1) /* all that can be ready at once */
+/* A packet's time begins when we read it. So that we notice when that is late, we look at least this often; */
+#define LOOK_NS 1000000u
+/* after this long, what we find may have waited for us. */
+#define OVERDUE_NS 2000000u
 
 static void fail(const char *what)
 {
@@ -52,31 +56,35 @@ static void serve(struct wan *wan)
         exit(0);
 }
 
-/* Write what is due in all directions; returns the time until the next packet is. */
+/* Write what is due in all directions; returns how long to wait for the next. */
 static struct timespec release(struct wan *wan)
 {
-    uint64_t next = UINT64_MAX;
+    uint64_t next = now_ns() + LOOK_NS;
     for (uint32_t i = 0; i < wan->direction_count; i++) {
         uint64_t due = direction_release(&wan->directions[i]);
         if (due < next)
             next = due;
     }
-    uint64_t now = now_ns(), wait = next == UINT64_MAX ? 3600000000000u : next > now ? next - now : 0;
-    return (struct timespec){.tv_sec = (time_t)(wait / 1000000000u), .tv_nsec = (long)(wait % 1000000000u)};
+    uint64_t now = now_ns();
+    return (struct timespec){.tv_nsec = next > now ? (long)(next - now) : 0};
 }
 
 static _Noreturn void run(struct wan *wan)
 {
-    for (;;) {
+    for (uint64_t looked = now_ns();;) {
         struct timespec wait = release(wan);
         struct epoll_event events[EVENTS];
         int count = epoll_pwait2(wan->epoll, events, EVENTS, &wait, NULL);
+        uint64_t now = now_ns();
+        bool all = count >= 0; /* else a signal interrupted us, and nothing was looked at */
         for (int i = 0; i < count; i++) {
             if (events[i].data.u32 == CONTROL_EVENT)
                 serve(wan);
             else
-                direction_receive(&wan->directions[events[i].data.u32]);
+                all &= direction_receive(&wan->directions[events[i].data.u32], now - looked > OVERDUE_NS);
         }
+        if (all)
+            looked = now;
     }
 }
 

@@ -1,0 +1,139 @@
+"""A WAN to try things in: `python -m tests.testbed TOPOLOGY` brings one up and asks what to do. As root.
+
+    wan> client ping -c3 s1
+    wan> set core-s1 rate=40mbit loss=1%
+
+It ends with the prompt. Commands may also come from a file or a pipe. docs/howto/testbed.md tells more.
+"""
+
+import argparse
+import cmd
+import shlex
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tests.testbed import driver, servers
+from tests.testbed.topology import DIRECTIONS, Topology, TopologyError
+from tests.testbed.units import show_duration, show_rate
+from tests.testbed.wan import Invalid, Wan
+
+HELP = """HOST COMMAND ...                     run a command in a host: client ping -c3 s1; client bash
+serve HOST FOLDER                    start a GridFTP and a web server in a host; prints what to fetch from
+set LINK [ab|ba] NAME=VALUE ...      change a link: set core-s1 ba rate=40mbit loss=1%
+stats                                what the links have done since they were asked last
+quit                                 or the end of input: ends the WAN and all that runs in it"""
+
+
+class Prompt(cmd.Cmd):
+    """Reads commands and carries them out, until the end of input."""
+
+    def __init__(self, wan: Wan, stack: ExitStack) -> None:
+        super().__init__()
+        self.prompt = "wan> " if sys.stdin.isatty() else ""
+        self.use_rawinput = sys.stdin.isatty()
+        self._wan, self._stack, self._console = wan, stack, Console()
+
+    def show(self) -> None:
+        """Print the hosts and links."""
+        hosts = "  ".join(f"{host} {self._wan.address(host)}" for host in self._wan.topology.hosts)
+        print(f"Hosts: {hosts}\n")
+        table = Table("link", "way", "rate", "one way", "queue", "loss")
+        for link in self._wan.topology.links:
+            for way, (first, second) in zip(DIRECTIONS, ((link.a, link.b), (link.b, link.a)), strict=True):
+                does = link.ab if way == "ab" else link.ba
+                words = show_rate(does.rate), show_duration(does.delay), f"{does.queue / 1e3:.0f} kB", f"{does.loss:g}"
+                table.add_row(link.name, f"{way}: {first} to {second}", *words)
+        self._console.print(table)
+        print(f"\n{HELP}\n")
+
+    def do_serve(self, line: str) -> None:
+        """serve HOST FOLDER"""
+        match line.split():
+            case [host, folder]:
+                root = Path(folder).expanduser().resolve()
+                for start in (servers.gridftp, servers.nginx):
+                    print(self._stack.enter_context(start(self._wan, host, root)).url("FILE"))
+            case _:
+                print("write: serve HOST FOLDER")
+
+    def do_set(self, line: str) -> None:
+        """set LINK [ab|ba] NAME=VALUE ..."""
+        link, *rest = line.split() or [""]
+        direction = rest.pop(0) if rest and rest[0] in DIRECTIONS else None
+        pairs = [word.partition("=") for word in rest]
+        self._wan.set(link, direction, **{name: value for name, _, value in pairs})
+
+    def do_stats(self, _: str) -> None:
+        """stats"""
+        table = Table("link", "way", "packets", "MB", "queue full", "lost", "late")
+        for (link, way), did in self._wan.stats().items():
+            numbers = did.packets, f"{did.bytes / 1e6:.1f}", did.queue_drops, did.loss_drops, did.late
+            table.add_row(link, way, *map(str, numbers))
+        self._console.print(table)
+        try:
+            self._wan.check()
+        except Invalid as error:
+            print(f"These numbers say nothing: {error}.")
+        self._wan.reset_stats()
+
+    def do_help(self, _: str) -> None:
+        """help"""
+        print(HELP)
+
+    def do_quit(self, _: str) -> bool:
+        """quit"""
+        return True
+
+    do_EOF = do_quit
+
+    def emptyline(self) -> bool:
+        """Nothing; cmd would do the last command again."""
+        return False
+
+    def default(self, line: str) -> None:
+        """HOST COMMAND ..."""
+        host, *command = shlex.split(line)
+        if host not in self._wan.topology.hosts or not command:
+            print(f"no host and no command: {host}\n{HELP}")
+            return
+        subprocess.run(self._wan.command(host, command), check=False)
+
+    def onecmd(self, line: str) -> bool:
+        """One command; what goes wrong is said, and the WAN stays up."""
+        try:
+            return bool(super().onecmd(line))
+        except (TopologyError, ValueError, OSError, RuntimeError) as error:
+            print(error)
+        except KeyboardInterrupt:  # it was meant for the command
+            print()
+        return False
+
+
+def main() -> int:
+    """Bring a WAN up and read commands."""
+    parser = argparse.ArgumentParser(prog="python -m tests.testbed", description=__doc__.splitlines()[0])
+    parser.add_argument("topology", help="a name (far, hetero, ...) or the path of a YAML file")
+    topology = parser.parse_args().topology
+    if reason := driver.refusal():
+        print(f"no WAN here: {reason}", file=sys.stderr)
+        return 1
+    try:
+        wan = Wan(Topology.load(topology))
+    except TopologyError as error:
+        print(error, file=sys.stderr)
+        return 2
+    with wan, ExitStack() as stack:
+        prompt = Prompt(wan, stack)
+        if sys.stdin.isatty():
+            prompt.show()
+        prompt.cmdloop()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
