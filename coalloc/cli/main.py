@@ -1,5 +1,6 @@
 """The entry point `coget` and its group of commands."""
 
+import gc
 import os
 import signal
 import sys
@@ -17,6 +18,10 @@ from coalloc.cli.history import history
 from coalloc.cli.plan import plan
 
 __all__ = ["coget", "invoke", "main"]
+
+
+BETWEEN_COLLECTIONS = 10_000
+"""New objects that make the collector look for garbage. With Python's 700 it does so 30 times in what is only loaded."""
 
 
 class DefaultGroup(click.Group):
@@ -88,6 +93,9 @@ def invoke(args: Sequence[str]) -> int:
 
 def main() -> NoReturn:
     """The console script."""
+    gc.set_threshold(BETWEEN_COLLECTIONS)
     _open_closed_streams()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as SIGINT, until a command runs
-    sys.exit(invoke(sys.argv[1:]))
+    status = invoke(sys.argv[1:])
+    gc.freeze()  # else the interpreter looks through all that is loaded once more before it ends, for 15 ms
+    sys.exit(status)
