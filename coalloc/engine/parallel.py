@@ -1,8 +1,9 @@
 """One replica through as many sessions as its rate asks for, where a protocol has one stream a session.
 
-A single session is given the whole range at once. When more are wished for, even while it runs, each that has
-connected takes what is left front to back in slices, so that what has arrived stays nearly one piece. How many are
-worth having is for the scheduler to say.
+A single session is given the whole range at once. Several are given a part each; one that is free, because it has
+delivered its part or has only now connected, takes half of the longest that is under way. So there are few parts,
+as each costs round trips and begins slowly, and all end together. How many sessions are worth having is for the
+scheduler to say.
 """
 
 import asyncio
@@ -17,17 +18,19 @@ from coalloc.urls import redact
 
 __all__ = ["Parallel"]
 
-SMALLEST, LARGEST = 512 * 1024, 16 * 1024 * 1024
-"""Bytes of a slice: each costs a round trip or two, and the last should end together."""
+SMALLEST, LARGEST = 512 * 1024, 64 * 1024 * 1024
+"""Bytes of a part where there are several: it should be worth its set-up, and end soon if the session is recalled."""
 LEAST_CUT = 64 * 1024
-"""Bytes that a session must still have to deliver for a free one to take some of them over."""
+"""Bytes that a session must still have to deliver for a free one to take half of them."""
+WORTH = 8
+"""Set-ups that a part must still last to be cut: one, and TCP's slow start, for half of it."""
 
 
 class Parallel(Source):
     """One or more sessions with one replica, each made by `make`, used as one source.
 
     A session that the server does not grant, or that is lost, is done without as long as another one works. One that
-    is recalled ends with its slice.
+    is recalled ends with its part.
 
     :param streams: how many sessions to have, until `widen` says more
     """
@@ -107,16 +110,16 @@ async def _open(session: Source) -> Stat | None:
 
 
 class _Part(Span):
-    """A slice of `whole`, beyond whose end it never reaches; its bytes before `at` are delivered."""
+    """A part of `whole`, beyond whose end it never reaches; its bytes before `at` are delivered."""
 
-    __slots__ = ("_dealt_at", "_end", "_setup", "_whole", "at")
+    __slots__ = ("_begun_at", "_dealt_at", "_end", "_whole", "at")
 
     def __init__(self, whole: Span, start: int, end: int, now: float) -> None:
         self._whole = whole
         super().__init__(start, end)
         self.at = start
         self._dealt_at = now
-        self._setup: float | None = None
+        self._begun_at: float | None = None
 
     @property
     def end(self) -> int:
@@ -137,15 +140,15 @@ class _Part(Span):
 
     def reached(self, at: int, now: float) -> None:
         self.at = at
-        if self._setup is None:
-            self._setup = now - self._dealt_at
+        if self._begun_at is None:
+            self._begun_at = now
 
     def worth_cutting(self, now: float) -> bool:
-        """Whether it lasts, at the rate so far, longer than another session needs to begin and do half of it."""
-        if self._setup is None:
+        """Whether it lasts, at the rate so far, long enough for another session to be of use."""
+        if self.left < LEAST_CUT or self._begun_at is None:
             return self.left >= LEAST_CUT
         seconds = self.left * (now - self._dealt_at) / (self.at - self.start)
-        return self.left >= LEAST_CUT and seconds > 2 * self._setup
+        return seconds > WORTH * (self._begun_at - self._dealt_at)
 
 
 class _Dealing:
@@ -180,7 +183,7 @@ class _Dealing:
             raise self._error
 
     def _stop(self) -> None:
-        """Cancel who has more to do; who has delivered a slice to its end may keep the connection that it came on."""
+        """Cancel who has more to do; who has delivered a part to its end may keep the connection that it came on."""
         for session, task in self._tasks.items():
             if session not in self._parts or not self._parts[session].delivered:
                 task.cancel()
@@ -219,7 +222,7 @@ class _Dealing:
                 return
 
     def _give_back(self, session: Source, error: SourceError) -> None:
-        """Leave the rest of a failed session's slice to the others, if any is at work."""
+        """Leave the rest of a failed session's part to the others, if any is at work."""
         part = self._parts.pop(session)
         if isinstance(error, ReplicaChanged) or not self._parts:
             raise error
@@ -227,7 +230,7 @@ class _Dealing:
             self._undealt.add(start, end)
 
     def _deal(self) -> _Part | None:
-        """The next slice for a session that is free, while there is one."""
+        """The next part for a session that is free, while there is one."""
         self._undealt.remove(self._span.end, self._asked)
         if not self._undealt:
             self._cut_off()
@@ -239,14 +242,16 @@ class _Dealing:
         return part
 
     def _cut_off(self) -> None:
-        """Take back part of the longest slice under way, which is the whole range when only one session was there."""
+        """Take back half of the longest part, which is the whole range as long as one session had all."""
         part = max(self._parts.values(), key=lambda part: part.left, default=None)
         if part and part.worth_cutting(self._time()):
-            end, part.end = part.end, part.at + min(LARGEST, part.left // self._hands)
+            end, part.end = part.end, part.at + part.left // 2
             self._undealt.add(part.end, end)
 
     def _fair(self, left: int) -> int:
-        return left if self._hands == 1 else min(LARGEST, max(SMALLEST, left // (2 * self._hands)))
+        if self._hands == 1:
+            return left
+        return min(LARGEST, max(SMALLEST, -(-left // (self._hands - len(self._parts)))))
 
     @property
     def _hands(self) -> int:

@@ -67,23 +67,28 @@ def parallel(*sessions: Session) -> Parallel:
     return Parallel(lambda: next(made), len(sessions))
 
 
-async def test_slices_are_dealt_front_to_back_and_all_sessions_work():
+async def test_each_session_has_a_part_and_few_are_cut():
     sessions = [Session(), Session(), Session()]
     span = Span(3, SIZE)
     collected = Collected(span)
-    ahead = []
-
-    def deliver(offset, view):
-        collected(offset, view)
-        ahead.append(offset + len(view) - span.start - collected.count)
-
     async with opened(parallel(*sessions)) as source:
-        await source.fetch(span, deliver)
+        await source.fetch(span, collected)
     assert collected.bytes == CONTENT[3:]
     assert collected.count == SIZE - 3  # nothing came twice
-    assert max(ahead) <= 2 * (SIZE // 6)  # what the two sessions behind the foremost have not delivered yet
-    assert all(len(session.spans) > 1 for session in sessions)
-    assert all(end - start <= LARGEST for session in sessions for start, end in session.spans)
+    parts = [session.spans[0] for session in sessions]
+    assert [end for _, end in parts[:-1]] == [start for start, _ in parts[1:]]
+    assert max(end - start for start, end in parts) - min(end - start for start, end in parts) <= 1
+    assert all(len(session.spans) < 6 for session in sessions)
+
+
+async def test_parts_of_a_long_range_are_not_too_long():
+    session = Session(stat=Stat(10 * LARGEST))
+    async with opened(parallel(session, Session(stat=session.stat))) as source:
+        task = asyncio.create_task(source.fetch(Span(0, 10 * LARGEST), lambda offset, view: None))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert session.spans[0] == (0, LARGEST)
 
 
 async def test_a_small_range_needs_one_session_only():
@@ -246,7 +251,7 @@ async def test_widening_between_ranges_and_to_fewer():
 
 
 async def test_the_end_of_a_range_is_not_left_to_one_session():
-    """The second session falls silent: the first takes over what that one has not delivered but for its next bytes."""
+    """The second session has not begun: the first takes over what that one has but for its next bytes."""
     slow = Session(at=SIZE // 4)
     async with opened(parallel(Session(), slow)) as source:
         received = []
