@@ -10,7 +10,6 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.benchmarks.plots import draw
 from tests.benchmarks.results import COLUMNS, SHOWN, Result, read, rows, typical
 from tests.benchmarks.rivals import RIVALS
 from tests.benchmarks.scenarios import SCENARIOS
@@ -25,12 +24,10 @@ HEAD = """\
 # Results
 
 coget beside its peers, on networks that differ, change and fail. `make results` made this page; \
-[how it is measured](../explanation/benchmarks.md) is told elsewhere. Each number is a median with the least and the most.
+[how it is measured](../explanation/benchmarks.md) is told elsewhere. Numbers are medians, with the least and the most.
+Pictures are of one run of coget: above, what each source's link carried; below, which bytes came from it. A line is
+where the ideal ends; dots are where something happens to the network.
 
-"""
-PICTURE = """\
-One run of coget: above, what each source's link carried; below, which part of the file came from it. The line marks the
-ideal's end, dots what happened to the network.
 """
 
 
@@ -43,6 +40,8 @@ def page(results: Sequence[Result]) -> str:
 
 def write(results: Sequence[Result], folder: Path) -> None:
     """Write the page and its pictures."""
+    from tests.benchmarks.plots import draw
+
     pictures = folder / PICTURES
     pictures.mkdir(parents=True, exist_ok=True)
     for result in results:
@@ -70,7 +69,11 @@ def _section(result: Result) -> str:
         f"{result.repeated} runs did not count, and were repeated." if result.repeated else "",
     ]
     table = "\n".join([_row(COLUMNS), _rule(COLUMNS), *map(_row, rows(result))])
-    picture = f"\n![{PICTURE}]({PICTURES}/{_stem(result)}.svg)\n" if typical(result.runs.get(SHOWN, ())) else ""
+    picture = (
+        f"\n![each source of {result.title} over time]({PICTURES}/{_stem(result)}.svg)\n"
+        if typical(result.runs.get(SHOWN, ()))
+        else ""
+    )
     return f"\n## {result.title}\n{' '.join(fact for fact in facts if fact)}\n\n{table}\n{picture}"
 
 

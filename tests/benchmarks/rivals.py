@@ -8,9 +8,12 @@ Settings are the programs' own defaults where the name does not say otherwise. R
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
-from xml.sax.saxutils import escape
+
+from coalloc.model import Replica, ReplicaSet
+from coalloc.resolve import metalink
 
 __all__ = ["PEERS", "RIVALS", "Errand", "Rival"]
 
@@ -35,11 +38,9 @@ class Errand:
         return self.target.with_suffix(".meta4")
 
     def write_metalink(self) -> None:
-        urls = "".join(f'<url priority="1">{escape(url)}</url>' for url in self.urls)
-        self.metalink.write_text(
-            '<?xml version="1.0" encoding="UTF-8"?>\n<metalink xmlns="urn:ietf:params:xml:ns:metalink">'
-            f'<file name="{self.target.name}"><size>{self.size}</size>{urls}</file></metalink>\n'
-        )
+        replicas = tuple(Replica(url, priority=1) for url in self.urls)
+        published = datetime.fromtimestamp(0, UTC)
+        self.metalink.write_text(metalink.write([ReplicaSet(self.target.name, replicas, self.size)], published))
 
 
 @dataclass(frozen=True, slots=True)

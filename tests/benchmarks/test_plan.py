@@ -1,0 +1,72 @@
+"""What scenarios mean on their topologies, held against sums done by hand."""
+
+import pytest
+
+from tests.benchmarks.plan import CLIENT, Plan
+from tests.benchmarks.scenarios import SCENARIOS
+
+SHARE = 1448 / 1500
+RATES = {"s1": 400e6 / 8, "s2": 200e6 / 8, "s3": 100e6 / 8, "s4": 50e6 / 8}
+ROUND_TRIP = 2 * (0.025e-3 + 0.1e-3)
+
+
+def plan(name: str) -> Plan:
+    return Plan(SCENARIOS[name], SCENARIOS[name].congestion[0])
+
+
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_every_scenario_can_end(name: str):
+    made = plan(name)
+    assert 0 < made.ideal < 60
+    assert all(at > 0 for at, _ in made.timeline)
+    assert [at for at, _ in made.timeline] == sorted(at for at, _ in made.timeline)
+    assert made.best in made.sources
+
+
+def test_hetero_is_the_sum_of_its_links():
+    bytes_missed_in_set_up = 4 * ROUND_TRIP * sum(RATES.values()) * SHARE
+    assert plan("hetero").ideal == pytest.approx(((1 << 30) + bytes_missed_in_set_up) / (sum(RATES.values()) * SHARE))
+
+
+def test_far_sources_begin_after_four_round_trips():
+    made = plan("far")
+    assert [round(made.ways[host].round_trip, 6) for host in made.sources] == [0.02005, 0.08005, 0.16005]
+    missed = sum(4 * made.ways[host].round_trip * made.rate(host) for host in made.sources)
+    assert made.ideal == pytest.approx(((1 << 30) + missed) / sum(map(made.rate, made.sources)))
+
+
+def test_loss_is_on_the_links_of_the_sources_only():
+    made = plan("farloss")
+    assert made.rate("s1") == pytest.approx(400e6 / 8 * SHARE * 0.999)
+    assert {link.name: link.ba.loss for link in made.topology.links if link.a == CLIENT} == {"client-core": 0}
+
+
+def test_slow_and_late_lose_their_fastest_when_they_say():
+    half, most = plan("slow"), plan("late")
+    full, left = sum(RATES.values()), sum(RATES.values()) - 0.9 * RATES["s1"]
+    hetero = plan("hetero").ideal
+    assert half.ideal - hetero == pytest.approx(0.5 * (1 << 30) / SHARE * (1 / left - 1 / full))
+    assert most.ideal - hetero == pytest.approx(0.1 * (1 << 30) / SHARE * (1 / left - 1 / full))
+
+
+def test_what_is_killed_is_not_counted_on():
+    left = sum(RATES.values()) - RATES["s1"]
+    half = plan("kill").timeline[0][0]
+    assert plan("kill").ideal == pytest.approx(half + 0.5 * (1 << 30) / SHARE / left)
+    assert plan("hole").ideal == plan("kill").ideal
+
+
+def test_two_behind_one_bottleneck_have_what_it_has():
+    made = plan("shared")
+    assert made.alone("s1") == made.alone("s2") == pytest.approx(200e6 / 8 * SHARE)
+    assert made.best == "s1"
+    assert made.ideal == pytest.approx((1 << 30) / made.alone("s1"), rel=0.01)
+
+
+def test_kinds_alternate_in_mixed():
+    assert plan("mixed").schemes == {"s1": "ftp", "s2": "https", "s3": "ftp", "s4": "https"}
+
+
+def test_others_traffic_is_the_same_for_everybody_and_lasts():
+    assert plan("cross").timeline == plan("cross").timeline
+    assert max(at for at, _ in plan("cross").timeline) > 5 * plan("cross").ideal

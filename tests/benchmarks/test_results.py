@@ -1,0 +1,66 @@
+"""Tables, files and the page, made of runs that are written down here."""
+
+from pathlib import Path
+
+from tests.benchmarks.page import page
+from tests.benchmarks.race import Copy, Outcome, Run, Sample
+from tests.benchmarks.results import Result, read, rows, typical, write
+from tests.benchmarks.table import show
+
+SIZE = 1_000_000
+
+
+def run(seconds: float, outcome: Outcome = "ok", moved: int = SIZE) -> Run:
+    samples = (Sample(0.0, {"s1": 0}), Sample(seconds, {"s1": moved}))
+    said = "" if outcome == "ok" else "sorry\nno route"
+    return Run(outcome, seconds, 0.002, 0.1, moved, samples, {"s1": [Copy(0, moved, 0.1, seconds)]}, said)
+
+
+def result(scenario: str = "hetero", **runs: list[Run]) -> Result:
+    return Result(scenario, "cubic", 10.0, SIZE, {"s1": 0.999}, [(5.0, "s1: kill")], runs)
+
+
+def test_a_row_has_the_median_and_its_spread():
+    made = result(coget=[run(10.2), run(10.1), run(11.0, moved=1_010_000)])
+    assert rows(made) == [("coget", "10.20", "1.020 [1.010-1.100]", "0.00 %", "2.00", "1 %", "")]
+
+
+def test_failures_are_told_and_count_as_endless():
+    made = result(
+        axel=[run(10.0), run(3.0, "fails"), run(3.0, "fails")], aria2=[run(10.0), run(11.0), run(3.0, "wrong")]
+    )
+    axel, aria2 = rows(made)
+    assert axel[2] == "fails"
+    assert axel[-1] == "2 of 3 fails: no route"
+    assert aria2[2] == "1.050 [1.000-1.100]"
+    assert made.ratio("axel") == float("inf")
+
+
+def test_who_takes_too_long_is_beyond_the_limit():
+    assert rows(result(lftp=[run(80.0, "late")]))[0][2] == "> 8"
+
+
+def test_a_rerun_is_judged_by_its_bytes():
+    assert result("rerun", coget=[run(6.0, moved=1_010_000)]).ratio("coget") == 1.01
+
+
+def test_results_come_back_with_one_course_and_beside_others(tmp_path: Path):
+    file = tmp_path / "results.json"
+    write(file, [result("slow", coget=[run(12.0)])])
+    write(file, [result(coget=[run(10.1), run(10.3), run(10.2)], aria2=[run(10.0)])])
+    hetero, slow = read(file)
+    assert (hetero.scenario, slow.scenario) == ("hetero", "slow")
+    assert [bool(kept.samples) for kept in hetero.runs["coget"]] == [False, False, True]
+    assert typical(hetero.runs["coget"]) == run(10.2)
+    assert hetero.runs["aria2"][0].samples == ()
+    write(file, [result("slow", coget=[run(13.0)])])
+    assert [kept.ratio("coget") for kept in read(file)] == [1.02, 1.3]
+
+
+def test_terminal_and_page_tell_the_same():
+    made = result(coget=[run(10.1)], aria2=[run(10.4)], axel=[run(10.2, "fails")])
+    assert "coget  10.10" in show(made)
+    text = page([made])
+    assert "| [hetero](#hetero) | 400/200/100/50 Mbit/s | 1.010 | <= 1.02 | 1.040 (aria2) |" in text
+    assert "| coget | 10.10 | 1.010 [1.010-1.010] |" in text
+    assert "s1: kill at 5.00 s" in text
