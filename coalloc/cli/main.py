@@ -21,7 +21,7 @@ __all__ = ["coget", "invoke", "main"]
 
 
 BETWEEN_COLLECTIONS = 10_000
-"""New objects that make the collector look for garbage. With Python's 700 it does so 30 times in what is only loaded."""
+"""New objects that make the collector look for garbage. With Python's 700 it looks 30 times at what is only loaded."""
 
 
 class DefaultGroup(click.Group):
