@@ -78,10 +78,14 @@ def _unstarted_view(url: str, error: SourceError | None) -> SourceView:
 
 def unstarted_reports(urls: Sequence[str], errors: Mapping[int, SourceError]) -> tuple[SourceReport, ...]:
     """The sources of a transfer that did not begin; `errors` are of those that could not be used."""
-    return tuple(
-        SourceReport(url, outcome="failed", error=errors[i].message) if i in errors else SourceReport(url)
-        for i, url in enumerate(urls)
-    )
+    return tuple(_unstarted_report(url, errors.get(i)) for i, url in enumerate(urls))
+
+
+def _unstarted_report(url: str, error: SourceError | None) -> SourceReport:
+    if error is None:
+        return SourceReport(url)
+    failed = not isinstance(error, NoFreeConnection)  # which is nobody's fault
+    return SourceReport(url, outcome="failed" if failed else "unused", error=error.message)
 
 
 def _partial_copy(copy: Copy, began: float) -> PartialCopy:

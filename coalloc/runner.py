@@ -92,6 +92,7 @@ class Runner:
             except SourceError as error:
                 places.release()
                 self.errors[source] = error
+                await self._sources[source].close()
                 refusals += isinstance(error, ServerBusy)
                 if not await self._wait_out(error, refusals):
                     return False

@@ -71,9 +71,11 @@ def test_when_there_is_none_at_all_it_waits_and_says_so(fetch, strategy):
 
 
 def test_waiting_is_no_failure(fetch):
-    waits = server(free_at=100.0, dies_at=101.0, returns_at=101.1)
-    report, _, _ = fetch(waits, waits)
-    assert sum(source.bytes for source in report.sources) == SIZE
+    with pytest.raises(TimeoutError) as caught:
+        fetch(server(free_at=2 * NEVER))
+    (stopped,) = caught.value.__cause__.args
+    assert stopped.sources[0].outcome == "unused"
+    assert "waiting for a free connection" in stopped.sources[0].error
 
 
 def test_another_source_takes_the_place_of_one_that_waits(fetch):

@@ -4,7 +4,7 @@ import pytest
 
 from coalloc.model import Estimate
 from coalloc.schedule.actions import Abandon, Connect, Done, Fetch, GiveUp, Shorten, Wake
-from coalloc.schedule.events import Failed, Finished, Ready, Received, Rejected, Started, Tick
+from coalloc.schedule.events import Failed, Finished, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.machine import IllegalEventError
 from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies import make
@@ -204,3 +204,34 @@ def test_single_goes_on_with_the_next_best():
     assert fetch.source == 1
     (after,) = kinds(machine.handle(Failed(0.1, 1, "gone", permanent=True, copy=fetch.copy)), Fetch)
     assert after.source == 2
+
+
+@pytest.mark.parametrize("strategy", ["brute", "adaptive"])
+def test_what_was_kept_for_a_source_that_waits_goes_to_others(strategy):
+    machine = scheduler(strategy=strategy)
+    machine.handle(Ready(0.0, 0))
+    machine.handle(Tick(5.0))
+    assert machine.state.lanes[1].share
+    machine.handle(Waiting(6.0, 1, "no free connection"))
+    assert not machine.state.lanes[1].share
+    (copy,) = machine.state.copies.values()
+    machine.handle(Received(7.0, copy.id, copy.start, copy.end))
+    (rest,) = kinds(machine.handle(Finished(7.0, copy.id)), Fetch)
+    assert (rest.source, rest.start, rest.end) == (0, copy.end, 10 * MB)
+
+
+def test_the_last_source_may_wait_as_long_as_it_takes():
+    machine = scheduler(sources=1)
+    assert not kinds(machine.handle(Waiting(0.0, 0, "no free connection")), GiveUp)
+    assert not kinds(machine.handle(Tick(1e6)), GiveUp)
+    assert kinds(machine.handle(Ready(1e6, 0)), Fetch)
+
+
+def test_a_source_that_waited_is_a_spare_one_when_its_place_is_taken():
+    machine = CheckedScheduler(10 * MB, [Estimate()] * 2, make("adaptive"), most=1)
+    machine.handle(Started(0.0))
+    assert kinds(machine.handle(Waiting(0.1, 0, "no free connection")), Connect) == [Connect(1)]
+    (fetch,) = kinds(machine.handle(Ready(0.2, 1)), Fetch)
+    assert not kinds(machine.handle(Ready(0.3, 0)), Fetch)
+    failed = machine.handle(Failed(0.4, 1, "gone", permanent=True, copy=fetch.copy))
+    assert kinds(failed, Connect) == [Connect(0)]
