@@ -1,11 +1,12 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
-.PHONY: demo test bench
+.PHONY: demo test bench bench-wan results
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
 
 READY := .venv/.ready
 RUN := .venv/bin/python -m
+RESULTS := docs/reference/results/results.json
 
 # Three GridFTP servers behind links of different rates, one file, all of them at once.
 demo: $(READY)
@@ -21,6 +22,16 @@ test: $(READY)
 # coget beside globus-url-copy on this machine.
 bench: $(READY)
 	@$(RUN) tests.benchmarks.loopback
+
+# coget beside its peers on networks that differ, change and fail. Takes hours, and needs root.
+bench-wan: $(READY)
+	@$(RUN) tests.benchmarks.wan
+
+# The same, kept, and made into docs/reference/results.md.
+results: $(READY)
+	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[bench]'
+	@$(RUN) tests.benchmarks.wan --json $(RESULTS)
+	@$(RUN) tests.benchmarks.page $(RESULTS)
 
 $(READY): setup.cfg pyproject.toml scripts/setup scripts/debian-packages
 	@scripts/setup

@@ -11,12 +11,12 @@ from dataclasses import dataclass, replace
 
 __all__ = ["HEADERS", "ROUND_TRIPS", "Change", "Link", "Schedule", "payload_share"]
 
-ROUND_TRIPS = {"ftp": 4, "http": 2, "https": 3, "root": 5}
+ROUND_TRIPS = {"ftp": 4, "http": 2, "https": 3}
 """Round trips before the first byte of data that a protocol cannot avoid, by URL scheme.
 
 GridFTP: control connection; login, with all further commands sent along; data connection (its port is in the reply);
-first byte. HTTP: connection; first byte. HTTPS adds TLS 1.3. XRootD: connection; handshake; login; open; first byte.
-TCP's slow start is not counted: it is a loss like any other.
+first byte. HTTP: connection; first byte. HTTPS adds TLS 1.3. TCP's slow start is not counted: it is a
+loss like any other.
 """
 
 HEADERS = 52

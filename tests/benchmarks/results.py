@@ -97,6 +97,7 @@ def write(path: Path, results: Sequence[Result]) -> None:
     kept |= {result.title: result for result in results}
     order = list(SCENARIOS)
     chosen = sorted(kept.values(), key=lambda result: order.index(result.scenario))
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps([asdict(result) for result in chosen], separators=(",", ":")) + "\n")
 
 
