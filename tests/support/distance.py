@@ -1,0 +1,130 @@
+"""Counts round trips: a dialer that puts a server far away, where time is counted in round trips, not in seconds.
+
+What the client sends arrives at once. What the server sends, and the news that a connection stands, is held back until
+nothing has moved for a moment; then one round trip has passed, and all that is due by then is handed over. So the
+count is the same on a slow machine. One server at a time.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from coalloc.dialer import DirectDialer
+
+__all__ = ["Distance"]
+
+STILL = 6
+"""Looks in a row, `LOOK` seconds apart, at which nothing has moved."""
+LOOK = 0.01
+
+
+@dataclass
+class _Connection:
+    """One connection, in round trips: when the server sees it stand, and when the client last spoke on it."""
+
+    stands: int
+    spoke: int | None = None
+    pumps: list[asyncio.Task[None]] = field(default_factory=list)
+
+
+class Distance:
+    """Dials like a `DirectDialer`, far away; `trips` is the time in round trips.
+
+    A server that connects to the client is not held back. May be used as a context manager, which ends all.
+    """
+
+    def __init__(self) -> None:
+        self.trips = 0
+        self._near = DirectDialer()
+        self._held: list[tuple[int, Callable[[], object]]] = []
+        self._moved = 0
+        self._spoke = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> "Distance":
+        self._start(self._pass_time())
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
+        """A connection to the server by way of a relay that has the server's address."""
+        connection = _Connection(self.trips + 1)
+        server = await self._near.dial(host, port, seconds)
+        with socket.create_server((host, 0), family=server.family) as listener:
+            listener.setblocking(False)
+            client = await self._near.dial(host, listener.getsockname()[1], seconds)
+            relay, _ = await asyncio.get_running_loop().sock_accept(listener)
+        relay.setblocking(False)
+        self._start(self._relay(connection, relay, server))
+        stands = asyncio.Event()
+        self._hold(connection.stands, stands.set)
+        await stands.wait()
+        return client
+
+    async def rest(self) -> None:
+        """Wait until all that is on its way has arrived."""
+        while True:
+            await self._stillness()
+            if not self._held:
+                return
+
+    def _start(self, work) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _hold(self, due: int, release: Callable[[], object]) -> None:
+        self._moved += 1
+        self._held.append((due, release))
+
+    async def _pass_time(self) -> None:
+        while True:
+            await self._stillness()
+            if self._held:
+                due = [held for held in self._held if held[0] <= self.trips]
+                if not due:
+                    self.trips += 1
+                    due = [held for held in self._held if held[0] <= self.trips]
+                self._held = [held for held in self._held if held[0] > self.trips]
+                for _, release in due:
+                    release()
+
+    async def _stillness(self) -> None:
+        seen, still = -1, 0
+        while still < STILL:
+            still = still + 1 if seen == self._moved else 0
+            seen = self._moved
+            await asyncio.sleep(LOOK)
+
+    async def _relay(self, connection: _Connection, near: socket.socket, far: socket.socket) -> None:
+        """Carry bytes both ways until both ends are done."""
+        loop = asyncio.get_running_loop()
+        reader, writer = await asyncio.open_connection(sock=near)
+        with far, contextlib.closing(writer), contextlib.suppress(ConnectionError):
+            back = loop.create_task(self._back(connection, far, writer))
+            try:
+                while data := await reader.read(1 << 16):
+                    self._moved += 1
+                    connection.spoke = self._spoke = self.trips
+                    await loop.sock_sendall(far, data)
+            finally:
+                back.cancel()
+                await asyncio.gather(back, return_exceptions=True)
+
+    async def _back(self, connection: _Connection, far: socket.socket, near: asyncio.StreamWriter) -> None:
+        loop = asyncio.get_running_loop()
+        with contextlib.suppress(ConnectionError):
+            while data := await loop.sock_recv(far, 1 << 20):
+                self._hold(self._due(connection), lambda data=data: near.write(data))
+        self._hold(self._due(connection), near.close)
+
+    def _due(self, connection: _Connection) -> int:
+        """When the answer to what the client said last is there; on a data connection it says nothing."""
+        spoke = self._spoke if connection.spoke is None else connection.spoke
+        return max(connection.stands, spoke) + 1
