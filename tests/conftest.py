@@ -11,7 +11,6 @@ from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority, Identity
 from tests.testbed import driver
 
-
 _no_wan = functools.cache(driver.refusal)
 
 
