@@ -14,6 +14,7 @@ from coalloc.schedule.allocator import tail
 from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.pauses import TRIES, pause_seconds
 from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
+from coalloc.schedule.stalls import SUSPICIOUS, stalled
 from coalloc.schedule.state import Copy, Lane, State
 
 __all__ = ["IllegalEventError", "Scheduler"]
@@ -22,12 +23,6 @@ TICK = 0.5
 """Seconds between looks at who is silent."""
 IDLE_TICK = 0.1
 """Seconds after which an idle lane looks again, where the policy wants that."""
-SILENCE = 3.0
-"""Seconds of silence that are never a stall."""
-FIRST_BYTE = 15.0
-"""Seconds a source may take to its first byte before it counts as stalled, if its set-up time is not longer."""
-SUSPICIOUS = 1.0
-"""Seconds of silence after which a source that was relieved of everything has to connect anew."""
 USEFUL = 1 << 20
 """Bytes delivered in one partial copy that make up for earlier failures."""
 
@@ -169,10 +164,9 @@ class Scheduler:
         self._looked_at = now
         for copy in list(self.state.copies.values()):
             lane = self.state.lanes[copy.source]
-            silent = self._silence(copy, lane, now)
-            if silent is not None:
+            if stalled(copy, self.state.setup(lane), lane.longest_gap, now):
                 self._actions.append(Abandon(copy.id))
-                self._fail(lane, f"nothing came for {silent:.0f} s", permanent=False, now=now)
+                self._fail(lane, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
             elif self.policy.widens and copy.last_byte_at is not None:
                 rate, backlog = self.state.rate(lane, now), self.state.backlog(lane)
                 self._widen(lane, lane.widening.look(now, rate, backlog), now)
@@ -270,9 +264,8 @@ class Scheduler:
 
     def _retire(self, victim: Lane, copy: Copy, now: float) -> None:
         """All was taken from the victim. If it was silent it has to connect anew before it gets more."""
-        silent = now - (copy.asked_at if copy.last_byte_at is None else copy.last_byte_at)
-        if silent > SUSPICIOUS:
-            self._fail(victim, f"nothing came for {silent:.0f} s", permanent=False, now=now)
+        if copy.silence(now) > SUSPICIOUS:
+            self._fail(victim, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
         else:
             self._release(copy, now)
 
@@ -381,14 +374,6 @@ class Scheduler:
             self._actions.append(Wake(min(times)))
 
     # Small helpers
-
-    def _silence(self, copy: Copy, lane: Lane, now: float) -> float | None:
-        """Seconds of silence if they are more than this source's own ways explain, else None."""
-        if copy.last_byte_at is None:
-            silent, allowed = now - copy.asked_at, max(FIRST_BYTE, 5 * self.state.setup(lane))
-        else:
-            silent, allowed = now - copy.last_byte_at, max(SILENCE, 8 * lane.longest_gap)
-        return silent if silent > allowed else None
 
     @staticmethod
     def _learn_setup(lane: Lane, seconds: float) -> None:

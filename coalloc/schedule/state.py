@@ -73,6 +73,10 @@ class Copy:
     bytes: int = 0
     racing: bool = False
 
+    def silence(self, now: float) -> float:
+        """Seconds since its last byte came, or since it was asked for if none has."""
+        return now - (self.asked_at if self.last_byte_at is None else self.last_byte_at)
+
 
 class State:
     """The whole of what is known about one transfer.
@@ -138,11 +142,10 @@ class State:
         copy = self.running(lane)
         if copy is None:
             return self.setup(lane)
+        silent = copy.silence(now)
         if copy.last_byte_at is not None:
-            silent = now - copy.last_byte_at
             return silent if silent > USUAL_GAP + 3 * lane.longest_gap else 0.0
-        waited = now - copy.asked_at
-        return max(self.setup(lane) - waited, waited)
+        return max(self.setup(lane) - silent, silent)
 
     def finish_seconds(self, lane: Lane, now: float) -> float:
         """Seconds until the lane has delivered its backlog at its present rate; infinite if it is silent."""
