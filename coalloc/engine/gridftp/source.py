@@ -1,6 +1,7 @@
 """One replica at one GridFTP server: when sessions are made, reused and dropped."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
@@ -14,6 +15,9 @@ from coalloc.model import Stat
 
 __all__ = ["GridFTPSource"]
 
+BRIEF = 4 << 20
+"""Bytes of which even a slow server knows the checksum so soon that a fetch can wait for it."""
+
 
 class GridFTPSource(Source):
     """A file at a GridFTP or FTP server. Its control connection is kept between ranges.
@@ -26,6 +30,7 @@ class GridFTPSource(Source):
         self._address = parse(url)
         self._session: Session | None = None
         self._aside: Session | None = None
+        self._fetching = False
         self._channel: BlockChannel | None = None
         self._pipelined = True
         self._sessions: Parallel | None = None
@@ -56,6 +61,13 @@ class GridFTPSource(Source):
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         if span.start >= span.end:
             return
+        self._fetching = True
+        try:
+            await self._fetch(span, deliver)
+        finally:
+            self._fetching = False
+
+    async def _fetch(self, span: Span, deliver: Deliver) -> None:
         if self._sessions:
             await self._sessions.fetch(span, deliver)
         elif self.options.streams > 1:
@@ -103,11 +115,18 @@ class GridFTPSource(Source):
             raise ReplicaChanged(f"{self._address.shown} changed while it was fetched", "start again")
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+        if end - start <= BRIEF and (session := self._idle()):
+            with suppress(ConnectionLost):  # the server gave it up
+                return await session.checksum(algorithm, start, end)
         # On a session of its own: a server does nothing else while it computes, and a fetch may begin meanwhile.
         if self._aside is None or not self._aside.usable:
             self._aside = await self._open_session()
             self._aside.data.forget()
         return await self._aside.checksum(algorithm, start, end)
+
+    def _idle(self) -> Session | None:
+        """The session that fetches while it does not: asking there saves the round trips that one aside takes."""
+        return None if self._aside or self._fetching else self._session
 
     async def close(self) -> None:
         self._drop()

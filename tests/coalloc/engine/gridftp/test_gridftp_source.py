@@ -232,6 +232,26 @@ async def test_checksums(gridftp_server, content, algorithm, digest):
         assert await source.checksum(algorithm, 5, 1_000_000) == digest(content[5:1_000_000])
 
 
+async def test_a_brief_checksum_takes_no_session_of_its_own(gridftp_server, content):
+    digest = hashlib.md5(content[:1000]).hexdigest()
+    async with opened(source_of(gridftp_server)) as source:
+        session = source._session
+        assert await source.checksum("md5", 0, 1000) == digest
+        assert await collect(source, 5, SIZE) == content[5:]
+        asked = asyncio.create_task(source.checksum("md5", 0, 1000))
+        await asyncio.sleep(0)
+        assert await collect(source, 0, SIZE) == content  # begins before the answer has come
+        assert await asked == digest
+        assert source._session is session
+        assert source._aside is None
+
+
+async def test_a_checksum_after_the_server_has_ended_the_idle_session(gridftp_server, content):
+    async with opened(source_of(gridftp_server)) as source:
+        gridftp_server.end_sessions()
+        assert await source.checksum("md5", 0, 1000) == hashlib.md5(content[:1000]).hexdigest()
+
+
 async def test_a_checksum_beside_a_fetch(gridftp_server, content):
     async with opened(source_of(gridftp_server)) as source:
         span = Span(0, SIZE)
