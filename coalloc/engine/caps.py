@@ -84,6 +84,10 @@ class _Capped(Source):
             raise
 
     @property
+    def queues(self) -> bool:
+        return self._source.queues
+
+    @property
     def recalled(self) -> bool:
         return self._on_loan and self._slots.wanted(self._server)
 
@@ -91,7 +95,9 @@ class _Capped(Source):
         return await self._source.checksum(algorithm, start, end)
 
     async def close(self) -> None:
-        await self._source.close()
-        if self._lease:
-            self._lease.release()
-            self._lease = None
+        try:
+            await self._source.close()
+        finally:
+            if self._lease:
+                self._lease.release()
+                self._lease = None

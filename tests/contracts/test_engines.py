@@ -19,6 +19,7 @@ import pytest
 from coalloc.engine import open_source
 from coalloc.engine.base import Source, Span
 from coalloc.engine.parallel import Parallel
+from coalloc.engine.slots import Slots
 from coalloc.errors import (
     ConnectionLost,
     NoSuchFile,
@@ -38,6 +39,7 @@ WITH_SERVER = (
     "gridftp",
     "gridftp-streams",
     "gridftp-sessions",
+    "gridftp-capped",
     "gsiftp",
     "gsiftp-streams",
     "globus-url-copy",
@@ -89,6 +91,16 @@ class Sessions(Setup):
         return Parallel(lambda: open_source(url, "gridftp", options()), 3)
 
 
+@dataclass
+class Capped(Setup):
+    """The native engine where each connection needs one of two slots."""
+
+    folder: Path = Path()
+
+    def at(self, url: str) -> Source:
+        return open_source(url, "gridftp", options(slots=Slots(self.folder, 2)))
+
+
 @pytest.fixture(params=WITH_SERVER + WITHOUT)
 def setup(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Setup]:
     """Every way in which bytes are had. One that cannot run fails in CI, and is never left out without a word."""
@@ -106,6 +118,8 @@ def gridftp(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Set
     def start() -> None:
         stack.enter_context(GridFTPServer(root, port=server.port))
 
+    if request.param.endswith("capped"):
+        return Capped(server.url, into(root), kill=server.kill, start=start, folder=root.with_name("slots"))
     kind = Sessions if request.param.endswith("sessions") else Setup
     streams = 4 if request.param.endswith("streams") else 1
     return kind(server.url, into(root), streams=streams, kill=server.kill, start=start)

@@ -15,6 +15,7 @@ from tests.support.fetching import random_file
 from tests.support.nginx import Nginx
 
 SIZE = 3_000_001
+LIFE_SECONDS = 120
 ESTABLISHED = "01"
 BUSY = "error_page {status} @busy; location @busy {{ add_header Retry-After {seconds} always; return {status}; }}"
 
@@ -55,6 +56,9 @@ def start(tmp_path):
         def start(*words: str, **environment: str) -> "subprocess.Popen[str]":
             process = stack.enter_context(coget_process([*words], tmp_path, **environment))
             stack.callback(process.kill)
+            patience = threading.Timer(LIFE_SECONDS, process.kill)
+            patience.start()
+            stack.callback(patience.cancel)
             return process
 
         yield start
@@ -71,7 +75,7 @@ def says(process: "subprocess.Popen[str]", words: str) -> str:
 
 
 def finish(*processes: "subprocess.Popen[str]") -> None:
-    said = [process.communicate(timeout=120)[1] for process in processes]
+    said = [process.communicate()[1] for process in processes]
     assert [process.returncode for process in processes] == [0] * len(processes), said
 
 
