@@ -3,6 +3,8 @@
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 from contextlib import ExitStack, asynccontextmanager
 
 import pytest
@@ -312,3 +314,9 @@ async def test_a_size_that_is_not_told():
         error = await failure(HTTPSource(url, options()))
     assert type(error) is Unsupported
     assert "size" in error.message
+
+
+def test_the_command_line_of_httpx_is_not_loaded():
+    """It draws in what no transfer needs, for as long as a far server takes to answer."""
+    program = "import sys, coalloc.engine.http, coalloc.engine.http.transport; sys.exit('pygments' in sys.modules)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
