@@ -101,7 +101,9 @@ class Prompt(cmd.Cmd):
         if host not in self._wan.topology.hosts or not command:
             print(f"no host and no command: {host}\n{HELP}")
             return
-        subprocess.run(self._wan.command(host, command), check=False)
+        # A script's next lines are for us.
+        stdin = None if sys.stdin.isatty() else subprocess.DEVNULL
+        subprocess.run(self._wan.command(host, command), stdin=stdin, check=False)
 
     def onecmd(self, line: str) -> bool:
         """One command; what goes wrong is said, and the WAN stays up."""

@@ -80,7 +80,7 @@ class Emulator:
             self._pid = self._receive("ready")
         except BaseException:
             self.close()
-            shutil.rmtree(self.folder, ignore_errors=True)
+            shutil.rmtree(self.folder, ignore_errors=True)  # its guardian does that, once it has one
             raise
 
     def host(self, name: str) -> tuple[str, ...]:

@@ -16,6 +16,9 @@
 
 static const char *const HOST_SETTINGS[][2] = {
     {"/proc/sys/net/ipv4/ip_forward", "1"},
+    /* The way back may be another one than the way there. */
+    {"/proc/sys/net/ipv4/conf/all/rp_filter", "0"},
+    {"/proc/sys/net/ipv4/conf/default/rp_filter", "0"},
     /* What one connection learns about a path must not speed up the next: runs are to be alike. */
     {"/proc/sys/net/ipv4/tcp_no_metrics_save", "1"},
     {"/proc/sys/net/ipv6/conf/all/disable_ipv6", "1"},
