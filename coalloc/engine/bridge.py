@@ -68,7 +68,7 @@ class BridgeSource(Source):
         self._connect()
         info = self._files.info(self._path)
         if info["type"] != "file":
-            raise NoSuchFile(f"{self._shown} is a {info['type']}", "name a file")
+            raise NoSuchFile(f"{self._shown} is no plain file", "name a file")
         if info["size"] is None:
             raise Unsupported(f"{self._shown}: the size is not known", "use another replica")
         return Stat(int(info["size"]), self._files.ukey(self._path))

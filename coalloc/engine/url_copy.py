@@ -75,6 +75,7 @@ class URLCopySource(Source):
         self._told = _as_told(url, self._shown)
 
     async def open(self) -> Stat:
+        _refuse_unheard(self._told, self._shown)
         seconds = 2 * self.options.connect_seconds  # the tool needs some twenty round trips
         try:
             async with asyncio.timeout(seconds):
@@ -183,17 +184,24 @@ def meaning(words: str, shown: str) -> SourceError:
 def _as_told(url: str, shown: str) -> str:
     """The URL as the tool takes it: all but plain ASCII percent-encoded.
 
-    :raises UsageError: when the server would hear another name, or the URL names no file at a host
+    :raises UsageError: when the URL names no file at a host
     """
     scheme, _, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
-    if not urlsplit(f"//{authority}").hostname or not path:
+    if not urlsplit(f"//{authority}").hostname or not path or '"' in authority:
         raise UsageError(f"{shown} names no file at a server", f"write {scheme}://HOST/PATH")
-    decoded = unquote(path, errors="surrogateescape")
-    if re.search(r"[\x00-\x1f\x7f]", decoded) or '"' in authority:
-        raise UsageError(f"{shown} has a control character", "check the URL")
-    if scheme.lower() == "ftp" and not decoded.isascii():
-        raise UsageError(
+    return f"{scheme.lower()}://{authority}{slash}{quote(path, safe=SAFE)}"
+
+
+def _refuse_unheard(told: str, shown: str) -> None:
+    """Refuse a name that the tool would not pass on as it is.
+
+    :raises Unsupported: for control characters, and over ftp:// for all but ASCII
+    """
+    name = unquote(told, errors="surrogateescape")
+    if re.search(r"[\x00-\x1f\x7f]", name):
+        raise Unsupported(f"{shown}: {TOOL} takes no name with a control character", "use --engine gridftp")
+    if told.startswith("ftp:") and not name.isascii():
+        raise Unsupported(
             f"{shown}: {TOOL} loses all but ASCII from names over ftp://", "use gsiftp:// or --engine gridftp"
         )
-    return f"{scheme.lower()}://{authority}{slash}{quote(path, safe=SAFE)}"

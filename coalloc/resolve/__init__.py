@@ -33,7 +33,7 @@ async def resolve(sources: Sequence[str], fetch_document: Fetch) -> list[Replica
     :raises UsageError: if a source is neither, or a Metalink is malformed or not alone
     :raises SourceError: if a Metalink cannot be had from its server
     """
-    if not sources:
+    if not sources or "" in sources:
         raise UsageError("nothing was named to fetch", "name one or more replica URLs, or a Metalink file")
     for source in sources:
         if "://" in source:
@@ -69,7 +69,9 @@ def _local(path: str, limit: int) -> bytes:
             return file.read(limit)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{path} is no URL, and no file that can be read: {reason}", remedy) from None
+        raise UsageError(
+            f"{path} is no URL, and no file that can be read: {reason}", remedy
+        ) from None
 
 
 async def _said_to_be_metalink(source: str) -> bool:

@@ -41,7 +41,7 @@ def _why_malformed(url: str) -> str | None:
     if UNPRINTABLE.search(url):
         return "it has a control character"
     try:
-        _ = urlsplit(url).port  # raises
+        port = urlsplit(url).port
     except ValueError:
-        return "its host or port is impossible"
-    return None
+        port = 0
+    return "its host or port is impossible" if port == 0 else None

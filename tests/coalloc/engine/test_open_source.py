@@ -48,8 +48,6 @@ def test_the_scheme_decides(url, engine, streams, kind):
         ("sshftp:///x", "auto"),
         ("http://me:secret@host:many/x", "auto"),
         ("http://me:secret@[host/x", "auto"),
-        ("gsiftp://host/a%0D%0ADELE b", "globus-url-copy"),
-        ("ftp://host/a%00b", "globus-url-copy"),
         ("file://host/x", "auto"),
     ],
 )

@@ -94,6 +94,13 @@ async def test_a_refused_login_does_not_show_the_password(gridftp_server):
     assert "secret" not in error.message
 
 
+@pytest.mark.parametrize(
+    "url", ["gsiftp://host/a%0D%0ADELE b", "ftp://host/a%00b", "ftp://host/%C3%A4", "ftp://host/\u00e4"]
+)
+async def test_names_that_a_server_would_not_hear_as_they_are(url):
+    assert type(await failure(url)) is Unsupported
+
+
 async def test_a_silent_server(gridftp_server):
     gridftp_server.pause()
     assert type(await failure(gridftp_server.url("file"), connect_seconds=0.1)) is Stalled

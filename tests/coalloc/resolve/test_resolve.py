@@ -29,6 +29,8 @@ async def test_urls_are_replicas_of_one_file_named_by_the_first():
     [
         ("ftp://ann:secret@h:port/x", "host or port"),
         ("ftp://ann:secret@h:99999/x", "host or port"),
+        ("ftp://ann:secret@h:0/x", "host or port"),
+        ("", "nothing was named"),
         ("ftp://ann:secret@[::1/x", "host or port"),
         ("ftp://ann:secret@h/a\r\nDELE b", "control character"),
         ("://ann:secret@h/x", "scheme"),
