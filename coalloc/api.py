@@ -4,11 +4,11 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import getrandbits
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
@@ -41,8 +41,7 @@ Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(NamedTuple):
     """What the user wants fetched, and how.
 
     `sources` are replica URLs of one file, or one Metalink file or URL. `output` is a file or an existing
@@ -72,8 +71,7 @@ class Request:
         return EngineOptions(DirectDialer(), streams=self.streams or 1, data_hosts=self.data_hosts)
 
 
-@dataclass(frozen=True, slots=True)
-class Probe:
+class Probe(NamedTuple):
     """Whether a server answers, in how many seconds, and what it says of the file."""
 
     url: str

@@ -9,9 +9,8 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
 from urllib.parse import urlsplit
 
 from coalloc.model import Estimate, Outcome
@@ -76,8 +75,7 @@ AND ended < (SELECT ended FROM transfers WHERE source = ?1 ORDER BY ended DESC L
 DEFAULT_PORTS = {"ftp": 21, "gsiftp": 2811, "http": 80, "https": 443, "sftp": 22, "sshftp": 22}
 
 
-@dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(NamedTuple):
     """One source's part in one transfer: times in seconds since the epoch, durations in seconds."""
 
     url: str
@@ -93,8 +91,7 @@ class Transfer:
     error: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SourceSummary:
+class SourceSummary(NamedTuple):
     """What one source achieved so far.
 
     `rate` is bytes per second over all its transfers that went well, `last_rate` that of the newest of them,

@@ -5,6 +5,7 @@ Times are seconds since the epoch, durations seconds, sizes bytes, rates bytes p
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from predictors.errors import BadObservationError
 
@@ -49,8 +50,7 @@ class Observation:
         return self.bytes / seconds if seconds > 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class Query:
+class Query(NamedTuple):
     """What is to be expected of `source` for a transfer that begins at time `at`."""
 
     source: str

@@ -3,7 +3,6 @@
 import json
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import click
@@ -30,7 +29,7 @@ def history(as_json: bool) -> None:
 
     summaries = api.history()
     if as_json:
-        click.echo(json.dumps({"sources": [asdict(summary) for summary in summaries]}, indent=2))
+        click.echo(json.dumps({"sources": [summary._asdict() for summary in summaries]}, indent=2))
     elif summaries:
         _print(summaries)
     else:

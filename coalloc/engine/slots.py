@@ -17,6 +17,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from coalloc.errors import UsageError
 
@@ -31,8 +32,7 @@ LOOK, SELDOM = 0.02, 0.5
 """Seconds between looks of the first in line; of others, as many times that as they are behind, but no more."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Claim:
+class _Claim(NamedTuple):
     """A file that this process has locked."""
 
     path: Path
@@ -56,8 +56,7 @@ class Lease:
             self._claims.pop().release()
 
 
-@dataclass(frozen=True, slots=True)
-class Slots:
+class Slots(NamedTuple):
     """At most `most` sessions with one server, by all processes that use the same `folder`."""
 
     folder: Path

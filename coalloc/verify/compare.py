@@ -8,7 +8,8 @@ smaller are the pieces that are asked about.
 import asyncio
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
 
 from coalloc.errors import VerificationError
 from coalloc.model import Extent
@@ -23,12 +24,11 @@ PART = 8
 """They are this part of what is left to fetch, within these bounds."""
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Which replicas are bad, with the reason, by the word of `witness`; None when nobody could say anything."""
 
     witness: int | None = None
-    bad: Mapping[int, str] = field(default_factory=dict)
+    bad: Mapping[int, str] = MappingProxyType({})
 
 
 class Comparison:

@@ -4,7 +4,6 @@ import logging
 import sqlite3
 import subprocess
 import sys
-from dataclasses import replace
 
 import pytest
 
@@ -54,7 +53,7 @@ def test_a_source_is_scheme_host_and_port(url, key):
 
 
 def test_estimates_of_what_was_seen_and_of_what_was_not(history):
-    history.add([GOOD, replace(GOOD, start=NOW - 60, end=NOW - 40, bytes=50 * MB, busy_seconds=7.0)])
+    history.add([GOOD, GOOD._replace(start=NOW - 60, end=NOW - 40, bytes=50 * MB, busy_seconds=7.0)])
     estimates = history.estimates(["ftp://a.example/other", "ftp://b.example/x"], NOW)
     known, unknown = estimates["ftp://a.example/other"], estimates["ftp://b.example/x"]
     assert known.rate == pytest.approx((100 / 8 + 50 / 5) / 2 * MB)
@@ -65,8 +64,8 @@ def test_estimates_of_what_was_seen_and_of_what_was_not(history):
 
 
 def test_failures_are_counted_but_forecast_nothing(history):
-    history.add([GOOD, replace(GOOD, end=NOW - 10, bytes=2 * MB, outcome="failed", error="it was closed")])
-    history.add([replace(GOOD, end=NOW - 5, outcome="corrupt")])
+    history.add([GOOD, GOOD._replace(end=NOW - 10, bytes=2 * MB, outcome="failed", error="it was closed")])
+    history.add([GOOD._replace(end=NOW - 5, outcome="corrupt")])
     assert history.estimates([GOOD.url], NOW)[GOOD.url].rate == 12.5 * MB
     (summary,) = history.summary()
     assert (summary.transfers, summary.failures, summary.bytes) == (3, 2, 202 * MB)
@@ -75,13 +74,13 @@ def test_failures_are_counted_but_forecast_nothing(history):
 
 
 def test_a_part_that_was_never_used_is_not_remembered(history, path):
-    history.add([replace(GOOD, outcome="unused", bytes=0)])
+    history.add([GOOD._replace(outcome="unused", bytes=0)])
     assert not path.exists()
 
 
 def test_the_summary_has_a_line_a_source_the_last_used_first(history):
-    other = replace(GOOD, url="http://b.example/x", end=NOW - 50, outcome="failed", bytes=0, busy_seconds=0.0)
-    slow = replace(GOOD, end=NOW - 70, bytes=10 * MB, outcome="slow", setup_seconds=0.1)
+    other = GOOD._replace(url="http://b.example/x", end=NOW - 50, outcome="failed", bytes=0, busy_seconds=0.0)
+    slow = GOOD._replace(end=NOW - 70, bytes=10 * MB, outcome="slow", setup_seconds=0.1)
     history.add([GOOD, slow, other])
     b, a = history.summary()
     assert (b.source, b.rate, b.last_rate, b.failures) == ("http://b.example", None, None, 1)
@@ -97,9 +96,9 @@ def test_no_password_reaches_the_file(history, path):
 
 def test_the_oldest_of_a_source_are_dropped(history, path, monkeypatch):
     monkeypatch.setattr(module, "KEPT", 3)
-    history.add([replace(GOOD, url="ftp://b/x")])
+    history.add([GOOD._replace(url="ftp://b/x")])
     for i in range(5):
-        history.add([replace(GOOD, end=NOW + i)])
+        history.add([GOOD._replace(end=NOW + i)])
     with sqlite3.connect(path) as database:
         kept = database.execute("SELECT source, ended FROM transfers ORDER BY ended").fetchall()
     database.close()

@@ -15,10 +15,10 @@ from coalloc.errors import (
 
 __all__ = ["refusal"]
 
-MISSING = re.compile(r"no such|not found|not exist|PATH_NOT_FOUND|not a (plain|regular) file|is a directory", re.I)
-FULL = re.compile(r"too many|\bbusy\b|maximum|\bmax \d|limit exceeded|overload", re.I)
+MISSING = r"no such|not found|not exist|PATH_NOT_FOUND|not a (plain|regular) file|is a directory"
+FULL = r"too many|\bbusy\b|maximum|\bmax \d|limit exceeded|overload"
 """What servers say that have as many clients as they want: with 421, as they should, or with 425, 450 or 530."""
-FORBIDDEN = re.compile(r"permission|denied|not allowed|forbidden|not authori[sz]ed|GSSAPI", re.I)
+FORBIDDEN = r"permission|denied|not allowed|forbidden|not authori[sz]ed|GSSAPI"
 
 
 def refusal(reply: Reply, thing: str) -> SourceError:
@@ -27,22 +27,27 @@ def refusal(reply: Reply, thing: str) -> SourceError:
     :param thing: what was asked for: a URL, or host:port while logging in
     """
     said = f"{thing}: the server says {reply.code} {reply.text}"
-    if (400 <= reply.code < 500 or reply.code == 530) and FULL.search(reply.text):
+    if (400 <= reply.code < 500 or reply.code == 530) and _says(FULL, reply):
         return ServerBusy(said)
     if reply.code in (530, 532):
         return _login_refused(reply, said)
     if reply.code == 421:
         return ConnectionLost(said, "try again later")
-    if FORBIDDEN.search(reply.text):
+    if _says(FORBIDDEN, reply):
         return PermissionRefused(said, "ask the owner for access, or log in: ftp://USER:PASSWORD@HOST/...")
-    if reply.code in (550, 553) or MISSING.search(reply.text):
+    if reply.code in (550, 553) or _says(MISSING, reply):
         return NoSuchFile(said, "check the path: after the host, it begins at the server's root")
     if reply.code in (501, 502, 504, 534, 536):
         return Unsupported(said, "use --engine globus-url-copy, or another replica")
     return ServerSays(said, "see what the server says, or use another replica")
 
 
+def _says(pattern: str, reply: Reply) -> bool:
+    """Whether a reply has one of these words; the pattern is compiled when the first refusal comes."""
+    return re.search(pattern, reply.text, re.IGNORECASE) is not None
+
+
 def _login_refused(reply: Reply, said: str) -> PermissionRefused:
-    if re.search(r"GSSAPI|secur", reply.text, re.I):
+    if _says("GSSAPI|secur", reply):
         return PermissionRefused(said, "use gsiftp:// with a valid proxy certificate")
     return PermissionRefused(said, "give user and password: ftp://USER:PASSWORD@HOST/...")
