@@ -3,6 +3,7 @@
 It holds its slot from `open` to `close`, and gives it back when it fails. Waiting is left to whoever called `open`.
 """
 
+import asyncio
 from urllib.parse import quote, urlsplit
 
 from coalloc.engine.base import Deliver, Source, Span
@@ -15,6 +16,8 @@ __all__ = ["capped", "server_of"]
 PORTS = {"ftp": 21, "sshftp": 22, "http": 80, "https": 443, "gsiftp": 2811}
 LONGEST = 180
 """Characters of a host that make it into the name of a file."""
+LOOK_SECONDS = 0.5
+"""How often a session looks whether others wait for what it has on loan; it may be asked for each slice."""
 
 
 def capped(source: Source, sessions: int = 1, *, on_loan: bool = False) -> Source:
@@ -54,6 +57,8 @@ class _Capped(Source):
         self._sessions = sessions
         self._on_loan = on_loan
         self._lease: Lease | None = None
+        self._recalled = False
+        self._look_at = 0.0
 
     async def open(self) -> Stat:
         """As every engine's.
@@ -61,6 +66,7 @@ class _Capped(Source):
         :raises NoFreeConnection: when others have all slots, or wait for them
         """
         self._take()
+        self._recalled = False
         try:
             return await self._source.open()
         except BaseException:
@@ -89,7 +95,10 @@ class _Capped(Source):
 
     @property
     def recalled(self) -> bool:
-        return self._on_loan and self._slots.wanted(self._server)
+        now = asyncio.get_running_loop().time()
+        if self._on_loan and now >= self._look_at:
+            self._recalled, self._look_at = self._slots.wanted(self._server), now + LOOK_SECONDS
+        return self._recalled
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return await self._source.checksum(algorithm, start, end)
