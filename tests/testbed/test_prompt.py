@@ -1,0 +1,77 @@
+"""The prompt carries out what is typed, or comes through a pipe, and says what went wrong without ending."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+HOUSE = Path(__file__).parents[2]
+LIMIT_SECONDS = 60
+
+
+def typed(topology: str, *lines: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "tests.testbed", topology]
+    return subprocess.run(
+        command, input="\n".join(lines), cwd=HOUSE, capture_output=True, text=True, timeout=LIMIT_SECONDS
+    )
+
+
+@pytest.mark.wan
+def test_commands_come_through_a_pipe():
+    done = typed("far", "s2 hostname", "client ping -c1 -q s1", "set core-s1 ba loss=100%", "client ping -c1 -W1 -q s1")
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert done.stdout.startswith("s2\n")
+    assert [line.split(", ")[1] for line in done.stdout.splitlines() if "received" in line] == [
+        "1 received",
+        "0 received",
+    ]
+
+
+@pytest.mark.wan
+def test_what_cannot_be_done_is_said_and_the_rest_goes_on():
+    lines = [
+        "set core-s9 loss=1%",
+        "set core-s1 speed=1",
+        "set core-s1 loss",
+        "nobody true",
+        "serve s1",
+        "client 'x",
+        "",
+    ]
+    said = typed("far", *lines, "s3 hostname").stdout
+    assert "no link core-s9" in said
+    assert "core-s1: unknown: speed; a link has rate" in said
+    assert "core-s1: loss: '' is not understood; write for example 0.1%" in said
+    assert "no host and no command: nobody" in said
+    assert "write: serve HOST FOLDER" in said
+    assert "No closing quotation" in said
+    assert said.endswith("s3\n")
+
+
+@pytest.mark.wan
+def test_a_served_file_can_be_fetched(tmp_path: Path):
+    (tmp_path / "data").write_bytes(b"some bytes")
+    said = typed(
+        "hetero", f"serve s1 {tmp_path}", "client bash -c 'exec 3<>/dev/tcp/s1/80; echo -e GET /data >&3; cat <&3'"
+    )
+    ftp, http, content = said.stdout.split("\n")
+    assert ftp.startswith("ftp://10.77.3.1:")
+    assert ftp.endswith("/FILE")
+    assert http == "http://10.77.3.1:80/FILE"
+    assert content == "some bytes"
+
+
+@pytest.mark.wan
+def test_stats_are_since_the_last():
+    said = typed("small", "client ping -c1 s1", "stats", "stats").stdout
+    rows = [line.split("│")[1:-1] for line in said.splitlines() if "│ core-s1 " in line]
+    assert [[word.strip() for word in row][1:3] for row in rows] == [["ab", "1"], ["ba", "1"], ["ab", "0"], ["ba", "0"]]
+
+
+@pytest.mark.wan
+def test_a_topology_that_does_not_exist_is_named():
+    done = typed("nowhere", "s1 hostname")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "nowhere.yaml: no such file; there are far" in done.stderr
