@@ -79,7 +79,7 @@ class Run:
     :param cpu: user and system seconds of the client
     :param waited: seconds that its threads were ready to run and had no processor: how much the machine disturbed it
     :param copies: by source: the partial copies of which coget tells
-    :param said: the last words of one that failed
+    :param said: the words of one that failed
     """
 
     outcome: Outcome
@@ -168,7 +168,7 @@ def compete(command: Command, wire: Wire, events: Sequence[tuple[float, Callable
     if outcome == "ok" and not _same(command.target, command.original):
         outcome = "wrong"
     copies = _copies(out, command.sources, samples[-1].seconds)
-    said = "" if outcome == "ok" else (err or out)[-400:].strip()
+    said = "" if outcome == "ok" else (err or out).strip()[:400]
     return Run(outcome, samples[-1].seconds, cpu, waited, wire.moved(), tuple(samples), copies, said)
 
 

@@ -75,7 +75,7 @@ def _cells(result: Result, runs: Sequence[Run]) -> tuple[str, ...]:
 def _remark(run: Run) -> str:
     if run.outcome == "late":
         return f"took more than {LIMIT} times the ideal"
-    return f"{run.outcome}: {run.said.splitlines()[-1][:80]}" if run.said else run.outcome
+    return f"{run.outcome}: {run.said.splitlines()[0][:80]}" if run.said else run.outcome
 
 
 def _ratio(result: Result, run: Run) -> float:

@@ -12,7 +12,7 @@ SIZE = 1_000_000
 
 def run(seconds: float, outcome: Outcome = "ok", moved: int = SIZE) -> Run:
     samples = (Sample(0.0, {"s1": 0}), Sample(seconds, {"s1": moved}))
-    said = "" if outcome == "ok" else "sorry\nno route"
+    said = "" if outcome == "ok" else "no route\nsorry"
     return Run(outcome, seconds, 0.002, 0.1, moved, samples, {"s1": [Copy(0, moved, 0.1, seconds)]}, said)
 
 
