@@ -116,21 +116,11 @@ def show(folder: Path, user: tuple[int, int] | None) -> int:
     return 0
 
 
-class _FarServer(GridFTPServer):
-    """A server at the far end of a link."""
-
-    def __init__(self, link: links.Link, root: Path, user: tuple[int, int]) -> None:
-        self._link, self._user = link, user
-        super().__init__(root, link.server, env={"GLOBUS_HOSTNAME": link.server})
-
-    def _command(self, options: Sequence[str], anonymous: bool) -> list[str]:
-        return links.server_command(self._link, super()._command(options, anonymous), *self._user)
-
-
 def _serve(stack: contextlib.ExitStack, link: links.Link, file: Path, user: tuple[int, int] | None) -> str:
     """Start a server and return the file's URL there."""
     if user:
-        server: GridFTPServer = _FarServer(link, file.parent, user)
+        prefix = links.server_prefix(link, *user)
+        server = GridFTPServer(file.parent, link.server, env={"GLOBUS_HOSTNAME": link.server}, prefix=prefix)
     else:
         server = GridFTPServer(file.parent, f"127.0.0.{1 + link.number}")
     stack.enter_context(server)

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["LINKS", "Link", "build", "enter", "refusal", "server_command"]
+__all__ = ["LINKS", "Link", "build", "enter", "refusal", "server_prefix"]
 
 HOSTS = Path("/run/hosts")
 TRY_SECONDS = 20
@@ -50,8 +50,8 @@ def enter(command: Sequence[str]) -> list[str]:
     return [*words, *command]
 
 
-def server_command(link: Link, command: Sequence[str], uid: int, gid: int) -> list[str]:
-    """The words that run a server at the far end of `link`.
+def server_prefix(link: Link, uid: int, gid: int) -> list[str]:
+    """The words before a server's command that run it at the far end of `link`.
 
     :param uid: who the user is outside. globus-gridftp-server wants to change groups when it sees itself as
         root, which a user's namespace forbids; so it is shown the user as they are
@@ -59,7 +59,7 @@ def server_command(link: Link, command: Sequence[str], uid: int, gid: int) -> li
     words = ["ip", "netns", "exec", link.name]
     if uid != 0:
         words += ["unshare", "--user", f"--map-user={uid}", f"--map-group={gid}"]
-    return [*words, *command]
+    return words
 
 
 def refusal() -> str | None:
