@@ -31,6 +31,10 @@ log = logging.getLogger(__name__)
 
 KEPT = 10_000
 """Transfers remembered of each source; older ones are dropped."""
+RECENT = 100
+"""Of these the newest on which forecasts rest: more would hold up each transfer's start, and tell little else."""
+LARGE = 1 << 20
+"""Bytes from which on a transfer tells how fast a source is. Smaller ones take no place among the newest from them."""
 PATIENCE = 2.0
 """Seconds to wait for another coget that is writing."""
 VERSION = 1
@@ -56,7 +60,8 @@ SCHEMA = (
 )
 OBSERVATIONS = """
 SELECT source, started, ended, bytes, busy_seconds, setup_seconds, ranges, streams
-FROM transfers WHERE source = ? AND outcome IN ('ok', 'slow')
+FROM transfers WHERE source = ? AND (bytes >= ?) = ? AND outcome IN ('ok', 'slow')
+ORDER BY ended DESC LIMIT ?
 """
 # With max() as the only aggregate, SQLite takes the other columns from the row that has the maximum.
 SUMMARY = """
@@ -159,7 +164,7 @@ class History:
         :param now: seconds since the epoch
         """
         keys = {url: source_key(url) for url in urls}
-        average = MovingAverage()
+        average = MovingAverage(smallest=LARGE)
         seen: list[Observation] = []
         for observation in self._use(lambda database: _observations(database, set(keys.values())), seen):
             average.learn(observation)
@@ -242,7 +247,12 @@ def _insert(database: "sqlite3.Connection", rows: list[Row]) -> None:
 
 
 def _observations(database: "sqlite3.Connection", sources: set[str]) -> list[Observation]:
-    return [Observation(*row) for source in sources for row in database.execute(OBSERVATIONS, (source,))]
+    return [
+        Observation(*row)
+        for source in sources
+        for large in (True, False)
+        for row in database.execute(OBSERVATIONS, (source, LARGE, large, RECENT))
+    ]
 
 
 def _row(transfer: Transfer) -> Row:

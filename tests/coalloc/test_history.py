@@ -105,6 +105,13 @@ def test_the_oldest_of_a_source_are_dropped(history, path, monkeypatch):
     assert kept == [("ftp://b", NOW - 80), *(("ftp://a.example", NOW + i) for i in (2, 3, 4))]
 
 
+def test_a_forecast_rests_on_the_newest(history, monkeypatch):
+    monkeypatch.setattr(module, "RECENT", 2)
+    for i, (megabytes, seconds) in enumerate([(10, 1.0), (20, 1.0), (40, 1.0), (0, 0.5), (0, 0.5), (0, 0.5)]):
+        history.add([GOOD._replace(end=NOW - 50 + i, bytes=megabytes * MB, busy_seconds=seconds, setup_seconds=None)])
+    assert history.estimates([GOOD.url], NOW)[GOOD.url].rate == pytest.approx(30e6, rel=0.05)
+
+
 def test_reading_makes_no_file(history, path):
     assert history.summary() == []
     assert history.estimates([GOOD.url], NOW)[GOOD.url].rate is None

@@ -46,9 +46,9 @@ class Reply(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The words in one line, without control characters, short enough for a message."""
+        """The words in one line, without what cannot be printed, short enough for a message."""
         words = "; ".join(line for line in self.lines if line and line not in ("End.", "End"))
-        return re.sub(r"[^ -~\u00a0-\uffff]", "?", words)[:400]
+        return "".join(character if character.isprintable() else "?" for character in words[:400])
 
 
 class LineReader:
