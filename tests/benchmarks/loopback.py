@@ -76,6 +76,16 @@ def rounds(rivals: dict[str, Callable[[], Run]], count: int) -> dict[str, list[R
     return runs
 
 
+def fresh(target: Path, *command: str) -> Callable[[], Run]:
+    """Measures a command that makes `target`, which is not there when it begins."""
+
+    def run() -> Run:
+        target.unlink(missing_ok=True)
+        return measure(list(command))
+
+    return run
+
+
 def throughput(stack: ExitStack, folder: Path, size: int, count: int) -> None:
     """`four`, `four-plain` and `one` against globus-url-copy from one server."""
     source, target = folder / "source.bin", folder / "target.bin"
@@ -84,20 +94,12 @@ def throughput(stack: ExitStack, folder: Path, size: int, count: int) -> None:
             file.write(random.randbytes(1 << 20))
     servers = [stack.enter_context(GridFTPServer(folder, f"127.0.0.{2 + i}")) for i in range(4)]
     urls = [server.url("source.bin") for server in servers]
-
-    def fresh(*command: str) -> Callable[[], Run]:
-        def run() -> Run:
-            target.unlink(missing_ok=True)
-            return measure(list(command))
-
-        return run
-
     plain = ["--checksum", "none", "-o", str(target)]
     rivals = {
-        "globus-url-copy": fresh("globus-url-copy", urls[0], f"file://{target}"),
-        "four": fresh(*COGET, *urls, "-o", str(target)),
-        "four-plain": fresh(*COGET, *urls, *plain),
-        "one": fresh(*COGET, urls[0], "--strategy", "single", *plain),
+        "globus-url-copy": fresh(target, "globus-url-copy", urls[0], f"file://{target}"),
+        "four": fresh(target, *COGET, *urls, "-o", str(target)),
+        "four-plain": fresh(target, *COGET, *urls, *plain),
+        "one": fresh(target, *COGET, urls[0], "--strategy", "single", *plain),
     }
     runs = rounds(rivals, count)
     peer = runs["globus-url-copy"]
@@ -121,7 +123,7 @@ def start(stack: ExitStack, folder: Path, count: int) -> None:
     target = folder / "byte.here"
     rivals = {
         "coget --help": lambda: measure([COGET[0], "--help"]),
-        "1 byte": lambda: measure([*COGET, server.url("byte"), "-o", str(target)]),
+        "1 byte": fresh(target, *COGET, server.url("byte"), "-o", str(target)),
     }
     print("\nstart-up, seconds")
     for name, runs in rounds(rivals, max(count, 9)).items():
