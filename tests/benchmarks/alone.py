@@ -20,6 +20,7 @@ from tests.benchmarks.scenarios import Scenario
 
 __all__ = ["delivered"]
 
+HOUSE = Path(__file__).parents[2]
 CONNECTIONS = 4
 PACE_SECONDS = 2.0
 SECONDS = 2.0
@@ -39,7 +40,7 @@ def delivered(scenario: Scenario, congestion: str, folder: Path, name: str) -> d
     with Field(plan, dict.fromkeys(plan.sources, "http"), folder) as field:
         for host in plan.sources:
             command = field.command([sys.executable, "-m", "tests.benchmarks.alone", field.url(host, name)])
-            done = subprocess.run(command, capture_output=True, text=True, timeout=LIFE_SECONDS, check=True)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=LIFE_SECONDS, check=True, cwd=HOUSE)
             found[host] = float(done.stdout) / plan.alone(host)
     return found
 

@@ -58,7 +58,7 @@ def rows(result: Result) -> list[tuple[str, ...]]:
 def _cells(result: Result, runs: Sequence[Run]) -> tuple[str, ...]:
     done = [run for run in runs if run.outcome == "ok"]
     bad = [run for run in runs if run.outcome != "ok"]
-    remark = f"{len(bad)} of {len(runs)} {_remark(bad[0])}" if bad else ""
+    remark = f"{len(bad)} of {len(runs)} {_remark(result, bad[0])}" if bad else ""
     if len(bad) * 2 >= len(runs):
         return ("", f"> {LIMIT}" if bad[0].outcome == "late" else bad[0].outcome, "", "", "", remark)
     ratios = [_ratio(result, run) for run in done]
@@ -72,9 +72,9 @@ def _cells(result: Result, runs: Sequence[Run]) -> tuple[str, ...]:
     )
 
 
-def _remark(run: Run) -> str:
+def _remark(result: Result, run: Run) -> str:
     if run.outcome == "late":
-        return f"took more than {LIMIT} times the ideal"
+        return f"ended when {run.moved / result.size:.0%} had gone over the wire"
     return f"{run.outcome}: {run.said.splitlines()[0][:80]}" if run.said else run.outcome
 
 

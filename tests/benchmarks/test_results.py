@@ -37,7 +37,9 @@ def test_failures_are_told_and_count_as_endless():
 
 
 def test_who_takes_too_long_is_beyond_the_limit():
-    assert rows(result(lftp=[run(80.0, "late")]))[0][2] == "> 8"
+    (lftp,) = rows(result(lftp=[run(80.0, "late", moved=SIZE // 2)]))
+    assert lftp[2] == "> 8"
+    assert lftp[-1] == "1 of 1 ended when 50% had gone over the wire"
 
 
 def test_a_rerun_is_judged_by_its_bytes():

@@ -1,0 +1,156 @@
+"""The paper's experiments as data: sites, paths, schemes, file sizes, and how rates change with time. Pure.
+
+Source: Vazhkudai, "Enabling the Co-Allocation of Grid Data Transfers" (2003), sections 4.1 to 4.3, figures 4 to 11.
+Which servers and clients there are, the schemes, block counts and file sizes are the paper's. Its figure 3, with the
+rates and round trips between the sites, has not come down to us in numbers, so those of `PATHS` are ours: they keep to
+what the text says of them (which servers are slow, alike, fast; Ethernet of 100 Mbit/s at each site).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from random import Random
+
+__all__ = ["EXPERIMENTS", "SCALE", "SIZES", "Experiment", "Path", "Scheme"]
+
+SCALE = 50
+"""A file here has so many times fewer bytes than in the paper; rates are not scaled."""
+SIZES = (10, 100, 1000)
+"""Files, as the paper names them: MB. It also has 500."""
+
+ETHERNET = 100.0
+STRETCH = 1.0
+"""Mean seconds between two changes of a path's rate: 50 s at the paper's sizes."""
+LEAST, MOST = 0.6, 1.4
+"""A path's rate over its mean rate, equally distributed."""
+FORESEEN = 60.0
+"""Seconds until which the changes are drawn; longer than any run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """What lies between a server's site and the client's: mean Mbit/s, and milliseconds there and back."""
+
+    mbit: float
+    round_trip: float
+
+
+PATHS = {
+    ("LBL", "ANL"): Path(85, 50),
+    ("ISI", "ANL"): Path(20, 62),
+    ("UFL", "ANL"): Path(18, 44),
+    ("ANL", "UFL"): Path(36, 44),
+    ("ISI", "UFL"): Path(18, 68),
+    ("BU", "UFL"): Path(16, 40),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """One bar of a figure: a strategy, with its block count, or one server alone."""
+
+    name: str
+    strategy: str
+    blocks: int | None = None
+    server: str | None = None
+
+    @property
+    def options(self) -> list[str]:
+        """coget's command-line options."""
+        return ["--strategy", self.strategy, *(["--blocks", str(self.blocks)] if self.blocks else [])]
+
+
+BALANCED = [Scheme(f"{name}-{k}", name, k) for name in ("conservative", "aggressive") for k in (5, 10, 15)]
+FIVE = [scheme for scheme in BALANCED if scheme.blocks == 5]
+STATIC = [Scheme("brute", "brute"), Scheme("history", "history")]
+ADAPTIVE = Scheme("adaptive", "adaptive")
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Servers at sites, a client at another, and the schemes that are compared.
+
+    :param client: its site
+    :param sites: of the servers, the fastest first
+    :param coallocated: schemes that use all servers
+    :param alone: whether each server also delivers the whole file by itself
+    :param shared: whether all servers are behind one bottleneck, the path from their site
+    """
+
+    client: str
+    sites: tuple[str, ...]
+    coallocated: tuple[Scheme, ...]
+    alone: bool = True
+    shared: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{'+'.join(self.sites)}-{self.client}".lower()
+
+    @property
+    def servers(self) -> list[str]:
+        """Their hosts; two at one site are numbered."""
+        twice = len(set(self.sites)) < len(self.sites)
+        return [f"{site}{number}" if twice else site for number, site in enumerate(self.sites, 1)]
+
+    @property
+    def singles(self) -> list[Scheme]:
+        """The base: each server alone."""
+        return [Scheme(f"{server} alone", "single", server=server) for server in self.servers if self.alone]
+
+    @property
+    def schemes(self) -> list[Scheme]:
+        """In the order of the paper's bars."""
+        return [*self.singles, *self.coallocated]
+
+    @property
+    def paths(self) -> dict[str, Path]:
+        """The paths whose rates change, by the link that carries them."""
+        if self.shared:
+            return {"core-neck": PATHS[self.sites[0], self.client]}
+        return {
+            f"core-{server}": PATHS[site, self.client] for server, site in zip(self.servers, self.sites, strict=True)
+        }
+
+    @property
+    def links(self) -> dict[str, dict[str, str]]:
+        """The links of the testbed, from the client's Ethernet on."""
+        near = {"rate": f"{ETHERNET}mbit", "delay": "0.025ms"}
+        links = {"client-core": near}
+        for link, path in self.paths.items():
+            links[link] = {"rate": f"{path.mbit}mbit", "delay": f"{path.round_trip / 2}ms"}
+        if self.shared:
+            links |= {f"neck-{server}": near for server in self.servers}
+        return links
+
+    def weather(self, seed: int) -> list[tuple[float, str, float]]:
+        """How the rates change: (from which second on, link, Mbit/s), by time; each link from second 0 on.
+
+        The seed decides alone, so that all schemes meet the same network.
+        """
+        return sorted(chain.from_iterable(_changes(link, path.mbit, seed) for link, path in self.paths.items()))
+
+
+def _changes(link: str, mbit: float, seed: int) -> Iterator[tuple[float, str, float]]:
+    draw = Random(f"{seed} {link}")
+    second = 0.0
+    while second < FORESEEN:
+        yield second, link, mbit * draw.uniform(LEAST, MOST)
+        second += draw.expovariate(1 / STRETCH)
+
+
+EXPERIMENTS = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment("ANL", ("ISI", "UFL"), (*STATIC, *BALANCED, ADAPTIVE)),
+        Experiment("UFL", ("ISI", "ISI"), (*STATIC, *FIVE, ADAPTIVE), shared=True),
+        Experiment("UFL", ("ISI", "BU"), (*STATIC, *FIVE, ADAPTIVE)),
+        Experiment("UFL", ("ANL", "ISI"), (*STATIC, *BALANCED, ADAPTIVE)),
+        Experiment("UFL", ("ANL", "ISI", "BU"), (*STATIC, *FIVE, ADAPTIVE)),
+        Experiment("ANL", ("LBL", "UFL"), (*STATIC, *BALANCED, ADAPTIVE)),
+        Experiment("ANL", ("LBL", "LBL"), (*STATIC, *FIVE, ADAPTIVE), shared=True),
+        Experiment("ANL", ("LBL", "ISI"), (*BALANCED, ADAPTIVE), alone=False),
+        Experiment("ANL", ("LBL", "ISI", "UFL"), (*BALANCED, ADAPTIVE), alone=False),
+    )
+}
+"""By name; those that take longest come first."""

@@ -1,0 +1,100 @@
+"""What runs say, as the paper's figures show it: bandwidth, gain, idle share, each with its 95 % range. Pure.
+
+Which experiments there are is told by `tests.benchmarks.paper.experiments`; records come from real runs
+(`tests.benchmarks.paper.network`) or simulated ones (`tests.support.paper`).
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+from tests.benchmarks.paper.experiments import SCALE, Experiment
+
+__all__ = ["Measure", "Record", "Records", "measure"]
+
+STUDENT = {2: 12.706, 3: 4.303, 4: 3.182, 5: 2.776, 6: 2.571, 7: 2.447, 8: 2.365, 9: 2.306, 10: 2.262}
+"""By the number of runs: how many standard errors the 95 % range of a mean has on each side (Student's t)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One run: who fetched what in which weather, how long it took, and when each server was done.
+
+    :param size: MB of the paper
+    :param seconds: of the whole download
+    :param delivered: by server: the second of its last byte; None if it delivered nothing
+    """
+
+    experiment: str
+    scheme: str
+    size: int
+    seed: int
+    seconds: float
+    delivered: Mapping[str, float | None]
+
+    @property
+    def bandwidth(self) -> float:
+        """MB/s."""
+        return self.size / SCALE / self.seconds
+
+    def waited(self, faster: str) -> float | None:
+        """The part of the download in which a server waited for others to finish; None if it was the last itself."""
+        own, last = self.delivered[faster] or 0.0, max(second or 0.0 for second in self.delivered.values())
+        return (last - own) / self.seconds if own < last else None
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A mean over `count` runs, with how far the 95 % range of it goes to each side."""
+
+    mean: float
+    margin: float
+    count: int
+
+
+def measure(values: Sequence[float]) -> Measure:
+    """The mean, and its 95 % range: nothing of it is known from one run."""
+    count = len(values)
+    if count < 2:
+        return Measure(fmean(values), float("nan"), count)
+    # From ten runs on the range is a little wider than it has to be.
+    return Measure(fmean(values), STUDENT[min(count, max(STUDENT))] * stdev(values) / count**0.5, count)
+
+
+class Records:
+    """All runs of one experiment."""
+
+    def __init__(self, experiment: Experiment, records: Iterable[Record]) -> None:
+        self._experiment = experiment
+        self._runs = {
+            (record.scheme, record.size, record.seed): record
+            for record in records
+            if record.experiment == experiment.name
+        }
+
+    def bandwidth(self, scheme: str, size: int) -> Measure:
+        """MB/s."""
+        return measure([run.bandwidth for run in self._of(scheme, size)])
+
+    def best(self, size: int) -> str:
+        """The single server with the highest mean bandwidth."""
+        return max((single.name for single in self._experiment.singles), key=lambda name: self.bandwidth(name, size).mean)
+
+    def gain(self, scheme: str, size: int) -> Measure:
+        """Bandwidth over that of the best single server in the same weather."""
+        best = self.best(size)
+        return measure(
+            [run.bandwidth / self._runs[best, size, run.seed].bandwidth for run in self._of(scheme, size)]
+        )
+
+    def idle(self, scheme: str, size: int) -> Measure | None:
+        """The idle share of the faster server (section 4.3.4): of the runs in which another one finished last.
+
+        None if there were no such runs.
+        """
+        faster = self._experiment.servers[0]
+        waits = [wait for run in self._of(scheme, size) if (wait := run.waited(faster)) is not None]
+        return measure(waits) if waits else None
+
+    def _of(self, scheme: str, size: int) -> list[Record]:
+        return [run for (name, megabytes, _), run in self._runs.items() if (name, megabytes) == (scheme, size)]

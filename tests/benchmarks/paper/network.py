@@ -1,0 +1,120 @@
+"""One experiment's network on the testbed, with its GridFTP servers, and runs of coget in it.
+
+The network stays up through all runs of its experiment, so that servers keep their addresses and coget's history of
+them means something. Its weather begins anew with each run. Which runs there are is decided elsewhere.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.benchmarks.paper.experiments import Experiment, Scheme
+from tests.benchmarks.paper.measures import Record
+from tests.benchmarks.race import Command, Run, compete
+from tests.support.gridftp import GridFTPServer
+from tests.testbed import servers
+from tests.testbed.topology import Topology
+from tests.testbed.wan import Invalid, Wan
+
+__all__ = ["Failure", "Network"]
+
+COGET = str(Path(sys.executable).with_name("coget"))
+LIMIT = 60.0
+"""Seconds after which a run has failed; none needs a third of that."""
+TRIES = 4
+STREAMS = 8
+"""Parallel streams of each server, as in the paper (table 1)."""
+
+
+class Failure(Exception):
+    """A run that should have gone well did not; the benchmark says nothing."""
+
+
+class Network:
+    """A network with servers, up within its `with` block.
+
+    :param files: what the servers serve: `SIZE.bin` for each size
+    """
+
+    def __init__(self, experiment: Experiment, files: Path) -> None:
+        self._experiment = experiment
+        self._files = files
+        self._stack = ExitStack()
+
+    def __enter__(self) -> "Network":
+        with self._stack as stack:
+            self._wan = stack.enter_context(Wan(Topology.load({"links": self._experiment.links})))
+            self._servers = {host: stack.enter_context(self._server(host)) for host in self._experiment.servers}
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self._stack.close()
+
+    def run(self, scheme: Scheme, size: int, seed: int, history: Path) -> Record:
+        """Fetch the file of a size (MB of the paper) in the weather of a seed.
+
+        :param history: coget's; it learns from the run
+        :raises Failure: coget failed, or the testbed could not keep up in several tries
+        """
+        for _ in range(TRIES):
+            with tempfile.TemporaryDirectory(dir=self._wan.folder) as home:
+                run = self._once(scheme, self._files / f"{size}.bin", seed, history, Path(home))
+                if run.outcome == "ok":
+                    return self._record(scheme, size, seed, json.loads(Path(home, "stdout").read_text()))
+                if run.outcome != "invalid":
+                    break
+        raise Failure(f"{self._experiment.name} {scheme.name} {size} MB {seed}: {run.outcome}: {run.said}")
+
+    def _once(self, scheme: Scheme, file: Path, seed: int, history: Path, home: Path) -> Run:
+        hosts = [scheme.server] if scheme.server else self._experiment.servers
+        target = home / file.name
+        words = [COGET, "get", "--json", "--quiet", *scheme.options, "--streams", str(STREAMS), "-o", str(target)]
+        urls = [self._servers[host].url(file.name) for host in hosts]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "COGET_HISTORY": str(history)}
+        command = Command(self._wan.command("client", [*words, *urls]), environment, target, file)
+        self._wan.reset_stats()
+        run = compete(command, self, self._events(seed), LIMIT)
+        try:
+            self._wan.check()
+        except Invalid as error:
+            return replace(run, outcome="invalid", said=str(error))
+        return run
+
+    def _record(self, scheme: Scheme, size: int, seed: int, document: dict[str, Any]) -> Record:
+        """What coget says of its run: all seconds are counted from the beginning of the download."""
+        names = {server.url(f"{size}.bin"): host for host, server in self._servers.items()}
+        delivered = {
+            names[source["url"]]: max((copy["last_byte"] for copy in source["copies"] if copy["bytes"]), default=None)
+            for source in document["sources"]
+        }
+        return Record(self._experiment.name, scheme.name, size, seed, document["seconds"], delivered)
+
+    def _events(self, seed: int) -> list[tuple[float, Callable[[], None]]]:
+        """The weather, as `compete` wants it."""
+        return [
+            (second, partial(self._wan.set, link, "ba", rate=f"{mbit:.3f}mbit"))
+            for second, link, mbit in self._experiment.weather(seed)
+        ]
+
+    def _server(self, host: str) -> GridFTPServer:
+        # Else connections begin with what the kernel has learned from those of runs before.
+        forget = ["sysctl", "--quiet", "--write", "net.ipv4.tcp_no_metrics_save=1"]
+        subprocess.run(self._wan.command(host, forget), check=True)
+        return servers.gridftp(self._wan, host, self._files)
+
+    # What `compete` asks of a wire; nobody looks at it here.
+
+    def sent(self) -> Mapping[str, int]:
+        return {}
+
+    def moved(self) -> int:
+        return 0
