@@ -28,6 +28,8 @@ __all__ = ["Download", "Wishes"]
 
 LOOK = 0.125
 """Seconds between two snapshots for the display."""
+FIRST_LOOK = 0.01
+"""Seconds until the first one. By then the servers have been asked, and a display can load while they answer."""
 
 
 class Wishes(NamedTuple):
@@ -216,6 +218,7 @@ class Download:
 
     async def _show(self) -> None:
         assert self._watch is not None
+        await asyncio.sleep(FIRST_LOOK)
         while True:
             self._watch(self.snapshot())
             await asyncio.sleep(LOOK)

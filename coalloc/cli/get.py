@@ -5,6 +5,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -95,17 +96,17 @@ def _output(path: str | None) -> Path | None:
 
 @contextmanager
 def _display(quiet: bool) -> "Iterator[Callable[[Snapshot], None] | None]":
-    """The display that fits stderr: what `download` shows snapshots to."""
+    """The display that fits stderr: what `download` shows snapshots to. Made for the first of them."""
     if quiet:
         yield None
         return
-    display = _display_for_stderr()
+    display = cache(_display_for_stderr)
     try:
-        yield display.show
+        yield lambda snapshot: display().show(snapshot)
     except BaseException:
-        display.close(finished=False)
+        display().close(finished=False)
         raise
-    display.close(finished=True)
+    display().close(finished=True)
 
 
 def _display_for_stderr() -> "Bars | Lines":
