@@ -64,7 +64,11 @@ class Distance:
         self._start(self._relay(connection, relay, server))
         stands = asyncio.Event()
         self._hold(connection.stands, stands.set)
-        await stands.wait()
+        try:
+            await stands.wait()
+        except asyncio.CancelledError:
+            client.close()
+            raise
         return client
 
     async def rest(self) -> None:
