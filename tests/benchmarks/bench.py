@@ -63,27 +63,24 @@ class Bench:
         self._homes = folder
         self._repeated = 0
         self._served.mkdir(exist_ok=True)
-        _write(self._served / NAME, scenario.size)
+        file = self._served / NAME
+        if not file.exists() or file.stat().st_size != scenario.size:
+            _write(file, scenario.size)
+
+    def alone(self) -> dict[str, float]:
+        """What each source delivers alone, over what the schedule says."""
+        return delivered(self._scenario, self._congestion, self._served, NAME)
 
     def run(self, rounds: int) -> Result:
-        """The links alone, then all rounds: each in an order of its own, of rivals and of URLs."""
+        """All rounds, each in an order of its own, of rivals and of URLs."""
         plan = Plan(self._scenario, self._congestion)
-        alone = delivered(self._scenario, self._congestion, self._served, NAME)
         runs: dict[str, list[Run]] = {rival.name: [] for rival in self._rivals}
         for seed in range(1, rounds + 1):
             for name, run in self.round(seed):
                 runs[name].append(run)
         timeline = [(at, event.says) for at, event in plan.timeline]
-        return Result(
-            self._scenario.name,
-            self._congestion,
-            plan.ideal,
-            self._scenario.size,
-            alone,
-            timeline,
-            runs,
-            self._repeated,
-        )
+        size = self._scenario.size
+        return Result(self._scenario.name, self._congestion, plan.ideal, size, {}, timeline, runs, self._repeated)
 
     def round(self, seed: int) -> Iterator[tuple[str, Run]]:
         """One run of each rival."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.benchmarks.results import COLUMNS, SHOWN, Result, read, rows, typical
+from tests.benchmarks.results import COLUMNS, SHOWN, Result, beside, read, rows, typical
 from tests.benchmarks.rivals import RIVALS
 from tests.benchmarks.scenarios import SCENARIOS
 
@@ -66,6 +66,7 @@ def _section(result: Result) -> str:
         f"{scenario.says}. {result.size / 1e6:.0f} MB, {result.congestion}, ideal {result.ideal:.2f} s.",
         f"Sources alone, over the schedule: {alone}." if alone else "",
         f"{happened}." if happened else "",
+        f"{compared[0].upper()}{compared[1:]}." if (compared := beside(result)) else "",
         f"{result.repeated} runs did not count, and were repeated." if result.repeated else "",
     ]
     table = "\n".join([_row(COLUMNS), _rule(COLUMNS), *map(_row, rows(result))])

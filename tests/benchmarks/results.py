@@ -11,7 +11,7 @@ from typing import Any
 from tests.benchmarks.race import Copy, Run, Sample
 from tests.benchmarks.scenarios import SCENARIOS
 
-__all__ = ["COLUMNS", "LIMIT", "SHOWN", "Result", "read", "rows", "typical", "write"]
+__all__ = ["COLUMNS", "LIMIT", "SHOWN", "Result", "beside", "read", "rows", "typical", "write"]
 
 SHOWN = "coget"
 """The rival whose runs are drawn."""
@@ -48,6 +48,16 @@ class Result:
     def ratio(self, rival: str) -> float:
         """The median of time over the ideal (of bytes moved over the file's, in `rerun`); failures are infinite."""
         return median(_ratio(self, run) for run in self.runs[rival])
+
+
+def beside(result: Result) -> str:
+    """How coget's time compares with that of the rival that its bar names; nothing when none does."""
+    found = []
+    for rival in SCENARIOS[result.scenario].extra:
+        if rival in result.runs and SHOWN in result.runs:
+            own, other = result.ratio(SHOWN), result.ratio(rival)
+            found.append(f"coget over {rival}: {own / other:.3f}, {(own - other) * result.ideal:+.2f} s")
+    return "; ".join(found)
 
 
 def rows(result: Result) -> list[tuple[str, ...]]:

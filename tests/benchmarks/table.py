@@ -1,6 +1,6 @@
 """Results as lines on a terminal."""
 
-from tests.benchmarks.results import COLUMNS, Result, rows
+from tests.benchmarks.results import COLUMNS, Result, beside, rows
 from tests.benchmarks.scenarios import SCENARIOS
 
 __all__ = ["show"]
@@ -14,6 +14,8 @@ def show(result: Result) -> str:
         f"\n{result.title}: {scenario.says}; {result.size / 1e6:.0f} MB, {result.congestion}",
         f"  ideal {result.ideal:.2f} s; wanted of coget: {scenario.bar}; sources alone, over the schedule: {alone}",
     ]
+    if compared := beside(result):
+        head.append(f"  {compared}")
     if result.repeated:
         head.append(f"  {result.repeated} runs did not count: the testbed could not keep up; they were repeated")
     cells = [COLUMNS, *rows(result)]

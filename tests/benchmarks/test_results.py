@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tests.benchmarks.page import page
 from tests.benchmarks.race import Copy, Outcome, Run, Sample
-from tests.benchmarks.results import Result, read, rows, typical, write
+from tests.benchmarks.results import Result, beside, read, rows, typical, write
 from tests.benchmarks.table import show
 
 SIZE = 1_000_000
@@ -44,6 +44,13 @@ def test_who_takes_too_long_is_beyond_the_limit():
 
 def test_a_rerun_is_judged_by_its_bytes():
     assert result("rerun", coget=[run(6.0, moved=1_010_000)]).ratio("coget") == 1.01
+
+
+def test_who_is_named_by_the_bar_is_compared():
+    assert beside(result("shared", **{"coget": [run(10.1)], "coget-best": [run(10.0)]})) == (
+        "coget over coget-best: 1.010, +0.10 s"
+    )
+    assert beside(result(coget=[run(10.1)], aria2=[run(10.0)])) == ""
 
 
 def test_results_come_back_with_one_course_and_beside_others(tmp_path: Path):

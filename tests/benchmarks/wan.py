@@ -37,12 +37,16 @@ def _options() -> argparse.Namespace:
 def main() -> None:
     options = _options()
     stored: list[Result] = []
+    alone: dict[tuple[str, str], dict[str, float]] = {}
     for name in options.scenarios or SCENARIOS:
         scenario = SCENARIOS[name] if options.size is None else replace(SCENARIOS[name], size=options.size << 20)
         rivals = [RIVALS[rival] for rival in options.rivals or [*PEERS, *scenario.extra]]
         with in_memory() as folder:
             for congestion in scenario.congestion:
-                result = Bench(scenario, congestion, rivals, folder).run(options.rounds or scenario.rounds)
+                bench, links = Bench(scenario, congestion, rivals, folder), (scenario.topology, congestion)
+                if links not in alone:
+                    alone[links] = bench.alone()
+                result = replace(bench.run(options.rounds or scenario.rounds), alone=alone[links])
                 print(show(result), flush=True)
                 stored.append(result)
         if options.json:
