@@ -177,10 +177,10 @@ class History:
 
     def _use(self, work: "Callable[[sqlite3.Connection], Result]", nothing: Result, create: bool = False) -> Result:
         """What `work` makes of the database, or `nothing` when there is none or it cannot be used."""
-        import sqlite3
-
         if self.path is None:
             return nothing
+        import sqlite3
+
         try:
             if not (create or self.path.exists()):
                 return nothing

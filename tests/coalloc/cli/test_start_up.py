@@ -1,0 +1,75 @@
+"""What is loaded before anything is shown or fetched: all else would hold up every start.
+
+Clocks are left to scenario `start` of `tests/benchmarks/loopback.py`; here it is asked which modules there are in the end.
+"""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.support.coget import LIFE_SECONDS
+
+PROGRAM = """
+import sys
+from coalloc.cli.main import invoke
+status = invoke(sys.argv[1:])
+print(*sys.modules, file=sys.stderr)
+sys.exit(status)
+"""
+FOR_SOME = {
+    "coalloc.engine.bridge",
+    "coalloc.engine.gridftp.gsi",
+    "coalloc.engine.http",
+    "coalloc.engine.url_copy",
+    "coalloc.progress",
+    "coalloc.resolve.metalink",
+    "cryptography",
+    "defusedxml",
+    "encodings.idna",
+    "fsspec",
+    "hashlib",
+    "httpcore",
+    "httpx",
+    "importlib.metadata",
+    "rich",
+    "shutil",
+    "statistics",
+    "tempfile",
+    "xml.etree.ElementTree",
+}
+"""What only some transfers have a use for."""
+FOR_TRANSFERS = {"asyncio", "coalloc.api", "socket", "sqlite3", "ssl", "zlib_ng"}
+"""What no help text has a use for."""
+
+
+def loaded(words, home, **environment):
+    """The modules that `coget` has loaded when it ends well."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *words],
+        cwd=home,
+        env={"HOME": str(home), **environment},
+        capture_output=True,
+        text=True,
+        timeout=LIFE_SECONDS,
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stderr.splitlines()[-1].split())
+
+
+@pytest.mark.parametrize("words", [["--help"], ["get", "--help"]], ids=" ".join)
+def test_help_loads_nothing_of_a_transfer(words, tmp_path):
+    modules = loaded(words, tmp_path)
+    assert "coalloc.cli.get" in modules
+    assert modules & (FOR_SOME | FOR_TRANSFERS) <= {"shutil"}  # click asks it for the width of the terminal
+
+
+@pytest.mark.parametrize("history", ["off", "history.sqlite"])
+def test_a_plain_download_loads_nothing_of_other_kinds(history, gridftp_server, tmp_path):
+    (gridftp_server.root / "byte").write_bytes(b"x")
+    words = ["get", "--quiet", gridftp_server.url("byte"), "-o", "here"]
+    modules = loaded(words, tmp_path, COGET_HISTORY=history)
+    assert (tmp_path / "here").read_bytes() == b"x"
+    assert "coalloc.engine.gridftp.stream" in modules
+    assert modules & FOR_SOME == set()
+    assert ("sqlite3" in modules) == (history != "off")
