@@ -103,12 +103,14 @@ class Emulator:
         """Set all counters to 0."""
         self._ask("reset")
 
-    def stats(self) -> tuple[int, list[dict[str, int]]]:
-        """The packets that came faster than they were read, and the counters of each direction."""
-        missed, *lines = self._ask("stats").split("\n")
-        return int(missed), [
-            {name: int(value) for name, value in (word.split("=") for word in line.split())} for line in lines
-        ]
+    def stats(self) -> list[dict[str, int]]:
+        """The counters of each direction."""
+        lines = self._ask("stats").splitlines()
+        return [{name: int(value) for name, value in (word.split("=") for word in line.split())} for line in lines]
+
+    def missed(self) -> int:
+        """The packets that came faster than they were read."""
+        return int(self._ask("missed"))
 
     def enter(self, host: tuple[str, ...], command: Sequence[str]) -> list[str]:
         """The words that run a command inside a host; the process that they start becomes the command."""
@@ -137,10 +139,9 @@ class Emulator:
             answer = self._socket.recv(ANSWER_BYTES).decode()
         except OSError as error:
             raise EmulatorError(f"the emulator does not answer: {error}") from error
-        word, _, rest = answer.partition(" ")
-        if word != expected:
-            raise EmulatorError(f"the emulator refused: {rest}" if answer else "the emulator has ended; see above")
-        return rest
+        if not answer.startswith(expected):
+            raise EmulatorError(f"the emulator refused: {answer}" if answer else "the emulator has ended; see above")
+        return answer.removeprefix(expected).strip()
 
 
 def _words(settings: Settings) -> str:

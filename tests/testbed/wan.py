@@ -121,7 +121,8 @@ class Wan:
 
     def stats(self) -> dict[tuple[str, str], LinkStats]:
         """What each direction of each link did since the last reset, by link and "ab" or "ba"."""
-        return self._read_stats()[1]
+        stats = [LinkStats(worst_late=numbers.pop("worst_late") / 1e9, **numbers) for numbers in self._emulator.stats()]
+        return dict(zip(self._directions, stats, strict=True))
 
     def reset_stats(self) -> None:
         """Set all counters to 0."""
@@ -132,7 +133,7 @@ class Wan:
 
         :raises Invalid: it did not
         """
-        missed, stats = self._read_stats()
+        missed, stats = self._emulator.missed(), self.stats()
         packets = sum(way.packets for way in stats.values())
         # One thread serves all links: if it is late, it is late for all, so that the sum says it best.
         late = sum(way.late for way in stats.values())
@@ -149,11 +150,6 @@ class Wan:
         if host not in self.topology.hosts:
             raise TopologyError(f"no host {host}; there are {', '.join(self.topology.hosts)}")
         return self.topology.hosts.index(host)
-
-    def _read_stats(self) -> tuple[int, dict[tuple[str, str], LinkStats]]:
-        missed, counters = self._emulator.stats()
-        stats = [LinkStats(worst_late=numbers.pop("worst_late") / 1e9, **numbers) for numbers in counters]
-        return missed, dict(zip(self._directions, stats, strict=True))
 
     def _build(self) -> None:
         self._hosts = [self._emulator.host(name) for name in self.topology.hosts]

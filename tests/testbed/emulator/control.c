@@ -101,12 +101,17 @@ static void seed(struct wan *wan, const char *arguments, struct answer *answer)
     say(answer, "ok");
 }
 
-static void stats(struct wan *wan, struct answer *answer)
+static void missed(const struct wan *wan, struct answer *answer)
 {
-    uint64_t missed = 0;
+    uint64_t packets = 0;
     for (uint32_t i = 0; i < wan->host_count; i++)
-        missed += host_missed(&wan->hosts[i]) - wan->missed_before[i];
-    say(answer, "ok %" PRIu64, missed);
+        packets += host_missed(&wan->hosts[i]) - wan->missed_before[i];
+    say(answer, "ok %" PRIu64, packets);
+}
+
+static void stats(const struct wan *wan, struct answer *answer)
+{
+    say(answer, "ok");
     for (uint32_t i = 0; i < wan->direction_count; i++) {
         const struct counters *c = &wan->directions[i].counters;
         say(answer,
@@ -144,6 +149,8 @@ void wan_command(struct wan *wan, const char *command, char *text, size_t room)
         seed(wan, arguments, &answer);
     else if (!strcmp(verb, "stats"))
         stats(wan, &answer);
+    else if (!strcmp(verb, "missed"))
+        missed(wan, &answer);
     else if (!strcmp(verb, "reset"))
         reset(wan, &answer);
     else

@@ -12,9 +12,9 @@
 /* So that one busy direction does not keep the others waiting. */
 #define BATCH 16
 #define LATE_NS 1000000
-/* Segments of a super-packet that follow each other within this time travel on together: fewer packets for the kernel
- * to handle, at the price that the first of them is this much late. */
-#define TOGETHER_NS 500000
+/* Segments of a super-packet that follow each other within this time travel on together, when the last of them is due.
+ * The kernel's work is by the packet, whatever its size: this decides how much a processor can carry. */
+#define TOGETHER_NS 1000000
 
 struct packet {
     struct packet *next;

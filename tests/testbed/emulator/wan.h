@@ -29,7 +29,8 @@ struct wan {
  *                                     its directions must be set before the devices are up
  *     set DIRECTION rate=... ...      settings of a direction (its number); all of them, in the order of control.c
  *     seed NUMBER                     begin new series of random numbers
- *     stats                           "ok MISSED", then a line of counters for each direction
+ *     stats                           "ok", then a line of counters for each direction
+ *     missed                          "ok NUMBER": packets that came faster than they were read; takes milliseconds
  *     reset                           set all counters to 0
  */
 void wan_command(struct wan *wan, const char *command, char *answer, size_t room);
