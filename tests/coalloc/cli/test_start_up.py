@@ -1,6 +1,6 @@
 """What is loaded before anything is shown or fetched: all else would hold up every start.
 
-Clocks are left to scenario `start` of `tests/benchmarks/loopback.py`; here it is asked which modules there are in the end.
+Clocks are left to scenario `start` of `tests/benchmarks/loopback.py`; here it is asked what was loaded in the end.
 """
 
 import subprocess
