@@ -57,17 +57,16 @@ class Query(NamedTuple):
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Forecast:
+class Forecast(NamedTuple):
     """What is expected, who says so, and on what ground.
 
-    `rate` and `setup_seconds` are None where nothing is known. `count` is the number of observations behind
-    the rate, `newest_age` the seconds since the newest of them ended, `reason` one sentence for people.
+    `rate` and `setup_seconds` are None where nothing is known. `observations` is how many are behind the
+    rate, `newest_age` the seconds since the newest of them ended, `reason` one sentence for people.
     """
 
     forecaster: str
     rate: float | None
     setup_seconds: float | None
-    count: int
+    observations: int
     newest_age: float | None
     reason: str

@@ -20,7 +20,7 @@ from coalloc.cli.plan import plan
 __all__ = ["coget", "invoke", "main"]
 
 
-BETWEEN_COLLECTIONS = 10_000
+BETWEEN_COLLECTIONS = 50_000
 """New objects that make the collector look for garbage. With Python's 700 it looks 30 times at what is only loaded."""
 
 

@@ -14,8 +14,8 @@ import fcntl
 import os
 import stat
 import time
+from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
@@ -44,11 +44,11 @@ class _Claim(NamedTuple):
         os.close(self.fd)
 
 
-@dataclass(slots=True)
 class Lease:
     """Slots that are held, until `release` or the end of the process; none where nothing is counted."""
 
-    _claims: list[_Claim] = field(default_factory=list)
+    def __init__(self, claims: Iterable[_Claim] = ()) -> None:
+        self._claims = list(claims)
 
     def release(self) -> None:
         """Let go; may be called twice."""

@@ -41,7 +41,7 @@ def test_the_narrowest_window_that_holds_a_transfer_is_used():
     assert forecast(last_week, last_month).rate == 2 * MB
     oldest = forecast(last_month)
     assert oldest.rate == 6 * MB
-    assert oldest.count == 1
+    assert oldest.observations == 1
     assert oldest.newest_age == 30 * DAY
     assert oldest.reason == "the mean of one transfer ever, the newest 30 days ago"
 
@@ -52,7 +52,7 @@ def test_the_edge_of_a_window_belongs_to_it():
 
 def test_another_source_tells_nothing():
     nothing = forecast(seen(NOW - 1, MB, source="ftp://b"))
-    assert (nothing.rate, nothing.setup_seconds, nothing.count, nothing.newest_age) == (None, None, 0, None)
+    assert (nothing.rate, nothing.setup_seconds, nothing.observations, nothing.newest_age) == (None, None, 0, None)
 
 
 def test_a_small_transfer_tells_set_up_but_no_rate():
