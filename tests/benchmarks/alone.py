@@ -22,8 +22,8 @@ __all__ = ["delivered"]
 
 HOUSE = Path(__file__).parents[2]
 CONNECTIONS = 4
-PACE_SECONDS = 2.0
-SECONDS = 2.0
+PACE_SECONDS = 3.0
+SECONDS = 3.0
 LIFE_SECONDS = 60
 BLOCK = 1 << 18
 

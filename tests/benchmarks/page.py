@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from tests.benchmarks.results import COLUMNS, SHOWN, Result, beside, read, rows, typical
+from tests.benchmarks.results import COLUMNS, SHOWN, Result, beside, checked, read, rows, typical
 from tests.benchmarks.rivals import RIVALS
 from tests.benchmarks.scenarios import SCENARIOS
 
@@ -23,7 +23,7 @@ TUNED = [name for name in RIVALS if not name.startswith(SHOWN)]
 HEAD = """\
 # Results
 
-coget beside its peers, on networks that differ, change and fail. `make results` made this page; \
+coget beside its peers, on networks that differ, change and fail. `make results` made this page;
 [how it is measured](../explanation/benchmarks.md) is told elsewhere. Numbers are medians, with the least and the most.
 Pictures are of one run of coget: above, what each source's link carried; below, which bytes came from it. A line is
 where the ideal ends; dots are where something happens to the network.
@@ -60,14 +60,13 @@ def _summary(result: Result) -> Iterator[str]:
 
 def _section(result: Result) -> str:
     scenario = SCENARIOS[result.scenario]
-    alone = ", ".join(f"{host} {part:.3f}" for host, part in result.alone.items())
     happened = "; ".join(f"{text} at {at:.2f} s" for at, text in result.timeline if at < 2 * result.ideal)
     facts = [
-        f"{scenario.says}. {result.size / 1e6:.0f} MB, {result.congestion}, ideal {result.ideal:.2f} s.",
-        f"Sources alone, over the schedule: {alone}." if alone else "",
-        f"{happened}." if happened else "",
-        f"{compared[0].upper()}{compared[1:]}." if (compared := beside(result)) else "",
-        f"{result.repeated} runs did not count, and were repeated." if result.repeated else "",
+        f"{scenario.says}. {result.size / 1e6:.0f} MB, {result.congestion}, ideal {result.ideal:.2f} s",
+        happened,
+        checked(result),
+        beside(result),
+        f"{result.repeated} runs did not count, and were repeated" if result.repeated else "",
     ]
     table = "\n".join([_row(COLUMNS), _rule(COLUMNS), *map(_row, rows(result))])
     picture = (
@@ -75,7 +74,9 @@ def _section(result: Result) -> str:
         if typical(result.runs.get(SHOWN, ()))
         else ""
     )
-    return f"\n## {result.title}\n{' '.join(fact for fact in facts if fact)}\n\n{table}\n{picture}"
+    return (
+        f"\n## {result.title}\n{'. '.join(fact[0].upper() + fact[1:] for fact in facts if fact)}.\n\n{table}\n{picture}"
+    )
 
 
 def _stem(result: Result) -> str:

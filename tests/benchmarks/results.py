@@ -11,10 +11,12 @@ from typing import Any
 from tests.benchmarks.race import Copy, Run, Sample
 from tests.benchmarks.scenarios import SCENARIOS
 
-__all__ = ["COLUMNS", "LIMIT", "SHOWN", "Result", "beside", "read", "rows", "typical", "write"]
+__all__ = ["COLUMNS", "LIMIT", "SHOWN", "Result", "beside", "checked", "read", "rows", "typical", "write"]
 
 SHOWN = "coget"
 """The rival whose runs are drawn."""
+BELIEVED = 0.02
+"""A source that alone differs by more than this part from its schedule was not what it should have been."""
 COLUMNS = ("rival", "seconds", "time / ideal", "duplicated", "CPU s/GB", "waited", "")
 LIMIT = 8
 """A run that takes more than this many times the ideal has lost."""
@@ -48,6 +50,15 @@ class Result:
     def ratio(self, rival: str) -> float:
         """The median of time over the ideal (of bytes moved over the file's, in `rerun`); failures are infinite."""
         return median(_ratio(self, run) for run in self.runs[rival])
+
+
+def checked(result: Result) -> str:
+    """What the sources delivered alone, and whether the schedule, and with it the ideal, is to be believed."""
+    if not result.alone:
+        return ""
+    told = "sources alone, over the schedule: " + ", ".join(f"{host} {part:.3f}" for host, part in result.alone.items())
+    doubtful = any(abs(part - 1) > BELIEVED for part in result.alone.values())
+    return f"{told}: the ideal is in doubt" if doubtful else told
 
 
 def beside(result: Result) -> str:

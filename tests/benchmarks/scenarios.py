@@ -31,8 +31,15 @@ class Event:
     @property
     def says(self) -> str:
         """What happens, for people."""
-        left = f" {100 * self.left:.0f} %" if self.act in ("rate", "cross") else ""
-        return f"{self.source}: {self.act}{left}"
+        match self.act:
+            case "rate":
+                return f"the link of {self.source} goes to {self.left:.0%}"
+            case "cross":
+                return f"others take {1 - self.left:.0%} of {self.source}"
+            case "kill":
+                return f"the server of {self.source} is killed"
+            case "hole":
+                return f"packets of {self.source} vanish"
 
 
 @dataclass(frozen=True, slots=True)

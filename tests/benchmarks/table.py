@@ -1,6 +1,6 @@
 """Results as lines on a terminal."""
 
-from tests.benchmarks.results import COLUMNS, Result, beside, rows
+from tests.benchmarks.results import COLUMNS, Result, beside, checked, rows
 from tests.benchmarks.scenarios import SCENARIOS
 
 __all__ = ["show"]
@@ -9,13 +9,11 @@ __all__ = ["show"]
 def show(result: Result) -> str:
     """A heading, and a table with one line a rival."""
     scenario = SCENARIOS[result.scenario]
-    alone = ", ".join(f"{host} {part:.3f}" for host, part in result.alone.items())
     head = [
         f"\n{result.title}: {scenario.says}; {result.size / 1e6:.0f} MB, {result.congestion}",
-        f"  ideal {result.ideal:.2f} s; wanted of coget: {scenario.bar}; sources alone, over the schedule: {alone}",
+        f"  ideal {result.ideal:.2f} s; wanted of coget: {scenario.bar}",
+        *(f"  {fact}" for fact in (checked(result), beside(result)) if fact),
     ]
-    if compared := beside(result):
-        head.append(f"  {compared}")
     if result.repeated:
         head.append(f"  {result.repeated} runs did not count: the testbed could not keep up; they were repeated")
     cells = [COLUMNS, *rows(result)]

@@ -1,5 +1,6 @@
 """Tables, files and the page, made of runs that are written down here."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks.page import page
@@ -72,4 +73,5 @@ def test_terminal_and_page_tell_the_same():
     text = page([made])
     assert "| [hetero](#hetero) | 400/200/100/50 Mbit/s | 1.010 | <= 1.02 | 1.040 (aria2) |" in text
     assert "| coget | 10.10 | 1.010 [1.010-1.010] |" in text
-    assert "s1: kill at 5.00 s" in text
+    assert "S1: kill at 5.00 s. Sources alone, over the schedule: s1 0.999.\n" in text
+    assert show(replace(made, alone={"s1": 0.9})).splitlines()[3].endswith("s1 0.900: the ideal is in doubt")
