@@ -1,7 +1,6 @@
 /* One direction of a link; direction.h says what it does. */
 #include "direction.h"
 
-#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
