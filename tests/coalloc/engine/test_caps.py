@@ -92,13 +92,19 @@ async def test_what_fails_to_fetch_gives_its_slot_back_and_takes_another(gridftp
         assert held(slots) == 1
 
 
-async def test_block_mode_takes_a_slot_for_each_stream(gridftp_server, content, slots):
-    async with opened(source_at(gridftp_server.url("file"), slots, streams=3)) as source:
-        assert held(slots) == 3
-        assert await collect(source, 0, SIZE) == content
-    async with opened(source_at(gridftp_server.url("file"), slots, streams=30)) as source:
-        assert held(slots) == 4
-        assert await collect(source, 0, SIZE) == content
+@pytest.mark.parametrize("streams", [3, 30])
+async def test_no_more_slots_than_streams_and_no_more_streams_than_slots(gridftp_server, slots, streams):
+    content = random_file(gridftp_server.root / "big", 10 * SIZE)
+    seen, collected = set(), Collected(Span(0, len(content)))
+
+    def deliver(offset, view):
+        seen.add(held(slots))
+        collected(offset, view)
+
+    async with opened(source_at(gridftp_server.url("big"), slots, streams=streams)) as source:
+        await source.fetch(collected.span, deliver)
+    assert bytes(collected.bytes) == content
+    assert 1 <= max(seen) <= min(streams, slots.most)
 
 
 @pytest.fixture
