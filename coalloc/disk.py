@@ -48,6 +48,11 @@ class Disk:
         """Give the file this size; what is new is a hole."""
         os.ftruncate(fd, size)
 
+    def start_writing(self, fd: int, offset: int, length: int, /) -> None:
+        """Let the kernel begin to bring these bytes to the medium; returns before they are there."""
+        # What is still to be written it does not forget, as the name has it, but writes.
+        os.posix_fadvise(fd, offset, length, os.POSIX_FADV_DONTNEED)
+
     def sync(self, fd: int, /) -> None:
         """Return when the bytes of the file are on the medium."""
         os.fdatasync(fd)

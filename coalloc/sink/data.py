@@ -10,6 +10,7 @@ from pathlib import Path
 from coalloc.checksums import hasher
 from coalloc.disk import Disk, disk_error
 from coalloc.errors import SinkError
+from coalloc.sink.writeback import WriteBack
 
 __all__ = ["BLOCK", "Data"]
 
@@ -28,6 +29,7 @@ class Data:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         except OSError as error:
             raise disk_error(error, "write", path) from None
+        self._writeback = WriteBack(self._fd, disk)
 
     def room(self, size: int, keep: bool) -> bool:
         """Give the file its size, sparse: blocks come with the bytes. Returns whether its old bytes were kept.
@@ -64,6 +66,7 @@ class Data:
                 written += self._pwrite(self._fd, view[written:], offset + written)
         except OSError as error:
             raise disk_error(error, "write", self.path) from None
+        self._writeback.wrote(offset, offset + written)
 
     def read(self, offset: int, buffer: memoryview) -> None:
         """Fill the buffer with the bytes that begin at `offset`."""
@@ -98,6 +101,7 @@ class Data:
 
     def close(self) -> None:
         """Let go of the file; to be called once."""
+        self._writeback.close()
         os.close(self._fd)
 
 
