@@ -7,6 +7,7 @@ partial copy; only a race puts a byte in two copies. Policies read this; only th
 from collections import deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from math import inf, log2
 from typing import Literal
 
 from coalloc.intervals import Intervals
@@ -23,6 +24,11 @@ UNKNOWN_RATE = 10e6
 """Bytes per second assumed of a source when nothing is known of any."""
 UNKNOWN_SETUP = 0.1
 """Seconds to the first byte of a range assumed when nothing is known of any."""
+
+FIRST_WINDOW = 14_600
+"""Bytes that TCP sends in the first round trip of a connection (RFC 6928); twice as many in each that follows."""
+SETUP_TRIPS = 2
+"""Round trips from asking for a range to its first byte."""
 
 USUAL_GAP = 0.05
 """Seconds between two arrivals that mean nothing."""
@@ -137,6 +143,12 @@ class State:
         known = [other.setup_seconds for other in self.lanes if other.setup_seconds is not None]
         return median(known) if known else UNKNOWN_SETUP
 
+    def fetch_seconds(self, lane: Lane, nbytes: int, now: float) -> float:
+        """Expected seconds a lane needs for a range anew, at its rate or in TCP's slow start, whichever is slower."""
+        rate, setup = self.rate(lane, now), self.setup(lane)
+        doublings = log2(1 + nbytes / FIRST_WINDOW)
+        return setup + max(nbytes / rate if rate > 0 else inf, doublings * setup / SETUP_TRIPS)
+
     def wait_seconds(self, lane: Lane, now: float) -> float:
         """Expected seconds until a lane's bytes flow (again). One that is late is expected to be late as much again."""
         copy = self.running(lane)
@@ -152,7 +164,7 @@ class State:
         backlog, rate = self.backlog(lane), self.rate(lane, now)
         if not backlog:
             return 0.0
-        return self.wait_seconds(lane, now) + (backlog / rate if rate > 0 else float("inf"))
+        return self.wait_seconds(lane, now) + (backlog / rate if rate > 0 else inf)
 
     def raced(self, copy: Copy) -> bool:
         """Whether this partial copy takes part in a race, on either side."""

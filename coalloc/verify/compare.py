@@ -18,7 +18,7 @@ from coalloc.verify.jury import Jury
 
 __all__ = ["Comparison"]
 
-LEAST, MOST = 1 << 20, 64 << 20
+LEAST, MOST = 8 << 20, 64 << 20
 """Bytes of one source that are asked about at once."""
 PART = 8
 """They are this part of what is left to fetch, within these bounds."""

@@ -127,18 +127,18 @@ def test_the_less_is_left_the_smaller_are_the_pieces_that_are_asked_about():
             self.questions.append(end - start)
             return await super().checksum(algorithm, start, end)
 
-    data = random.Random(6).randbytes(40 << 20)
+    data = random.Random(6).randbytes(160 << 20)
     replicas = [Asked(f"s{i}", data, Behaviour(offers_checksum=True)) for i in range(2)]
     for each in replicas:
         each.questions = []
-    step = 1 << 18
+    step = 1 << 20
     arriving = [Extent(at, at + step, 0, adler32(data[at : at + step])) for at in range(0, len(data), step)]
     assert run(compare(Jury(replicas), arriving)) == (True, {})
     asked = replicas[1].questions
     assert sum(asked) == len(data)
     assert asked == sorted(asked, reverse=True)
-    assert asked[0] > 4 << 20
-    assert asked[-1] <= 1 << 20
+    assert asked[0] > 16 << 20
+    assert asked[-1] <= 8 << 20
 
 
 def test_the_last_pieces_are_asked_of_who_answers_soonest():

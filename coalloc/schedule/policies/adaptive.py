@@ -3,7 +3,7 @@
 The rule, in prose. At the start each source is given the share with which, by its forecast set-up time and
 rate, all finish together. A source that has delivered its share looks at the one that would finish last and
 takes over the tail of what that one still has to deliver, so much that both finish together, its own set-up
-counted. If that would save less than `LEAST_GAIN` it leaves things as they are and looks again a moment later.
+counted. If that would save less than its set-up it leaves things as they are and looks again a moment later.
 A victim that would be left with next to nothing, or is silent, is relieved of everything: while the budget for
 double bytes lasts by a race, which both may win, and after that outright. So a slow source is fed less, a dead
 one costs what it had in flight, and the tail of a transfer is bounded by set-up times, not by the slowest rate.
@@ -20,7 +20,8 @@ LEAST_SHARE = 256 * 1024
 LEAST_STEAL = 64 * 1024
 """Bytes below which a range is not split any further."""
 LEAST_GAIN = 0.02
-"""Seconds the transfer must end earlier for a range to be moved."""
+"""Seconds the transfer must end earlier for a range to be moved, if the taker's set-up is not longer: a new
+connection is slow at first, which nobody knows beforehand."""
 RACE_BUDGET = 0.005
 """Part of the file that may be fetched twice, at most."""
 CONNECTING = 0.05
@@ -65,12 +66,16 @@ class Adaptive(Policy):
         if mine <= 0 or state.raced(copy):
             return None
         setup, finish = state.setup(thief), state.finish_seconds(victim, now)
+        worth = max(LEAST_GAIN, setup)
         together = (backlog + mine * setup + theirs * state.wait_seconds(victim, now)) / (mine + theirs)
         nbytes = min(backlog, int(mine * (together - setup)))
         if backlog - nbytes < LEAST_STEAL:
-            wholly = setup + backlog / mine
-            return self._relieve_wholly(state, copy, backlog) if finish - wholly >= LEAST_GAIN else None
-        return Steal(victim.source, nbytes) if nbytes >= LEAST_STEAL and finish - together >= LEAST_GAIN else None
+            wholly = state.fetch_seconds(thief, backlog, now)
+            return self._relieve_wholly(state, copy, backlog) if finish - wholly >= worth else None
+        if nbytes < LEAST_STEAL:
+            return None
+        end = max(together, state.fetch_seconds(thief, nbytes, now))
+        return Steal(victim.source, nbytes) if finish - end >= worth else None
 
     @staticmethod
     def _relieve_wholly(state: State, copy: Copy, backlog: int) -> Choice:
