@@ -68,6 +68,10 @@ class Data:
             raise disk_error(error, "write", self.path) from None
         self._writeback.wrote(offset, offset + written)
 
+    def hand_over(self) -> None:
+        """Have the last bytes written while they are verified; to be called when all are here."""
+        self._writeback.hand_over()
+
     def read(self, offset: int, buffer: memoryview) -> None:
         """Fill the buffer with the bytes that begin at `offset`."""
         try:

@@ -124,6 +124,8 @@ class PartialFile:
             fresh = [self._keep(source, start, view[start - offset : end - offset]) for start, end in gaps]
         if self._follower is not None:
             self._follower.advance(self._held.reach(0))
+        if self._held.total == self.size:
+            self._file.hand_over()
         return fresh
 
     def _keep(self, source: int, start: int, view: memoryview) -> Extent:

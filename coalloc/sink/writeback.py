@@ -18,7 +18,7 @@ UNIT = 16 << 20
 
 
 class WriteBack:
-    """A thread that asks the kernel, as that takes a while when the disk is busy; there is none for small files."""
+    """A thread that asks the kernel, as that takes a while when the disk is busy."""
 
     def __init__(self, fd: int, disk: Disk) -> None:
         self._fd = fd
@@ -31,8 +31,11 @@ class WriteBack:
     def wrote(self, start: int, end: int) -> None:
         """Bytes [start, end) of the file were written. Cheap; called after every write."""
         self._written.add(start, end)
-        if self._written.total < UNIT:
-            return
+        if self._written.total >= UNIT:
+            self.hand_over()
+
+    def hand_over(self) -> None:
+        """Have written what was not enough so far: no more comes for a while, or at all."""
         self._units.put(self._written)
         self._written = Intervals()
         if self._thread is None:
