@@ -10,14 +10,31 @@ from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.errors import ConnectionLost, NoFreeConnection, NoSuchFile, ServerBusy, Unreachable, Unsupported
 from coalloc.model import Checksum, Stat
 
-__all__ = ["Behaviour", "SimulatedSource"]
+__all__ = ["Behaviour", "Bottleneck", "SimulatedSource"]
+
+Rates = tuple[tuple[float, float], ...]
+"""(From which second on, bytes per second), the first from 0 on; a rate of 0 is a stall."""
+
+
+class Bottleneck:
+    """A link that several sources share: their chunks pass it one after the other, in the order in which they come."""
+
+    def __init__(self, rates: Rates) -> None:
+        self._rates = rates
+        self._free_at = 0.0
+
+    def carry(self, nbytes: int, now: float) -> tuple[float, float]:
+        """When a chunk that is there now begins to pass, and when it is through."""
+        begins = max(now, self._free_at)
+        self._free_at = _through(self._rates, begins, nbytes)
+        return begins, self._free_at
 
 
 @dataclass(frozen=True)
 class Behaviour:
     """How a simulated source and its path behave.
 
-    `rates` are (from which second on, bytes per second), first at 0; a rate of 0 is a stall. `dies_at` cuts
+    `rates` are those of its own path, `behind` is a link that it shares with others. `dies_at` cuts
     every connection at that second and refuses new ones until `returns_at`. `corrupts` are the offsets whose
     byte is sent wrong. `claims_size` is a lie about the size; `digests` is what it says of the whole when connecting.
     `free_at` is when other transfers let go of its server, `busy_until` when it is ready to serve; until then it asks
@@ -25,7 +42,8 @@ class Behaviour:
     `disorder` chunks at a time come back to front, as blocks of MODE E may.
     """
 
-    rates: tuple[tuple[float, float], ...] = ((0.0, 1e6),)
+    rates: Rates = ((0.0, 1e6),)
+    behind: Bottleneck | None = None
     connect_seconds: float = 0.05
     setup_seconds: float = 0.02
     dies_at: float = float("inf")
@@ -52,10 +70,8 @@ class SimulatedSource(Source):
         self.sent = 0
         self.opened = 0
         self.users = 0
-        wrong = bytearray(content)
-        for offset in behaviour.corrupts:
-            wrong[offset] ^= 0xFF
-        self._content = bytes(wrong)
+        self._left_at: float | None = None
+        self._content = _corrupted(content, behaviour.corrupts) if behaviour.corrupts else content
 
     async def open(self) -> Stat:
         self._free()
@@ -79,6 +95,7 @@ class SimulatedSource(Source):
 
     async def _fetch(self, span: Span, deliver: Deliver) -> None:
         await asyncio.sleep(self.behaviour.setup_seconds)
+        self._left_at = None
         if span.start and not self.behaviour.ranged:
             raise Unsupported(f"{self.url} ignores ranges", "use another replica")
         for at in self._offsets(span):
@@ -115,19 +132,35 @@ class SimulatedSource(Source):
         if self.behaviour.dies_at <= asyncio.get_running_loop().time() < self.behaviour.returns_at:
             raise error(f"{self.url} {what}", "wait")
 
-    async def _wait_for(self, nbytes: float) -> None:
+    async def _wait_for(self, nbytes: int) -> None:
         """Sleep as long as the path needs for `nbytes` from now on, or until the source dies."""
+        loop = asyncio.get_running_loop()
+        await self._sleep_until(_through(self.behaviour.rates, self._left_at or loop.time(), nbytes))
+        if self.behaviour.behind:
+            # What is before the bottleneck goes on while this chunk passes it.
+            self._left_at, through = self.behaviour.behind.carry(nbytes, loop.time())
+            await self._sleep_until(through)
+
+    async def _sleep_until(self, due: float) -> None:
         now = asyncio.get_running_loop().time()
-        steps = [*self.behaviour.rates, (float("inf"), 0.0)]
-        for (start, rate), (stop, _) in pairwise(steps):
-            begin = max(start, now)
-            if begin >= stop:
-                continue
-            if rate * (stop - begin) >= nbytes:
-                due = begin + nbytes / rate
-                break
-            nbytes -= rate * (stop - begin) if rate else 0.0
-        else:
-            due = float("inf")
         due = min(due, self.behaviour.dies_at if now < self.behaviour.dies_at else float("inf"))
         await (asyncio.sleep(due - now) if due < float("inf") else asyncio.Event().wait())
+
+
+def _corrupted(content: bytes, offsets: frozenset[int]) -> bytes:
+    wrong = bytearray(content)
+    for offset in offsets:
+        wrong[offset] ^= 0xFF
+    return bytes(wrong)
+
+
+def _through(rates: Rates, now: float, nbytes: float) -> float:
+    """When `nbytes` have gone at these rates; infinity if they never will."""
+    for (start, rate), (stop, _) in pairwise([*rates, (float("inf"), 0.0)]):
+        begin = max(start, now)
+        if begin >= stop:
+            continue
+        if rate * (stop - begin) >= nbytes:
+            return begin + nbytes / rate
+        nbytes -= rate * (stop - begin) if rate else 0.0
+    return float("inf")

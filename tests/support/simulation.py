@@ -18,7 +18,7 @@ from coalloc.testing.virtual_clock import run
 class Result:
     """What came of a simulated download."""
 
-    content: bytes
+    content: bytes = field(repr=False)  # asyncio shows results now and then
     seconds: float
     sources: list[SimulatedSource]
     scheduler: CheckedScheduler

@@ -1,8 +1,8 @@
-"""The paper's experiments as data: sites, paths, schemes, file sizes, and how rates change with time. Pure.
+"""The paper's experiments as data: sites, routes, schemes, file sizes, and how rates change with time. Pure.
 
 Source: Vazhkudai, "Enabling the Co-Allocation of Grid Data Transfers" (2003), sections 4.1 to 4.3, figures 4 to 11.
 Which servers and clients there are, the schemes, block counts and file sizes are the paper's. Its figure 3, with the
-rates and round trips between the sites, has not come down to us in numbers, so those of `PATHS` are ours: they keep to
+rates and round trips between the sites, has not come down to us in numbers, so those of `ROUTES` are ours: they keep to
 what the text says of them (which servers are slow, alike, fast; Ethernet of 100 Mbit/s at each site).
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 from random import Random
 
-__all__ = ["EXPERIMENTS", "SCALE", "SIZES", "Experiment", "Path", "Scheme"]
+__all__ = ["ETHERNET", "EXPERIMENTS", "SCALE", "SIZES", "Experiment", "Route", "Scheme"]
 
 SCALE = 50
 """A file here has so many times fewer bytes than in the paper; rates are not scaled."""
@@ -19,29 +19,30 @@ SIZES = (10, 100, 1000)
 """Files, as the paper names them: MB. It also has 500."""
 
 ETHERNET = 100.0
+"""Mbit/s at each site."""
 STRETCH = 1.0
-"""Mean seconds between two changes of a path's rate: 50 s at the paper's sizes."""
+"""Mean seconds between two changes of a route's rate: 50 s at the paper's sizes."""
 LEAST, MOST = 0.6, 1.4
-"""A path's rate over its mean rate, equally distributed."""
+"""A route's rate over its mean rate, equally distributed."""
 FORESEEN = 60.0
 """Seconds until which the changes are drawn; longer than any run."""
 
 
 @dataclass(frozen=True, slots=True)
-class Path:
+class Route:
     """What lies between a server's site and the client's: mean Mbit/s, and milliseconds there and back."""
 
     mbit: float
     round_trip: float
 
 
-PATHS = {
-    ("LBL", "ANL"): Path(85, 50),
-    ("ISI", "ANL"): Path(20, 62),
-    ("UFL", "ANL"): Path(18, 44),
-    ("ANL", "UFL"): Path(36, 44),
-    ("ISI", "UFL"): Path(18, 68),
-    ("BU", "UFL"): Path(16, 40),
+ROUTES = {
+    ("LBL", "ANL"): Route(85, 50),
+    ("ISI", "ANL"): Route(20, 62),
+    ("UFL", "ANL"): Route(18, 44),
+    ("ANL", "UFL"): Route(36, 44),
+    ("ISI", "UFL"): Route(18, 68),
+    ("BU", "UFL"): Route(16, 40),
 }
 
 
@@ -74,7 +75,7 @@ class Experiment:
     :param sites: of the servers, the fastest first
     :param coallocated: schemes that use all servers
     :param alone: whether each server also delivers the whole file by itself
-    :param shared: whether all servers are behind one bottleneck, the path from their site
+    :param shared: whether all servers are behind one bottleneck, the route from their site
     """
 
     client: str
@@ -104,12 +105,12 @@ class Experiment:
         return [*self.singles, *self.coallocated]
 
     @property
-    def paths(self) -> dict[str, Path]:
-        """The paths whose rates change, by the link that carries them."""
+    def routes(self) -> dict[str, Route]:
+        """The routes whose rates change, by the link that carries them."""
         if self.shared:
-            return {"core-neck": PATHS[self.sites[0], self.client]}
+            return {"core-neck": ROUTES[self.sites[0], self.client]}
         return {
-            f"core-{server}": PATHS[site, self.client] for server, site in zip(self.servers, self.sites, strict=True)
+            f"core-{server}": ROUTES[site, self.client] for server, site in zip(self.servers, self.sites, strict=True)
         }
 
     @property
@@ -117,8 +118,8 @@ class Experiment:
         """The links of the testbed, from the client's Ethernet on."""
         near = {"rate": f"{ETHERNET}mbit", "delay": "0.025ms"}
         links = {"client-core": near}
-        for link, path in self.paths.items():
-            links[link] = {"rate": f"{path.mbit}mbit", "delay": f"{path.round_trip / 2}ms"}
+        for link, route in self.routes.items():
+            links[link] = {"rate": f"{route.mbit}mbit", "delay": f"{route.round_trip / 2}ms"}
         if self.shared:
             links |= {f"neck-{server}": near for server in self.servers}
         return links
@@ -128,14 +129,14 @@ class Experiment:
 
         The seed decides alone, so that all schemes meet the same network.
         """
-        return sorted(chain.from_iterable(_changes(link, path.mbit, seed) for link, path in self.paths.items()))
+        return sorted(chain.from_iterable(_changes(link, route.mbit, seed) for link, route in self.routes.items()))
 
 
 def _changes(link: str, mbit: float, seed: int) -> Iterator[tuple[float, str, float]]:
     draw = Random(f"{seed} {link}")
     second = 0.0
     while second < FORESEEN:
-        yield second, link, mbit * draw.uniform(LEAST, MOST)
+        yield second, link, min(ETHERNET, mbit * draw.uniform(LEAST, MOST))
         second += draw.expovariate(1 / STRETCH)
 
 

@@ -1,14 +1,14 @@
 """What runs say, as the paper's figures show it: bandwidth, gain, idle share, each with its 95 % range. Pure.
 
 Which experiments there are is told by `tests.benchmarks.paper.experiments`; records come from real runs
-(`tests.benchmarks.paper.network`) or simulated ones (`tests.support.paper`).
+(`tests.benchmarks.paper.network`) or simulated ones (`tests.benchmarks.paper.virtual`).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from tests.benchmarks.paper.experiments import SCALE, Experiment
+from tests.benchmarks.paper.experiments import Experiment
 
 __all__ = ["Measure", "Record", "Records", "measure"]
 
@@ -21,6 +21,7 @@ class Record:
     """One run: who fetched what in which weather, how long it took, and when each server was done.
 
     :param size: MB of the paper
+    :param bandwidth: MB/s
     :param seconds: of the whole download
     :param delivered: by server: the second of its last byte; None if it delivered nothing
     """
@@ -29,13 +30,9 @@ class Record:
     scheme: str
     size: int
     seed: int
+    bandwidth: float
     seconds: float
     delivered: Mapping[str, float | None]
-
-    @property
-    def bandwidth(self) -> float:
-        """MB/s."""
-        return self.size / SCALE / self.seconds
 
     def waited(self, faster: str) -> float | None:
         """The part of the download in which a server waited for others to finish; None if it was the last itself."""
@@ -78,14 +75,14 @@ class Records:
 
     def best(self, size: int) -> str:
         """The single server with the highest mean bandwidth."""
-        return max((single.name for single in self._experiment.singles), key=lambda name: self.bandwidth(name, size).mean)
+        return max(
+            (single.name for single in self._experiment.singles), key=lambda name: self.bandwidth(name, size).mean
+        )
 
     def gain(self, scheme: str, size: int) -> Measure:
         """Bandwidth over that of the best single server in the same weather."""
         best = self.best(size)
-        return measure(
-            [run.bandwidth / self._runs[best, size, run.seed].bandwidth for run in self._of(scheme, size)]
-        )
+        return measure([run.bandwidth / self._runs[best, size, run.seed].bandwidth for run in self._of(scheme, size)])
 
     def idle(self, scheme: str, size: int) -> Measure | None:
         """The idle share of the faster server (section 4.3.4): of the runs in which another one finished last.
@@ -95,6 +92,12 @@ class Records:
         faster = self._experiment.servers[0]
         waits = [wait for run in self._of(scheme, size) if (wait := run.waited(faster)) is not None]
         return measure(waits) if waits else None
+
+    def idle_of_all(self, strategy: str, size: int) -> float:
+        """The idle share of the faster server, the mean over all runs of a strategy; 0 where it did not wait."""
+        faster = self._experiment.servers[0]
+        names = [scheme.name for scheme in self._experiment.coallocated if scheme.strategy == strategy]
+        return fmean(run.waited(faster) or 0.0 for name in names for run in self._of(name, size))
 
     def _of(self, scheme: str, size: int) -> list[Record]:
         return [run for (name, megabytes, _), run in self._runs.items() if (name, megabytes) == (scheme, size)]

@@ -6,6 +6,7 @@ them means something. Its weather begins anew with each run. Which runs there ar
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -30,8 +31,6 @@ COGET = str(Path(sys.executable).with_name("coget"))
 LIMIT = 60.0
 """Seconds after which a run has failed; none needs a third of that."""
 TRIES = 4
-STREAMS = 8
-"""Parallel streams of each server, as in the paper (table 1)."""
 
 
 class Failure(Exception):
@@ -52,6 +51,7 @@ class Network:
     def __enter__(self) -> "Network":
         with self._stack as stack:
             self._wan = stack.enter_context(Wan(Topology.load({"links": self._experiment.links})))
+            self._history = self._wan.folder / "history.sqlite"
             self._servers = {host: stack.enter_context(self._server(host)) for host in self._experiment.servers}
             self._stack = stack.pop_all()
         return self
@@ -59,27 +59,28 @@ class Network:
     def __exit__(self, *exc_info: object) -> None:
         self._stack.close()
 
-    def run(self, scheme: Scheme, size: int, seed: int, history: Path) -> Record:
+    def run(self, scheme: Scheme, size: int, seed: int) -> Record:
         """Fetch the file of a size (MB of the paper) in the weather of a seed.
 
-        :param history: coget's; it learns from the run
+        Of runs from one server alone coget keeps a history, which the scheme `history` finds; all others find none.
+
         :raises Failure: coget failed, or the testbed could not keep up in several tries
         """
         for _ in range(TRIES):
             with tempfile.TemporaryDirectory(dir=self._wan.folder) as home:
-                run = self._once(scheme, self._files / f"{size}.bin", seed, history, Path(home))
+                run = self._once(scheme, self._files / f"{size}.bin", seed, Path(home))
                 if run.outcome == "ok":
                     return self._record(scheme, size, seed, json.loads(Path(home, "stdout").read_text()))
                 if run.outcome != "invalid":
                     break
         raise Failure(f"{self._experiment.name} {scheme.name} {size} MB {seed}: {run.outcome}: {run.said}")
 
-    def _once(self, scheme: Scheme, file: Path, seed: int, history: Path, home: Path) -> Run:
+    def _once(self, scheme: Scheme, file: Path, seed: int, home: Path) -> Run:
         hosts = [scheme.server] if scheme.server else self._experiment.servers
         target = home / file.name
-        words = [COGET, "get", "--json", "--quiet", *scheme.options, "--streams", str(STREAMS), "-o", str(target)]
+        words = [COGET, "get", "--json", "--quiet", *scheme.options, "-o", str(target)]
         urls = [self._servers[host].url(file.name) for host in hosts]
-        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "COGET_HISTORY": str(history)}
+        environment = {"PATH": os.environ["PATH"], "HOME": str(home), "COGET_HISTORY": str(self._memory(scheme, home))}
         command = Command(self._wan.command("client", [*words, *urls]), environment, target, file)
         self._wan.reset_stats()
         run = compete(command, self, self._events(seed), LIMIT)
@@ -89,6 +90,15 @@ class Network:
             return replace(run, outcome="invalid", said=str(error))
         return run
 
+    def _memory(self, scheme: Scheme, home: Path) -> Path:
+        """Where a run finds and leaves what coget remembers."""
+        if scheme.strategy == "single":
+            return self._history
+        memory = home / "history.sqlite"
+        if scheme.strategy == "history":
+            shutil.copy(self._history, memory)
+        return memory
+
     def _record(self, scheme: Scheme, size: int, seed: int, document: dict[str, Any]) -> Record:
         """What coget says of its run: all seconds are counted from the beginning of the download."""
         names = {server.url(f"{size}.bin"): host for host, server in self._servers.items()}
@@ -96,7 +106,8 @@ class Network:
             names[source["url"]]: max((copy["last_byte"] for copy in source["copies"] if copy["bytes"]), default=None)
             for source in document["sources"]
         }
-        return Record(self._experiment.name, scheme.name, size, seed, document["seconds"], delivered)
+        rate, seconds = document["rate"] / 1e6, document["seconds"]
+        return Record(self._experiment.name, scheme.name, size, seed, rate, seconds, delivered)
 
     def _events(self, seed: int) -> list[tuple[float, Callable[[], None]]]:
         """The weather, as `compete` wants it."""

@@ -1,0 +1,105 @@
+"""The paper's experiments, on the project's own WAN and in virtual time, beside the paper's findings.
+
+    python -m tests.benchmarks.paper [EXPERIMENT...] [--rounds N] [--page]
+
+Prints a table for each figure; with `--page` they are written into docs/explanation/paper.md, with its pictures. What
+is measured is told there. Needs root, and what `make bench-paper` installs.
+"""
+
+import argparse
+import random
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from itertools import product
+from pathlib import Path
+from threading import Event
+
+from tests.benchmarks.bench import in_memory
+from tests.benchmarks.paper.experiments import EXPERIMENTS, SCALE, SIZES, Experiment
+from tests.benchmarks.paper.measures import Record
+from tests.benchmarks.paper.network import Failure, Network
+from tests.benchmarks.paper.page import update
+from tests.benchmarks.paper.tables import LARGE, Results, tables
+from tests.benchmarks.paper.virtual import run_virtually
+
+AT_ONCE = 4
+"""Networks that are up side by side. None carries more than 100 Mbit/s: two processors are idle most of the time."""
+ROUNDS = 5
+VIRTUAL_ROUNDS = 10
+
+
+def run_really(experiment: Experiment, files: Path, rounds: int, stop: Event) -> list[Record]:
+    """All runs of an experiment, one after the other; each round in an order and a weather of its own.
+
+    In a round before the first, each server delivers the largest file alone: `history` knows that then.
+    """
+    records: list[Record] = []
+    with Network(experiment, files) as network:
+        for single in experiment.singles:
+            network.run(single, LARGE, 0)
+        for seed in range(1, rounds + 1):
+            todo = list(product(experiment.schemes, SIZES))
+            random.Random(seed).shuffle(todo)
+            for scheme, size in todo:
+                if stop.is_set():
+                    return records
+                records.append(network.run(scheme, size, seed))
+            print(f"{experiment.name}: round {seed} of {rounds}", file=sys.stderr, flush=True)
+    return records
+
+
+def run_all(experiments: Sequence[Experiment], rounds: int) -> list[Record]:
+    """All runs of several experiments, some of them side by side."""
+    stop = Event()
+    with in_memory() as files, ThreadPoolExecutor(AT_ONCE) as pool:
+        for size in SIZES:
+            (files / f"{size}.bin").write_bytes(random.Random(size).randbytes(size * 1_000_000 // SCALE))
+        waiting = [pool.submit(run_really, experiment, files, rounds, stop) for experiment in experiments]
+        try:
+            return [record for done in as_completed(waiting) for record in done.result()]
+        finally:
+            stop.set()
+            pool.shutdown(cancel_futures=True)
+
+
+def run_all_virtually(experiments: Sequence[Experiment]) -> list[Record]:
+    """The largest file by all schemes, in as much weather as it takes for narrow ranges."""
+    return [
+        run_virtually(experiment, scheme, LARGE, seed)
+        for experiment in experiments
+        for scheme in experiment.schemes
+        for seed in range(1, VIRTUAL_ROUNDS + 1)
+    ]
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(
+        "experiments", nargs="*", metavar="EXPERIMENT", help=f"default: all of {', '.join(EXPERIMENTS)}"
+    )
+    parser.add_argument("--rounds", type=int, default=ROUNDS, help="runs of each scheme with each size (%(default)s)")
+    parser.add_argument("--page", action="store_true", help="write docs/explanation/paper.md and its pictures")
+    options = parser.parse_args()
+    if strange := [name for name in options.experiments if name not in EXPERIMENTS]:
+        parser.error(f"{', '.join(strange)}: there are {', '.join(EXPERIMENTS)}")
+    if options.page and options.experiments:
+        parser.error("--page needs all experiments: name none")
+    return options
+
+
+def main() -> None:
+    options = _options()
+    experiments = [EXPERIMENTS[name] for name in options.experiments or EXPERIMENTS]
+    try:
+        results = Results(run_all(experiments, options.rounds), run_all_virtually(experiments))
+    except Failure as failure:
+        sys.exit(str(failure))
+    for figure, table in tables(results).items():
+        print(f"\nFigure {figure}\n{table}")
+    if options.page:
+        update(results)
+
+
+if __name__ == "__main__":
+    main()

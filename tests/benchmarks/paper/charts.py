@@ -1,0 +1,67 @@
+"""Two pictures of the largest file: the gains of all schemes (figures 4 to 9), and how long the faster server waits
+(figure 11). Needs matplotlib, of the `bench` extra.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from tests.benchmarks.paper.measures import Measure, Records
+from tests.benchmarks.paper.tables import BANDWIDTHS, LARGE, WAITS, Results
+
+__all__ = ["draw_gains", "draw_waits"]
+
+GAINERS = ("brute", "history", "conservative-5", "aggressive-5", "adaptive")
+WAITERS = (*(f"{name}-{k}" for name in ("conservative", "aggressive") for k in (5, 10, 15)), "adaptive")
+
+
+def draw_gains(results: Results, path: Path) -> None:
+    """Bandwidth over that of the best single server, as SVG."""
+    with _figure(path, "gain over the best single server") as axes:
+        _draw_bars(axes, results, BANDWIDTHS, GAINERS, lambda records, scheme: records.gain(scheme, LARGE))
+        axes.axhline(1, color="black", linewidth=0.8)
+
+
+def draw_waits(results: Results, path: Path) -> None:
+    """The idle share of the faster server, as SVG."""
+    with _figure(path, "idle share of the faster server, %") as axes:
+        _draw_bars(axes, results, WAITS, WAITERS, _percent_idle)
+
+
+def _percent_idle(records: Records, scheme: str) -> Measure:
+    idle = records.idle(scheme, LARGE)
+    return Measure(100 * idle.mean, 100 * idle.margin, idle.count) if idle else Measure(0, 0, 0)
+
+
+@contextmanager
+def _figure(path: Path, label: str) -> Iterator[Axes]:
+    # The salt: else each picture of the same results would differ.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "coget", "font.size": 8}):
+        figure = Figure(figsize=(7.2, 3.0), layout="constrained")
+        axes = figure.subplots()
+        yield axes
+        axes.set_ylabel(label)
+        axes.legend(loc="upper right", ncols=4, fontsize=6)
+        figure.savefig(path, format="svg", metadata={"Date": None})
+
+
+def _draw_bars(
+    axes: Axes,
+    results: Results,
+    figures: Mapping[str, str],
+    schemes: Sequence[str],
+    value: Callable[[Records, str], Measure],
+) -> None:
+    """A group of bars for each figure: one a scheme, of the real runs."""
+    width = 0.8 / len(schemes)
+    for number, scheme in enumerate(schemes):
+        measures = [value(results.of(name)[1], scheme) for name in figures.values()]
+        places = [group + (number + 0.5) * width - 0.4 for group in range(len(figures))]
+        margins = [measure.margin if measure.count > 1 else 0.0 for measure in measures]
+        heights = [measure.mean for measure in measures]
+        axes.bar(places, heights, width, yerr=margins, error_kw={"elinewidth": 0.6}, label=scheme)
+    axes.set_xticks(range(len(figures)), [f"figure {name}\n{experiment}" for name, experiment in figures.items()])
