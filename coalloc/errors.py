@@ -26,9 +26,7 @@ The number is the exit status of `coget`. Foreign exceptions (OSError, httpx, ss
 these at the border where they arise.
 """
 
-from collections.abc import Awaitable, Callable
-
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 __all__ = [
     "CoallocError",

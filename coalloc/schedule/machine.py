@@ -289,7 +289,7 @@ class Scheduler:
         lane.copy, lane.status = copy.id, "fetching"
         self._note(f"{now:.3f} copy {copy.id}: [{start}, {end}) from source {lane.source}")
         if self.policy.widens:
-            self._widen(lane, lane.widening.begin(self.state.backlog(lane)), now)
+            self._widen(lane, lane.widening.begin(now, self.state.backlog(lane)), now)
         self._actions.append(Fetch(copy.id, lane.source, start, end))
         return copy
 
