@@ -1,5 +1,5 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
-.PHONY: demo test bench bench-wan bench-testbed results
+.PHONY: demo test bench bench-paper bench-wan bench-testbed results
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -32,6 +32,10 @@ results: $(READY)
 	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[bench]'
 	@$(RUN) tests.benchmarks.wan --json $(RESULTS)
 	@$(RUN) tests.benchmarks.page $(RESULTS)
+
+# The experiments of the co-allocation paper, on a WAN. Takes a quarter of an hour, and needs root.
+bench-paper: $(READY)
+	@$(RUN) tests.benchmarks.paper
 
 # What the testbed's links do, beside what they were told. Takes minutes, and needs root.
 bench-testbed: $(READY)

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
@@ -30,7 +31,9 @@ __all__ = ["Failure", "Network"]
 COGET = str(Path(sys.executable).with_name("coget"))
 LIMIT = 60.0
 """Seconds after which a run has failed; none needs a third of that."""
-TRIES = 4
+TRIES = 10
+PAUSE = 1.0
+"""Seconds that a busy machine is given before another try."""
 
 
 class Failure(Exception):
@@ -40,7 +43,7 @@ class Failure(Exception):
 class Network:
     """A network with servers, up within its `with` block.
 
-    :param files: what the servers serve: `SIZE.bin` for each size
+    :param files: a folder in memory; the servers serve `SIZE.bin` from there, for each size
     """
 
     def __init__(self, experiment: Experiment, files: Path) -> None:
@@ -51,7 +54,7 @@ class Network:
     def __enter__(self) -> "Network":
         with self._stack as stack:
             self._wan = stack.enter_context(Wan(Topology.load({"links": self._experiment.links})))
-            self._history = self._wan.folder / "history.sqlite"
+            self._history = self._files / f"{self._experiment.name}.sqlite"
             self._servers = {host: stack.enter_context(self._server(host)) for host in self._experiment.servers}
             self._stack = stack.pop_all()
         return self
@@ -67,12 +70,13 @@ class Network:
         :raises Failure: coget failed, or the testbed could not keep up in several tries
         """
         for _ in range(TRIES):
-            with tempfile.TemporaryDirectory(dir=self._wan.folder) as home:
+            with tempfile.TemporaryDirectory(dir=self._files) as home:
                 run = self._once(scheme, self._files / f"{size}.bin", seed, Path(home))
                 if run.outcome == "ok":
                     return self._record(scheme, size, seed, json.loads(Path(home, "stdout").read_text()))
-                if run.outcome != "invalid":
-                    break
+            if run.outcome != "invalid":
+                break
+            time.sleep(PAUSE)
         raise Failure(f"{self._experiment.name} {scheme.name} {size} MB {seed}: {run.outcome}: {run.said}")
 
     def _once(self, scheme: Scheme, file: Path, seed: int, home: Path) -> Run:
