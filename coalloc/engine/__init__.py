@@ -57,32 +57,36 @@ def _scheme(url: str) -> str:
 
 
 def _gridftp(url: str, options: EngineOptions) -> Source:
-    from coalloc.engine.gridftp import GridFTPSource
+    from coalloc.engine.gridftp import GridFTPSource, Known
 
-    if options.streams > 1:
-        return capped(GridFTPSource(url, options), options.streams)  # has them in one session
-    return _sessions(options, lambda: GridFTPSource(url, options))
+    known = Known()
+    return _sessions(options, lambda number: GridFTPSource(url, options, known, number))
 
 
 def _url_copy(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.url_copy import URLCopySource
 
-    return _sessions(options, lambda: URLCopySource(url, options))
+    return _sessions(options, lambda _: URLCopySource(url, options))
 
 
 def _web(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.http import HTTPSource
 
-    return _sessions(options, lambda: HTTPSource(url, options))
+    return _sessions(options, lambda _: HTTPSource(url, options))
 
 
 def _bridge(url: str, options: EngineOptions) -> Source:
     from coalloc.engine.bridge import BridgeSource
 
-    return _sessions(options, lambda: BridgeSource(url, options))
+    return _sessions(options, lambda _: BridgeSource(url, options))
 
 
-def _sessions(options: EngineOptions, make: Callable[[], Source]) -> Source:
+def _sessions(options: EngineOptions, make: Callable[[int], Source]) -> Source:
     """As many sessions as streams are wished for; those that are added later have their slots on loan."""
-    number = count()
-    return Parallel(lambda: capped(make(), on_loan=next(number) >= options.streams), options.streams)
+    numbers = count()
+
+    def session() -> Source:
+        number = next(numbers)
+        return capped(make(number), on_loan=number >= options.streams)
+
+    return Parallel(session, options.streams)

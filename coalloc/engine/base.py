@@ -47,8 +47,8 @@ class EngineOptions:
 class Source(ABC):
     """One replica at one server, through one engine.
 
-    A source is used by one task at a time, except for `close` and except that `checksum` may run beside
-    `fetch` (an engine that cannot do both on one connection opens a second). Errors are
+    A source is used by one task at a time, except for `close`, except that `checksum` may run beside `fetch` (an
+    engine that cannot do both on one connection opens a second), and except where it `queues`. Errors are
     `coalloc.errors.SourceError`s, whose `permanent` says that trying again is of no use.
     """
 
@@ -76,6 +76,11 @@ class Source(ABC):
         May be called any time after `open`, and again. Each further stream joins when it is ready, without a gap in
         those that are there. An engine that cannot change their number ignores it.
         """
+
+    @property
+    def queues(self) -> bool:
+        """Whether `fetch` may be called while others run: it is served behind them, without a pause in between."""
+        return False
 
     @property
     def recalled(self) -> bool:

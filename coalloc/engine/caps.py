@@ -20,14 +20,13 @@ LOOK_SECONDS = 0.5
 """How often a session looks whether others wait for what it has on loan; it may be asked for each slice."""
 
 
-def capped(source: Source, sessions: int = 1, *, on_loan: bool = False) -> Source:
-    """`source` in need of slots, if they are counted and it is at a server at all.
+def capped(source: Source, *, on_loan: bool) -> Source:
+    """`source` in need of a slot, if they are counted and it is at a server at all.
 
-    :param sessions: how many slots it takes: one for each of its streams
-    :param on_loan: whether it is to give them back when others wait for them
+    :param on_loan: whether it is to give it back when others wait for one
     """
     slots, server = source.options.slots, server_of(source.url)
-    return _Capped(source, slots, server, sessions, on_loan) if slots and server else source
+    return _Capped(source, slots, server, on_loan) if slots and server else source
 
 
 def server_of(url: str) -> str | None:
@@ -43,18 +42,17 @@ def server_of(url: str) -> str | None:
 
 
 class _Capped(Source):
-    """Takes slots before it connects.
+    """Takes a slot before it connects.
 
     The connection that a GridFTP source makes aside, to ask for a checksum, needs none: no data go over it, and two
     who hold a slot each and wait for a second one would wait for ever.
     """
 
-    def __init__(self, source: Source, slots: Slots, server: str, sessions: int, on_loan: bool) -> None:
+    def __init__(self, source: Source, slots: Slots, server: str, on_loan: bool) -> None:
         super().__init__(source.url, source.options)
         self._source = source
         self._slots = slots
         self._server = server
-        self._sessions = sessions
         self._on_loan = on_loan
         self._lease: Lease | None = None
         self._recalled = False
@@ -74,12 +72,12 @@ class _Capped(Source):
             raise
 
     def _take(self) -> None:
-        self._lease = self._lease or self._slots.take(self._server, self._sessions)
+        self._lease = self._lease or self._slots.take(self._server, 1)
         if self._lease is None:
             raise NoFreeConnection(self._server, self._slots.most, self._wait)
 
     async def _wait(self) -> None:
-        self._lease = self._lease or await self._slots.wait(self._server, self._sessions)
+        self._lease = self._lease or await self._slots.wait(self._server, 1)
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         self._take()

@@ -18,7 +18,6 @@ import pytest
 
 from coalloc.engine import open_source
 from coalloc.engine.base import Source, Span
-from coalloc.engine.parallel import Parallel
 from coalloc.engine.slots import Slots
 from coalloc.errors import (
     ConnectionLost,
@@ -38,10 +37,10 @@ BIG = 64_000_000  # more than sockets and pipes hold
 WITH_SERVER = (
     "gridftp",
     "gridftp-streams",
-    "gridftp-sessions",
+    "gridftp-far",
     "gridftp-capped",
     "gsiftp",
-    "gsiftp-streams",
+    "gsiftp-far",
     "globus-url-copy",
     "globus-url-copy-gsiftp",
     "http",
@@ -84,13 +83,6 @@ class Setup:
         self.put("big", bytes(BIG))
 
 
-class Sessions(Setup):
-    """Several sessions of the native engine, as it uses them where the server cannot connect to us."""
-
-    def at(self, url: str) -> Source:
-        return Parallel(lambda: open_source(url, "gridftp", options()), 3)
-
-
 @dataclass
 class Capped(Setup):
     """The native engine where each connection needs one of two slots."""
@@ -120,9 +112,8 @@ def gridftp(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Set
 
     if request.param.endswith("capped"):
         return Capped(server.url, into(root), kill=server.kill, start=start, folder=root.with_name("slots"))
-    kind = Sessions if request.param.endswith("sessions") else Setup
-    streams = 4 if request.param.endswith("streams") else 1
-    return kind(server.url, into(root), streams=streams, kill=server.kill, start=start)
+    streams = several_far(request)
+    return Setup(server.url, into(root), streams=streams, kill=server.kill, start=start)
 
 
 def gsiftp(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Setup:
@@ -134,8 +125,15 @@ def gsiftp(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Setu
     def start() -> None:
         stack.enter_context(GridFTPServer(root, env=env, anonymous=False, port=server.port))
 
-    streams = 3 if request.param.startswith("gsiftp-") else 1
+    streams = several_far(request)
     return Setup(lambda name: server.url(name, "gsiftp"), into(root), streams=streams, kill=server.kill, start=start)
+
+
+def several_far(request: pytest.FixtureRequest) -> int:
+    """How many streams to use; with a far server, data connections are kept."""
+    if request.param.endswith("far"):
+        request.getfixturevalue("monkeypatch").setattr("coalloc.engine.gridftp.source.FAR", 0.0)
+    return 4 if request.param.endswith(("far", "streams")) else 1
 
 
 def globus(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Setup:

@@ -1,5 +1,5 @@
 """The native GridFTP engine: `GridFTPSource` for ftp:// and gsiftp:// URLs."""
 
-from coalloc.engine.gridftp.source import GridFTPSource
+from coalloc.engine.gridftp.source import GridFTPSource, Known
 
-__all__ = ["GridFTPSource"]
+__all__ = ["GridFTPSource", "Known"]

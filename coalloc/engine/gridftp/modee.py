@@ -1,235 +1,196 @@
-"""Receiving a range over several data connections in MODE E (`--streams N`): the server connects to us.
+"""Receiving ranges over one data connection that is kept (MODE E): the server makes it, and sends what is asked for.
 
-Blocks come out of order and say their place; the bytes counted decide when a range is complete, the servers' ends
-of data only when nothing more can come. Connections are kept for the next range. What to do where the server cannot
-connect to us is left to `source`, by `NoWayBack`.
+In stream mode each range costs a new data connection: from a far server round trips, and TCP's slow start, in which it
+takes from the others on the same link what it then does not use. Here ranges are asked for ahead and follow each other
+without a pause. What is asked for and no longer wanted still comes, and is skipped, as long as it is little.
+
+Who fetches which range is left to `dealing`; what to do where the server cannot connect to us, to `source`.
 """
 
 import asyncio
 import socket
+from functools import partial
 from ipaddress import ip_address
 
 from coalloc.engine.base import Deliver, Span
 from coalloc.engine.gridftp.control import PendingReply
-from coalloc.engine.gridftp.protocol import Block, BlockReader, EndOfData, EndOfFile
+from coalloc.engine.gridftp.gather import Gather
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.stream import BUFFER, lost, said
+from coalloc.engine.gridftp.turns import Turn, Turns
 from coalloc.errors import NoSuchFile, PermissionRefused, SourceError
-from coalloc.intervals import Intervals
 
 __all__ = ["BlockChannel", "NoWayBack"]
 
-CONNECT_BACK_SECONDS = 4.0  # a firewall that drops the server's connection says nothing
+CONNECT_BACK_SECONDS, CONNECT_BACK_TRIPS = 2.0, 4.0
+"""How long a server has to connect to us, this or so many round trips: a firewall that drops it says nothing.
+
+One packet that is lost costs it a second.
+"""
+SKIPPED, SKIPPED_SECONDS = 1 << 20, 1.0
+"""Bytes that may be skipped, this or what comes in so much time: more cost more than a new session."""
 
 
 class NoWayBack(Exception):
-    """The server does not speak MODE E, or could not connect to us. Internal: a source then does without."""
+    """The server does not speak MODE E, could not connect to us, or keeps no connection. Internal: do without."""
 
 
 class BlockChannel:
-    """The data connections that one server makes to us, for one transfer at a time.
+    """A data connection that the server makes to us and sends one range after the other on.
 
-    :param streams: how many connections to ask for
+    Once it has failed it is of no use, and neither is its session, since what the server will answer next is not known.
     """
 
-    def __init__(self, session: Session, streams: int) -> None:
+    def __init__(self, session: Session) -> None:
+        self.usable = True
         self._session = session
-        self._streams = streams
-        self._loop = asyncio.get_running_loop()
-        self._agreed = False
-        self._listener: socket.socket | None = None
-        self._allowed: set[str] = set()
-        self._connections: dict[socket.socket, BlockReader] = {}
-        self._transfer: _Transfer | None = None
+        self._turns = Turns()
+        self._coming: asyncio.Task[None] | None = None
+        self._data: socket.socket | None = None
+        self._gather: Gather | None = None
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
-        """Receive `span`.
+        """Receive `span`, behind what was asked for before.
 
         :raises NoWayBack: when no byte can come this way
         """
-        if not self._agreed:
-            await self._agree()
-        await self._rest()
-        if span.start >= span.end:  # lowered meanwhile
-            return
-        whole = span.end - span.start
-        transfer = self._transfer = _Transfer(span, deliver)
-        if not self._connections:
-            self._session.control.submit(self._listen()).add_done_callback(transfer.port_refused)
-        asked = await self._session.retrieve(span.start, span.end)
-        asked.add_done_callback(transfer.refused)
-        patience = self._loop.call_later(CONNECT_BACK_SECONDS, self._lose_patience)
+        if self._coming is None:
+            self._begin()
+        over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn = Turn(span, deliver, partial(_settle, over))
+        self._turns.ask(turn)
+        reply = await self._session.retrieve(span.start, span.end)
+        reply.add_done_callback(partial(self._replied, turn))
         try:
-            await transfer.over
+            await over
         finally:
-            patience.cancel()
-            if transfer.received.total < whole:
-                self._hang_up()
-        if not transfer.complete:
-            raise await self._failure(asked, transfer)
+            turn.end()
+            self._skip()
+        if not turn.complete:
+            gap = turn.received.gaps(turn.start, span.end)[0][0]
+            raise lost(self._session, await said(reply), span, gap)
 
-    async def _agree(self) -> None:
-        """Agree on MODE E."""
-        if not self._session.sends_blocks:
-            raise NoWayBack
-        control, n = self._session.control, self._streams
-        asked = [control.submit(command) for command in (f"OPTS RETR Parallelism={n},{n},{n};", "MODE E")]
-        _, mode = [await control.reply(each) for each in asked]
-        if not mode.positive:
-            raise NoWayBack
-        self._allowed = {control.peer, *map(str, await self._session.data.allowed_hosts())}
-        if ip_address(control.peer).is_loopback:
-            self._allowed.add(control.local)  # what a loopback server's connection comes from
-        self._agreed = True
+    @property
+    def kept(self) -> bool:
+        """Whether the server has sent a second range on the connection of the first."""
+        return self._turns.ended > 1
 
-    def _listen(self) -> str:
-        """Open a port for the server to connect to; the command that says so.
+    def _begin(self) -> None:
+        """Open a port for the server to connect to, and tell it, in MODE E."""
+        control = self._session.control
+        host = control.local
+        if ip_address(host).is_private and ip_address(control.peer).is_global:
+            raise NoWayBack  # the address that we know is translated on the way
+        self._session.data.forget()
+        listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+        listener.setblocking(False)
+        port = listener.getsockname()[1]
+        here = f"EPRT |2|{host}|{port}|" if ":" in host else f"PORT {host.replace('.', ',')},{port >> 8},{port & 255}"
+        told = [control.submit(command) for command in ("MODE E", here)]
+        self._coming = asyncio.create_task(self._connect(listener, told))
+        self._coming.add_done_callback(partial(self._connected, listener))
 
-        It is a new one after a transfer that was given up: connections of that one may still be on their way, and
-        their blocks count from another start.
-        """
-        self._hang_up()
-        host = self._session.control.local
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._listener = socket.create_server((host, 0), family=family)
-        self._listener.setblocking(False)
-        self._loop.add_reader(self._listener, self._accept)
-        port = self._listener.getsockname()[1]
-        if ":" in host:
-            return f"EPRT |2|{host}|{port}|"
-        return f"PORT {host.replace('.', ',')},{port >> 8},{port & 255}"
-
-    async def _rest(self) -> None:
-        """Read the ends of data of the transfer before, so that they are not taken for the next one's."""
-        if self._transfer is None or not self._connections:
-            return
-        await asyncio.wait({self._transfer.quiet}, timeout=self._session.control.seconds)
-        if not self._transfer.quiet.done():
-            self._hang_up()
-
-    def _accept(self) -> None:
-        assert self._listener is not None
+    async def _connect(self, listener: socket.socket, told: list[PendingReply]) -> None:
+        """Wait for the server's connection, and for its word that MODE E is what it sends there."""
+        control = self._session.control
+        seconds = max(CONNECT_BACK_SECONDS, CONNECT_BACK_TRIPS * (self._session.stat.rtt or 0.0))
         try:
-            data, peer = self._listener.accept()
-        except OSError:  # it went away again
-            return
-        if peer[0] not in self._allowed or self._transfer is None:
-            data.close()
-            return
-        data.setblocking(False)
-        self._connections[data] = BlockReader()
-        self._loop.add_reader(data, self._readable, data)
+            async with asyncio.timeout(seconds):
+                if not all([(await control.reply(each)).positive for each in told]):
+                    raise NoWayBack
+                self._data = await self._accept(listener)
+        except (TimeoutError, OSError):
+            raise NoWayBack from None
 
-    def _readable(self, data: socket.socket) -> None:
-        assert self._transfer is not None
+    async def _accept(self, listener: socket.socket) -> socket.socket:
+        """The first connection from where the data may come from."""
+        control = self._session.control
+        allowed = {control.peer, *map(str, await self._session.data.allowed_hosts())}
+        if ip_address(control.peer).is_loopback:
+            allowed.add(control.local)  # what a loopback server's connection comes from
+        while True:
+            data, peer = await asyncio.get_running_loop().sock_accept(listener)
+            if peer[0] in allowed:
+                return data
+            data.close()
+
+    def _connected(self, listener: socket.socket, coming: asyncio.Task[None]) -> None:
+        listener.close()
+        if coming.cancelled():
+            return
+        error = coming.exception()
+        if error or self._data is None or not self.usable:
+            self._fail(error)
+            return
+        self._gather = Gather(self._data, self._session.stat.rtt)
+        asyncio.get_running_loop().add_reader(self._data, self._readable, self._data, self._gather)
+
+    def _readable(self, data: socket.socket, gather: Gather) -> None:
         try:
             count = data.recv_into(BUFFER)
-            events = self._connections[data].feed(BUFFER[:count])
         except (BlockingIOError, InterruptedError):
             return
         except OSError:
-            count, events = 0, []
-        except SourceError as error:
-            self._transfer.end(error)
-            return
+            count = 0
         if not count:
-            self._drop(data)
-        for event in events:
-            self._transfer.take(event)
-            if isinstance(event, EndOfData) and event.closes:
-                self._drop(data)
-        if not self._connections:
-            self._transfer.end()
+            self._give_up()
+            return
+        try:
+            self._turns.feed(BUFFER[:count])
+        except SourceError as error:
+            self._fail(error)
+            return
+        first = self._turns.first
+        if self._turns.closed or (first and first.refusal):
+            self._give_up()
+        else:
+            gather.received(count, self._turns.left)
 
-    def _lose_patience(self) -> None:
-        if self._transfer and not self._connections:
-            self._transfer.end(NoWayBack())
+    def _replied(self, turn: Turn, reply: PendingReply) -> None:
+        """The reply to a range is here: a refusal ends the wait for data; success says nothing."""
+        if not (reply.cancelled() or reply.exception() or reply.result().positive):
+            turn.refusal = refusal(reply.result(), self._session.address.shown)
+            if turn is self._turns.first:  # else something is still on its way to us
+                self._give_up()
 
-    async def _failure(self, asked: PendingReply, transfer: "_Transfer") -> Exception:
-        reply = await said(asked)
-        if reply and not reply.positive and not transfer.received:
-            error = refusal(reply, self._session.address.shown)
-            return error if isinstance(error, NoSuchFile | PermissionRefused) else NoWayBack()
-        gap = transfer.received.gaps(transfer.span.start, transfer.span.end)[0][0]
-        return lost(self._session, reply, transfer.span, gap)
+    def _give_up(self) -> None:
+        """End all, the first as the server said; it may be that it could not connect to us, or does so only once."""
+        first = self._turns.first
+        if first and not first.received:
+            about_it = isinstance(first.refusal, NoSuchFile | PermissionRefused)
+            if not about_it and (self._data is None or self._turns.ended == 1):
+                self._fail(NoWayBack())
+                return
+            first.end(first.refusal)
+        self._fail()
 
-    def _drop(self, data: socket.socket) -> None:
-        if self._connections.pop(data, None) is not None:
-            self._loop.remove_reader(data)
-            data.close()
-
-    def _hang_up(self) -> None:
-        for data in list(self._connections):
-            self._drop(data)
-        if self._listener is not None:
-            self._loop.remove_reader(self._listener)
-            self._listener.close()
-            self._listener = None
+    def _skip(self) -> None:
+        """Give up where there is more to skip than a new session costs, and nothing else to wait for."""
+        most = max(SKIPPED, SKIPPED_SECONDS * self._gather.rate if self._gather else 0.0)
+        if not self._turns.wanted and self._turns.left > most:
+            self._fail()
 
     def close(self) -> None:
-        """Let go of the port and all connections; may be called twice."""
-        self._hang_up()
+        """Let go of the connection; may be called twice."""
+        self._fail()
+
+    def _fail(self, error: BaseException | None = None) -> None:
+        """End all that is asked for: with `error`, or as far as it came."""
+        self.usable = False
+        if self._coming:
+            self._coming.cancel()
+        if self._data:
+            asyncio.get_running_loop().remove_reader(self._data)
+            self._data.close()
+            self._data = None
+        self._turns.end(error)
 
 
-class _Transfer:
-    """One range on its way: which bytes are here, and which ends of data were seen."""
-
-    def __init__(self, span: Span, deliver: Deliver) -> None:
-        loop = asyncio.get_running_loop()
-        self.span = span
-        self.received = Intervals()
-        self.over: asyncio.Future[None] = loop.create_future()
-        self.quiet: asyncio.Future[None] = loop.create_future()
-        self._start = span.start
-        self._deliver = deliver
-        self._ends = 0
-        self._expected: int | None = None
-
-    @property
-    def complete(self) -> bool:
-        return self.received.covers(self._start, self.span.end)
-
-    def take(self, event: Block | EndOfData | EndOfFile) -> None:
-        match event:
-            case Block(offset, view):
-                self._take_block(self._start + offset, view)
-            case EndOfFile(connections):
-                self._expected = connections
-            case EndOfData():
-                self._ends += 1
-        if self._expected is not None and self._ends >= self._expected:
-            self.end()
-            if not self.quiet.done():
-                self.quiet.set_result(None)
-
-    def _take_block(self, start: int, view: memoryview) -> None:
-        if self.over.done():
-            return
-        end = min(start + len(view), self.span.end)
-        if start < end:
-            self.received.add(start, end)
-            try:
-                self._deliver(start, view[: end - start])
-            except Exception as error:
-                self.end(error)
-        if self.complete:
-            self.end()
-
-    def refused(self, asked: PendingReply) -> None:
-        """The reply to the transfer is here: a refusal ends the wait for data; success says nothing."""
-        if not (asked.cancelled() or asked.exception() or asked.result().positive):
-            self.end()
-
-    def port_refused(self, asked: PendingReply) -> None:
-        """The reply to our port is here."""
-        if not (asked.cancelled() or asked.exception() or asked.result().positive):
-            self.end(NoWayBack())
-
-    def end(self, error: Exception | None = None) -> None:
-        if self.over.done():
-            return
-        if error:
-            self.over.set_exception(error)
-        else:
-            self.over.set_result(None)
+def _settle(over: asyncio.Future[None], error: BaseException | None) -> None:
+    if over.done():  # cancelled
+        return
+    if error:
+        over.set_exception(error)
+    else:
+        over.set_result(None)

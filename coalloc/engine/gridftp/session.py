@@ -163,8 +163,9 @@ class Session:
 
     @property
     def sends_blocks(self) -> bool:
-        """Whether the server offers MODE E with several connections, and they need no handshake of their own."""
-        return {"ERET", "PARALLEL"} <= self._features.keys() and not (self._security and self._security.protects_data)
+        """Whether the server offers MODE E and takes commands ahead, and data connections need no handshake."""
+        offered = {"ERET", "PARALLEL"} <= self._features.keys()
+        return offered and self.pipelined and not (self._security and self._security.protects_data)
 
     @property
     def usable(self) -> bool:
@@ -173,7 +174,7 @@ class Session:
 
     def ask_ahead(self) -> None:
         """Prepare the next data connection already, behind the commands that are under way."""
-        if self.pipelined and self._options.streams == 1:
+        if self.pipelined:
             self.data.prepare()
 
     async def retrieve(self, start: int, end: int) -> PendingReply:

@@ -1,48 +1,71 @@
-"""One replica at one GridFTP server: when sessions are made, reused and dropped."""
+"""One replica at one GridFTP server: when sessions are made, reused and dropped, and how data come.
+
+The first session begins in stream mode, which every server and every firewall admits. Further ones with a server that
+is far keep one data connection each, made by the server (`modee`). When that has worked the first session does so, too.
+"""
 
 import asyncio
+import logging
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass
 
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
 from coalloc.engine.gridftp.session import Security, Session
-from coalloc.engine.parallel import Parallel
-from coalloc.errors import ConnectionLost, ReplicaChanged
+from coalloc.errors import ConnectionLost, ReplicaChanged, Unsupported
 from coalloc.model import Stat
 
-__all__ = ["GridFTPSource"]
+__all__ = ["GridFTPSource", "Known"]
 
+FAR = 0.01
+"""Seconds of round trip from which on a new data connection for each range costs too much."""
 BRIEF = 4 << 20
 """Bytes of which even a slow server knows the checksum so soon that a fetch can wait for it."""
 
 
-class GridFTPSource(Source):
-    """A file at a GridFTP or FTP server. Its control connection is kept between ranges.
+log = logging.getLogger(__name__)
 
+
+@dataclass(slots=True)
+class Known:
+    """What the sessions with one replica have found out, for each other.
+
+    `pipelined`: the server takes commands ahead. `connects_back`: it can connect to us; None while not tried.
+    """
+
+    pipelined: bool = True
+    connects_back: bool | None = None
+
+
+class GridFTPSource(Source):
+    """One session about a file at a GridFTP or FTP server. Its control connection is kept between ranges.
+
+    :param known: what is shared with other sessions about the same file
+    :param number: of this session, from 0; those beyond `options.streams` are done without where they would do harm
     :raises UsageError: when the URL names no file at a server
     """
 
-    def __init__(self, url: str, options: EngineOptions) -> None:
+    def __init__(self, url: str, options: EngineOptions, known: Known | None = None, number: int = 0) -> None:
         super().__init__(url, options)
         self._address = parse(url)
+        self._known = known or Known()
+        self._number = number
         self._session: Session | None = None
         self._aside: Session | None = None
-        self._fetching = False
+        self._fetching = 0
+        self._streaming = asyncio.Lock()
         self._channel: BlockChannel | None = None
-        self._pipelined = True
-        self._sessions: Parallel | None = None
         self._agreed: Stat | None = None
 
     async def open(self) -> Stat:
-        self._agreed = await self._sessions.open() if self._sessions else (await self._connected()).stat
+        self._agreed = (await self._connected()).stat
         return self._agreed
 
     async def _open_session(self) -> Session:
-        session = await Session.open(self._address, self.options, self._security(), self._pipelined)
-        self._pipelined = session.pipelined
+        session = await Session.open(self._address, self.options, self._security(), self._known.pipelined)
+        self._known.pipelined = session.pipelined
         return session
 
     def _security(self) -> Security | None:
@@ -61,35 +84,47 @@ class GridFTPSource(Source):
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         if span.start >= span.end:
             return
-        self._fetching = True
+        self._fetching += 1
         try:
-            await self._fetch(span, deliver)
+            if not (self._keeps and await self._fetch_kept(span, deliver)):
+                async with self._streaming:
+                    await self._fetch_stream(await self._usable_session(), span, deliver)
         finally:
-            self._fetching = False
+            self._fetching -= 1
 
-    async def _fetch(self, span: Span, deliver: Deliver) -> None:
-        if self._sessions:
-            await self._sessions.fetch(span, deliver)
-        elif self.options.streams > 1:
-            await self._fetch_blocks(await self._usable_session(), span, deliver)
-        else:
-            await self._fetch_stream(await self._usable_session(), span, deliver)
+    @property
+    def queues(self) -> bool:
+        return self._keeps and not self._streaming.locked()
 
-    async def _fetch_blocks(self, session: Session, span: Span, deliver: Deliver) -> None:
-        if self._channel is None:
-            self._channel = BlockChannel(session, self.options.streams)
+    @property
+    def _keeps(self) -> bool:
+        """Whether a data connection is to be kept."""
+        known = self._known.connects_back
+        far = self._session is not None and (self._session.stat.rtt or 0.0) >= FAR and self._session.sends_blocks
+        return far and known is not False and (known is True or self._number > 0)
+
+    async def _fetch_kept(self, span: Span, deliver: Deliver) -> bool:
+        """Fetch over the connection that is kept; False where there can be none.
+
+        :raises Unsupported: where there can be none, and this session would only disturb others
+        """
+        channel = await self._usable_channel()
         try:
-            await self._channel.fetch(span, deliver)
+            await channel.fetch(span, deliver)
         except NoWayBack:
-            self._drop()
-            self._sessions = self._stream_sessions()
-            self._check_unchanged(await self._sessions.open())
-            await self._sessions.fetch(span, deliver)
-
-    def _stream_sessions(self) -> Parallel:
-        """As many sessions as streams were wished for, each with a data connection that we make."""
-        single = replace(self.options, streams=1)
-        return Parallel(lambda: GridFTPSource(self.url, single), self.options.streams)
+            if self._channel is channel:
+                self._drop()
+            if self._known.connects_back is None:
+                self._known.connects_back = False
+                log.debug("%s cannot connect to us: one stream", self._address.shown)
+            if self._number >= self.options.streams:
+                raise Unsupported(
+                    f"{self._address.shown}: the server cannot connect to us", "let it through the firewall"
+                ) from None
+            return False
+        if channel.kept:
+            self._known.connects_back = True
+        return True
 
     async def _fetch_stream(self, session: Session, span: Span, deliver: Deliver) -> None:
         try:
@@ -99,8 +134,16 @@ class GridFTPSource(Source):
             data = await session.data.take()
         await stream.fetch(session, data, span, deliver)
 
+    async def _usable_channel(self) -> BlockChannel:
+        """The data connection that is kept, or a new one in a new session, about the file that `open` saw."""
+        async with self._streaming:  # two ranges that are asked for at once share one
+            session = await self._usable_session()
+            if self._channel is None:
+                self._channel = BlockChannel(session)
+            return self._channel
+
     async def _usable_session(self) -> Session:
-        if self._session and self._session.usable:
+        if self._session and self._session.usable and (self._channel is None or self._channel.usable):
             return self._session
         return await self._reopened()
 
@@ -132,8 +175,6 @@ class GridFTPSource(Source):
         self._drop()
         if self._aside:
             self._aside.close()
-        if self._sessions:
-            await self._sessions.close()
         await asyncio.sleep(0)  # the loop closes the sockets in its next round
 
     def _drop(self) -> None:

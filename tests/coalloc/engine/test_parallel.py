@@ -5,7 +5,9 @@ import asyncio
 import pytest
 
 from coalloc.engine.base import Source, Span
-from coalloc.engine.parallel import LARGEST, LEAST_CUT, SMALLEST, Parallel
+from coalloc.engine.dealing import SMALLEST
+from coalloc.engine.hands import LEAST_CUT, LONGEST
+from coalloc.engine.parallel import Parallel
 from coalloc.errors import ConnectionLost, ReplicaChanged, Unreachable
 from coalloc.model import Stat
 from tests.support.fetching import Collected, collect, opened, options
@@ -82,13 +84,13 @@ async def test_each_session_has_a_part_and_few_are_cut():
 
 
 async def test_parts_of_a_long_range_are_not_too_long():
-    session = Session(stat=Stat(10 * LARGEST))
+    session = Session(stat=Stat(10 * LONGEST))
     async with opened(parallel(session, Session(stat=session.stat))) as source:
-        task = asyncio.create_task(source.fetch(Span(0, 10 * LARGEST), lambda offset, view: None))
+        task = asyncio.create_task(source.fetch(Span(0, 10 * LONGEST), lambda offset, view: None))
         await asyncio.sleep(0.01)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    assert session.spans[0] == (0, LARGEST)
+    assert session.spans[0] == (0, LONGEST)
 
 
 async def test_a_small_range_needs_one_session_only():

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.engine.base import Span
-from coalloc.engine.gridftp import GridFTPSource, modee
+from coalloc.engine.gridftp import GridFTPSource, Known
 from coalloc.errors import (
     ConnectionLost,
     NoSuchFile,
@@ -26,7 +26,15 @@ from coalloc.errors import (
 from tests.support.fetching import Collected, collect, opened, options, random_file
 
 SIZE = 3_000_001
-STREAMS = pytest.mark.parametrize("streams", [1, 3])
+
+
+@pytest.fixture(params=["stream mode", "kept"])
+def known(request, monkeypatch):
+    """With a new data connection for each range, and with one that is kept, as from far servers."""
+    if request.param == "stream mode":
+        return Known()
+    monkeypatch.setattr("coalloc.engine.gridftp.source.FAR", 0.0)
+    return Known(connects_back=True)
 
 
 @pytest.fixture
@@ -34,16 +42,15 @@ def content(gridftp_server):
     return random_file(gridftp_server.root / "file", SIZE)
 
 
-def source_of(server, path="file", **changes):
-    return GridFTPSource(server.url(path), options(**changes))
+def source_of(server, path="file", known=None, **changes):
+    return GridFTPSource(server.url(path), options(**changes), known)
 
 
-@STREAMS
 @pytest.mark.parametrize("host", ["127.0.0.2", "::1"])
-async def test_whole_file_and_odd_ranges(start_gridftp, tmp_path, host, streams):
+async def test_whole_file_and_odd_ranges(start_gridftp, tmp_path, host, known):
     server = start_gridftp(tmp_path, host)
     content = random_file(tmp_path / "file", SIZE)
-    async with opened(source_of(server, streams=streams)) as source:
+    async with opened(source_of(server, known=known)) as source:
         for start, end in [(0, SIZE), (0, 1), (SIZE - 1, SIZE), (1, 1_234_567), (999_999, 1_000_001), (0, SIZE)]:
             assert await collect(source, start, end) == content[start:end]
 
@@ -108,10 +115,9 @@ async def test_a_path_below_the_login_directory(gridftp_server, content):
         assert await collect(source, 0, 9) == content[:9]
 
 
-@STREAMS
 @pytest.mark.parametrize("lowered_to", [1, 500_000, 1_500_000])
-async def test_a_running_range_is_shortened(gridftp_server, content, streams, lowered_to):
-    async with opened(source_of(gridftp_server, streams=streams)) as source:
+async def test_a_running_range_is_shortened(gridftp_server, content, known, lowered_to):
+    async with opened(source_of(gridftp_server, known=known)) as source:
         span = Span(0, SIZE)
         collected = Collected(span)
 
@@ -124,9 +130,8 @@ async def test_a_running_range_is_shortened(gridftp_server, content, streams, lo
         assert await collect(source, 7, SIZE) == content[7:]  # the session is as good as new
 
 
-@STREAMS
-async def test_a_cancelled_range_delivers_nothing_more(gridftp_server, content, streams):
-    async with opened(source_of(gridftp_server, streams=streams)) as source:
+async def test_a_cancelled_range_delivers_nothing_more(gridftp_server, content, known):
+    async with opened(source_of(gridftp_server, known=known)) as source:
         delivered = []
 
         def deliver(offset, view):
@@ -141,9 +146,8 @@ async def test_a_cancelled_range_delivers_nothing_more(gridftp_server, content, 
         assert await collect(source, 0, SIZE) == content
 
 
-@STREAMS
-async def test_cancelled_at_any_moment_it_stays_usable(gridftp_server, content, streams):
-    async with opened(source_of(gridftp_server, streams=streams)) as source:
+async def test_cancelled_at_any_moment_it_stays_usable(gridftp_server, content, known):
+    async with opened(source_of(gridftp_server, known=known)) as source:
         for rounds in range(12):
             task = asyncio.create_task(source.fetch(Span(0, SIZE), lambda offset, view: None))
             for _ in range(rounds):
@@ -153,32 +157,29 @@ async def test_cancelled_at_any_moment_it_stays_usable(gridftp_server, content, 
             assert await collect(source, rounds, rounds + 5000) == content[rounds : rounds + 5000]
 
 
-@STREAMS
-async def test_what_deliver_raises_comes_out(gridftp_server, content, streams):
+async def test_what_deliver_raises_comes_out(gridftp_server, content, known):
     def deliver(offset, view):
         raise OSError("disk full")
 
-    async with opened(source_of(gridftp_server, streams=streams)) as source:
+    async with opened(source_of(gridftp_server, known=known)) as source:
         with pytest.raises(OSError, match="disk full"):
             await source.fetch(Span(0, SIZE), deliver)
         assert await collect(source, 0, 100) == content[:100]
 
 
-@STREAMS
-async def test_beyond_the_end_of_the_file_is_an_error(gridftp_server, content, streams):
+async def test_beyond_the_end_of_the_file_is_an_error(gridftp_server, content, known):
     """The server says 226 there."""
-    async with opened(source_of(gridftp_server, streams=streams)) as source:
+    async with opened(source_of(gridftp_server, known=known)) as source:
         with pytest.raises(ConnectionLost, match=f"at byte {SIZE} of {SIZE - 5}-{SIZE + 5}"):
             await source.fetch(Span(SIZE - 5, SIZE + 5), lambda offset, view: None)
         assert await collect(source, 0, 100) == content[:100]
 
 
-@STREAMS
-async def test_a_killed_server(gridftp_server, streams):
+async def test_a_killed_server(gridftp_server, known):
     size = 200_000_000  # more than sockets hold
     with (gridftp_server.root / "file").open("wb") as file:
         file.truncate(size)
-    async with opened(source_of(gridftp_server, streams=streams)) as source:
+    async with opened(source_of(gridftp_server, known=known)) as source:
         with pytest.raises(ConnectionLost) as caught:
             await source.fetch(Span(0, size), lambda offset, view: gridftp_server.kill())
         assert not caught.value.permanent
@@ -320,8 +321,7 @@ async def test_refused_connection_and_unknown_host(gridftp_server):
     assert type(await failure("ftp://no-such-host.invalid/file")) is UnknownHost
 
 
-@STREAMS
-async def test_data_from_a_third_host_only_where_allowed(start_gridftp, tmp_path, streams):
+async def test_data_from_a_third_host_only_where_allowed(start_gridftp, tmp_path, known):
     server = start_gridftp(tmp_path, "127.0.0.2", options=["-data-interface", "127.0.0.5"])
     content = random_file(tmp_path / "file", 1000)
     async with opened(source_of(server)) as source:
@@ -329,7 +329,7 @@ async def test_data_from_a_third_host_only_where_allowed(start_gridftp, tmp_path
             await collect(source, 0, 10)
         assert "--data-host 127.0.0.5" in caught.value.remedy
     allowed = frozenset({"127.0.0.5"})
-    async with opened(source_of(server, streams=streams, data_hosts=allowed)) as source:
+    async with opened(source_of(server, known=known, data_hosts=allowed)) as source:
         assert await collect(source, 0, 1000) == content
 
 
@@ -339,26 +339,3 @@ async def test_data_from_a_third_host_only_where_allowed(start_gridftp, tmp_path
 def test_urls_that_make_no_sense(url):
     with pytest.raises(UsageError):
         GridFTPSource(url, options())
-
-
-def closed_port(channel):
-    with socket.create_server((channel._session.control.local, 0)) as listener:
-        port = listener.getsockname()[1]
-    return f"PORT 127,0,0,1,{port >> 8},{port & 255}"
-
-
-async def test_several_streams_where_a_firewall_refuses_the_servers_connections(gridftp_server, content, monkeypatch):
-    monkeypatch.setattr(modee.BlockChannel, "_listen", closed_port)
-    async with opened(source_of(gridftp_server, streams=3)) as source:
-        for start in (0, 5):
-            assert await collect(source, start, SIZE) == content[start:]
-        await source.open()
-        assert await collect(source, 1, SIZE) == content[1:]
-
-
-async def test_several_streams_where_a_firewall_drops_the_servers_connections(gridftp_server, content, monkeypatch):
-    monkeypatch.setattr(modee, "CONNECT_BACK_SECONDS", 0.1)
-    monkeypatch.setattr(modee.BlockChannel, "_accept", lambda channel: None)
-    async with opened(source_of(gridftp_server, streams=3)) as source:
-        for start in (0, 5):
-            assert await collect(source, start, SIZE) == content[start:]

@@ -1,0 +1,134 @@
+"""A session at work for `dealing`: what it was given, how fast it is, what to give it next. Pure: time is an argument.
+
+Two kinds of sessions. For most, each part costs round trips and begins slowly, so they have one at a time, as long as
+can be. Others queue: they take the next part while one is under way and pause for none. They are given slices of a
+moment each, just enough ahead that the server never waits, so that little is given to a session that turns slow.
+"""
+
+from asyncio import Task
+from math import inf
+
+from coalloc.engine.base import Source, Span
+
+__all__ = ["Hand", "Part"]
+
+SLICE_SECONDS, SLICE = 0.25, 256 * 1024
+"""How long a slice should take; its bytes at the least, and while no rate is known: each costs time of ours, too."""
+LEAST_SLICE, LONGEST = 64 * 1024, 64 * 1024 * 1024
+"""Bytes of a slice near the end, where all should end together; of any part at the most, as it may be recalled."""
+AHEAD_TRIPS = 3.0
+"""Round trips' worth of bytes to be given ahead: one until the server knows, and what TCP's growth may add."""
+MEASURE_SECONDS, STALE_SECONDS = 0.1, 0.5
+"""Seconds that a rate is measured for, and after which what was measured does not count if nothing came since."""
+LEAST_CUT = 64 * 1024
+"""Bytes that a part must still lack for half of them to be taken away."""
+WORTH, WORTH_TRIPS = 8.0, 2.0
+"""Set-ups that a part must still last to be cut in two: one, and TCP's slow start, for half of it; where sessions
+queue: round trips by which another one has to be earlier."""
+
+
+class Part(Span):
+    """A part of `whole`, beyond whose end it never reaches; its bytes before `at` are delivered."""
+
+    __slots__ = ("_end", "_whole", "at")
+
+    def __init__(self, whole: Span, start: int, end: int) -> None:
+        self._whole = whole
+        super().__init__(start, end)
+        self.at = start
+
+    @property
+    def end(self) -> int:
+        return max(self.start, min(self._end, self._whole.end))
+
+    @end.setter
+    def end(self, end: int) -> None:
+        self._end = end
+
+    @property
+    def left(self) -> int:
+        return max(0, self.end - self.at)
+
+    @property
+    def delivered(self) -> bool:
+        """Whether all was delivered that was asked for, which may be more than is wanted by now."""
+        return self.start < self.at >= self._end
+
+
+class Hand:
+    """One session, and the parts that it has to deliver, in their order.
+
+    :param rtt: seconds of a round trip to the server
+    """
+
+    def __init__(self, session: Source, rtt: float) -> None:
+        self.session = session
+        self.parts: dict[Task[None], Part] = {}
+        self._rtt = rtt
+        self._setup: float | None = None
+        self._rate: float | None = None
+        self._marked = 0.0
+        self._since = 0
+
+    @property
+    def left(self) -> int:
+        """Bytes that it still has to deliver."""
+        return sum(part.left for part in self.parts.values())
+
+    def given(self, task: Task[None], part: Part, now: float) -> None:
+        if not self.parts:
+            self._marked, self._setup, self._since = now, None, 0
+        self.parts[task] = part
+
+    def delivered(self, part: Part, at: int, now: float) -> None:
+        """All of `part` before `at` is here."""
+        self._since += at - part.at
+        part.at = at
+        if self._setup is None:
+            self._setup = now - self._marked
+        elif self.session.queues and now >= self._marked + self._setup + MEASURE_SECONDS:
+            self._rate = self._since / (now - self._marked)
+            self._marked, self._since = now, 0
+
+    def seconds(self, now: float) -> float:
+        """How long it will take for what is left, at its rate; for ever while nothing is known."""
+        rate = self._rate
+        if rate is None or now > self._marked + STALE_SECONDS:
+            rate = self._since / (now - self._marked) if self._since else None
+        return self.left / rate if rate else inf
+
+    @property
+    def free(self) -> bool:
+        """Whether it should have a further part now."""
+        if not self.session.queues:
+            return not self.parts
+        ahead = SLICE if self._rate is None else self._rate * AHEAD_TRIPS * self._rtt
+        return self.left < ahead + self._slice
+
+    def length(self, fair: int) -> int:
+        """Bytes of the next part.
+
+        :param fair: its part of what is not given to any yet
+        """
+        if not self.session.queues:
+            return min(fair, LONGEST)
+        return max(LEAST_SLICE, min(self._slice, fair // 2))
+
+    @property
+    def _slice(self) -> int:
+        return min(max(SLICE, int((self._rate or 0.0) * SLICE_SECONDS)), LONGEST)
+
+    def cut_for(self, other: "Hand", now: float) -> tuple[int, int] | None:
+        """Give up the end of the last part, if `other` would have delivered it clearly earlier: what is given up."""
+        part = next((part for part in reversed(self.parts.values()) if part.left >= LEAST_CUT), None)
+        if part is None or not self._late(other, now):
+            return None
+        waits = part is not next(iter(self.parts.values()))
+        end, part.end = part.end, part.at if waits else part.at + part.left // 2
+        return part.end, end
+
+    def _late(self, other: "Hand", now: float) -> bool:
+        if other.session.queues:
+            earliest = other.seconds(now) if other.parts else 0.0
+            return self.seconds(now) > earliest + WORTH_TRIPS * self._rtt
+        return self._setup is None or self.seconds(now) > WORTH * self._setup
