@@ -9,6 +9,7 @@ import socket
 
 from coalloc.engine.base import Deliver, Span
 from coalloc.engine.gridftp.control import PendingReply
+from coalloc.engine.gridftp.gather import Gather
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.session import Session
@@ -18,9 +19,6 @@ __all__ = ["BUFFER", "LAST_WORDS_SECONDS", "fetch", "lost", "said"]
 
 BUFFER = memoryview(bytearray(1024 * 1024))
 """Where received bytes stand until they are delivered; free again whenever a callback returns."""
-GATHER_SECONDS = 0.01  # the kernel may hold back what comes in this time, so that Python is woken less often
-GATHER_BYTES = 256 * 1024  # but no more than this, lest a source that turns slow looks stalled
-ADAPT_SECONDS = 0.1
 LAST_WORDS_SECONDS = 1.0  # how long a server is given to say why data ended short
 
 
@@ -35,7 +33,7 @@ async def fetch(session: Session, data: socket.socket, span: Span, deliver: Deli
         transfer = await session.retrieve(span.start, span.end)
         session.ask_ahead()
         await session.secure(data)
-        receiver = _Receiver(data, span, deliver)
+        receiver = _Receiver(data, span, deliver, Gather(data, session.stat.rtt))
         transfer.add_done_callback(receiver.replied)
         reached = await receiver.run()
     finally:
@@ -64,17 +62,15 @@ def lost(session: Session, reply: Reply | None, span: Span, reached: int) -> Sou
 class _Receiver:
     """Reads one socket into the shared buffer until the span, as it is by then, is delivered."""
 
-    __slots__ = ("_at", "_data", "_deliver", "_mark", "_marked", "_over", "_span", "_time")
+    __slots__ = ("_at", "_data", "_deliver", "_gather", "_over", "_span")
 
-    def __init__(self, data: socket.socket, span: Span, deliver: Deliver) -> None:
+    def __init__(self, data: socket.socket, span: Span, deliver: Deliver, gather: Gather) -> None:
         self._data = data
         self._span = span
         self._deliver = deliver
-        self._at = self._mark = span.start
-        loop = asyncio.get_running_loop()
-        self._time = loop.time
-        self._marked = loop.time()
-        self._over: asyncio.Future[None] = loop.create_future()
+        self._gather = gather
+        self._at = span.start
+        self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> int:
         """Receive until the end, or as far as it goes; the offset that was reached."""
@@ -116,16 +112,8 @@ class _Receiver:
         else:
             if self._at >= self._span.end:
                 self._end()
-            elif self._time() > self._marked + ADAPT_SECONDS:
-                self._adapt()
-
-    def _adapt(self) -> None:
-        """Let the kernel gather as many bytes as the rate now brings in a moment; the end of data wakes at once."""
-        now = self._time()
-        rate = (self._at - self._mark) / (now - self._marked)
-        self._mark, self._marked = self._at, now
-        gathered = int(min(rate * GATHER_SECONDS, GATHER_BYTES, self._span.end - self._at))
-        self._data.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, max(1, gathered))
+            else:
+                self._gather.received(count, self._span.end - self._at)
 
     def _end(self, error: Exception | None = None) -> None:
         if self._over.done():
