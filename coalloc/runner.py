@@ -235,7 +235,7 @@ class Runner:
         except Exception as error:
             self._finish(error)
         else:
-            self._handle(Ready(self._loop.time(), source, stat.ranged))
+            self._handle(Ready(self._loop.time(), source, stat.ranged, stat.rtt))
         finally:
             self._opening.pop(source, None)
             self._connecting.pop(source, None)
