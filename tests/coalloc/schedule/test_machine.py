@@ -3,7 +3,7 @@
 import pytest
 
 from coalloc.model import Estimate
-from coalloc.schedule.actions import Abandon, Connect, Done, Fetch, GiveUp, Shorten, Wake
+from coalloc.schedule.actions import Abandon, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.events import Failed, Finished, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.machine import IllegalEventError
 from coalloc.schedule.pauses import TRIES
@@ -31,6 +31,20 @@ def test_shares_are_given_at_the_first_answer():
     assert 5 * MB < fetch.end < 5.1 * MB  # the other has not answered: it is thought to be a little behind
     (other,) = kinds(machine.handle(Ready(0.2, 1)), Fetch)
     assert (other.start, other.end) == (fetch.end, 10 * MB)
+
+
+def test_a_far_source_has_its_streams_before_it_is_asked_for_anything():
+    machine = scheduler(size=100 * MB, sources=1)
+    widen, fetch = (a for a in machine.handle(Ready(0.0, 0, rtt=0.1)) if isinstance(a, Widen | Fetch))
+    assert isinstance(widen, Widen)
+    assert isinstance(fetch, Fetch)
+    assert widen.streams > 1
+
+
+@pytest.mark.parametrize(("strategy", "rtt"), [("adaptive", 0.001), ("adaptive", None), ("single", 0.1)])
+def test_a_near_source_and_a_scheme_of_the_paper_have_one_stream(strategy, rtt):
+    machine = scheduler(size=100 * MB, sources=1, strategy=strategy)
+    assert not kinds(machine.handle(Ready(0.0, 0, rtt=rtt)), Widen)
 
 
 def test_who_runs_dry_takes_the_tail_of_the_other():
