@@ -96,8 +96,7 @@ def _partial_copy(copy: Copy, began: float) -> PartialCopy:
 def _outcome(lane: Lane, bad: Container[int], slow: bool) -> Outcome:
     if lane.source in bad:
         return "corrupt"
-    in_vain = lane.status == "pausing" and (lane.failures > 1 or not lane.bytes)
-    if lane.status == "left" or in_vain:  # one lost connection, at the end, spoils nothing
+    if lane.status == "left" or (lane.status == "pausing" and not lane.bytes):
         return "failed"
     if not lane.bytes:
         return "unused"
