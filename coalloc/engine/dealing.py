@@ -18,8 +18,8 @@ __all__ = ["SMALLEST", "Dealing"]
 
 SMALLEST = 512 * 1024
 """Bytes of a part that is worth its set-up."""
-LOOK_SECONDS = 0.05
-"""How often a session that has nothing left looks whether another one has fallen behind."""
+LOOK_SECONDS = 0.1
+"""How often a session that has nothing left looks whether another one has fallen behind, or failed."""
 
 
 class Dealing:
@@ -91,11 +91,11 @@ class Dealing:
             await self._stop(hand)
 
     def _employ(self, hand: Hand) -> bool:
-        """Give a session what it should have now; whether it has anything to do, or may have soon."""
+        """Give a session what it should have now; whether it has anything to do, or may have if another one fails."""
         while part := self._deal(hand):
             fetch = hand.session.fetch(part, partial(self._take, hand, part))
             hand.given(asyncio.create_task(fetch), part, self._time())
-        return bool(hand.parts) or (hand.session.queues and any(other.parts for other in self._hands.values()))
+        return any(each.parts for each in self._hands.values())
 
     async def _see_off(self, hand: Hand) -> None:
         """Let a session end with what it has."""
@@ -125,8 +125,8 @@ class Dealing:
         await asyncio.gather(*hand.parts, return_exceptions=True)
 
     def _give_back(self, hand: Hand, error: SourceError) -> None:
-        """Leave what a failed session had to the others, if any is at work."""
-        if isinstance(error, ReplicaChanged) or not any(other.parts for other in self._others(hand)):
+        """Leave what a failed session had to the others, if there are any."""
+        if isinstance(error, ReplicaChanged) or len(self._hands) == 1:
             raise error
         for part in hand.parts.values():
             for start, end in self._received.gaps(part.start, part.end):

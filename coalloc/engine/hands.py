@@ -18,24 +18,26 @@ LEAST_SLICE, LONGEST = 64 * 1024, 64 * 1024 * 1024
 """Bytes of a slice near the end, where all should end together; of any part at the most, as it may be recalled."""
 AHEAD_TRIPS = 3.0
 """Round trips' worth of bytes to be given ahead: one until the server knows, and what TCP's growth may add."""
-MEASURE_SECONDS, STALE_SECONDS = 0.1, 0.5
+MEASURE_SECONDS, STALE_SECONDS = 0.1, 1.0
 """Seconds that a rate is measured for, and after which what was measured does not count if nothing came since."""
 LEAST_CUT = 64 * 1024
 """Bytes that a part must still lack for half of them to be taken away."""
-WORTH, WORTH_TRIPS = 8.0, 2.0
-"""Set-ups that a part must still last to be cut in two: one, and TCP's slow start, for half of it; where sessions
-queue: round trips by which another one has to be earlier."""
+WORTH = 8.0
+"""Set-ups that a part must still last to be cut in two: one, and TCP's slow start, for half of it."""
+WORTH_TRIPS, EARLIER = 2.0, 2.0
+"""Where sessions queue: round trips that it costs to let another one deliver a part, and how much earlier it must."""
 
 
 class Part(Span):
     """A part of `whole`, beyond whose end it never reaches; its bytes before `at` are delivered."""
 
-    __slots__ = ("_end", "_whole", "at")
+    __slots__ = ("_asked", "_end", "_whole", "at")
 
     def __init__(self, whole: Span, start: int, end: int) -> None:
         self._whole = whole
         super().__init__(start, end)
         self.at = start
+        self._asked = end
 
     @property
     def end(self) -> int:
@@ -52,7 +54,7 @@ class Part(Span):
     @property
     def delivered(self) -> bool:
         """Whether all was delivered that was asked for, which may be more than is wanted by now."""
-        return self.start < self.at >= self._end
+        return self.at >= self._asked
 
 
 class Hand:
@@ -67,7 +69,7 @@ class Hand:
         self._rtt = rtt
         self._setup: float | None = None
         self._rate: float | None = None
-        self._marked = 0.0
+        self._marked = self._last = 0.0
         self._since = 0
 
     @property
@@ -77,13 +79,13 @@ class Hand:
 
     def given(self, task: Task[None], part: Part, now: float) -> None:
         if not self.parts:
-            self._marked, self._setup, self._since = now, None, 0
+            self._marked, self._last, self._setup, self._since = now, now, None, 0
         self.parts[task] = part
 
     def delivered(self, part: Part, at: int, now: float) -> None:
         """All of `part` before `at` is here."""
         self._since += at - part.at
-        part.at = at
+        part.at, self._last = at, now
         if self._setup is None:
             self._setup = now - self._marked
         elif self.session.queues and now >= self._marked + self._setup + MEASURE_SECONDS:
@@ -92,10 +94,14 @@ class Hand:
 
     def seconds(self, now: float) -> float:
         """How long it will take for what is left, at its rate; for ever while nothing is known."""
-        rate = self._rate
-        if rate is None or now > self._marked + STALE_SECONDS:
-            rate = self._since / (now - self._marked) if self._since else None
-        return self.left / rate if rate else inf
+        left, rate = self.left, self.rate(now)
+        return left / rate if rate else inf if left else 0.0
+
+    def rate(self, now: float) -> float:
+        """Bytes per second, as far as is known: 0 before the first, and when none have come for a while."""
+        if self._rate is None:
+            return self._since / max(now - self._marked, 1e-6)
+        return 0.0 if self.parts and now > self._last + STALE_SECONDS else self._rate
 
     @property
     def free(self) -> bool:
@@ -120,15 +126,28 @@ class Hand:
 
     def cut_for(self, other: "Hand", now: float) -> tuple[int, int] | None:
         """Give up the end of the last part, if `other` would have delivered it clearly earlier: what is given up."""
-        part = next((part for part in reversed(self.parts.values()) if part.left >= LEAST_CUT), None)
-        if part is None or not self._late(other, now):
+        part = next((part for part in reversed(self.parts.values()) if part.left), None)
+        if part is None:
             return None
-        waits = part is not next(iter(self.parts.values()))
-        end, part.end = part.end, part.at if waits else part.at + part.left // 2
+        keep = self._keep(part, now) if other.session.queues else self._half(part, now)
+        if part.left <= keep or (other.session.queues and not other.earlier(self, part.left - keep, now)):
+            return None
+        end, part.end = part.end, part.at + keep
         return part.end, end
 
-    def _late(self, other: "Hand", now: float) -> bool:
-        if other.session.queues:
-            earliest = other.seconds(now) if other.parts else 0.0
-            return self.seconds(now) > earliest + WORTH_TRIPS * self._rtt
-        return self._setup is None or self.seconds(now) > WORTH * self._setup
+    def _half(self, part: Part, now: float) -> int:
+        """What to keep of a part where each costs a set-up: half, or all where it does not last long enough."""
+        worth = self._setup is None or self.seconds(now) > WORTH * self._setup
+        return part.left // 2 if worth and part.left >= LEAST_CUT else part.left
+
+    def _keep(self, part: Part, now: float) -> int:
+        """What to keep of a part that costs no set-up elsewhere: what is on its way already."""
+        if part is not next(iter(self.parts.values())):
+            return 0
+        return min(int(self.rate(now) * WORTH_TRIPS * self._rtt), part.left)
+
+    def earlier(self, other: "Hand", count: int, now: float) -> bool:
+        """Whether it would deliver `count` more bytes in half the time that `other` needs, which sends them in vain."""
+        rate = self.rate(now)
+        seconds = self.seconds(now) + WORTH_TRIPS * self._rtt + count / rate if rate else inf
+        return EARLIER * seconds < other.seconds(now)

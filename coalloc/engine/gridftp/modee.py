@@ -58,7 +58,7 @@ class BlockChannel:
         if self._coming is None:
             self._begin()
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        turn = Turn(span, deliver, partial(_settle, over))
+        turn = Turn(span, deliver, over)
         self._turns.ask(turn)
         reply = await self._session.retrieve(span.start, span.end)
         reply.add_done_callback(partial(self._replied, turn))
@@ -80,14 +80,12 @@ class BlockChannel:
         """Open a port for the server to connect to, and tell it, in MODE E."""
         control = self._session.control
         host = control.local
-        if ip_address(host).is_private and ip_address(control.peer).is_global:
-            raise NoWayBack  # the address that we know is translated on the way
+        if translated(host, control.peer):
+            raise NoWayBack
         self._session.data.forget()
         listener = socket.create_server((host, 0), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
         listener.setblocking(False)
-        port = listener.getsockname()[1]
-        here = f"EPRT |2|{host}|{port}|" if ":" in host else f"PORT {host.replace('.', ',')},{port >> 8},{port & 255}"
-        told = [control.submit(command) for command in ("MODE E", here)]
+        told = [control.submit(command) for command in ("MODE E", port_command(host, listener.getsockname()[1]))]
         self._coming = asyncio.create_task(self._connect(listener, told))
         self._coming.add_done_callback(partial(self._connected, listener))
 
@@ -187,10 +185,21 @@ class BlockChannel:
         self._turns.end(error)
 
 
-def _settle(over: asyncio.Future[None], error: BaseException | None) -> None:
-    if over.done():  # cancelled
-        return
-    if error:
-        over.set_exception(error)
-    else:
-        over.set_result(None)
+def translated(local: str, peer: str) -> bool:
+    """Whether the server sees us at another address than we do, which it could connect to.
+
+    >>> translated("10.0.0.7", "192.0.2.1"), translated("10.0.0.7", "8.8.8.8"), translated("8.8.4.4", "8.8.8.8")
+    (False, True, False)
+    """
+    return ip_address(local).is_private and ip_address(peer).is_global
+
+
+def port_command(host: str, port: int) -> str:
+    """What tells a server where to connect to.
+
+    >>> port_command("10.0.0.7", 51210), port_command("::1", 51210)
+    ('PORT 10,0,0,7,200,10', 'EPRT |2|::1|51210|')
+    """
+    if ":" in host:
+        return f"EPRT |2|{host}|{port}|"
+    return f"PORT {host.replace('.', ',')},{port >> 8},{port & 255}"

@@ -5,7 +5,7 @@ comes all the same, and is counted but not delivered. Making the connection and 
 """
 
 from collections import deque
-from collections.abc import Callable
+from typing import Protocol
 
 from coalloc.engine.base import Deliver, Span
 from coalloc.engine.gridftp.protocol import Block, BlockReader, EndOfData, EndOfFile
@@ -15,21 +15,34 @@ from coalloc.intervals import Intervals
 __all__ = ["Turn", "Turns"]
 
 
+class Over(Protocol):
+    """What tells that a range is over: a future, which whoever waits for it may also cancel."""
+
+    def done(self) -> bool: ...
+
+    def set_result(self, result: None) -> None: ...
+
+    def set_exception(self, exception: BaseException) -> None: ...
+
+
 class Turn:
     """A range that was asked for: which of its bytes are here.
 
-    :param over: is called once, when all that is wanted is delivered or no more will come, with the error if any
+    :param over: is set when all that is wanted is delivered, or no more will come; once it is, nothing is delivered
     """
 
-    def __init__(self, span: Span, deliver: Deliver, over: Callable[[BaseException | None], None]) -> None:
+    def __init__(self, span: Span, deliver: Deliver, over: Over) -> None:
         self.span = span
         self.start = span.start
         self.left = span.end - span.start
         self.received = Intervals()
         self.refusal: SourceError | None = None
-        self.wanted = True
         self._deliver = deliver
         self._over = over
+
+    @property
+    def wanted(self) -> bool:
+        return not self._over.done()
 
     @property
     def complete(self) -> bool:
@@ -54,9 +67,12 @@ class Turn:
 
     def end(self, error: BaseException | None = None) -> None:
         """Deliver nothing more; may be called twice."""
-        if self.wanted:
-            self.wanted = False
-            self._over(error)
+        if not self.wanted:
+            return
+        if error:
+            self._over.set_exception(error)
+        else:
+            self._over.set_result(None)
 
 
 class Turns:
