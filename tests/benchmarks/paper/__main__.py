@@ -44,7 +44,8 @@ def run_really(experiment: Experiment, files: Path, rounds: int, stop: Event) ->
             for scheme, size in todo:
                 if stop.is_set():
                     return records
-                records.append(network.run(scheme, size, seed))
+                if record := network.run(scheme, size, seed):
+                    records.append(record)
             print(f"{experiment.name}: round {seed} of {rounds}", file=sys.stderr, flush=True)
     return records
 

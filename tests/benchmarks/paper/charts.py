@@ -34,7 +34,7 @@ def draw_waits(results: Results, path: Path) -> None:
 
 def _percent_idle(records: Records, scheme: str) -> Measure:
     idle = records.idle(scheme, LARGE)
-    return Measure(100 * idle.mean, 100 * idle.margin, idle.count) if idle else Measure(0, 0, 0)
+    return Measure(100 * idle.mean, 100 * idle.margin, idle.count)
 
 
 @contextmanager
@@ -61,7 +61,7 @@ def _draw_bars(
     for number, scheme in enumerate(schemes):
         measures = [value(results.of(name)[1], scheme) for name in figures.values()]
         places = [group + (number + 0.5) * width - 0.4 for group in range(len(figures))]
+        heights = [measure.mean if measure.count else 0.0 for measure in measures]
         margins = [measure.margin if measure.count > 1 else 0.0 for measure in measures]
-        heights = [measure.mean for measure in measures]
         axes.bar(places, heights, width, yerr=margins, error_kw={"elinewidth": 0.6}, label=scheme)
     axes.set_xticks(range(len(figures)), [f"figure {name}\n{experiment}" for name, experiment in figures.items()])

@@ -6,6 +6,7 @@ Which experiments there are is told by `tests.benchmarks.paper.experiments`; rec
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import nan
 from statistics import fmean, stdev
 
 from tests.benchmarks.paper.experiments import Experiment
@@ -42,7 +43,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """A mean over `count` runs, with how far the 95 % range of it goes to each side."""
+    """A mean over `count` runs, with how far the 95 % range of it goes to each side; NaN where runs are too few."""
 
     mean: float
     margin: float
@@ -50,12 +51,11 @@ class Measure:
 
 
 def measure(values: Sequence[float]) -> Measure:
-    """The mean, and its 95 % range: nothing of it is known from one run."""
+    """The mean, and its 95 % range."""
     count = len(values)
-    if count < 2:
-        return Measure(fmean(values), float("nan"), count)
     # From ten runs on the range is a little wider than it has to be.
-    return Measure(fmean(values), STUDENT[min(count, max(STUDENT))] * stdev(values) / count**0.5, count)
+    margin = STUDENT[min(count, max(STUDENT))] * stdev(values) / count**0.5 if count > 1 else nan
+    return Measure(fmean(values) if values else nan, margin, count)
 
 
 class Records:
@@ -63,11 +63,7 @@ class Records:
 
     def __init__(self, experiment: Experiment, records: Iterable[Record]) -> None:
         self._experiment = experiment
-        self._runs = {
-            (record.scheme, record.size, record.seed): record
-            for record in records
-            if record.experiment == experiment.name
-        }
+        self._runs = [record for record in records if record.experiment == experiment.name]
 
     def bandwidth(self, scheme: str, size: int) -> Measure:
         """MB/s."""
@@ -75,29 +71,25 @@ class Records:
 
     def best(self, size: int) -> str:
         """The single server with the highest mean bandwidth."""
-        return max(
-            (single.name for single in self._experiment.singles), key=lambda name: self.bandwidth(name, size).mean
-        )
+        found = {single.name: self.bandwidth(single.name, size) for single in self._experiment.singles}
+        return max(found, key=lambda name: (found[name].count > 0, found[name].mean))
 
     def gain(self, scheme: str, size: int) -> Measure:
         """Bandwidth over that of the best single server in the same weather."""
-        best = self.best(size)
-        return measure([run.bandwidth / self._runs[best, size, run.seed].bandwidth for run in self._of(scheme, size)])
+        best = {run.seed: run.bandwidth for run in self._of(self.best(size), size)}
+        return measure([run.bandwidth / best[run.seed] for run in self._of(scheme, size) if run.seed in best])
 
-    def idle(self, scheme: str, size: int) -> Measure | None:
-        """The idle share of the faster server (section 4.3.4): of the runs in which another one finished last.
+    def idle(self, scheme: str, size: int) -> Measure:
+        """The idle share of the faster server (section 4.3.4): of the runs in which another one finished last."""
+        return measure([wait for run in self._of(scheme, size) if (wait := self._wait(run)) is not None])
 
-        None if there were no such runs.
-        """
-        faster = self._experiment.servers[0]
-        waits = [wait for run in self._of(scheme, size) if (wait := run.waited(faster)) is not None]
-        return measure(waits) if waits else None
-
-    def idle_of_all(self, strategy: str, size: int) -> float:
-        """The idle share of the faster server, the mean over all runs of a strategy; 0 where it did not wait."""
-        faster = self._experiment.servers[0]
+    def idle_of_all(self, strategy: str, size: int) -> Measure:
+        """The idle share of the faster server over all runs of a strategy, 0 where it did not wait."""
         names = [scheme.name for scheme in self._experiment.coallocated if scheme.strategy == strategy]
-        return fmean(run.waited(faster) or 0.0 for name in names for run in self._of(name, size))
+        return measure([self._wait(run) or 0.0 for name in names for run in self._of(name, size)])
+
+    def _wait(self, run: Record) -> float | None:
+        return run.waited(self._experiment.servers[0])
 
     def _of(self, scheme: str, size: int) -> list[Record]:
-        return [run for (name, megabytes, _), run in self._runs.items() if (name, megabytes) == (scheme, size)]
+        return [run for run in self._runs if (run.scheme, run.size) == (scheme, size)]

@@ -60,7 +60,7 @@ def _bandwidths(experiment: Experiment, real: Records, virtual: Records) -> Iter
 
     def cell(records: Records, scheme: str, size: int) -> str:
         gain = records.gain(scheme, size)
-        return f"{_shown(records.bandwidth(scheme, size))} ({gain.mean:.2f}x)"
+        return f"{_shown(records.bandwidth(scheme, size))} ({gain.mean:.2f}x)" if gain.count else NONE
 
     schemes = [scheme for scheme in experiment.schemes if scheme.blocks in (None, 5)]
     return _table(schemes, real, virtual, cell)
@@ -80,14 +80,12 @@ def _waits(experiment: Experiment, real: Records, virtual: Records) -> Iterator[
 
     def cell(records: Records, scheme: str, size: int) -> str:
         idle, runs = records.idle(scheme, size), records.bandwidth(scheme, size).count
-        if idle is None:
-            return f"{NONE} (0 of {runs})"
-        return f"{_shown(idle, 100, 1)} % ({idle.count} of {runs})"
+        return f"{_percent(idle)} ({idle.count} of {runs})"
 
     yield from _table(_balanced(experiment), real, virtual, cell)
     for strategy in ("conservative", "aggressive", "adaptive"):
         shares = [*(real.idle_of_all(strategy, size) for size in SIZES), virtual.idle_of_all(strategy, LARGE)]
-        yield _row([f"{strategy}, all runs", *(f"{100 * share:.1f} %" for share in shares)])
+        yield _row([f"{strategy}, all runs", *map(_percent, shares)])
 
 
 def _balanced(experiment: Experiment) -> list[Scheme]:
@@ -108,7 +106,13 @@ def _row(cells: Sequence[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def _percent(share: Measure) -> str:
+    return f"{_shown(share, 100, 1)} %" if share.count else NONE
+
+
 def _shown(measure: Measure, factor: float = 1, digits: int = 2) -> str:
     """A mean with its 95 % range, where there is one."""
+    if not measure.count:
+        return NONE
     mean = f"{factor * measure.mean:.{digits}f}"
     return f"{mean} ± {factor * measure.margin:.{digits}f}" if measure.count > 1 else mean
