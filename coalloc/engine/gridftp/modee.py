@@ -191,7 +191,7 @@ def translated(local: str, peer: str) -> bool:
     >>> translated("10.0.0.7", "192.0.2.1"), translated("10.0.0.7", "8.8.8.8"), translated("8.8.4.4", "8.8.8.8")
     (False, True, False)
     """
-    return ip_address(local).is_private and ip_address(peer).is_global
+    return ip_address(peer).is_global and not ip_address(local).is_global
 
 
 def port_command(host: str, port: int) -> str:

@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from coalloc.engine.gridftp import GridFTPSource, gsi
+from coalloc.engine.gridftp import GridFTPSource, Known, gsi
 from coalloc.engine.gridftp.gsi import GridSecurity
 from coalloc.errors import PermissionRefused, Unsupported
 from tests.support.fetching import collect, opened, options, random_file
@@ -57,9 +57,16 @@ async def test_a_server_that_refuses_all_modes(gsi_server, content, as_alice, mo
         await source_of(gsi_server).open()
 
 
-async def test_several_streams(gsi_server, content, as_alice):
-    async with opened(source_of(gsi_server, streams=3)) as fetched:
-        assert await collect(fetched, 7, SIZE) == content[7:]
+@pytest.mark.parametrize(("mode", "kept"), [("N", True), ("S", False), ("A", False)])
+async def test_a_connection_is_kept_if_it_needs_no_authentication(
+    gsi_server, content, as_alice, monkeypatch, mode, kept
+):
+    monkeypatch.setattr("coalloc.engine.gridftp.source.FAR", 0.0)
+    offer(monkeypatch, mode)
+    async with opened(GridFTPSource(gsi_server.url("file", "gsiftp"), options(), Known(connects_back=True))) as fetched:
+        assert fetched.queues == kept
+        for start in (7, 8):
+            assert await collect(fetched, start, SIZE) == content[start:]
 
 
 async def test_a_checksum_beside_a_fetch(gsi_server, content, as_alice):
