@@ -99,7 +99,7 @@ def main() -> None:
     for figure, table in tables(results).items():
         print(f"\nFigure {figure}\n{table}")
     if options.page:
-        update(results)
+        update(results, options.rounds)
 
 
 if __name__ == "__main__":

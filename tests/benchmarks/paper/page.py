@@ -1,36 +1,55 @@
-"""The page about the paper: the words are written by hand, the tables between their marks by the benchmark."""
+"""The page about the paper: the words are written by hand, what stands between marks by the benchmark."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
+from tests.benchmarks.paper.experiments import EXPERIMENTS, SIZES
 from tests.benchmarks.paper.tables import Results, tables
 
-__all__ = ["filled", "update"]
+__all__ = ["PAGE", "contents", "filled", "update"]
 
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "paper.md"
 PICTURES = PAGE.with_suffix("")
-BEGIN, END = "<!-- figure {}: python -m tests.benchmarks.paper -->", "<!-- end -->"
+BEGIN, END = "<!-- {}: python -m tests.benchmarks.paper -->", "<!-- end -->"
 
 
-def filled(page: str, made: dict[str, str]) -> str:
-    """The page with these tables, by figure, in the places of those before.
+def contents(results: Results, rounds: int) -> dict[str, str]:
+    """What is to stand in each place of the page."""
+    return {
+        "runs": _runs(results, rounds),
+        "picture gains": f"![gains of all schemes over the best single server]({PICTURES.name}/gains.svg)",
+        "picture waits": f"![idle share of the faster server]({PICTURES.name}/waits.svg)",
+        **{f"figure {figure}": table for figure, table in tables(results).items()},
+    }
+
+
+def filled(page: str, made: Mapping[str, str]) -> str:
+    """The page with these in place of those before.
 
     :raises ValueError: the page has no place for one
     """
-    for figure, table in made.items():
-        begin = BEGIN.format(figure)
+    for name, content in made.items():
+        begin = BEGIN.format(name)
         pattern = f"{re.escape(begin)}.*?{re.escape(END)}"
-        page, count = re.subn(pattern, lambda _, new=f"{begin}\n{table}\n{END}": new, page, flags=re.DOTALL)
+        page, count = re.subn(pattern, lambda _, new=f"{begin}\n{content}\n{END}": new, page, flags=re.DOTALL)
         if count != 1:
-            raise ValueError(f"{PAGE.name} has {count} places for figure {figure}; it needs one: {begin} ... {END}")
+            raise ValueError(f"{PAGE.name} has {count} places for {name}; it needs one: {begin} ... {END}")
     return page
 
 
-def update(results: Results) -> None:
-    """Write tables and pictures."""
+def update(results: Results, rounds: int) -> None:
+    """Write numbers and pictures."""
     from tests.benchmarks.paper.charts import draw_gains, draw_waits
 
-    PAGE.write_text(filled(PAGE.read_text(), tables(results)))
+    PAGE.write_text(filled(PAGE.read_text(), contents(results, rounds)))
     PICTURES.mkdir(exist_ok=True)
     draw_gains(results, PICTURES / "gains.svg")
     draw_waits(results, PICTURES / "waits.svg")
+
+
+def _runs(results: Results, rounds: int) -> str:
+    wanted = rounds * len(SIZES) * sum(len(experiment.schemes) for experiment in EXPERIMENTS.values())
+    left_out = wanted - len(results.real)
+    missing = f"; {left_out} did not count, as the testbed could not keep up" if left_out else ""
+    return f"The tables are of {rounds} rounds, {wanted} runs in all{missing}."

@@ -6,7 +6,7 @@ import pytest
 
 from tests.benchmarks.paper.experiments import EXPERIMENTS, SIZES, STRETCH
 from tests.benchmarks.paper.measures import Record, Records, measure
-from tests.benchmarks.paper.page import PAGE, filled
+from tests.benchmarks.paper.page import PAGE, contents, filled
 from tests.benchmarks.paper.tables import BANDWIDTHS, BLOCKS, LARGE, WAITS, Results, tables
 
 PAIR = EXPERIMENTS["anl+isi-ufl"]
@@ -76,11 +76,18 @@ def test_each_figure_has_a_table_and_a_place_on_the_page():
     assert list(made) == [*BANDWIDTHS, *BLOCKS, *WAITS]
     assert "| brute | 2.00 ± 0.00 (1.00x) | 2.00 ± 0.00 (1.00x) |" in made["4"]
     assert "| conservative-15 | – (0 of 2) |" in made["11a"]
-    page = filled(PAGE.read_text(), made)
+    page = filled(PAGE.read_text(), contents(everything(), rounds=2))
     assert all(table in page for table in made.values())
-    assert filled(page, made) == page
+    assert filled(page, contents(everything(), rounds=2)) == page
+
+
+def test_the_page_tells_how_many_runs_did_not_count():
+    results = everything()
+    fewer = Results(results.real[1:], results.virtual)
+    assert contents(results, 2)["runs"] == f"The tables are of 2 rounds, {len(results.real)} runs in all."
+    assert "; 1 did not count" in contents(fewer, 2)["runs"]
 
 
 def test_a_page_without_a_place_is_refused():
     with pytest.raises(ValueError, match="0 places for figure 4"):
-        filled("# The paper\n", tables(everything()))
+        filled("# The paper\n", {"figure 4": "a table"})
