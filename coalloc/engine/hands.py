@@ -19,7 +19,8 @@ LEAST_SLICE, LONGEST = 64 * 1024, 64 * 1024 * 1024
 AHEAD_TRIPS = 3.0
 """Round trips' worth of bytes to be given ahead: one until the server knows, and what TCP's growth may add."""
 MEASURE_SECONDS, STALE_SECONDS = 0.1, 1.0
-"""Seconds that a rate is measured for, and after which what was measured does not count if nothing came since."""
+"""Seconds that a rate is measured for: slices follow it at once, long parts need not. After the longer time what was
+measured does not count if nothing came since."""
 LEAST_CUT = 64 * 1024
 """Bytes that a part must still lack for half of them to be taken away."""
 WORTH = 8.0
@@ -88,7 +89,7 @@ class Hand:
         part.at, self._last = at, now
         if self._setup is None:
             self._setup = now - self._marked
-        elif self.session.queues and now >= self._marked + self._setup + MEASURE_SECONDS:
+        elif now >= self._marked + self._setup + (MEASURE_SECONDS if self.session.queues else STALE_SECONDS):
             self._rate = self._since / (now - self._marked)
             self._marked, self._since = now, 0
 
@@ -125,23 +126,24 @@ class Hand:
         return min(max(SLICE, int((self._rate or 0.0) * SLICE_SECONDS)), LONGEST)
 
     def cut_for(self, other: "Hand", now: float) -> tuple[int, int] | None:
-        """Give up the end of the last part, if `other` would have delivered it clearly earlier: what is given up."""
+        """Give up the end of the last part, if that is worth its cost with `other`: what is given up."""
         part = next((part for part in reversed(self.parts.values()) if part.left), None)
         if part is None:
             return None
-        keep = self._keep(part, now) if other.session.queues else self._half(part, now)
-        if part.left <= keep or (other.session.queues and not other.earlier(self, part.left - keep, now)):
+        if self.session.queues and other.session.queues:
+            keep = self._on_its_way(part, now)
+            worth = other.earlier(self, part.left - keep, now)
+        else:
+            keep = part.left // 2
+            cost = 2 * WORTH_TRIPS * self._rtt if other.session.queues else WORTH * (self._setup or 0.0)
+            worth = part.left >= LEAST_CUT and self.seconds(now) > cost
+        if not worth or keep >= part.left:
             return None
         end, part.end = part.end, part.at + keep
         return part.end, end
 
-    def _half(self, part: Part, now: float) -> int:
-        """What to keep of a part where each costs a set-up: half, or all where it does not last long enough."""
-        worth = self._setup is None or self.seconds(now) > WORTH * self._setup
-        return part.left // 2 if worth and part.left >= LEAST_CUT else part.left
-
-    def _keep(self, part: Part, now: float) -> int:
-        """What to keep of a part that costs no set-up elsewhere: what is on its way already."""
+    def _on_its_way(self, part: Part, now: float) -> int:
+        """What of a slice would be here before another one could deliver it."""
         if part is not next(iter(self.parts.values())):
             return 0
         return min(int(self.rate(now) * WORTH_TRIPS * self._rtt), part.left)

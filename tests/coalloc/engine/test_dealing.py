@@ -137,6 +137,12 @@ def test_those_that_queue_help_one_that_does_not():
     assert seconds < SIZE / 8e6 + SETUP + 4 * RTT
 
 
+def test_one_that_does_not_queue_and_turns_slow_is_helped_all_the_more():
+    slow = Far(4e6, slow_at=2.0, then=100_000.0, queues=False)
+    seconds, _ = fetched(lambda: slow, lambda: Far(2e6), lambda: Far(2e6))
+    assert seconds < 2.0 + (SIZE - 2.0 * 8e6) / 4e6 + SETUP + 8 * RTT
+
+
 def test_one_that_is_recalled_ends_with_what_it_has():
     lent = Far(2e6)
     delivered = count()
