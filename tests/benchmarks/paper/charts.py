@@ -21,15 +21,20 @@ WAITERS = (*(f"{name}-{k}" for name in ("conservative", "aggressive") for k in (
 
 def draw_gains(results: Results, path: Path) -> None:
     """Bandwidth over that of the best single server, as SVG."""
+    groups = {f"figure {figure}\n{name}": results.of(name)[1] for figure, name in BANDWIDTHS.items()}
     with _figure(path, "gain over the best single server") as axes:
-        _draw_bars(axes, results, BANDWIDTHS, GAINERS, lambda records, scheme: records.gain(scheme, LARGE))
+        _draw_bars(axes, groups, GAINERS, lambda records, scheme: records.gain(scheme, LARGE))
         axes.axhline(1, color="black", linewidth=0.8)
 
 
 def draw_waits(results: Results, path: Path) -> None:
-    """The idle share of the faster server, as SVG."""
+    """The idle share of the faster server, in real runs and in virtual time, as SVG."""
+    groups = {}
+    for figure, name in WAITS.items():
+        _, real, virtual = results.of(name)
+        groups |= {f"figure {figure}\n{name}": real, f"figure {figure}\nin virtual time": virtual}
     with _figure(path, "idle share of the faster server, %") as axes:
-        _draw_bars(axes, results, WAITS, WAITERS, _percent_idle)
+        _draw_bars(axes, groups, WAITERS, _percent_idle)
 
 
 def _percent_idle(records: Records, scheme: str) -> Measure:
@@ -45,23 +50,20 @@ def _figure(path: Path, label: str) -> Iterator[Axes]:
         axes = figure.subplots()
         yield axes
         axes.set_ylabel(label)
+        axes.set_ylim(0, 1.6 * max(bar.get_height() for bar in axes.patches))  # ranges of two runs may be endless
         axes.legend(loc="upper right", ncols=4, fontsize=6)
         figure.savefig(path, format="svg", metadata={"Date": None})
 
 
 def _draw_bars(
-    axes: Axes,
-    results: Results,
-    figures: Mapping[str, str],
-    schemes: Sequence[str],
-    value: Callable[[Records, str], Measure],
+    axes: Axes, groups: Mapping[str, Records], schemes: Sequence[str], value: Callable[[Records, str], Measure]
 ) -> None:
-    """A group of bars for each figure: one a scheme, of the real runs."""
+    """A group of bars under each label: one a scheme."""
     width = 0.8 / len(schemes)
     for number, scheme in enumerate(schemes):
-        measures = [value(results.of(name)[1], scheme) for name in figures.values()]
-        places = [group + (number + 0.5) * width - 0.4 for group in range(len(figures))]
+        measures = [value(records, scheme) for records in groups.values()]
+        places = [group + (number + 0.5) * width - 0.4 for group in range(len(groups))]
         heights = [measure.mean if measure.count else 0.0 for measure in measures]
         margins = [measure.margin if measure.count > 1 else 0.0 for measure in measures]
         axes.bar(places, heights, width, yerr=margins, error_kw={"elinewidth": 0.6}, label=scheme)
-    axes.set_xticks(range(len(figures)), [f"figure {name}\n{experiment}" for name, experiment in figures.items()])
+    axes.set_xticks(range(len(groups)), list(groups))
