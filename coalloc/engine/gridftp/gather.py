@@ -1,7 +1,7 @@
 """How many bytes the kernel gathers on a data connection before it wakes us: fewer wakings, each for more bytes.
 
 Who is woken for every packet needs a third of a processor for 100 Mbit/s. From a far server nothing is so urgent that
-it could not wait for a part of a round trip.
+it could not wait for as long as it was on its way.
 """
 
 import asyncio
@@ -10,7 +10,7 @@ import socket
 __all__ = ["Gather"]
 
 LEAST_SECONDS, MOST_SECONDS = 0.01, 0.1
-"""How long bytes may be held back: half a round trip, within these bounds."""
+"""How long bytes may be held back: a round trip, within these bounds."""
 MOST_BYTES = 256 * 1024
 """But no more bytes than this, lest a source that turns slow looks stalled."""
 ADAPT_SECONDS = 0.1
@@ -26,7 +26,7 @@ class Gather:
 
     def __init__(self, sock: socket.socket, rtt: float | None) -> None:
         self._sock = sock
-        self._seconds = min(max(LEAST_SECONDS, (rtt or 0.0) / 2), MOST_SECONDS)
+        self._seconds = min(max(LEAST_SECONDS, rtt or 0.0), MOST_SECONDS)
         self._time = asyncio.get_running_loop().time
         self._marked = self._time()
         self._bytes = 0
