@@ -1,27 +1,34 @@
 """Do the replicas agree on what arrives? Each piece is held against the checksum that another replica gives of it.
 
 So every byte has two witnesses: who delivered it, and who was asked. Asking goes on beside the fetching, on
-the servers' time; only the last pieces are waited for, and they are small, because the less is left to fetch, the
-smaller are the pieces that are asked about.
+the servers' time; only the last pieces are waited for, and these are few and small: the less is left to fetch, the
+smaller are the pieces that are asked about; those that grow no more are not left to the end; and neighbours are asked
+about at once there, of a replica that delivered none of them.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from functools import reduce
 from types import MappingProxyType
 from typing import NamedTuple
 
+from coalloc.checksums import adler32_combine
 from coalloc.errors import VerificationError
 from coalloc.model import Extent
-from coalloc.pieces import Pieces
+from coalloc.pieces import Piece, Pieces
 from coalloc.verify.jury import Jury
 
-__all__ = ["Comparison"]
+__all__ = ["Comparison", "together"]
 
 LEAST, MOST = 8 << 20, 64 << 20
-"""Bytes of one source that are asked about at once."""
+"""Bytes that are asked about at once."""
 PART = 8
 """They are this part of what is left to fetch, within these bounds."""
+WORTH = 256 << 10
+"""Bytes from which on a piece is asked about before the end, once it grows no more."""
+LOOK = 0.25
+"""Seconds between looks at which pieces have grown."""
 
 
 class Verdict(NamedTuple):
@@ -41,6 +48,9 @@ class Comparison:
         self._jury = jury
         self._left = left
         self._waiting = Pieces()
+        self._looked_at = 0.0
+        self._seen: set[Extent] = set()
+        """The pieces that were waiting when last looked at."""
         self._cases: dict[Extent, asyncio.Task[Verdict]] = {}
 
     def add(self, extents: Iterable[Extent]) -> None:
@@ -51,10 +61,26 @@ class Comparison:
             piece = self._waiting.ending_at(extent.end)
             if piece is not None and piece.end - piece.start >= min(MOST, max(LEAST, self._left // PART)):
                 self._waiting.remove(piece.start, piece.end)
-                self._examine(Extent(piece.start, piece.end, piece.source, piece.adler32))
+                self._examine([_extent(piece)])
+        now = asyncio.get_running_loop().time()
+        if now - self._looked_at >= LOOK:
+            self._looked_at = now
+            self._examine_the_still()
 
-    def _examine(self, piece: Extent, *, soon: bool = False) -> None:
-        self._cases[piece] = asyncio.get_running_loop().create_task(_examine(self._jury, piece, soon))
+    def _examine_the_still(self) -> None:
+        """Ask about the pieces that have not grown since the last look."""
+        pieces = {_extent(piece) for piece in self._waiting}
+        for piece in pieces & self._seen:
+            if piece.end - piece.start >= WORTH:
+                self._waiting.remove(piece.start, piece.end)
+                self._examine([piece])
+        self._seen = pieces
+
+    def _examine(self, neighbours: Sequence[Extent], *, soon: bool = False) -> None:
+        create_task = asyncio.get_running_loop().create_task
+        asked = create_task(_confirm(self._jury, neighbours)) if len(neighbours) > 1 else None
+        for piece in neighbours:
+            self._cases[piece] = create_task(_examine(self._jury, piece, soon, asked))
 
     async def finish(self, dropped: Container[int] = ()) -> tuple[bool, dict[int, str]]:
         """Wait for all verdicts on what is here. More may be added after it.
@@ -63,13 +89,13 @@ class Comparison:
         :returns: whether all of it was confirmed, and the replicas found bad, with the reason
         :raises VerificationError: when replicas differ and no third one can say which is right
         """
-        for piece in self._waiting:
-            self._examine(Extent(piece.start, piece.end, piece.source, piece.adler32), soon=True)
+        for neighbours in together(map(_extent, self._waiting), set(self._jury.members)):
+            self._examine(neighbours, soon=True)
         self._waiting.clear()
         self._cases = {piece: task for piece, task in self._cases.items() if piece.source not in dropped}
         for case, verdict in zip(list(self._cases), await asyncio.gather(*self._cases.values()), strict=True):
             if self._can_be_told_more(case, verdict):
-                self._examine(case, soon=True)
+                self._examine([case], soon=True)
         verdicts = await asyncio.gather(*self._cases.values())
         bad = {source: why for verdict in verdicts for source, why in verdict.bad.items() if source not in dropped}
         return not bad and all(verdict.witness is not None for verdict in verdicts), bad
@@ -85,8 +111,54 @@ class Comparison:
                 task.exception()  # seen
 
 
-async def _examine(jury: Jury, piece: Extent, soon: bool) -> Verdict:
-    """Hold a piece against the word of the first replica that can say anything of it."""
+def _extent(piece: Piece) -> Extent:
+    return Extent(piece.start, piece.end, piece.source, piece.adler32)
+
+
+def together(pieces: Iterable[Extent], members: Set[int]) -> list[list[Extent]]:
+    """Which pieces are asked about at once: neighbours, LEAST bytes at most, of which a member delivered none.
+
+    >>> [len(group) for group in together([Extent(0, 5, 0), Extent(5, 7, 1), Extent(7, 9, 2)], {0, 1, 2})]
+    [2, 1]
+    """
+    groups: list[list[Extent]] = []
+    for piece in pieces:
+        group = groups[-1] if groups else []
+        if (
+            group
+            and group[-1].end == piece.start
+            and piece.end - group[0].start <= LEAST
+            and members - {piece.source, *(other.source for other in group)}
+        ):
+            group.append(piece)
+        else:
+            groups.append([piece])
+    return groups
+
+
+async def _confirm(jury: Jury, neighbours: Sequence[Extent]) -> int | None:
+    """Who confirms these pieces at once, if anybody does who delivered none of them."""
+    senders = {piece.source for piece in neighbours}
+    start, end = neighbours[0].start, neighbours[-1].end
+    ours = reduce(
+        lambda before, piece: adler32_combine(before, piece.adler32 or 0, piece.end - piece.start), neighbours, 1
+    )
+    for witness in jury.witnesses(*senders, soon=True):
+        if witness in senders:
+            break
+        theirs = await jury.digest(witness, "adler32", start, end)
+        if theirs is not None:
+            return witness if theirs == f"{ours:08x}" else None
+    return None
+
+
+async def _examine(jury: Jury, piece: Extent, soon: bool, asked: asyncio.Task[int | None] | None) -> Verdict:
+    """Hold a piece against the word of the first replica that can say anything of it.
+
+    :param asked: asks about it and its neighbours at once; if somebody confirms them, nobody else is asked
+    """
+    if asked is not None and (witness := await asked) is not None:
+        return Verdict(witness)
     ours = f"{piece.adler32:08x}"
     for witness in jury.witnesses(piece.source, soon=soon):
         theirs = await jury.digest(witness, "adler32", piece.start, piece.end)

@@ -81,15 +81,15 @@ class Jury:
         finally:
             task.cancel()
 
-    def witnesses(self, source: int, *, soon: bool = False) -> list[int]:
-        """Whom to ask about bytes of `source`: the others, then itself.
+    def witnesses(self, *senders: int, soon: bool = False) -> list[int]:
+        """Whom to ask about bytes of `senders`: the others, then themselves.
 
         The least asked come first, so that no server does more than its part, or those from whom an answer is
         expected first, if it has to be `soon`.
         """
 
         def rank(i: int) -> tuple[bool, float, int]:
-            return i == source, self._seconds[i] * (1 + self._waiting[i]) if soon else self._asked[i], i
+            return i in senders, self._seconds[i] * (1 + self._waiting[i]) if soon else self._asked[i], i
 
         return sorted(self.members, key=rank)
 

@@ -1,5 +1,6 @@
 """Blame: who sent the wrong bytes, by the word of simulated replicas that offer checksums, or do not."""
 
+import asyncio
 import random
 from zlib import adler32
 
@@ -153,3 +154,59 @@ def test_the_last_pieces_are_asked_of_who_answers_soonest():
 
     assert jury.witnesses(0) == [1, 2, 0]
     assert run(acquainted()) == [2, 1, 0]
+
+
+@pytest.fixture
+def questions(monkeypatch):
+    """What was asked of whom: (witness, start, end)."""
+    asked = []
+    real = Jury.digest
+
+    async def digest(jury, witness, algorithm, start, end):
+        asked.append((witness, start, end))
+        return await real(jury, witness, algorithm, start, end)
+
+    monkeypatch.setattr(Jury, "digest", digest)
+    return asked
+
+
+def test_neighbours_are_asked_about_at_once_of_one_who_delivered_none_of_them(questions):
+    replicas = [replica(i) for i in range(4)]
+    assert run(compare(Jury(replicas), thirds(replicas))) == (True, {})
+    assert questions == [(3, 0, 90_000)]
+
+
+def test_if_he_does_not_confirm_them_each_is_asked_about_alone(questions):
+    replicas = [replica(i) for i in range(4)]
+    confirmed, bad = run(compare(Jury(replicas), thirds(replicas, s1=True)))
+    assert (confirmed, bad) == (False, {1: "its bytes changed on the way"})
+    assert {(start, end) for _, start, end in questions} == {
+        (0, 90_000),
+        *((i, i + 30_000) for i in (0, 30_000, 60_000)),
+    }
+
+
+def test_a_witness_that_cannot_say_leaves_the_word_to_the_next(questions):
+    replicas = [replica(0), replica(1), replica(2, speaks=False), replica(3)]
+    pieces = [piece(0, 40_000, 0), piece(40_000, 90_000, 1)]
+    assert run(compare(Jury(replicas), pieces)) == (True, {})
+    assert questions == [(2, 0, 90_000), (3, 0, 90_000)]
+
+
+def test_what_grows_no_more_is_not_left_to_the_end(monkeypatch, questions):
+    monkeypatch.setattr("coalloc.verify.compare.WORTH", 10_000)
+    replicas = [replica(i) for i in range(2)]
+
+    async def slowly():
+        comparison = Comparison(Jury(replicas), 90_000)
+        comparison.add([piece(0, 20_000, 0), piece(50_000, 55_000, 0)])
+        for start in range(55_000, 85_000, 5_000):
+            await asyncio.sleep(0.2)
+            comparison.add([piece(start, start + 5_000, 0)])
+        before = list(questions)
+        comparison.add([piece(20_000, 50_000, 1), piece(85_000, 90_000, 1)])
+        return before, await comparison.finish()
+
+    before, verdict = run(slowly())
+    assert before == [(1, 0, 20_000)]
+    assert verdict == (True, {})

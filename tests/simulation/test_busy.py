@@ -73,7 +73,7 @@ def test_when_there_is_none_at_all_it_waits_and_says_so(fetch, strategy):
 def test_waiting_is_no_failure(fetch):
     with pytest.raises(TimeoutError) as caught:
         fetch(server(free_at=2 * NEVER))
-    (stopped,) = caught.value.__cause__.args
+    (stopped,) = caught.value.__context__.args
     assert stopped.sources[0].outcome == "unused"
     assert "waiting for a free connection" in stopped.sources[0].error
 
