@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 __all__ = ["FIRST", "MOST", "Widening"]
 
-FAR = 0.01
+FAR = 0.015
 """Seconds of round trip from which on a source is far."""
 FIRST, MOST, FACTOR = 4, 32, 4
 """Streams of a source that is far: at first, at most, and by how much an increase multiplies them."""

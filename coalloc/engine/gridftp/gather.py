@@ -9,9 +9,9 @@ import socket
 
 __all__ = ["Gather"]
 
-LEAST_SECONDS, MOST_SECONDS = 0.01, 0.1
+LEAST_SECONDS, MOST_SECONDS = 0.03, 0.1
 """How long bytes may be held back: a round trip, within these bounds."""
-MOST_BYTES = 256 * 1024
+MOST_BYTES = 512 * 1024
 """But no more bytes than this, lest a source that turns slow looks stalled."""
 ADAPT_SECONDS = 0.1
 
