@@ -101,6 +101,7 @@ class Scheduler:
             lane.meter.add(event.end - event.start, event.at)
             lane.longest_gap = max(0.99 * lane.longest_gap, event.at - copy.last_byte_at)
         copy.last_byte_at = event.at
+        copy.received += event.end - event.start
         before = self.state.final.total
         self.state.final.add(event.start, event.end)
         copy.bytes += self.state.final.total - before
@@ -187,8 +188,7 @@ class Scheduler:
         if state.complete and self._first_ready is not None:  # an answer is needed to ask for checksums, too
             self._end(Done(), now)
             return
-        if isinstance(event, Received):  # many; idle lanes look again at the next tick
-            self._end_races(event)
+        if isinstance(event, Received) and not self._end_races(event):  # many; idle lanes look again at the next tick
             return
         self._admit()
         if not any(lane.usable for lane in state.lanes):
@@ -269,13 +269,18 @@ class Scheduler:
         else:
             self._release(copy, now)
 
-    def _end_races(self, event: Received) -> None:
-        """Stop whoever lost: all that its partial copy lacked was delivered by another."""
+    def _end_races(self, event: Received) -> bool:
+        """Stop whoever lost: all that its partial copy lacked was delivered by another. Returns whether one did."""
         racing = any(copy.racing for copy in self.state.copies.values())
-        for copy in list(self.state.copies.values()) if racing else ():
-            if copy.id != event.copy and not self.state.lacking(copy):
-                self._actions.append(Abandon(copy.id))
-                self._retire(self.state.lanes[copy.source], copy, event.at)
+        lost = [copy for copy in self.state.copies.values() if self._lost(copy)] if racing else []
+        for copy in lost:
+            self._actions.append(Abandon(copy.id))
+            self._retire(self.state.lanes[copy.source], copy, event.at)
+        return bool(lost)
+
+    def _lost(self, copy: Copy) -> bool:
+        """Not so who delivered it all itself: it is about to finish."""
+        return copy.received < copy.end - copy.start and not self.state.lacking(copy)
 
     def _race(self, copy: Copy, lane: Lane, now: float) -> None:
         start, end = self.state.lacking(copy)[0]

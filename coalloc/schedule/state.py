@@ -66,7 +66,8 @@ class Lane:
 class Copy:
     """A partial copy: bytes [start, end) asked of one source. `end` may be lowered while it runs.
 
-    `bytes` are those it delivered first, `racing` says that it was begun as the second to fetch its range.
+    `received` are the bytes it delivered, `bytes` those that it delivered first; `racing` says that it was begun as
+    the second to fetch its range.
     """
 
     id: int
@@ -76,6 +77,7 @@ class Copy:
     asked_at: float
     first_byte_at: float | None = None
     last_byte_at: float | None = None
+    received: int = 0
     bytes: int = 0
     racing: bool = False
 

@@ -202,6 +202,25 @@ def test_who_raced_alone_may_be_relieved_again():
     assert not state.raced(racer)
 
 
+def test_who_lost_a_race_has_work_at_once_and_who_won_it_finishes():
+    machine = scheduler(size=3 * MB, sources=3)
+    fetches = [kinds(machine.handle(Ready(0.0, source)), Fetch)[0] for source in range(3)]
+    for step, fetch in enumerate(fetches):
+        machine.handle(Received(0.1 + step / 100, fetch.copy, fetch.start, fetch.start + 1000))
+    busy, slow, fast = fetches
+    machine.handle(Received(0.2, slow.copy, slow.start + 1000, slow.end - 60_000))
+    machine.handle(Received(0.95, busy.copy, busy.start + 1000, busy.end - 500_000))
+    machine.handle(Received(1.0, fast.copy, fast.start + 1000, fast.end))
+    (race,) = kinds(machine.handle(Finished(1.0, fast.copy)), Fetch)
+    assert (race.start, race.end) == (slow.end - 60_000, slow.end)
+    actions = machine.handle(Received(1.1, race.copy, race.start, race.end))
+    (lost,), (fetch,) = kinds(actions, Abandon), kinds(actions, Fetch)
+    assert lost.copy == slow.copy
+    assert fetch.source == slow.source
+    assert not machine.handle(Received(1.2, busy.copy, busy.end - 500_000, busy.end - 499_000))
+    assert not kinds(machine.handle(Finished(1.2, race.copy)), Abandon | Done)
+
+
 def test_what_is_all_here_waits_for_a_witness():
     machine = CheckedScheduler(100, [Estimate()], make("adaptive"), missing=[])
     assert not kinds(machine.handle(Started(0.0)), Done)
