@@ -29,6 +29,8 @@ WORTH = 256 << 10
 """Bytes from which on a piece is asked about before the end, once it grows no more."""
 LOOK = 0.25
 """Seconds between looks at which pieces have grown."""
+PATIENCE, SLOWER = 0.05, 3.0
+"""At the end another is asked instead of who has not answered in so many seconds, or times as long as the soonest."""
 
 
 class Verdict(NamedTuple):
@@ -52,6 +54,8 @@ class Comparison:
         self._seen: set[Extent] = set()
         """The pieces that were waiting when last looked at."""
         self._cases: dict[Extent, asyncio.Task[Verdict]] = {}
+        self._late: list[asyncio.Task[Verdict]] = []
+        """Those for whom others were asked."""
 
     def add(self, extents: Iterable[Extent]) -> None:
         """These bytes are here now, with their adler32."""
@@ -93,6 +97,7 @@ class Comparison:
             self._examine(neighbours, soon=True)
         self._waiting.clear()
         self._cases = {piece: task for piece, task in self._cases.items() if piece.source not in dropped}
+        await self._ask_others_instead()
         for case, verdict in zip(list(self._cases), await asyncio.gather(*self._cases.values()), strict=True):
             if self._can_be_told_more(case, verdict):
                 self._examine([case], soon=True)
@@ -100,13 +105,22 @@ class Comparison:
         bad = {source: why for verdict in verdicts for source, why in verdict.bad.items() if source not in dropped}
         return not bad and all(verdict.witness is not None for verdict in verdicts), bad
 
+    async def _ask_others_instead(self) -> None:
+        """Ask others, too, where an answer takes long; a witness may be behind a link that has become slow."""
+        patience = max([PATIENCE, *sorted(SLOWER * self._jury.expected(i) for i in self._jury.members)[:1]])
+        _, pending = await asyncio.wait(self._cases.values(), timeout=patience) if self._cases else ((), ())
+        for piece, task in list(self._cases.items()):
+            if task in pending:
+                self._late.append(task)
+                self._cases[piece] = asyncio.get_running_loop().create_task(_either(self._jury, piece, task))
+
     def _can_be_told_more(self, piece: Extent, verdict: Verdict) -> bool:
         """Whether no other replica had answered yet when this piece was asked about, and one has by now."""
         return verdict.witness in (None, piece.source) and self._jury.witnesses(piece.source)[:1] != [verdict.witness]
 
     def cancel(self) -> None:
         """Nobody wants to know any more."""
-        for task in self._cases.values():
+        for task in [*self._cases.values(), *self._late]:
             if not task.cancel() and not task.cancelled():
                 task.exception()  # seen
 
@@ -166,6 +180,17 @@ async def _examine(jury: Jury, piece: Extent, soon: bool, asked: asyncio.Task[in
             bad = {} if theirs == ours else await _settle(jury, piece, ours, witness, theirs)
             return Verdict(witness, bad)
     return Verdict()
+
+
+async def _either(jury: Jury, piece: Extent, late: asyncio.Task[Verdict]) -> Verdict:
+    """What `late` finds out in the end, or another replica before."""
+    other = asyncio.ensure_future(_examine(jury, piece, True, None))
+    try:
+        done, _ = await asyncio.wait({late, other}, return_when=asyncio.FIRST_COMPLETED)
+        verdict = await done.pop()
+        return verdict if verdict.witness is not None else await (late if other.done() else other)
+    finally:
+        other.cancel()
 
 
 async def _settle(jury: Jury, piece: Extent, ours: str, witness: int, theirs: str) -> dict[int, str]:

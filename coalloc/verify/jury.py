@@ -32,6 +32,8 @@ class Jury:
         self._busy = [asyncio.Lock() for _ in sources]
         self._asked = [0] * len(sources)
         self._seconds = [UNKNOWN] * len(sources)
+        self._since: dict[int, float] = {}
+        """Since when those who have not answered yet are asked."""
         self._waiting = [0] * len(sources)
         self._silent: set[int] = set()
 
@@ -60,8 +62,11 @@ class Jury:
         if witness not in self.members:
             return None
         time = asyncio.get_running_loop().time
-        asked_at = time()
-        value = await self._ask(witness, algorithm, start, end)
+        self._since[witness] = time()
+        try:
+            value = await self._ask(witness, algorithm, start, end)
+        finally:
+            asked_at = self._since.pop(witness)
         self._seconds[witness] = time() - asked_at
         if value is None:
             self._silent.add(witness)
@@ -89,9 +94,14 @@ class Jury:
         """
 
         def rank(i: int) -> tuple[bool, float, int]:
-            return i in senders, self._seconds[i] * (1 + self._waiting[i]) if soon else self._asked[i], i
+            return i in senders, self.expected(i) * (1 + self._waiting[i]) if soon else self._asked[i], i
 
         return sorted(self.members, key=rank)
+
+    def expected(self, witness: int) -> float:
+        """Seconds until it answers: as long as the last time, or as it is late already."""
+        now = asyncio.get_running_loop().time()
+        return max(self._seconds[witness], now - self._since.get(witness, now))
 
     def name(self, source: int) -> str:
         """The URL of a source as it may be shown."""

@@ -210,3 +210,23 @@ def test_what_grows_no_more_is_not_left_to_the_end(monkeypatch, questions):
     before, verdict = run(slowly())
     assert before == [(1, 0, 20_000)]
     assert verdict == (True, {})
+
+
+def test_at_the_end_another_is_asked_instead_of_who_does_not_answer(questions, monkeypatch):
+    replicas = [replica(i) for i in range(3)]
+
+    async def never(algorithm, start, end):
+        await asyncio.sleep(1000)
+
+    monkeypatch.setattr("coalloc.verify.jury.GLANCES", 10_000)
+    replicas[1].checksum = never
+    jury = Jury(replicas)
+
+    async def timed():
+        verdict = await compare(jury, [piece(0, 90_000, 0)])
+        return verdict, asyncio.get_running_loop().time()
+
+    verdict, seconds = run(timed())
+    assert questions == [(1, 0, 90_000), (2, 0, 90_000)]
+    assert verdict == (True, {})
+    assert seconds < 10
