@@ -177,11 +177,14 @@ class Runner:
             case Wake(at):
                 if self._waker:
                     self._waker.cancel()
-                self._waker = self._loop.call_at(at, lambda: self._handle(Tick(self._loop.time())))
+                self._waker = self._loop.call_at(at, self._tick)
             case Done():
                 self._finish(None)
             case GiveUp(reason):
                 self._finish(TransferFailed(f"no source is left: {reason}", "run the same command again to go on"))
+
+    def _tick(self) -> None:
+        self._handle(Tick(self._loop.time(), tuple(source.loaded_rtt for source in self._sources)))
 
     def _finish(self, error: Exception | None) -> None:
         """End the run. An error that comes between two runs, from a replica that is late, ends the next one."""

@@ -78,6 +78,11 @@ class Source(ABC):
         """
 
     @property
+    def loaded_rtt(self) -> float | None:
+        """Seconds of a round trip on the connections that carry data, what queues included; None if not known."""
+        return None
+
+    @property
     def queues(self) -> bool:
         """Whether `fetch` may be called while others run: it is served behind them, without a pause in between."""
         return False

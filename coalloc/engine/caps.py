@@ -88,6 +88,10 @@ class _Capped(Source):
             raise
 
     @property
+    def loaded_rtt(self) -> float | None:
+        return self._source.loaded_rtt
+
+    @property
     def queues(self) -> bool:
         return self._source.queues
 

@@ -44,6 +44,11 @@ class Parallel(Source):
         if self._dealing:
             self._invite(self._dealing)
 
+    @property
+    def loaded_rtt(self) -> float | None:
+        known = (rtt for session in self._sessions if (rtt := session.loaded_rtt) is not None)
+        return max(known, default=None)
+
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         if self._agreed and not self._agreed.ranged:
             await self._sessions[0].fetch(span, deliver)

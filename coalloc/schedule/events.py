@@ -78,9 +78,13 @@ class Rejected(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """Time has passed; a `Wake` asked for this."""
+    """Time has passed; a `Wake` asked for this.
+
+    `rtts` are the round trips to all sources now, in seconds, on the connections that carry data; None where not known.
+    """
 
     at: float
+    rtts: tuple[float | None, ...] = ()
 
 
 Event = Started | Ready | Waiting | Received | Finished | Failed | Rejected | Tick

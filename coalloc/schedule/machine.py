@@ -71,7 +71,7 @@ class Scheduler:
             case Received():
                 self._received(event)
             case Tick():
-                self._tick(event.at)
+                self._tick(event)
             case Finished():
                 self._finished(event)
             case Ready():
@@ -161,16 +161,16 @@ class Scheduler:
         for lane in (self.state.lanes[source] for source in event.restored):
             lane.status, lane.reason, lane.failures = "spare", None, 0
 
-    def _tick(self, now: float) -> None:
-        self._looked_at = now
+    def _tick(self, event: Tick) -> None:
+        self._looked_at = now = event.at
         for copy in list(self.state.copies.values()):
             lane = self.state.lanes[copy.source]
             if stalled(copy, self.state.setup(lane), lane.longest_gap, now):
                 self._actions.append(Abandon(copy.id))
                 self._fail(lane, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
-            elif self.policy.widens and copy.last_byte_at is not None:
-                rate, backlog = self.state.rate(lane, now), self.state.backlog(lane)
-                self._widen(lane, lane.widening.look(now, rate, backlog), now)
+            elif self.policy.widens and event.rtts:
+                backlog, rtt = self.state.backlog(lane), event.rtts[lane.source]
+                self._widen(lane, lane.widening.look(now, lane.bytes, backlog, rtt), now)
         for lane in self.state.lanes:
             if lane.status == "pausing" and lane.resume_at <= now:
                 lane.status = "spare"

@@ -13,8 +13,10 @@ class RateMeter:
     seconds of earlier observation.
 
     >>> meter = RateMeter(prior=None)
-    >>> meter.begin(0.0); meter.add(1_000_000, 1.0); round(meter.rate(1.0))
-    1000000
+    >>> meter.begin(0.0)
+    >>> for i in range(1, 1001): meter.add(1_000, i / 1000)
+    >>> round(meter.rate(1.0), -4)
+    1000000.0
     """
 
     __slots__ = ("_at", "_bytes", "_memory", "_seconds")

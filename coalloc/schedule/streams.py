@@ -2,8 +2,11 @@
 
 Over a short way one TCP stream is as fast as many. Over a long way one needs seconds to reach the link's rate, and
 where packets are lost, be it one in a thousand, it never does (docs/explanation/distance.md has measurements). So a
-source that is near keeps one stream; one that is far begins with a few. These are made more when the rate has fallen
-well below what it was before, as it does where packets are lost, and as long as the last increase has helped.
+source that is near keeps one stream; one that is far begins with some.
+
+Whether more would help is seen by the round trip under load. On a way that is full packets queue, and the round trip is
+longer than it was when nothing was sent. A way on which nothing has queued for a while, though the rate does not grow,
+has room that these streams cannot use.
 """
 
 from dataclasses import dataclass
@@ -12,16 +15,22 @@ __all__ = ["FIRST", "MOST", "Widening"]
 
 FAR = 0.015
 """Seconds of round trip from which on a source is far."""
-FIRST, MOST, FACTOR = 4, 32, 4
+FIRST, MOST, FACTOR = 8, 32, 4
 """Streams of a source that is far: at first, at most, and by how much an increase multiplies them."""
 LEAST = 2 << 20
 """Bytes that a source must still have to deliver, for each stream, to be given more of them."""
-FALLEN = 0.6
-"""Part of its highest rate below which a source has lost more than what TCP gives up after one loss (0.3 of it)."""
+QUEUE, QUEUE_PART = 0.002, 0.02
+"""Seconds, and part of the round trip, by which it is longer where packets queue."""
+GROWING = 1.2
+"""How many times as fast as before a source is that has not yet come to its rate."""
+EMPTY, EMPTY_TRIPS = 0.5, 8.0
+"""Seconds, and round trips, for which nothing queues on a way that has room: where it is full, TCP's ebb is shorter."""
 WORTH = 1.15
 """How many times as fast as before a source must have become by an increase for another one to be tried."""
-SETTLE, SETTLE_TRIPS = 0.5, 6.0
-"""Seconds until an increase shows: this, and so many round trips."""
+SETTLE, SETTLE_TRIPS = 0.25, 8.0
+"""Seconds, and round trips, until an increase shows: the new streams connect, and begin slowly."""
+LOOK, LOOK_TRIPS = 0.2, 2.0
+"""Seconds, and round trips, over which a rate is measured."""
 
 
 @dataclass(slots=True)
@@ -30,17 +39,19 @@ class Widening:
 
     >>> widening = Widening(rtt=0.02)
     >>> widening.begin(0.0, backlog=1 << 30)
-    4
-    >>> [widening.look(at, rate, 1 << 30) for at, rate in [(0.7, 9e6), (1.4, 4e6), (2.1, 8e6), (2.8, 5e6), (3.5, 5e6)]]
-    [None, 16, None, 32, None]
+    8
+    >>> [widening.look(at, int(4e6 * at), 1 << 30, 0.02) for at in (0.5, 1.0, 1.5, 2.0)]
+    [None, 32, None, None]
     """
 
     rtt: float | None = None
     streams: int = 1
-    _highest: float = 0.0
-    _before: float = 0.0
     _again_at: float = 0.0
-    _settled: bool = False
+    _looked_at: float = 0.0
+    _bytes: int = 0
+    _rate: float = 0.0
+    _queued_at: float = 0.0
+    _before: float = 0.0
 
     def begin(self, now: float, backlog: int) -> int | None:
         """The number of streams to begin with, if it is not one.
@@ -53,24 +64,28 @@ class Widening:
         self._wait(now)
         return FIRST
 
-    def look(self, now: float, rate: float, backlog: int) -> int | None:
+    def look(self, now: float, delivered: int, backlog: int, loaded: float | None) -> int | None:
         """The number of streams from now on, if it changes.
 
-        :param rate: bytes per second of all streams together, over the last second or so
+        :param delivered: bytes that have come over all streams so far
+        :param loaded: seconds of the longest round trip on them now, if it is known
         """
-        if self.streams == 1 or self._settled or now < self._again_at:
+        if self.rtt is None or self.streams == 1 or loaded is None:
             return None
-        self._wait(now)
-        self._highest = max(self._highest, rate)
-        if rate >= WORTH * self._before:
-            self._before = 0.0  # the last increase has helped
-        if rate > FALLEN * self._highest:
+        if loaded > self.rtt * (1 + QUEUE_PART) + QUEUE:
+            self._queued_at = now
+        if now < self._looked_at + LOOK + LOOK_TRIPS * self.rtt:
             return None
-        if self._before or self.streams >= MOST or backlog < LEAST * FACTOR * self.streams:
-            self._settled = True
+        rate, last = (delivered - self._bytes) / (now - self._looked_at), self._rate
+        self._looked_at, self._bytes, self._rate = now, delivered, rate
+        full = now < self._queued_at + EMPTY + EMPTY_TRIPS * self.rtt
+        if now < self._again_at or full or rate > GROWING * last:
+            return None
+        if self.streams >= MOST or backlog < LEAST * self.streams or rate < WORTH * self._before:
             return None
         self._before = rate
         self.streams = min(MOST, FACTOR * self.streams)
+        self._wait(now)
         return self.streams
 
     def _wait(self, now: float) -> None:

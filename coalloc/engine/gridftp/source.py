@@ -93,6 +93,10 @@ class GridFTPSource(Source):
             self._fetching -= 1
 
     @property
+    def loaded_rtt(self) -> float | None:
+        return self._channel.loaded_rtt if self._channel else None
+
+    @property
     def queues(self) -> bool:
         return self._keeps and not self._streaming.locked()
 
