@@ -72,6 +72,9 @@ class Adaptive(Policy):
         if backlog - nbytes < LEAST_STEAL:
             wholly = state.fetch_seconds(thief, backlog, now)
             return self._relieve_wholly(state, copy, backlog) if finish - wholly >= worth else None
+        if not state.lanes[copy.source].share:  # what lies before the last gap is on its way, over parallel streams
+            start, stop = state.lacking(copy)[-1]
+            nbytes = min(nbytes, stop - start)
         if nbytes < LEAST_STEAL:
             return None
         end = max(together, state.fetch_seconds(thief, nbytes, now))

@@ -188,6 +188,19 @@ def test_blocks_that_are_delivered_quickly_do_not_put_off_the_look_at_the_silent
     assert silent.source == 1
 
 
+def test_what_is_on_its_way_over_parallel_streams_is_not_taken():
+    machine = scheduler(size=20 * MB)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    (other,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
+    for at in range(0, 4 * MB, MB):  # every other half megabyte of the first four, and nothing beyond
+        machine.handle(Received(0.5 + at / MB / 10, fetch.copy, fetch.start + at, fetch.start + at + MB // 2))
+    machine.handle(Received(0.1, other.copy, other.start, other.start + 1000))
+    machine.handle(Received(1.0, other.copy, other.start + 1000, other.end))
+    (stolen,) = kinds(machine.handle(Finished(1.0, other.copy)), Fetch)
+    assert stolen.start >= fetch.start + 4 * MB - MB // 2
+    assert not machine.state.lanes[1].share
+
+
 def test_who_raced_alone_may_be_relieved_again():
     machine = scheduler(size=60_000)
     (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
