@@ -88,6 +88,11 @@ class Source(ABC):
         return False
 
     @property
+    def will_queue(self) -> bool:
+        """Whether it does not, but is likely to when the fetch that is under way has ended."""
+        return False
+
+    @property
     def recalled(self) -> bool:
         """Whether others of this machine wait for the connection that this session has on loan."""
         return False

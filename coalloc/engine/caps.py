@@ -96,6 +96,10 @@ class _Capped(Source):
         return self._source.queues
 
     @property
+    def will_queue(self) -> bool:
+        return self._source.will_queue
+
+    @property
     def recalled(self) -> bool:
         now = asyncio.get_running_loop().time()
         if self._on_loan and now >= self._look_at:

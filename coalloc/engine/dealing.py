@@ -18,6 +18,8 @@ __all__ = ["SMALLEST", "Dealing"]
 
 SMALLEST = 512 * 1024
 """Bytes of a part that is worth its set-up."""
+MOMENT = 2 * 1024 * 1024
+"""Bytes of a part for who is to queue as soon as it has ended, while others deliver, too."""
 LOOK_SECONDS = 0.1
 """How often a session that has nothing left looks whether another one has fallen behind, or failed."""
 
@@ -163,6 +165,8 @@ class Dealing:
             return self._undealt.total // working
         if working == 1:
             return self._undealt.total
+        if hand.session.will_queue:
+            return MOMENT
         without = working - sum(bool(other.parts) for other in self._hands.values())
         return max(SMALLEST, -(-self._undealt.total // without))
 

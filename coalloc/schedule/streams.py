@@ -6,7 +6,8 @@ source that is near keeps one stream; one that is far begins with some.
 
 Whether more would help is seen by the round trip under load. On a way that is full packets queue, and the round trip is
 longer than it was when nothing was sent. A way on which nothing has queued for a while, though the rate does not grow,
-has room that these streams cannot use.
+has room that these streams cannot use; so has one on which nothing queues when the rate has fallen by more than what
+TCP gives up after one loss.
 """
 
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ GROWING = 1.2
 """How many times as fast as before a source is that has not yet come to its rate."""
 EMPTY, EMPTY_TRIPS = 0.5, 8.0
 """Seconds, and round trips, for which nothing queues on a way that has room: where it is full, TCP's ebb is shorter."""
+FALLEN = 0.6
+"""Part of its highest rate to which a source does not fall by one loss; TCP gives up 0.3 of it."""
 WORTH = 1.15
 """How many times as fast as before a source must have become by an increase for another one to be tried."""
 SETTLE, SETTLE_TRIPS = 0.25, 8.0
@@ -50,6 +53,7 @@ class Widening:
     _looked_at: float = 0.0
     _bytes: int = 0
     _rate: float = 0.0
+    _highest: float = 0.0
     _queued_at: float = 0.0
     _before: float = 0.0
 
@@ -78,8 +82,9 @@ class Widening:
             return None
         rate, last = (delivered - self._bytes) / (now - self._looked_at), self._rate
         self._looked_at, self._bytes, self._rate = now, delivered, rate
-        full = now < self._queued_at + EMPTY + EMPTY_TRIPS * self.rtt
-        if now < self._again_at or full or rate > GROWING * last:
+        self._highest = max(self._highest, rate)
+        empty = EMPTY + EMPTY_TRIPS * self.rtt if rate > FALLEN * self._highest else 0.0
+        if now < self._again_at or now <= self._queued_at + empty or rate > GROWING * last:
             return None
         if self.streams >= MOST or backlog < LEAST * self.streams or rate < WORTH * self._before:
             return None

@@ -101,11 +101,19 @@ class GridFTPSource(Source):
         return self._keeps and not self._streaming.locked()
 
     @property
+    def will_queue(self) -> bool:
+        return self._may_keep and not self.queues
+
+    @property
+    def _may_keep(self) -> bool:
+        """Whether keeping a data connection is worth it, and may be possible."""
+        far = self._session is not None and (self._session.stat.rtt or 0.0) >= FAR and self._session.sends_blocks
+        return far and self._known.connects_back is not False
+
+    @property
     def _keeps(self) -> bool:
         """Whether a data connection is to be kept."""
-        known = self._known.connects_back
-        far = self._session is not None and (self._session.stat.rtt or 0.0) >= FAR and self._session.sends_blocks
-        return far and known is not False and (known is True or self._number > 0)
+        return self._may_keep and (self._known.connects_back is True or self._number > 0)
 
     async def _fetch_kept(self, span: Span, deliver: Deliver) -> bool:
         """Fetch over the connection that is kept; False where there can be none.

@@ -36,6 +36,13 @@ def test_it_is_full_though_the_queue_is_empty_for_a_moment():
     assert set(widths([10e6] * 40, loaded=[RTT, RTT + 0.02, RTT] * 13 + [RTT], step=0.4)) == {FIRST}
 
 
+def test_more_at_once_when_the_rate_has_fallen_and_nothing_queues():
+    queue, none = RTT + 0.02, RTT
+    assert widths([9e6, 9e6, 9e6, 5e6], loaded=[queue, queue, queue, none], step=0.4)[-1] == MOST
+    assert widths([9e6, 9e6, 9e6, 7e6], loaded=[queue, queue, queue, none], step=0.4)[-1] == FIRST
+    assert widths([9e6, 9e6, 9e6, 5e6], loaded=queue, step=0.4)[-1] == FIRST
+
+
 def test_more_where_nothing_queues_and_the_rate_grows_no_more():
     assert widths([1e6, 9e6, 9e6, 30e6]) == [FIRST, FIRST, MOST, MOST]
 

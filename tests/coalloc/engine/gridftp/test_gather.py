@@ -32,7 +32,7 @@ def held(rtt, *steps):
 
 @pytest.mark.parametrize(
     ("rtt", "seconds"),
-    [(None, 0.01), (0.001, 0.01), (0.06, 0.06), (0.5, 0.1)],
+    [(None, 0.03), (0.001, 0.03), (0.06, 0.06), (0.5, 0.1)],
     ids=["unknown", "near", "far", "farther"],
 )
 def test_what_comes_in_a_moment_is_gathered(rtt, seconds):
