@@ -107,8 +107,10 @@ class Comparison:
 
     async def _ask_others_instead(self) -> None:
         """Ask others, too, where an answer takes long; a witness may be behind a link that has become slow."""
-        patience = max([PATIENCE, *sorted(SLOWER * self._jury.expected(i) for i in self._jury.members)[:1]])
-        _, pending = await asyncio.wait(self._cases.values(), timeout=patience) if self._cases else ((), ())
+        if not self._cases:
+            return
+        soonest = min((self._jury.expected(i) for i in self._jury.members), default=0.0)
+        _, pending = await asyncio.wait(self._cases.values(), timeout=max(PATIENCE, SLOWER * soonest))
         for piece, task in list(self._cases.items()):
             if task in pending:
                 self._late.append(task)

@@ -1,0 +1,40 @@
+"""A far server on a link that is full, and on one that loses packets: coget sees the difference and acts on it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from coalloc.schedule.streams import FIRST, MOST
+from tests.testbed import servers
+from tests.testbed.topology import Topology
+from tests.testbed.wan import Wan
+
+pytestmark = pytest.mark.wan
+
+COGET = str(Path(sys.executable).with_name("coget"))
+LINK = {"rate": "50mbit", "delay": "40ms"}
+SIZE = 40_000_000
+LIMIT_SECONDS = 120
+
+
+@pytest.mark.parametrize(("loss", "streams"), [("0%", FIRST), ("0.5%", MOST)], ids=["full", "lossy"])
+def test_more_streams_where_packets_are_lost(tmp_path: Path, loss: str, streams: int) -> None:
+    (tmp_path / "export").mkdir()
+    (tmp_path / "export" / "data.bin").write_bytes(os.urandom(SIZE))
+    topology = Topology.load({"links": {"client-server": {**LINK, "loss": loss}}})
+    with Wan(topology) as wan, servers.gridftp(wan, "server", tmp_path / "export") as server:
+        command = [COGET, "--quiet", "--json", server.url("data.bin"), "-o", str(tmp_path / "data.bin")]
+        done = subprocess.run(
+            wan.command("client", command),
+            env={**os.environ, "COGET_HISTORY": "off"},
+            timeout=LIMIT_SECONDS,
+            capture_output=True,
+            check=True,
+        )
+    (source,) = json.loads(done.stdout)["sources"]
+    assert source["streams"] == streams
+    assert (tmp_path / "data.bin").read_bytes() == (tmp_path / "export" / "data.bin").read_bytes()
