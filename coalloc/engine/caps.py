@@ -72,12 +72,12 @@ class _Capped(Source):
             raise
 
     def _take(self) -> None:
-        self._lease = self._lease or self._slots.take(self._server, 1)
+        self._lease = self._lease or self._slots.take(self._server)
         if self._lease is None:
             raise NoFreeConnection(self._server, self._slots.most, self._wait)
 
     async def _wait(self) -> None:
-        self._lease = self._lease or await self._slots.wait(self._server, 1)
+        self._lease = self._lease or await self._slots.wait(self._server)
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         self._take()

@@ -14,7 +14,6 @@ import fcntl
 import os
 import stat
 import time
-from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -45,15 +44,16 @@ class _Claim(NamedTuple):
 
 
 class Lease:
-    """Slots that are held, until `release` or the end of the process; none where nothing is counted."""
+    """A slot that is held, until `release` or the end of the process; none where nothing is counted."""
 
-    def __init__(self, claims: Iterable[_Claim] = ()) -> None:
-        self._claims = list(claims)
+    def __init__(self, claim: _Claim | None = None) -> None:
+        self._claim = claim
 
     def release(self) -> None:
         """Let go; may be called twice."""
-        while self._claims:
-            self._claims.pop().release()
+        if self._claim:
+            self._claim.release()
+        self._claim = None
 
 
 class Slots(NamedTuple):
@@ -83,11 +83,11 @@ class Slots(NamedTuple):
             return os.access(self.folder, os.W_OK | os.X_OK)
         return False
 
-    def take(self, server: str, count: int) -> Lease | None:
-        """So many slots of `server` (HOST:PORT) at once, or None when they are not free or others wait for them."""
+    def take(self, server: str) -> Lease | None:
+        """A slot of `server` (HOST:PORT), or None when none is free or others wait for it."""
         try:
             self._prepare()
-            return None if self._ahead(server) else self._claim_slots(server, count)
+            return None if self._ahead(server) else self._claim_slot(server)
         except OSError:
             return Lease()
 
@@ -98,8 +98,8 @@ class Slots(NamedTuple):
         except OSError:
             return False
 
-    async def wait(self, server: str, count: int) -> Lease:
-        """So many slots of `server`, when all who came before have theirs."""
+    async def wait(self, server: str) -> Lease:
+        """A slot of `server`, when all who came before have theirs."""
         try:
             self._prepare()
             name = self.folder / f"{server}.line.{time.monotonic_ns():020}-{os.getpid()}"
@@ -108,16 +108,16 @@ class Slots(NamedTuple):
         except OSError:
             return Lease()
         try:
-            return await self._stand_in_line(server, count, ticket)
+            return await self._stand_in_line(server, ticket)
         except OSError:
             return Lease()
         finally:
             ticket.release()
 
-    async def _stand_in_line(self, server: str, count: int, ticket: _Claim) -> Lease:
+    async def _stand_in_line(self, server: str, ticket: _Claim) -> Lease:
         while True:
             ahead = self._ahead(server, ticket.path)
-            if not ahead and (lease := self._claim_slots(server, count)):
+            if not ahead and (lease := self._claim_slot(server)):
                 return lease
             await asyncio.sleep(min(SELDOM, LOOK * (1 + ahead)))
 
@@ -133,15 +133,10 @@ class Slots(NamedTuple):
             dead.release()
         return 0
 
-    def _claim_slots(self, server: str, count: int) -> Lease | None:
-        """All or none: two who hold a part each would wait for each other for ever."""
-        claims: list[_Claim] = []
+    def _claim_slot(self, server: str) -> Lease | None:
         for number in range(self.most):
-            claim = _claim(self.folder / f"{server}.slot.{number}")
-            claims += [claim] if claim else []
-            if len(claims) == min(count, self.most):
-                return Lease(claims)
-        Lease(claims).release()
+            if claim := _claim(self.folder / f"{server}.slot.{number}"):
+                return Lease(claim)
         return None
 
     def _prepare(self) -> None:

@@ -21,7 +21,7 @@ import asyncio, sys
 from pathlib import Path
 from coalloc.engine.slots import Slots
 server, most = Slots(Path(sys.argv[1]), int(sys.argv[2])), int(sys.argv[3])
-leases = [asyncio.run(server.wait(sys.argv[4], 1)) for _ in range(most)]
+leases = [asyncio.run(server.wait(sys.argv[4])) for _ in range(most)]
 print("held", flush=True)
 sys.stdin.read()
 """
@@ -30,6 +30,14 @@ sys.stdin.read()
 @pytest.fixture
 def two(tmp_path):
     return Slots(tmp_path / "slots", 2)
+
+
+def both(two: Slots):
+    """All there are, kept as long as this is."""
+    first, second = two.take(SERVER), two.take(SERVER)
+    assert first
+    assert second
+    return first, second
 
 
 @contextmanager
@@ -45,94 +53,79 @@ def holder(where: Slots, count: int):
 
 
 def test_no_more_than_there_are(two):
-    first, second = two.take(SERVER, 1), two.take(SERVER, 1)
+    first, second = two.take(SERVER), two.take(SERVER)
     assert first
     assert second
-    assert two.take(SERVER, 1) is None
+    assert two.take(SERVER) is None
     first.release()
     first.release()
-    third = two.take(SERVER, 1)
+    third = two.take(SERVER)
     assert third
-    assert two.take(SERVER, 1) is None
+    assert two.take(SERVER) is None
     second.release()
     third.release()
     assert list(two.folder.iterdir()) == []
 
 
 def test_each_server_has_its_own(two):
-    assert two.take(SERVER, 2)
-    assert two.take(SERVER, 1) is None
-    assert two.take("host.example:443", 2)
-
-
-def test_several_are_had_together_or_not_at_all(two):
-    one = two.take(SERVER, 1)
-    assert two.take(SERVER, 2) is None
-    other = two.take(SERVER, 1)
-    assert other, "what could not be had together was given back"
-    one.release()
-    other.release()
-    assert two.take(SERVER, 2)
-
-
-def test_who_wants_more_than_there_are_has_all(two):
-    assert two.take(SERVER, 5)
-    assert two.take(SERVER, 1) is None
+    assert both(two)
+    assert two.take(SERVER) is None
+    assert two.take("host.example:443")
 
 
 def test_other_processes_count(two):
     with holder(two, 1):
-        mine = two.take(SERVER, 1)
+        mine = two.take(SERVER)
         assert mine
-        assert two.take(SERVER, 1) is None
+        assert two.take(SERVER) is None
 
 
 def test_a_killed_process_holds_nothing(two):
     with holder(two, 2) as process:
-        assert two.take(SERVER, 1) is None
+        assert two.take(SERVER) is None
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert len(list(two.folder.iterdir())) == 2, "the files are still there"
-        assert two.take(SERVER, 2)
+        assert both(two)
 
 
 async def test_first_come_first_served(two):
-    held, served = two.take(SERVER, 2), []
+    held, served = both(two), []
 
-    async def customer(number: int, count: int):
-        lease = await two.wait(SERVER, count)
+    async def customer(number: int):
+        lease = await two.wait(SERVER)
         served.append(number)
         await asyncio.sleep(0)
         lease.release()
 
     async with asyncio.timeout(30), asyncio.TaskGroup() as group:
-        for number, count in enumerate([2, 1, 1, 2, 1]):
-            group.create_task(customer(number, count))
+        for number in range(5):
+            group.create_task(customer(number))
             await asyncio.sleep(0.001)
-        held.release()
+        held[0].release()
     assert served == [0, 1, 2, 3, 4]
+    held[1].release()
     assert list(two.folder.iterdir()) == []
 
 
 async def test_nobody_overtakes_those_who_wait(two):
-    first, second = two.take(SERVER, 1), two.take(SERVER, 1)
-    waiting = asyncio.create_task(two.wait(SERVER, 2))
+    first, _ = both(two)
+    waiting = asyncio.create_task(two.wait(SERVER))
     await asyncio.sleep(0.05)
     first.release()
-    assert two.take(SERVER, 1) is None, "there is one, but somebody came first"
-    second.release()
+    assert two.take(SERVER) is None, "there is one, but somebody came first"
     async with asyncio.timeout(30):
         assert await waiting
 
 
 async def test_who_gives_up_or_is_killed_leaves_the_line(two):
-    held = two.take(SERVER, 2)
-    waiting = [asyncio.create_task(two.wait(SERVER, 1)) for _ in range(2)]
+    held = both(two)
+    waiting = [asyncio.create_task(two.wait(SERVER)) for _ in range(2)]
     await asyncio.sleep(0.05)
     waiting[0].cancel()
     await asyncio.wait(waiting[:1])
     (two.folder / f"{SERVER}.line.{0:020}-1").touch()  # what a killed one leaves
-    held.release()
+    held[0].release()
     async with asyncio.timeout(30):
         assert await waiting[1]
 
@@ -155,15 +148,16 @@ def test_all_users_share_a_folder_that_was_made_for_all(monkeypatch):
         monkeypatch.delenv(slots.VARIABLE, raising=False)
         shared = Slots.from_environment()
         before = os.umask(0o077)
-        held = shared.take(SERVER, shared.most - 1)
+        held = [shared.take(SERVER) for _ in range(shared.most - 1)]
         os.umask(before)
         (Path(folder) / f"{SERVER}.line.{0:020}-1").touch()  # what a killed one left
         with somebody_else():
-            mine = shared.take(SERVER, 1)
+            mine = shared.take(SERVER)
             assert mine
-            assert shared.take(SERVER, 1) is None
+            assert shared.take(SERVER) is None
             mine.release()
-        held.release()
+        for lease in held:
+            lease.release()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
@@ -175,9 +169,9 @@ def test_what_a_killed_process_of_another_user_left_can_be_had(monkeypatch):
         shared = Slots(Path(folder), 1)
         with somebody_else():
             for _ in range(2):
-                mine = shared.take(SERVER, 1)
+                mine = shared.take(SERVER)
                 assert mine
-                assert shared.take(SERVER, 1) is None
+                assert shared.take(SERVER) is None
                 mine.release()
 
 
@@ -185,21 +179,21 @@ def test_a_folder_that_somebody_else_prepared_is_not_used(tmp_path):
     elsewhere, trap = tmp_path / "elsewhere", tmp_path / "trap"
     elsewhere.mkdir()
     trap.symlink_to(elsewhere)
-    assert Slots(trap, 1).take(SERVER, 1)
-    assert Slots(trap, 1).take(SERVER, 1), "nothing is counted there"
+    assert Slots(trap, 1).take(SERVER)
+    assert Slots(trap, 1).take(SERVER), "nothing is counted there"
     assert list(elsewhere.iterdir()) == []
     open_to_all = tmp_path / "open"
     open_to_all.mkdir()
     open_to_all.chmod(0o777)
-    assert Slots(open_to_all, 1).take(SERVER, 1)
+    assert Slots(open_to_all, 1).take(SERVER)
     assert list(open_to_all.iterdir()) == []
 
 
 async def test_a_cap_that_cannot_be_kept_is_no_reason_to_fail(tmp_path):
     nowhere = Slots(tmp_path / "missing" / "slots", 1)
-    assert nowhere.take(SERVER, 1)
+    assert nowhere.take(SERVER)
     async with asyncio.timeout(30):
-        assert await nowhere.wait(SERVER, 1)
+        assert await nowhere.wait(SERVER)
 
 
 def test_the_environment_says_how_many(monkeypatch):
