@@ -112,9 +112,11 @@ class Comparison:
         soonest = min((self._jury.expected(i) for i in self._jury.members), default=0.0)
         _, pending = await asyncio.wait(self._cases.values(), timeout=max(PATIENCE, SLOWER * soonest))
         for piece, task in list(self._cases.items()):
-            if task in pending:
+            witnesses = self._jury.witnesses(piece.source, soon=True)
+            others = [i for i in witnesses if i != piece.source and self._jury.free(i)]
+            if task in pending and others:
                 self._late.append(task)
-                self._cases[piece] = asyncio.get_running_loop().create_task(_either(self._jury, piece, task))
+                self._cases[piece] = asyncio.get_running_loop().create_task(_either(self._jury, piece, task, others))
 
     def _can_be_told_more(self, piece: Extent, verdict: Verdict) -> bool:
         """Whether no other replica had answered yet when this piece was asked about, and one has by now."""
@@ -175,8 +177,13 @@ async def _examine(jury: Jury, piece: Extent, soon: bool, asked: asyncio.Task[in
     """
     if asked is not None and (witness := await asked) is not None:
         return Verdict(witness)
+    return await _hold(jury, piece, jury.witnesses(piece.source, soon=soon))
+
+
+async def _hold(jury: Jury, piece: Extent, witnesses: Iterable[int]) -> Verdict:
+    """Hold a piece against the word of the first of these that can say anything of it."""
     ours = f"{piece.adler32:08x}"
-    for witness in jury.witnesses(piece.source, soon=soon):
+    for witness in witnesses:
         theirs = await jury.digest(witness, "adler32", piece.start, piece.end)
         if theirs is not None:
             bad = {} if theirs == ours else await _settle(jury, piece, ours, witness, theirs)
@@ -184,9 +191,9 @@ async def _examine(jury: Jury, piece: Extent, soon: bool, asked: asyncio.Task[in
     return Verdict()
 
 
-async def _either(jury: Jury, piece: Extent, late: asyncio.Task[Verdict]) -> Verdict:
-    """What `late` finds out in the end, or another replica before."""
-    other = asyncio.ensure_future(_examine(jury, piece, True, None))
+async def _either(jury: Jury, piece: Extent, late: asyncio.Task[Verdict], others: Sequence[int]) -> Verdict:
+    """What `late` finds out in the end, or one of `others` before."""
+    other = asyncio.ensure_future(_hold(jury, piece, others))
     try:
         done, _ = await asyncio.wait({late, other}, return_when=asyncio.FIRST_COMPLETED)
         verdict = await done.pop()

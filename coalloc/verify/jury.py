@@ -98,6 +98,10 @@ class Jury:
 
         return sorted(self.members, key=rank)
 
+    def free(self, witness: int) -> bool:
+        """Whether nothing is asked of it now."""
+        return not self._waiting[witness]
+
     def expected(self, witness: int) -> float:
         """Seconds until it answers: as long as the last time, or as it is late already."""
         now = asyncio.get_running_loop().time()

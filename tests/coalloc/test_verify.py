@@ -230,3 +230,19 @@ def test_at_the_end_another_is_asked_instead_of_who_does_not_answer(questions, m
     assert questions == [(1, 0, 90_000), (2, 0, 90_000)]
     assert verdict == (True, {})
     assert seconds < 10
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_who_does_not_answer_is_not_asked_twice_where_there_is_no_other(questions, monkeypatch, count):
+    monkeypatch.setattr("coalloc.verify.jury.GLANCES", 10_000)
+    replicas = [replica(i) for i in range(count)]
+    late = replicas[-1]
+    answer = late.checksum
+
+    async def later(algorithm, start, end):
+        await asyncio.sleep(4)
+        return await answer(algorithm, start, end)
+
+    late.checksum = later
+    assert run(compare(Jury(replicas), [piece(0, 90_000, 0)])) == (True, {})
+    assert questions == [(count - 1, 0, 90_000)]
