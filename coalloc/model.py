@@ -23,6 +23,7 @@ __all__ = [
     "SourceView",
     "Stat",
     "TransferReport",
+    "Way",
 ]
 
 Outcome = Literal["ok", "slow", "failed", "corrupt", "unused"]
@@ -79,6 +80,17 @@ class Stat(NamedTuple):
     checksums: tuple[Checksum, ...] = ()
     ranged: bool = True
     rtt: float | None = None
+
+
+class Way(NamedTuple):
+    """How the data of a source come to us at the moment, over all its connections.
+
+    `rtt` is the longest round trip now, queues included; `disordered` counts the packets so far that came before one
+    which was lost, or late.
+    """
+
+    rtt: float
+    disordered: int = 0
 
 
 class Estimate(NamedTuple):

@@ -184,7 +184,7 @@ class Runner:
                 self._finish(TransferFailed(f"no source is left: {reason}", "run the same command again to go on"))
 
     def _tick(self) -> None:
-        self._handle(Tick(self._loop.time(), tuple(source.loaded_rtt for source in self._sources)))
+        self._handle(Tick(self._loop.time(), tuple(source.way for source in self._sources)))
 
     def _finish(self, error: Exception | None) -> None:
         """End the run. An error that comes between two runs, from a replica that is late, ends the next one."""
@@ -239,6 +239,7 @@ class Runner:
             self._finish(error)
         else:
             self._handle(Ready(self._loop.time(), source, stat.ranged, stat.rtt))
+            self._tick()
         finally:
             self._opening.pop(source, None)
             self._connecting.pop(source, None)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from coalloc.dialer import Dialer
 from coalloc.engine.slots import Slots
-from coalloc.model import Stat
+from coalloc.model import Stat, Way
 
 __all__ = ["Deliver", "EngineOptions", "Source", "Span"]
 
@@ -73,13 +73,13 @@ class Source(ABC):
     def widen(self, streams: int) -> None:
         """Use as many parallel streams from now on, for a fetch that is under way, too; never fewer than before.
 
-        May be called any time after `open`, and again. Each further stream joins when it is ready, without a gap in
-        those that are there. An engine that cannot change their number ignores it.
+        May be called any time after `open` has begun, and again. Each further stream joins when it is ready, without
+        a gap in those that are there. An engine that cannot change their number ignores it.
         """
 
     @property
-    def loaded_rtt(self) -> float | None:
-        """Seconds of a round trip on the connections that carry data, what queues included; None if not known."""
+    def way(self) -> Way | None:
+        """How data come at the moment, or will, as far as that is known; None if not at all."""
         return None
 
     @property

@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 from coalloc.engine.base import Deliver, Source, Span
 from coalloc.engine.slots import Lease, Slots
 from coalloc.errors import NoFreeConnection
-from coalloc.model import Stat
+from coalloc.model import Stat, Way
 
 __all__ = ["capped", "server_of"]
 
@@ -88,8 +88,8 @@ class _Capped(Source):
             raise
 
     @property
-    def loaded_rtt(self) -> float | None:
-        return self._source.loaded_rtt
+    def way(self) -> Way | None:
+        return self._source.way
 
     @property
     def queues(self) -> bool:

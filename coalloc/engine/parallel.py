@@ -10,7 +10,7 @@ from collections.abc import Callable
 from coalloc.engine.base import Deliver, Source, Span
 from coalloc.engine.dealing import Dealing
 from coalloc.errors import ReplicaChanged, SourceError
-from coalloc.model import Stat
+from coalloc.model import Stat, Way
 from coalloc.urls import redact
 
 __all__ = ["Parallel"]
@@ -41,13 +41,15 @@ class Parallel(Source):
 
     def widen(self, streams: int) -> None:
         self._streams = max(self._streams, streams)
+        for session in self._further():
+            self._joining[session] = self._joining.get(session) or asyncio.create_task(_open(session))
         if self._dealing:
             self._invite(self._dealing)
 
     @property
-    def loaded_rtt(self) -> float | None:
-        known = (rtt for session in self._sessions if (rtt := session.loaded_rtt) is not None)
-        return max(known, default=None)
+    def way(self) -> Way | None:
+        ways = [way for session in self._sessions if (way := session.way)]
+        return Way(max(way.rtt for way in ways), sum(way.disordered for way in ways)) if ways else None
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         if self._agreed and not self._agreed.ranged:
@@ -64,10 +66,14 @@ class Parallel(Source):
             self._dealing = None
 
     def _invite(self, dealing: Dealing) -> None:
+        for session in [self._sessions[0], *self._further()]:
+            dealing.invite(session)
+
+    def _further(self) -> list[Source]:
+        """All sessions but the first."""
         while len(self._sessions) < self._streams:
             self._sessions.append(self._make())
-        for session in self._sessions:
-            dealing.invite(session)
+        return self._sessions[1:]
 
     async def _join(self, session: Source) -> bool:
         """Connect one more session, if that was not tried before; whether it can be used.

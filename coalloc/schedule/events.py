@@ -2,6 +2,8 @@
 
 from typing import NamedTuple
 
+from coalloc.model import Way
+
 __all__ = ["Event", "Failed", "Finished", "Ready", "Received", "Rejected", "Started", "Tick", "Waiting"]
 
 
@@ -80,11 +82,11 @@ class Rejected(NamedTuple):
 class Tick(NamedTuple):
     """Time has passed; a `Wake` asked for this.
 
-    `rtts` are the round trips to all sources now, in seconds, on the connections that carry data; None where not known.
+    `ways` say how the data of each source come; None where not known.
     """
 
     at: float
-    rtts: tuple[float | None, ...] = ()
+    ways: tuple[Way | None, ...] = ()
 
 
 Event = Started | Ready | Waiting | Received | Finished | Failed | Rejected | Tick

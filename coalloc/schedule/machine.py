@@ -19,8 +19,8 @@ from coalloc.schedule.state import Copy, Lane, State
 
 __all__ = ["IllegalEventError", "Scheduler"]
 
-TICK = 0.5
-"""Seconds between looks at who is silent."""
+TICK = 0.2
+"""Seconds between looks at who is silent, and how data come."""
 IDLE_TICK = 0.1
 """Seconds after which an idle lane looks again, where the policy wants that."""
 USEFUL = 1 << 20
@@ -168,12 +168,19 @@ class Scheduler:
             if stalled(copy, self.state.setup(lane), lane.longest_gap, now):
                 self._actions.append(Abandon(copy.id))
                 self._fail(lane, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
-            elif self.policy.widens and event.rtts:
-                backlog, rtt = self.state.backlog(lane), event.rtts[lane.source]
-                self._widen(lane, lane.widening.look(now, lane.bytes, backlog, rtt), now)
+            elif self.policy.widens and event.ways:
+                backlog, way = self.state.backlog(lane), event.ways[lane.source]
+                self._widen(lane, lane.widening.look(now, lane.bytes, backlog, way), now)
         for lane in self.state.lanes:
             if lane.status == "pausing" and lane.resume_at <= now:
                 lane.status = "spare"
+            if lane.status == "connecting" and event.ways and (way := event.ways[lane.source]):
+                lane.widening.rtt = way.rtt
+                self._begin_widening(lane, now)  # further streams connect beside the first
+
+    def _begin_widening(self, lane: Lane, now: float) -> None:
+        if self.policy.widens:
+            self._widen(lane, lane.widening.begin(now, self.state.backlog(lane)), now)
 
     def _widen(self, lane: Lane, streams: int | None, now: float) -> None:
         if streams is not None:
@@ -293,8 +300,7 @@ class Scheduler:
         self.state.copies[copy.id] = copy
         lane.copy, lane.status = copy.id, "fetching"
         self._note(f"{now:.3f} copy {copy.id}: [{start}, {end}) from source {lane.source}")
-        if self.policy.widens:
-            self._widen(lane, lane.widening.begin(now, self.state.backlog(lane)), now)
+        self._begin_widening(lane, now)
         self._actions.append(Fetch(copy.id, lane.source, start, end))
         return copy
 

@@ -2,15 +2,17 @@
 
 Over a short way one TCP stream is as fast as many. Over a long way one needs seconds to reach the link's rate, and
 where packets are lost, be it one in a thousand, it never does (docs/explanation/distance.md has measurements). So a
-source that is near keeps one stream; one that is far begins with some.
+source that is near begins with one stream; one that is far with some.
 
-Whether more would help is seen by the round trip under load. On a way that is full packets queue, and the round trip is
-longer than it was when nothing was sent. A way on which nothing has queued for a while, though the rate does not grow,
-has room that these streams cannot use; so has one on which nothing queues when the rate has fallen by more than what
-TCP gives up after one loss.
+Whether more would help is seen by how data come. On a way that is full packets queue: the round trip is longer than it
+was when nothing was sent, and it is then that packets are lost. Where packets are lost though nothing queues, it is by
+chance, and each stream yields to it as if the way were full: more streams yield less. And where nothing queues for a
+while and the rate does not grow, something else holds these streams back.
 """
 
 from dataclasses import dataclass
+
+from coalloc.model import Way
 
 __all__ = ["FIRST", "MOST", "Widening"]
 
@@ -26,8 +28,12 @@ GROWING = 1.2
 """How many times as fast as before a source is that has not yet come to its rate."""
 EMPTY, EMPTY_TRIPS = 0.5, 8.0
 """Seconds, and round trips, for which nothing queues on a way that has room: where it is full, TCP's ebb is shorter."""
-FALLEN = 0.6
-"""Part of its highest rate to which a source does not fall by one loss; TCP gives up 0.3 of it."""
+CHANCE = 2
+"""Looks at which packets were lost, and none queued since the first, that are more than an accident."""
+AFTER, AFTER_TRIPS = 0.1, 4.0
+"""Seconds, and round trips, after packets queued, in which others may still be missed for that."""
+STEADY = 0.05
+"""Part of its highest rate within which a source is that no loss slows down: its TCP takes them for what they are."""
 WORTH = 1.15
 """How many times as fast as before a source must have become by an increase for another one to be tried."""
 SETTLE, SETTLE_TRIPS = 0.25, 8.0
@@ -43,7 +49,7 @@ class Widening:
     >>> widening = Widening(rtt=0.02)
     >>> widening.begin(0.0, backlog=1 << 30)
     8
-    >>> [widening.look(at, int(4e6 * at), 1 << 30, 0.02) for at in (0.5, 1.0, 1.5, 2.0)]
+    >>> [widening.look(at, int(4e6 * at), 1 << 30, Way(rtt=0.02)) for at in (0.5, 1.0, 1.5, 2.0)]
     [None, 32, None, None]
     """
 
@@ -54,7 +60,11 @@ class Widening:
     _bytes: int = 0
     _rate: float = 0.0
     _highest: float = 0.0
+    _growing: bool = True
+    _steady: bool = False
     _queued_at: float = 0.0
+    _disordered: int = 0
+    _losses: int = 0
     _before: float = 0.0
 
     def begin(self, now: float, backlog: int) -> int | None:
@@ -68,30 +78,52 @@ class Widening:
         self._wait(now)
         return FIRST
 
-    def look(self, now: float, delivered: int, backlog: int, loaded: float | None) -> int | None:
+    def look(self, now: float, delivered: int, backlog: int, way: Way | None) -> int | None:
         """The number of streams from now on, if it changes.
 
         :param delivered: bytes that have come over all streams so far
-        :param loaded: seconds of the longest round trip on them now, if it is known
+        :param way: how they come
         """
-        if self.rtt is None or self.streams == 1 or loaded is None:
+        if self.rtt is None or way is None:
             return None
-        if loaded > self.rtt * (1 + QUEUE_PART) + QUEUE:
-            self._queued_at = now
-        if now < self._looked_at + LOOK + LOOK_TRIPS * self.rtt:
+        self._watch(now, way)
+        self._measure(now, delivered)
+        if not (self._by_chance(now) or self._held_back(now)):
             return None
-        rate, last = (delivered - self._bytes) / (now - self._looked_at), self._rate
-        self._looked_at, self._bytes, self._rate = now, delivered, rate
-        self._highest = max(self._highest, rate)
-        empty = EMPTY + EMPTY_TRIPS * self.rtt if rate > FALLEN * self._highest else 0.0
-        if now < self._again_at or now <= self._queued_at + empty or rate > GROWING * last:
+        if self.streams >= MOST or backlog < LEAST * self.streams or self._rate < WORTH * self._before:
             return None
-        if self.streams >= MOST or backlog < LEAST * self.streams or rate < WORTH * self._before:
-            return None
-        self._before = rate
-        self.streams = min(MOST, FACTOR * self.streams)
+        self._before = self._rate
+        self.streams = min(MOST, max(FIRST, FACTOR * self.streams))
         self._wait(now)
         return self.streams
+
+    def _watch(self, now: float, way: Way) -> None:
+        """See whether packets queue, and whether some were lost though they do not."""
+        if way.rtt > (self.rtt or 0.0) * (1 + QUEUE_PART) + QUEUE:
+            self._queued_at, self._losses = now, 0
+        elif now > self._queued_at + AFTER + AFTER_TRIPS * (self.rtt or 0.0):
+            self._losses += way.disordered > self._disordered
+        self._disordered = way.disordered
+
+    def _measure(self, now: float, delivered: int) -> None:
+        """Follow the rate."""
+        if now < self._looked_at + LOOK + LOOK_TRIPS * (self.rtt or 0.0):
+            return
+        last, self._rate = self._rate, (delivered - self._bytes) / (now - self._looked_at)
+        self._looked_at, self._bytes = now, delivered
+        self._highest = max(self._highest, self._rate)
+        self._growing = self._rate > GROWING * last
+        self._steady = min(self._rate, last) > (1 - STEADY) * self._highest
+
+    def _by_chance(self, now: float) -> bool:
+        """Whether packets are lost by chance, and these streams slowed down by it."""
+        slow = not (self._growing or self._steady)
+        return self._losses >= CHANCE and slow and (not self._before or now >= self._again_at)
+
+    def _held_back(self, now: float) -> bool:
+        """Whether streams of a source that is far are slow for no reason that shows."""
+        empty = now > self._queued_at + EMPTY + EMPTY_TRIPS * (self.rtt or 0.0)
+        return self.streams > 1 and empty and not self._growing and now >= self._again_at
 
     def _wait(self, now: float) -> None:
         self._again_at = now + SETTLE + SETTLE_TRIPS * (self.rtt or 0.0)

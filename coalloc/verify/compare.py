@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from coalloc.checksums import adler32_combine
 from coalloc.errors import VerificationError
+from coalloc.intervals import Intervals
 from coalloc.model import Extent
 from coalloc.pieces import Piece, Pieces
 from coalloc.verify.jury import Jury
@@ -26,7 +27,7 @@ LEAST, MOST = 8 << 20, 64 << 20
 PART = 8
 """They are this part of what is left to fetch, within these bounds."""
 WORTH = 256 << 10
-"""Bytes from which on a piece is asked about before the end, once it grows no more."""
+"""Bytes from which on a piece that has not grown for a while is asked about; a smaller one only if it cannot grow."""
 LOOK = 0.25
 """Seconds between looks at which pieces have grown."""
 PATIENCE, SLOWER = 0.05, 3.0
@@ -50,6 +51,7 @@ class Comparison:
         self._jury = jury
         self._left = left
         self._waiting = Pieces()
+        self._examined = Intervals()
         self._looked_at = 0.0
         self._seen: set[Extent] = set()
         """The pieces that were waiting when last looked at."""
@@ -75,15 +77,21 @@ class Comparison:
         """Ask about the pieces that have not grown since the last look."""
         pieces = {_extent(piece) for piece in self._waiting}
         for piece in pieces & self._seen:
-            if piece.end - piece.start >= WORTH:
+            if piece.end - piece.start >= WORTH or self._enclosed(piece):
                 self._waiting.remove(piece.start, piece.end)
                 self._examine([piece])
         self._seen = pieces
+
+    def _enclosed(self, piece: Extent) -> bool:
+        """Whether what lies before and behind a piece was asked about without it: it came late, after a loss."""
+        before, behind = max(0, piece.start - 1), piece.end
+        return self._examined.covers(before, piece.start) and self._examined.covers(behind, behind + 1)
 
     def _examine(self, neighbours: Sequence[Extent], *, soon: bool = False) -> None:
         create_task = asyncio.get_running_loop().create_task
         asked = create_task(_confirm(self._jury, neighbours)) if len(neighbours) > 1 else None
         for piece in neighbours:
+            self._examined.add(piece.start, piece.end)
             self._cases[piece] = create_task(_examine(self._jury, piece, soon, asked))
 
     async def finish(self, dropped: Container[int] = ()) -> tuple[bool, dict[int, str]]:

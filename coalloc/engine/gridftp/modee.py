@@ -9,7 +9,6 @@ Who fetches which range is left to `dealing`; what to do where the server cannot
 
 import asyncio
 import socket
-import sys
 from functools import partial
 from ipaddress import ip_address
 
@@ -20,7 +19,9 @@ from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.stream import BUFFER, lost, said
 from coalloc.engine.gridftp.turns import Turn, Turns
+from coalloc.engine.gridftp.way import way_of
 from coalloc.errors import NoSuchFile, PermissionRefused, SourceError
+from coalloc.model import Way
 
 __all__ = ["BlockChannel", "NoWayBack"]
 
@@ -31,9 +32,6 @@ One packet that is lost costs it a second.
 """
 SKIPPED, SKIPPED_SECONDS = 1 << 20, 1.0
 """Bytes that may be skipped, this or what comes in so much time: more cost more than a new session."""
-
-RCV_RTT = 92
-"""Where the kernel's `struct tcp_info` has the receiver's estimate of the round trip, 4 bytes of microseconds."""
 
 
 class NoWayBack(Exception):
@@ -55,13 +53,9 @@ class BlockChannel:
         self._gather: Gather | None = None
 
     @property
-    def loaded_rtt(self) -> float | None:
-        """Seconds of a round trip as the kernel sees it while data come; None if it does not say."""
-        if self._data is None or not self.usable or not hasattr(socket, "TCP_INFO"):
-            return None
-        info = self._data.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RCV_RTT + 4)
-        microseconds = int.from_bytes(info[RCV_RTT:], sys.byteorder)
-        return microseconds / 1e6 if microseconds else None
+    def way(self) -> Way | None:
+        """How data come at the moment; None if not known."""
+        return way_of(self._data) if self._data and self.usable else None
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         """Receive `span`, behind what was asked for before.

@@ -6,7 +6,7 @@ when sessions are made and dropped, to `source`.
 """
 
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from coalloc.engine.base import EngineOptions
@@ -21,6 +21,9 @@ from coalloc.model import Stat
 __all__ = ["Security", "Session"]
 
 CHECKSUM_RATE = 20e6  # bytes per second: what the slowest server is granted before it counts as silent
+
+Reached = Callable[[ControlConnection], None]
+"""Is told of the control connection as soon as it stands."""
 
 
 class Security(Protocol):
@@ -71,22 +74,23 @@ class Session:
 
     @classmethod
     async def open(
-        cls, address: Address, options: EngineOptions, security: Security | None = None, pipelined: bool = True
+        cls, address: Address, options: EngineOptions, security: Security | None, reached: Reached, pipelined: bool
     ) -> "Session":
         """Connect, log in and ask about the file; once more command by command where a server loses commands."""
         try:
-            return await cls._open(address, options, security, pipelined)
+            return await cls._open(address, options, security, reached, pipelined)
         except (ConnectionLost, Stalled, ServerSays):
             if not pipelined:
                 raise
-            return await cls._open(address, options, security, pipelined=False)
+            return await cls._open(address, options, security, reached, pipelined=False)
 
     @classmethod
     async def _open(
-        cls, address: Address, options: EngineOptions, security: Security | None, pipelined: bool
+        cls, address: Address, options: EngineOptions, security: Security | None, reached: Reached, pipelined: bool
     ) -> "Session":
         address.refuse_unsendable()
         control = await ControlConnection.connect(options.dialer, address.host, address.port, options.connect_seconds)
+        reached(control)
         session = cls(control, address, options, pipelined)
         try:
             await session._login(security)

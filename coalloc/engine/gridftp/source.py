@@ -6,16 +6,19 @@ is far keep one data connection each, made by the server (`modee`). When that ha
 
 import asyncio
 import logging
+import socket
 from contextlib import suppress
 from dataclasses import dataclass
 
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse
+from coalloc.engine.gridftp.control import ControlConnection
 from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
 from coalloc.engine.gridftp.session import Security, Session
+from coalloc.engine.gridftp.way import way_of
 from coalloc.errors import ConnectionLost, ReplicaChanged, Unsupported
-from coalloc.model import Stat
+from coalloc.model import Stat, Way
 
 __all__ = ["GridFTPSource", "Known"]
 
@@ -32,9 +35,11 @@ log = logging.getLogger(__name__)
 class Known:
     """What the sessions with one replica have found out, for each other.
 
-    `pipelined`: the server takes commands ahead. `connects_back`: it can connect to us; None while not tried.
+    `pipelined`: the server takes commands ahead. `connects_back`: it can connect to us; None while not tried. `rtt`:
+    seconds of a round trip, once it was reached.
     """
 
+    rtt: float | None = None
     pipelined: bool = True
     connects_back: bool | None = None
 
@@ -57,6 +62,7 @@ class GridFTPSource(Source):
         self._fetching = 0
         self._streaming = asyncio.Lock()
         self._channel: BlockChannel | None = None
+        self._data: socket.socket | None = None
         self._agreed: Stat | None = None
 
     async def open(self) -> Stat:
@@ -64,9 +70,14 @@ class GridFTPSource(Source):
         return self._agreed
 
     async def _open_session(self) -> Session:
-        session = await Session.open(self._address, self.options, self._security(), self._known.pipelined)
+        session = await Session.open(
+            self._address, self.options, self._security(), self._reached, self._known.pipelined
+        )
         self._known.pipelined = session.pipelined
         return session
+
+    def _reached(self, control: ControlConnection) -> None:
+        self._known.rtt = control.round_trip
 
     def _security(self) -> Security | None:
         if self._address.scheme != "gsiftp":
@@ -93,8 +104,12 @@ class GridFTPSource(Source):
             self._fetching -= 1
 
     @property
-    def loaded_rtt(self) -> float | None:
-        return self._channel.loaded_rtt if self._channel else None
+    def way(self) -> Way | None:
+        if self._channel:
+            return self._channel.way
+        if self._data:
+            return way_of(self._data)
+        return Way(self._known.rtt) if self._known.rtt else None
 
     @property
     def queues(self) -> bool:
@@ -144,7 +159,11 @@ class GridFTPSource(Source):
         except ConnectionLost:  # the server gave up the idle session
             session = await self._reopened()
             data = await session.data.take()
-        await stream.fetch(session, data, span, deliver)
+        self._data = data
+        try:
+            await stream.fetch(session, data, span, deliver)
+        finally:
+            self._data = None
 
     async def _usable_channel(self) -> BlockChannel:
         """The data connection that is kept, or a new one in a new session, about the file that `open` saw."""

@@ -1,0 +1,21 @@
+"""What the kernel knows about the way that the data of one connection come by (Linux, `struct tcp_info`)."""
+
+import socket
+import sys
+
+from coalloc.model import Way
+
+__all__ = ["way_of"]
+
+RCV_RTT, RCV_OOOPACK = 92, 224
+"""Where the receiver's estimate of the round trip stands, in microseconds, and its count of packets out of order
+(since Linux 5.4); 4 bytes each."""
+
+
+def way_of(data: socket.socket) -> Way | None:
+    """None when the kernel does not say, or not yet."""
+    if not hasattr(socket, "TCP_INFO") or data.fileno() < 0:
+        return None
+    info = data.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RCV_OOOPACK + 4)
+    microseconds, disordered = (int.from_bytes(info[at : at + 4], sys.byteorder) for at in (RCV_RTT, RCV_OOOPACK))
+    return Way(microseconds / 1e6, disordered) if microseconds else None
