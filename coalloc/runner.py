@@ -239,7 +239,8 @@ class Runner:
             self._finish(error)
         else:
             self._handle(Ready(self._loop.time(), source, stat.ranged, stat.rtt))
-            self._tick()
+            if not self._over.done():
+                self._tick()  # it may have begun the transfer: who is still connecting has a share now
         finally:
             self._opening.pop(source, None)
             self._connecting.pop(source, None)

@@ -4,13 +4,22 @@ from math import exp
 
 __all__ = ["RateMeter"]
 
+MEMORY, MOMENT = 1.0, 0.25
+"""Seconds after which bytes count for a third, in the long run and of late."""
+TRUST = 0.3
+"""Seconds of observation that a forecast counts as."""
+LEAST = 0.01
+CHANGED = 1.5
+"""How many times as fast, or slow, as in the long run a source must be of late for the long run not to count."""
+
 
 class RateMeter:
     """Bytes per second over roughly the last `memory` seconds of fetching, starting from a forecast.
 
     Bytes and seconds are both summed with exponential forgetting and divided, so that silence lowers the
     rate as surely as bytes raise it, however irregular the arrivals. The forecast counts as `trust`
-    seconds of earlier observation.
+    seconds of earlier observation. A source that is `CHANGED` is judged by what it does since: the last moment
+    counts alone when it was so much slower, or faster, than the rest.
 
     >>> meter = RateMeter(prior=None)
     >>> meter.begin(0.0)
@@ -19,12 +28,11 @@ class RateMeter:
     1000000.0
     """
 
-    __slots__ = ("_at", "_bytes", "_memory", "_seconds")
+    __slots__ = ("_at", "_long", "_short")
 
-    def __init__(self, prior: float | None, *, memory: float = 1.0, trust: float = 0.3) -> None:
-        self._memory = memory
-        self._bytes = prior * trust if prior else 0.0
-        self._seconds = trust if prior else 0.0
+    def __init__(self, prior: float | None) -> None:
+        self._long = _Sums(MEMORY, prior)
+        self._short = _Sums(MOMENT, None)
         self._at: float | None = None
 
     def begin(self, now: float) -> None:
@@ -33,22 +41,45 @@ class RateMeter:
 
     def pause(self, now: float) -> None:
         """Nothing is asked of the source from now on; silence until here counts."""
-        self._bytes, self._seconds = self._sums(now)
+        self._pass(now, 0)
         self._at = None
 
     def add(self, nbytes: int, now: float) -> None:
         """`nbytes` arrived at `now`, after `begin`."""
-        self._bytes, self._seconds = self._sums(now)
-        self._bytes += nbytes
+        self._pass(now, nbytes)
         self._at = now
+
+    def _pass(self, now: float, nbytes: int) -> None:
+        elapsed = 0.0 if self._at is None else now - self._at
+        for sums in (self._long, self._short):
+            sums.bytes, sums.seconds = sums.after(elapsed)
+            sums.bytes += nbytes
 
     def rate(self, now: float) -> float | None:
         """Bytes per second, or None while there is neither forecast nor a measurement of 10 ms."""
-        nbytes, seconds = self._sums(now)
-        return nbytes / seconds if seconds >= 0.01 else None
+        elapsed = 0.0 if self._at is None else now - self._at
+        (nbytes, seconds), (lately, moment) = self._long.after(elapsed), self._short.after(elapsed)
+        if seconds < LEAST:
+            return None
+        rate = nbytes / seconds
+        if moment >= 0.9 * MOMENT and not rate / CHANGED < lately / moment < rate * CHANGED:
+            return lately / moment
+        return rate
 
-    def _sums(self, now: float) -> tuple[float, float]:
-        if self._at is None or now <= self._at:
-            return self._bytes, self._seconds
-        kept = exp((self._at - now) / self._memory)
-        return self._bytes * kept, self._seconds * kept + self._memory * (1 - kept)
+
+class _Sums:
+    """Bytes and seconds, with exponential forgetting."""
+
+    __slots__ = ("bytes", "memory", "seconds")
+
+    def __init__(self, memory: float, prior: float | None) -> None:
+        self.memory = memory
+        self.bytes = prior * TRUST if prior else 0.0
+        self.seconds = TRUST if prior else 0.0
+
+    def after(self, elapsed: float) -> tuple[float, float]:
+        """What they are when so many seconds have passed in silence."""
+        if elapsed <= 0.0:
+            return self.bytes, self.seconds
+        kept = exp(-elapsed / self.memory)
+        return self.bytes * kept, self.seconds * kept + self.memory * (1 - kept)

@@ -29,6 +29,8 @@ FIRST_WINDOW = 14_600
 """Bytes that TCP sends in the first round trip of a connection (RFC 6928); twice as many in each that follows."""
 SETUP_TRIPS = 2
 """Round trips from asking for a range to its first byte."""
+GROWING_TRIPS = 10
+"""Round trips from the first byte on in which TCP may still double its rate with each."""
 
 USUAL_GAP = 0.05
 """Seconds between two arrivals that mean nothing."""
@@ -162,11 +164,36 @@ class State:
         return max(self.setup(lane) - silent, silent)
 
     def finish_seconds(self, lane: Lane, now: float) -> float:
-        """Seconds until the lane has delivered its backlog at its present rate; infinite if it is silent."""
+        """Seconds until the lane has delivered its backlog at its present rate; infinite if it is silent.
+
+        At the begin of a range from far away, when TCP doubles its rate with each round trip, if it goes on so.
+        """
         backlog, rate = self.backlog(lane), self.rate(lane, now)
         if not backlog:
             return 0.0
-        return self.wait_seconds(lane, now) + (backlog / rate if rate > 0 else inf)
+        if rate <= 0:
+            return inf
+        seconds, trip = backlog / rate, rate * self._round_trip(lane)
+        if trip and self._grows(lane, now):
+            seconds = min(seconds, self._round_trip(lane) * log2(1 + backlog / trip))
+        return self.wait_seconds(lane, now) + seconds
+
+    def on_its_way(self, lane: Lane, now: float) -> int:
+        """Bytes that the lane's server has sent, or will have before it learns that somebody else delivers them."""
+        if self.wait_seconds(lane, now):
+            return 0
+        return int((2 if self._grows(lane, now) else 1) * self.rate(lane, now) * self._round_trip(lane))
+
+    @staticmethod
+    def _round_trip(lane: Lane) -> float:
+        return lane.widening.rtt or 0.0
+
+    def _grows(self, lane: Lane, now: float) -> bool:
+        """Whether the lane's range has begun so lately that TCP may not have come to its rate."""
+        copy = self.running(lane)
+        if copy is None or copy.first_byte_at is None:
+            return False
+        return now < copy.first_byte_at + GROWING_TRIPS * self._round_trip(lane)
 
     def raced(self, copy: Copy) -> bool:
         """Whether this partial copy takes part in a race, on either side."""

@@ -95,7 +95,8 @@ def test_a_bad_replica_is_named_and_only_its_pieces_are_fetched_again(target, al
     assert report.verified
     assert outcomes(report)[1] == "corrupt"
     assert "corrupt" not in (outcomes(report)[0], outcomes(report)[2])
-    assert sum(source.sent for source in case.sources) < 2 * SIZE
+    # Where the servers cannot say who is right, one replica after the other is suspected, who gave least first.
+    assert sum(source.sent for source in case.sources) < (2 if speaks and algorithm == "adler32" else 3) * SIZE
 
 
 @pytest.mark.parametrize("rates", [(2e5, 1e6, 1e6), (1e6, 1e6, 2e5), (2e5, 1e6, 1e5), (1e6, 2e5, 1e6)])

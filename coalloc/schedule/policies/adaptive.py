@@ -2,12 +2,17 @@
 
 The rule, in prose. At the start each source is given the share with which, by its forecast set-up time and
 rate, all finish together. A source that has delivered its share looks at the one that would finish last and
-takes over the tail of what that one still has to deliver, so much that both finish together, its own set-up
-counted. If that would save less than its set-up it leaves things as they are and looks again a moment later.
-A victim that would be left with next to nothing, or is silent, is relieved of everything: while the budget for
-double bytes lasts by a race, which both may win, and after that outright. So a slow source is fed less, a dead
-one costs what it had in flight, and the tail of a transfer is bounded by set-up times, not by the slowest rate.
+takes over the tail of what that one still has to deliver: so much that it would end when all could end
+together, the taker's own set-up counted, no more than the taker can deliver by then, and nothing that is on its way
+already. If that would save less than its set-up it leaves things as they are and looks again a moment later.
+A victim that would be left with next to nothing, or is silent, is relieved of everything: while the budget
+for double bytes lasts by a race, which both may win, and after that outright. So a slow source is fed less, a
+dead one costs what it had in flight, and the tail of a transfer is bounded by set-up times, not by the
+slowest rate.
 """
+
+from collections.abc import Iterable
+from math import inf
 
 from coalloc.schedule.allocator import cut, fill_shares
 from coalloc.schedule.policies.base import Choice, Policy, Race, Shares, Steal, candidates, first_unassigned
@@ -53,22 +58,24 @@ class Adaptive(Policy):
         if free := first_unassigned(state):
             return free
         others = [other for other in state.lanes if other is not lane and state.backlog(other)]
+        together = self._together(state, others, lane, now)
         for victim in sorted(others, key=lambda other: state.finish_seconds(other, now), reverse=True):
-            if choice := self._relieve(state, victim, lane, now):
+            if choice := self._relieve(state, victim, lane, together, now):
                 return choice
         return None
 
-    def _relieve(self, state: State, victim: Lane, thief: Lane, now: float) -> Choice | None:
+    def _relieve(self, state: State, victim: Lane, thief: Lane, together: float, now: float) -> Choice | None:
         copy, backlog = state.running(victim), state.backlog(victim)
         if copy is None:  # it has not even begun: whoever can work takes all
             return Steal(victim.source, backlog)
         mine, theirs = state.rate(thief, now), state.rate(victim, now)
-        if mine <= 0 or state.raced(copy):
+        left = backlog - state.on_its_way(victim, now)
+        if mine <= 0 or left <= 0 or state.raced(copy):
             return None
         setup, finish = state.setup(thief), state.finish_seconds(victim, now)
         worth = max(LEAST_GAIN, setup)
-        together = (backlog + mine * setup + theirs * state.wait_seconds(victim, now)) / (mine + theirs)
-        nbytes = min(backlog, int(mine * (together - setup)))
+        too_much = backlog - int(theirs * max(0.0, together - state.wait_seconds(victim, now)))
+        nbytes = max(0, min(left, too_much, int(mine * (together - setup))))
         if backlog - nbytes < LEAST_STEAL:
             wholly = state.fetch_seconds(thief, backlog, now)
             return self._relieve_wholly(state, copy, backlog) if finish - wholly >= worth else None
@@ -79,6 +86,16 @@ class Adaptive(Policy):
             return None
         end = max(together, state.fetch_seconds(thief, nbytes, now))
         return Steal(victim.source, nbytes) if finish - end >= worth else None
+
+    @staticmethod
+    def _together(state: State, others: Iterable[Lane], thief: Lane, now: float) -> float:
+        """Seconds until all is here if those who have something to deliver, and `thief`, end together."""
+        rate = state.rate(thief, now)
+        total, work = rate, rate * state.setup(thief)
+        for lane in others:
+            rate = state.rate(lane, now)
+            total, work = total + rate, work + state.backlog(lane) + rate * state.wait_seconds(lane, now)
+        return work / total if total else inf
 
     @staticmethod
     def _relieve_wholly(state: State, copy: Copy, backlog: int) -> Choice:

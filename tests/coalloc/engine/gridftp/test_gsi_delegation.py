@@ -86,7 +86,7 @@ async def exchange(gsi_server, as_alice):
     random_file(gsi_server.root / "file", 10)
     address = parse(gsi_server.url("file", "gsiftp"))
     agreed = GridSecurity(address, ("S",))
-    session = await Session.open(address, options(), agreed)
+    session = await Session.open(address, options(), agreed, lambda _: None, pipelined=True)
     ours, theirs = socket.socketpair()
     ours.setblocking(False)
     yield agreed, ours, theirs
