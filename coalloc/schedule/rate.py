@@ -8,18 +8,18 @@ MEMORY, MOMENT = 1.0, 0.25
 """Seconds after which bytes count for a third, in the long run and of late."""
 TRUST = 0.3
 """Seconds of observation that a forecast counts as."""
-LEAST = 0.01
+LEAST, MOST_OF = 0.01, 0.9
+"""Seconds of measurement from which on there is a rate; part of a moment from which on it says something."""
 CHANGED = 1.5
 """How many times as fast, or slow, as in the long run a source must be of late for the long run not to count."""
 
 
 class RateMeter:
-    """Bytes per second over roughly the last `memory` seconds of fetching, starting from a forecast.
+    """Bytes per second over roughly the last second of fetching, starting from a forecast.
 
     Bytes and seconds are both summed with exponential forgetting and divided, so that silence lowers the
-    rate as surely as bytes raise it, however irregular the arrivals. The forecast counts as `trust`
-    seconds of earlier observation. A source that is `CHANGED` is judged by what it does since: the last moment
-    counts alone when it was so much slower, or faster, than the rest.
+    rate as surely as bytes raise it, however irregular the arrivals. A source that has changed is judged by what
+    it does since: the last moment counts alone when it was much slower, or faster, than the rest.
 
     >>> meter = RateMeter(prior=None)
     >>> meter.begin(0.0)
@@ -56,13 +56,13 @@ class RateMeter:
             sums.bytes += nbytes
 
     def rate(self, now: float) -> float | None:
-        """Bytes per second, or None while there is neither forecast nor a measurement of 10 ms."""
+        """Bytes per second, or None while there is neither a forecast nor a measurement."""
         elapsed = 0.0 if self._at is None else now - self._at
         (nbytes, seconds), (lately, moment) = self._long.after(elapsed), self._short.after(elapsed)
         if seconds < LEAST:
             return None
         rate = nbytes / seconds
-        if moment >= 0.9 * MOMENT and not rate / CHANGED < lately / moment < rate * CHANGED:
+        if moment >= MOST_OF * MOMENT and not rate / CHANGED < lately / moment < rate * CHANGED:
             return lately / moment
         return rate
 

@@ -8,6 +8,7 @@ docs/explanation/benchmarks.md.
 
 import sys
 from collections.abc import Iterator, Sequence
+from math import inf
 from pathlib import Path
 
 from tests.benchmarks.results import COLUMNS, SHOWN, Result, beside, checked, read, rows, typical
@@ -24,9 +25,10 @@ HEAD = """\
 # Results
 
 coget beside its peers, on networks that differ, change and fail. `make results` made this page;
-[how it is measured](../explanation/benchmarks.md) is told elsewhere. Numbers are medians, with the least and the most.
-Pictures are of one run of coget: above, what each source's link carried; below, which bytes came from it. A line is
-where the ideal ends; dots are where something happens to the network.
+[how it is measured](../explanation/benchmarks.md) is told elsewhere. Numbers are medians, with the least and the most;
+a scenario that is not here has not been run on this version. Pictures are of one run of coget: above, what each
+source's link carried; below, which bytes came from it. A line is where the ideal ends; dots are where something happens
+to the network.
 
 """
 
@@ -55,7 +57,8 @@ def _summary(result: Result) -> Iterator[str]:
     peers = [(result.ratio(name), name) for name in TUNED if name in result.runs]
     best = "{:.3f} ({})".format(*min(peers)) if peers else ""
     yield from (f"[{result.title}](#{_stem(result)})", scenario.says)
-    yield from (f"{result.ratio(SHOWN):.3f}" if SHOWN in result.runs else "", scenario.bar, best)
+    ours = result.ratio(SHOWN) if SHOWN in result.runs else inf
+    yield from (f"{ours:.3f}" if ours < inf else "no run counted", scenario.bar, best)
 
 
 def _section(result: Result) -> str:

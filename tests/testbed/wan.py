@@ -23,7 +23,7 @@ __all__ = ["Invalid", "LinkStats", "Wan"]
 
 IP_SECONDS = 20
 DEVICE_QUEUE = 2000  # packets that the kernel keeps until the emulator reads them
-MOST_LATE = 0.02  # of all packets
+MOST_LATE = 0.05  # of all packets: who is late by a millisecond or two changes a queue of 50 ms little
 
 
 class Invalid(Exception):

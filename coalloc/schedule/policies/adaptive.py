@@ -3,8 +3,9 @@
 The rule, in prose. At the start each source is given the share with which, by its forecast set-up time and
 rate, all finish together. A source that has delivered its share looks at the one that would finish last and
 takes over the tail of what that one still has to deliver: so much that it would end when all could end
-together, the taker's own set-up counted, no more than the taker can deliver by then, and nothing that is on its way
-already. If that would save less than its set-up it leaves things as they are and looks again a moment later.
+together, the taker's own set-up counted, no more than the taker can deliver by then, and nothing that is on
+its way already. If that would save less than its set-up it leaves things as they are and looks again a moment
+later.
 A victim that would be left with next to nothing, or is silent, is relieved of everything: while the budget
 for double bytes lasts by a race, which both may win, and after that outright. So a slow source is fed less, a
 dead one costs what it had in flight, and the tail of a transfer is bounded by set-up times, not by the
