@@ -41,8 +41,9 @@ class Parallel(Source):
 
     def widen(self, streams: int) -> None:
         self._streams = max(self._streams, streams)
-        for session in self._further():
-            self._joining[session] = self._joining.get(session) or asyncio.create_task(_open(session))
+        if self._agreed is None:  # they connect beside the first
+            for session in self._further():
+                self._joining[session] = self._joining.get(session) or asyncio.create_task(_open(session))
         if self._dealing:
             self._invite(self._dealing)
 
