@@ -45,6 +45,8 @@ class Dealing:
         self._time = loop.time
         self._over: asyncio.Future[None] = loop.create_future()
         self._error: BaseException | None = None
+        self._failure: SourceError | None = None
+        """Why a session left its parts to the others; all may do so at once."""
         self._caller = asyncio.current_task()
 
     async def run(self) -> None:
@@ -67,7 +69,7 @@ class Dealing:
     def _left(self, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
         if error or not any(not other.done() for other in self._tasks.values()):
-            self._end(error)
+            self._end(error or self._failure)
 
     def _end(self, error: BaseException | None = None) -> None:
         if not self._over.done():
@@ -130,6 +132,7 @@ class Dealing:
         """Leave what a failed session had to the others, if there are any."""
         if isinstance(error, ReplicaChanged) or len(self._hands) == 1:
             raise error
+        self._failure = error
         for part in hand.parts.values():
             for start, end in self._received.gaps(part.start, part.end):
                 self._undealt.add(start, end)

@@ -156,3 +156,11 @@ def test_one_that_is_recalled_ends_with_what_it_has():
     assert lent.sent < 0.25 * SIZE
     assert lent.sent == sum(end - start for start, end in lent.spans)
     assert first.sent + lent.sent == SIZE
+
+
+def test_when_all_are_lost_at_once_it_is_said():
+    def make() -> Far:
+        return Far(5e6, slow_at=1.0, then=None, queues=False)
+
+    with pytest.raises(ConnectionLost, match="gone"):
+        fetched(make, make, make)
