@@ -127,26 +127,30 @@ class URLCopySource(Source):
             raise Unsupported(
                 f"{self._shown} needs {TOOL}, which is not installed", "apt-get install globus-gass-copy-progs"
             )
-        tool = await asyncio.create_subprocess_exec(
-            program,
-            *options,
-            *("-f", "-"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            limit=CHUNK,
-            start_new_session=True,  # Ctrl-C is for us
+        starting = asyncio.create_task(
+            asyncio.create_subprocess_exec(
+                program,
+                *options,
+                *("-f", "-"),
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                limit=CHUNK,
+                start_new_session=True,  # Ctrl-C is for us
+            )
         )
+        try:
+            tool = await asyncio.shield(starting)  # cancelled half-way, asyncio would leave pipes open
+        except asyncio.CancelledError:
+            await _end(await starting)
+            raise
         try:
             assert tool.stdin is not None
             tool.stdin.write(f'"{self._told}" {to}\n'.encode())
             tool.stdin.close()
             yield tool
         finally:
-            if tool.returncode is None:
-                with suppress(ProcessLookupError):
-                    os.kill(tool.pid, signal.SIGKILL)  # tool.kill() may snatch the status from who waits for it
-            await tool.wait()
+            await _end(tool)
 
     def _ended_short(self, words: str, at: int, span: Span) -> SourceError:
         if at == span.start and words:
@@ -161,6 +165,13 @@ class URLCopySource(Source):
         assert tool.stderr is not None
         said = (await tool.stderr.read()).decode(errors="replace")
         return " ".join(said.replace(self._told, self._shown).removeprefix("\nerror: ").split())
+
+
+async def _end(tool: asyncio.subprocess.Process) -> None:
+    if tool.returncode is None:
+        with suppress(ProcessLookupError):
+            os.kill(tool.pid, signal.SIGKILL)  # tool.kill() may snatch the status from who waits for it
+    await tool.wait()
 
 
 def _facts(dump: Path) -> dict[str, str]:

@@ -33,7 +33,7 @@ from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
 
 SIZE = 5_000_011
-BIG = 64_000_000  # more than sockets and pipes hold
+BIG = 200_000_000  # more than sockets and pipes hold, also those of four streams
 WITH_SERVER = (
     "gridftp",
     "gridftp-streams",

@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.support.ending import kill_group
 from tests.support.listening import wait_until_listening
 
 __all__ = ["GridFTPServer", "need_gridftp"]
@@ -128,10 +129,7 @@ class GridFTPServer:
 
     def kill(self) -> None:
         """SIGKILL the server and its sessions: connections are reset, the port is closed when this returns."""
-        self._signal(signal.SIGKILL)
-        deadline = time.monotonic() + START_SECONDS
-        while self._read_output(deadline):  # its end says that the last of them is gone
-            pass
+        kill_group(self._process)
 
     def end_sessions(self) -> None:
         """SIGKILL the sessions only: clients lose their connections and may come back."""
@@ -155,7 +153,6 @@ class GridFTPServer:
     def close(self) -> None:
         """End the server and its sessions; may be called twice, and after `kill`."""
         self.kill()
-        self._process.wait()
         if self._process.stdout is not None:
             self._process.stdout.close()
 

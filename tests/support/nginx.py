@@ -2,7 +2,6 @@
 
 import os
 import shutil
-import signal
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.support.ending import kill_group
 from tests.support.listening import wait_until_listening
 
 __all__ = ["Nginx"]
@@ -93,9 +93,7 @@ class Nginx:
 
     def kill(self) -> None:
         """SIGKILL: connections are reset, the port is closed."""
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+        kill_group(self._process)
 
     def close(self) -> None:
         """End it; may be called twice."""

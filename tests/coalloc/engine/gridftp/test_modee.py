@@ -148,7 +148,8 @@ async def test_closing_ends_what_is_under_way(gridftp_server, content):
         gridftp_server.resume()
 
 
-async def test_widened_sessions_keep_their_connections_over_all_ranges(gridftp_server, content, made):
+async def test_widened_sessions_keep_their_connections_over_all_ranges(gridftp_server, content, made, monkeypatch):
+    monkeypatch.setattr(modee, "SKIPPED", SIZE)  # else one with much left at a range's end is made anew
     async with opened(several(gridftp_server)) as source:
         source.widen(3)
         for _ in range(8):
