@@ -35,7 +35,7 @@ from coalloc.schedule.policies import make
 from coalloc.urls import redact
 from coalloc.verify import Jury, agreed_checksum
 
-__all__ = ["Engine", "Probe", "Request", "Strategy", "download", "history", "metalink", "plan", "probe"]
+__all__ = ["Engine", "Probe", "Request", "Strategy", "download", "history", "metalink", "plan", "probe", "remember"]
 
 Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
@@ -291,3 +291,43 @@ async def _probe(url: str, request: Request) -> Probe:
 def history() -> list[SourceSummary]:
     """What this user's transfers achieved at each source."""
     return History.open().summary()
+
+
+class Remembered(NamedTuple):
+    """What an import brought.
+
+    `kind` says what the log is. Of its `transfers`, those that this user's history can use were `usable`, and of these
+    `new` were not in it yet.
+    """
+
+    kind: str
+    transfers: int
+    usable: int
+    new: int
+
+
+def remember(path: Path) -> Remembered:
+    """Put what another program logged into this user's history: reads that went well, each once.
+
+    :raises UsageError: when it is no log that is known
+    """
+    from coalloc.logs import read_log
+
+    log = read_log(path)
+    usable = [each for each in log.observations if each.direction == "read" and each.outcome in ("ok", "slow")]
+    transfers = [
+        Transfer(
+            url=each.source if "://" in each.source else f"gsiftp://{each.source}",
+            start=each.start,
+            end=each.end,
+            bytes=each.bytes,
+            busy_seconds=each.end - each.start,
+            setup_seconds=each.setup_seconds,
+            ranges=each.ranges,
+            streams=each.streams,
+            strategy="imported",
+            outcome=each.outcome,
+        )
+        for each in usable
+    ]
+    return Remembered(log.kind, len(log.observations), len(usable), History.open().remember(transfers))

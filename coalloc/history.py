@@ -16,8 +16,9 @@ from urllib.parse import urlsplit
 from coalloc.model import Estimate, Outcome
 from coalloc.urls import redact
 from predictors.errors import PredictorError
-from predictors.models.means import MovingAverage
+from predictors.experience import SMALLEST
 from predictors.observation import Observation, Query
+from predictors.text import NOTHING
 
 if TYPE_CHECKING:
     import sqlite3
@@ -31,10 +32,8 @@ log = logging.getLogger(__name__)
 
 KEPT = 10_000
 """Transfers remembered of each source; older ones are dropped."""
-RECENT = 100
+RECENT = 50
 """Of these the newest on which forecasts rest: more would hold up each transfer's start, and tell little else."""
-LARGE = 1 << 20
-"""Bytes from which on a transfer tells how fast a source is. Smaller ones take no place among the newest from them."""
 PATIENCE = 2.0
 """Seconds to wait for another coget that is writing."""
 VERSION = 1
@@ -58,11 +57,11 @@ SCHEMA = (
     "CREATE INDEX by_source ON transfers (source, ended)",
     f"PRAGMA user_version = {VERSION}",
 )
-OBSERVATIONS = """
+OBSERVED = """
 SELECT source, started, ended, bytes, busy_seconds, setup_seconds, ranges, streams
-FROM transfers WHERE source = ? AND (bytes >= ?) = ? AND outcome IN ('ok', 'slow')
-ORDER BY ended DESC LIMIT ?
+FROM transfers WHERE ended > started AND outcome IN ('ok', 'slow')
 """
+NEWEST = f"{OBSERVED} AND source = ? AND (bytes >= ?) = ? ORDER BY ended DESC LIMIT ?"
 # With max() as the only aggregate, SQLite takes the other columns from the row that has the maximum.
 SUMMARY = """
 WITH
@@ -156,7 +155,7 @@ class History:
         """Remember these; parts that were never used say nothing and are left out."""
         rows = [_row(transfer) for transfer in transfers if transfer.outcome != "unused"]
         if rows:
-            self._use(lambda database: _insert(database, rows), None, create=True)
+            self._use(lambda database: _insert(database, rows), 0, create=True)
 
     def estimates(self, urls: Iterable[str], now: float) -> dict[str, Estimate]:
         """What to expect of each URL in a transfer that begins at `now`; rate None where nothing is known.
@@ -164,12 +163,29 @@ class History:
         :param now: seconds since the epoch
         """
         keys = {url: source_key(url) for url in urls}
-        average = MovingAverage(smallest=LARGE)
-        seen: list[Observation] = []
-        for observation in self._use(lambda database: _observations(database, set(keys.values())), seen):
-            average.learn(observation)
-        forecasts = {url: average.forecast(Query(key, now)) for url, key in keys.items()}
-        return {url: Estimate(f.setup_seconds, f.rate, f.reason) for url, f in forecasts.items()}
+        nothing: list[Observation] = []
+        seen = self._use(lambda database: _newest(database, set(keys.values()), now), nothing)
+        if not seen:
+            return dict.fromkeys(keys, Estimate(reason=NOTHING))
+        from predictors.bank import CONSTANT
+        from predictors.selection import Selected
+
+        forecaster = Selected(CONSTANT)
+        for observation in seen:
+            forecaster.learn(observation)
+        found = {url: forecaster.forecast(Query(key, now)) for url, key in keys.items()}
+        return {url: Estimate(f.setup_seconds, f.rates and f.rates.p50, f.reason) for url, f in found.items()}
+
+    def observations(self) -> list[Observation]:
+        """All transfers that went well, in the order of their starts."""
+        query = f"{OBSERVED} ORDER BY started"
+        nothing: list[Observation] = []
+        return self._use(lambda database: [Observation(*row) for row in database.execute(query)], nothing)
+
+    def remember(self, transfers: Iterable[Transfer]) -> int:
+        """Remember what other programs did. Those that are remembered already are left out; how many were new."""
+        rows = [_row(transfer) for transfer in transfers]
+        return self._use(lambda database: _insert(database, _unknown(database, rows)), 0, create=True)
 
     def summary(self) -> list[SourceSummary]:
         """What each source achieved so far, the one used last first."""
@@ -240,19 +256,29 @@ def _transaction(database: "sqlite3.Connection") -> Iterator[None]:
         yield
 
 
-def _insert(database: "sqlite3.Connection", rows: list[Row]) -> None:
+def _unknown(database: "sqlite3.Connection", rows: list[Row]) -> list[Row]:
+    """Those that are not in the database, each once."""
+    known = "SELECT 1 FROM transfers WHERE source = ? AND started = ? AND ended = ? AND bytes = ?"
+    new = {(row[0], row[2], row[3], row[6]): row for row in rows}
+    return [row for key, row in new.items() if not database.execute(known, key).fetchone()]
+
+
+def _insert(database: "sqlite3.Connection", rows: list[Row]) -> int:
     with _transaction(database):
         database.executemany(f"INSERT INTO transfers VALUES ({', '.join('?' * len(rows[0]))})", rows)
         database.executemany(PRUNE, {(row[0], KEPT - 1) for row in rows})
+    return len(rows)
 
 
-def _observations(database: "sqlite3.Connection", sources: set[str]) -> list[Observation]:
-    return [
+def _newest(database: "sqlite3.Connection", sources: set[str], now: float) -> list[Observation]:
+    """The newest of each source that had ended by now, in the order of their ends."""
+    found = [
         Observation(*row)
         for source in sources
         for large in (True, False)
-        for row in database.execute(OBSERVATIONS, (source, LARGE, large, RECENT))
+        for row in database.execute(NEWEST, (source, SMALLEST, large, RECENT))
     ]
+    return sorted((each for each in found if each.end <= now), key=lambda each: each.end)
 
 
 def _row(transfer: Transfer) -> Row:

@@ -1,6 +1,6 @@
-"""The errors of predictors: what is refused as an observation."""
+"""The errors of predictors: what is refused as an observation, and what is not installed."""
 
-__all__ = ["BadObservationError", "PredictorError"]
+__all__ = ["BadObservationError", "MissingLibraryError", "PredictorError"]
 
 
 class PredictorError(Exception):
@@ -8,4 +8,8 @@ class PredictorError(Exception):
 
 
 class BadObservationError(PredictorError):
-    """An observation that cannot have been made: not a number, negative, or ending before it began."""
+    """An observation that cannot have been made: not a number, negative, or ending when it began, or before."""
+
+
+class MissingLibraryError(PredictorError):
+    """A library that is not installed; the message says how to have it."""

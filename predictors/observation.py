@@ -5,68 +5,114 @@ Times are seconds since the epoch, durations seconds, sizes bytes, rates bytes p
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from predictors.errors import BadObservationError
 
-__all__ = ["Forecast", "Observation", "Query"]
+__all__ = ["Direction", "Forecast", "Observation", "Outcome", "Query", "Rates", "query_of"]
+
+Direction = Literal["read", "write"]
+Outcome = Literal["ok", "slow", "failed", "corrupt"]
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One source's part in one transfer that went well.
+    """One source's part in one transfer.
 
-    `busy_seconds` is the time spent on its ranges, set-up included; `setup_seconds` the mean time from asking
-    for a range to its first byte, None when it was not measured. `streams` is connections in parallel.
+    `busy_seconds` is the time spent on its ranges, set-up included; None means all of the time. `setup_seconds` is the
+    mean time from asking for a range to its first byte, None when it was not measured. `streams` is connections in
+    parallel, `concurrency` how many other transfers of the source or the sink were under way when it began.
+    `file_class` is whatever tells files apart that are served differently (tape or disk, a type, a volume).
 
-    :raises BadObservationError: if a number is not finite or negative, or the end is before the start
+    :raises BadObservationError: if a number is not finite or negative, or the end is not after the start
     """
 
     source: str
     start: float
     end: float
     bytes: int
-    busy_seconds: float
+    busy_seconds: float | None = None
     setup_seconds: float | None = None
     ranges: int = 1
     streams: int = 1
+    sink: str = ""
+    direction: Direction = "read"
+    file_class: str = ""
+    concurrency: int = 0
+    outcome: Outcome = "ok"
 
     def __post_init__(self) -> None:
-        numbers = (self.start, self.end, self.bytes, self.busy_seconds, self.setup_seconds or 0.0, self.ranges)
+        busy, setup = self.busy_seconds or 0.0, self.setup_seconds or 0.0
+        numbers = (self.start, self.end, self.bytes, busy, setup, self.ranges, self.streams, self.concurrency)
         if not all(math.isfinite(number) for number in numbers):
             raise BadObservationError(f"an observation of {self.source} has a number that is not finite")
-        if min(numbers[2:]) < 0 or self.end < self.start:
-            raise BadObservationError(f"an observation of {self.source} is negative, or ends before it began")
+        if min(numbers[2:]) < 0:
+            raise BadObservationError(f"an observation of {self.source} has a negative number")
+        if self.end <= self.start:
+            raise BadObservationError(f"an observation of {self.source} ends when it begins, or before")
 
     @property
     def rate(self) -> float | None:
-        """Bytes per second once bytes flow; None when no time was spent.
+        """Bytes per second once bytes flow; None when none did, or no time was spent.
 
         Where set-up took more than half of the busy time, what is left is the difference of two close numbers
         and says little: then the whole time counts.
         """
-        flowing = self.busy_seconds - self.ranges * (self.setup_seconds or 0.0)
-        seconds = flowing if flowing > self.busy_seconds / 2 else self.busy_seconds
-        return self.bytes / seconds if seconds > 0 else None
+        busy = self.end - self.start if self.busy_seconds is None else self.busy_seconds
+        flowing = busy - self.ranges * (self.setup_seconds or 0.0)
+        seconds = flowing if flowing > busy / 2 else busy
+        return self.bytes / seconds if seconds > 0 and self.bytes else None
 
 
 class Query(NamedTuple):
-    """What is to be expected of `source` for a transfer that begins at time `at`."""
+    """What is to be expected of a transfer that begins at time `at`; what is not known is left as it is."""
 
     source: str
     at: float
+    bytes: int | None = None
+    sink: str = ""
+    direction: Direction = "read"
+    file_class: str = ""
+    streams: int = 1
+    concurrency: int = 0
+
+
+class Rates(NamedTuple):
+    """Bytes per second below which a tenth, half and nine tenths of what may come should lie."""
+
+    p10: float
+    p50: float
+    p90: float
 
 
 class Forecast(NamedTuple):
     """What is expected, who says so, and on what ground.
 
-    `rate` and `setup_seconds` are None where nothing is known. `observations` is how many are behind the
-    rate, `newest_age` the seconds since the newest of them ended, `reason` one sentence for people.
+    `rates` and `setup_seconds` are None where nothing is known. `observations` is how many are behind the rates,
+    `newest_age` the seconds since the newest of them ended, `reason` one sentence for people.
     """
 
     forecaster: str
-    rate: float | None
+    rates: Rates | None
     setup_seconds: float | None
     observations: int
     newest_age: float | None
     reason: str
+
+    def seconds(self, nbytes: int) -> float | None:
+        """How long so many bytes should take, set-up included; None where no rate is known."""
+        return None if self.rates is None else (self.setup_seconds or 0.0) + nbytes / self.rates.p50
+
+
+def query_of(observation: Observation) -> Query:
+    """What could have been asked when this transfer began."""
+    return Query(
+        observation.source,
+        observation.start,
+        observation.bytes,
+        observation.sink,
+        observation.direction,
+        observation.file_class,
+        observation.streams,
+        observation.concurrency,
+    )

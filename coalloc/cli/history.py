@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -15,16 +16,20 @@ if TYPE_CHECKING:
 __all__ = ["history"]
 
 
-@click.command(short_help="Show what your transfers achieved, per source.")
+@click.group(short_help="Show what your transfers achieved, per source.", invoke_without_command=True)
 @options.as_json
-def history(as_json: bool) -> None:
+@click.pass_context
+def history(context: click.Context, as_json: bool) -> None:
     """Show what your transfers achieved, per source: the base of coget's forecasts.
 
     \b
     Examples:
       coget history
       coget history --json
+      coget history import aria2-servers.txt
     """
+    if context.invoked_subcommand:
+        return
     from coalloc import api
 
     summaries = api.history()
@@ -34,6 +39,26 @@ def history(as_json: bool) -> None:
         _print(summaries)
     else:
         click.echo("No transfers yet.")
+
+
+@history.command("import", short_help="Learn from what other programs logged.")
+@click.argument("logs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="LOG...")
+def import_(logs: tuple[Path, ...]) -> None:
+    """Learn from what other programs logged, so that coget knows servers that it has not used yet.
+
+    LOG is what aria2 keeps with --server-stat-of, intake-esgf's database of downloads, the transfer log of a GridFTP
+    server, or a table with the columns source, start, bytes, and end or seconds. What is known already is left out.
+
+    \b
+    Examples:
+      coget history import ~/.aria2/server-stat
+      coget history import ~/.config/intake-esgf/download.db
+    """
+    from coalloc import api
+
+    for log in logs:
+        found = api.remember(log)
+        click.echo(f"{found.kind}: {found.transfers} transfers, {found.usable} of them of use, {found.new} new")
 
 
 def _print(summaries: "Sequence[SourceSummary]") -> None:

@@ -13,6 +13,7 @@ from click.shell_completion import CompletionItem
 from coalloc.cli import failures
 from coalloc.cli.completion import completion
 from coalloc.cli.doctor import doctor
+from coalloc.cli.forecast import forecast
 from coalloc.cli.get import get
 from coalloc.cli.history import history
 from coalloc.cli.plan import plan
@@ -71,7 +72,7 @@ def coget() -> None:
     """
 
 
-for command in (get, plan, history, doctor, completion):
+for command in (get, plan, history, forecast, doctor, completion):
     coget.add_command(command)
 
 

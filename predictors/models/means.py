@@ -1,99 +1,113 @@
-"""Means of what a source achieved before. So far one: the moving average over time of the co-allocation paper."""
+"""Means over the last few values, and over what ended within the last hours or days.
 
-from bisect import bisect_left, bisect_right, insort
-from collections import defaultdict
-from collections.abc import Sequence
-from math import fsum, inf
-from operator import itemgetter
+Source: Vazhkudai, Schopf and Foster, "Predicting the performance of wide area data transfers" (2002), section 4: AVG5,
+AVG15, AVG25, and AVG5hr to AVG10d; the Network Weather Service's sliding windows (SW_AVG) of 5 and 31. The
+co-allocation paper (Vazhkudai, 2003) uses the ones over time.
+"""
 
-from predictors.base import Forecaster
-from predictors.observation import Forecast, Observation, Query
+from predictors.compiled import compilable
+from predictors.models.state import Family, Member, State
+from predictors.models.windows import COUNT, FIRST, NEXT, SIZE, push, ring
 
-__all__ = ["MovingAverage"]
+__all__ = ["COUNTED", "COUNTS", "HOURS", "MEMBERS", "TIMED"]
 
+COUNTS = (5, 15, 25, 31)
+HOURS = (5, 15, 25, 120, 240)
+MOST = 256
+"""Values that a window over time holds; where more ended within it, the newest count."""
 HOUR = 3600.0
-DAY = 24 * HOUR
-
-Sample = tuple[float, float]
-"""When it ended, and the value."""
-
-
-class MovingAverage(Forecaster):
-    """The mean of the rates of the transfers that ended within a window of time before the query.
-
-    Source: Vazhkudai, "Enabling the Co-Allocation of Grid Data Transfers" (2003), forecasts B_i with a
-    "temporal variation of univariate, average predictor (moving average over time)" from Vazhkudai, Schopf and
-    Foster, "Predicting the Performance of Wide Area Data Transfers" (2002). They average the rates of single
-    transfers, each counting the same, over the last 5, 15 or 25 hours, or 5 or 10 days.
-
-    The narrowest window that holds a transfer is used. The first is 25 hours, the shortest of theirs that holds
-    a whole day, so that a mean does not depend on the hour at which it is asked. The others are for users who
-    transfer less often: 10 days, then all that is known. Rates are averaged over transfers of at least
-    `smallest` bytes: below that a transfer ends in TCP's slow start, and tells how far the server is, not how
-    fast. Set-up times are averaged over transfers of any size.
-
-    :param windows: lengths in seconds, narrowest first
-    :param smallest: bytes that a transfer needs for its rate to count
-
-    >>> average = MovingAverage()
-    >>> average.learn(Observation("ftp://a", start=0, end=10, bytes=100_000_000, busy_seconds=10))
-    >>> average.learn(Observation("ftp://a", start=60, end=70, bytes=300_000_000, busy_seconds=10))
-    >>> forecast = average.forecast(Query("ftp://a", at=3670))
-    >>> forecast.rate, forecast.reason
-    (20000000.0, 'the mean of 2 transfers in the last 25 hours, the newest 60 minutes ago')
-    """
-
-    name = "moving average"
-
-    def __init__(self, windows: Sequence[float] = (25 * HOUR, 10 * DAY), smallest: int = 1024 * 1024) -> None:
-        self._windows = (*windows, inf)
-        self._smallest = smallest
-        self._rates: dict[str, list[Sample]] = defaultdict(list)
-        self._setups: dict[str, list[Sample]] = defaultdict(list)
-
-    def learn(self, observation: Observation) -> None:
-        rate = observation.rate
-        if rate and observation.bytes >= self._smallest:
-            insort(self._rates[observation.source], (observation.end, rate))
-        if observation.setup_seconds is not None:
-            insort(self._setups[observation.source], (observation.end, observation.setup_seconds))
-
-    def forecast(self, query: Query) -> Forecast:
-        _, setups = self._recent(self._setups.get(query.source, []), query.at)
-        setup = _mean(setups) if setups else None
-        window, rates = self._recent(self._rates.get(query.source, []), query.at)
-        if not rates:
-            return Forecast(self.name, None, setup, 0, None, "no earlier transfer from there tells its rate")
-        age = query.at - rates[-1][0]
-        count = f"{len(rates)} transfers" if len(rates) > 1 else "one transfer"
-        reason = f"the mean of {count} {_within(window)}, the newest {_duration(age)} ago"
-        return Forecast(self.name, _mean(rates), setup, len(rates), age, reason)
-
-    def _recent(self, samples: list[Sample], at: float) -> tuple[float, list[Sample]]:
-        """The narrowest window that holds samples, and these samples."""
-        last = bisect_right(samples, at, key=itemgetter(0))
-        for window in self._windows:
-            first = bisect_left(samples, at - window, hi=last, key=itemgetter(0))
-            if first < last:
-                return window, samples[first:last]
-        return self._windows[-1], []
+RING, TIMES = 1, 3
+"""Where the rings begin: after the sum, or after seconds, sum, and how many values are within."""
+NAN = float("nan")
 
 
-def _mean(samples: Sequence[Sample]) -> float:
-    return fsum(value for _, value in samples) / len(samples)
+@compilable
+def count_learn(state: State, first: int, value: float, at: float) -> None:
+    """State: sum, then a ring. The sum is made anew once a round, lest rounding adds up."""
+    oldest = push(state, first + RING, value)
+    state[first] += value if oldest != oldest else value - oldest
+    if state[first + RING + NEXT] == 0.0:
+        total = 0.0
+        for i in range(int(state[first + RING + COUNT])):
+            total += state[first + RING + FIRST + i]
+        state[first] = total
 
 
-def _within(window: float) -> str:
-    return "ever" if window == inf else f"in the last {_duration(window)}"
+@compilable
+def count_forecast(state: State, first: int, at: float) -> float:
+    """The mean of what is in the ring."""
+    count = state[first + RING + COUNT]
+    return state[first] / count if count > 0.0 else NAN
 
 
-def _duration(seconds: float) -> str:
-    """A duration in the unit that leaves a small whole number.
+@compilable
+def time_learn(state: State, first: int, value: float, at: float) -> None:
+    """State: seconds, the sum of the values within the window, how many these are, a ring of times, and the values."""
+    times = first + TIMES
+    size = int(state[times + SIZE])
+    place = int(state[times + NEXT])
+    values = times + FIRST + size
+    total, within = state[first + 1], int(state[first + 2])
+    total, within = expired(state, first, at, total, within)
+    if within == size:
+        total -= state[values + place]
+        within -= 1
+    push(state, times, at)
+    state[values + place] = value
+    within += 1
+    total += value
+    if within == 1 or place == 0:
+        total = 0.0
+        for back in range(within):
+            total += state[values + (place - back) % size]
+    state[first + 1] = total
+    state[first + 2] = float(within)
 
-    >>> _duration(90), _duration(25 * HOUR), _duration(10 * DAY)
-    ('90 seconds', '25 hours', '10 days')
-    """
-    for unit, name in ((DAY, "days"), (HOUR, "hours"), (60.0, "minutes")):
-        if seconds >= 2 * unit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds:.0f} seconds"
+
+@compilable
+def expired(state: State, first: int, at: float, total: float, within: int) -> tuple[float, int]:
+    """Sum and number without what has left the window at a moment."""
+    times = first + TIMES
+    size = int(state[times + SIZE])
+    oldest = (int(state[times + NEXT]) - within) % size
+    since = at - state[first]
+    while within > 0 and state[times + FIRST + oldest] < since:
+        total -= state[times + FIRST + size + oldest]
+        within -= 1
+        oldest = oldest + 1 if oldest + 1 < size else 0
+    return total, within
+
+
+@compilable
+def time_forecast(state: State, first: int, at: float) -> float:
+    """The mean of what is within the window; the last value when nothing is."""
+    times = first + TIMES
+    if state[times + COUNT] == 0.0:
+        return NAN
+    total, within = expired(state, first, at, state[first + 1], int(state[first + 2]))
+    if within > 0:
+        return total / within
+    size = int(state[times + SIZE])
+    return state[times + FIRST + size + (int(state[times + NEXT]) - 1) % size]
+
+
+COUNTED = Family("mean of the last", count_learn, count_forecast)
+TIMED = Family("mean over time", time_learn, time_forecast)
+
+
+def _span(hours: int) -> str:
+    return f"{hours} hours" if hours < 48 else f"{hours // 24} days"
+
+
+MEMBERS = (
+    *(Member(f"mean of {n}", COUNTED, (0.0, *ring(n)), f"the mean of the last {n}") for n in COUNTS),
+    *(
+        Member(
+            f"mean over {_span(hours)}",
+            TIMED,
+            (hours * HOUR, 0.0, 0.0, *ring(MOST), *([0.0] * MOST)),
+            f"the mean of the last {_span(hours)}",
+        )
+        for hours in HOURS
+    ),
+)

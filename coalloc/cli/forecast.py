@@ -1,0 +1,141 @@
+"""`coget forecast`: how good forecasts of transfer rates are, on a log of one's own."""
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from coalloc.cli import options
+from coalloc.errors import UsageError
+
+if TYPE_CHECKING:
+    from coalloc.logs import Log
+    from predictors.evaluate import Evaluation
+
+__all__ = ["forecast"]
+
+WORTH_COMPILING = 20_000
+"""Transfers from which on compiling takes less time than it saves."""
+
+
+@click.group(short_help="See how good forecasts are.")
+def forecast() -> None:
+    """See how good forecasts of transfer rates are."""
+
+
+@forecast.command(short_help="Compare forecasters on a log of transfers.")
+@click.argument("log", type=click.Path(path_type=Path))
+@click.option("--all", "every", is_flag=True, help="Show each forecaster, not one of each family.")
+@options.as_json
+def evaluate(log: Path, every: bool, as_json: bool) -> None:
+    """Compare forecasters on a log of transfers.
+
+    Walks through LOG: each transfer is forecast when it begins, from those that had ended by then. The last 60 % of
+    them are scored. LOG is a table with the columns start, bytes and end or seconds (and source, sink, direction,
+    file_class, streams, concurrency, setup_seconds, outcome, where known), the transfer log of a GridFTP server,
+    coget's own history, what aria2 or intake-esgf remember, or one of these compressed with gzip.
+
+    \b
+    Examples:
+      coget forecast evaluate transfers.csv
+      coget forecast evaluate ~/.local/share/coget/history.sqlite
+      coget forecast evaluate --all --json /var/log/gridftp-transfer.log
+    """
+    from coalloc.logs import read_log
+
+    read = read_log(log)
+    found = _evaluations(read, every)
+    if as_json:
+        click.echo(json.dumps(_document(read, found), indent=2))
+    else:
+        _print(read, found)
+
+
+def _evaluations(log: "Log", every: bool) -> "list[Evaluation]":
+    """The best first, by median error; forecasters that need a library that is missing are left out, with a word."""
+    from predictors.errors import MissingLibraryError
+    from predictors.evaluate import evaluate
+    from predictors.registry import FORECASTERS, SHOWN, make
+
+    if len(log.observations) < 2:
+        raise UsageError(
+            f"{len(log.observations)} transfers were found in it", "give a log of at least two that tell a rate"
+        )
+    found = []
+    with _progress(tuple(FORECASTERS) if every else SHOWN) as names:
+        for name in names:
+            try:
+                found.append(evaluate(log.observations, make(name, _compile(log))))
+            except MissingLibraryError as missing:
+                click.echo(f"{name} is left out: {missing}", err=True)
+            except ValueError as error:
+                raise UsageError(str(error), "give a log with more transfers that went well") from None
+    return sorted(found, key=lambda evaluation: evaluation.points.mdape)
+
+
+def _compile(log: "Log") -> bool:
+    from importlib.util import find_spec
+
+    return len(log.observations) >= WORTH_COMPILING and find_spec("numba") is not None
+
+
+@contextmanager
+def _progress(names: Sequence[str]) -> Iterator[Iterator[str]]:
+    with click.progressbar(names, file=sys.stderr, item_show_func=lambda name: name) as bar:
+        yield iter(bar)
+
+
+def _document(log: "Log", found: "Sequence[Evaluation]") -> dict[str, object]:
+    return {
+        "log": log.kind,
+        "transfers": len(log.observations),
+        "refused": [refused._asdict() for refused in log.refused],
+        "forecasters": [
+            {
+                "name": each.forecaster,
+                **each.points._asdict(),
+                "silent": each.silent,
+                "p10": each.low._asdict(),
+                "p90": each.high._asdict(),
+            }
+            for each in found
+        ],
+    }
+
+
+def _print(log: "Log", found: "Sequence[Evaluation]") -> None:
+    from coalloc.progress import human
+    from coalloc.progress.table import console, table
+
+    out = console(sys.stdout)
+    out.print(f"{log.kind}: {len(log.observations)} transfers, the last {found[0].points.count} scored")
+    for refused in log.refused[:3]:
+        out.print(f"line {refused.line} left out: {human.one_line(refused.why)}")
+    if len(log.refused) > 3:
+        out.print(f"{len(log.refused) - 3} more lines left out")
+    headings = (
+        *("forecaster", ">MdAPE", ">RMSRE", ">|log error|", ">within 15 %", ">bias"),
+        *(">below p10", ">worst 500", ">p10 / rate", ">silent"),
+    )
+    out.print(table(headings, map(_row, found)))
+    out.print("below p10 should be 10 %; docs/reference/forecast.md tells what each column means.")
+
+
+def _row(each: "Evaluation") -> tuple[str, ...]:
+    points, low = each.points, each.low
+    return (
+        each.forecaster,
+        f"{100 * points.mdape:.1f} %",
+        f"{points.rmsre:.2f}",
+        f"{points.log_error:.2f}",
+        f"{100 * points.close:.0f} %",
+        f"{points.bias:.2f}",
+        f"{100 * low.missed:.1f} %",
+        f"{100 * low.worst:.0f} %",
+        f"{low.sharpness:.2f}",
+        str(each.silent),
+    )

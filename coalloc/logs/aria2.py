@@ -1,0 +1,35 @@
+"""What aria2 remembers of servers (`--server-stat-of`): one line a server.
+
+    host=mirror.example.org, protocol=https, dl_speed=32000, sc_avg_speed=0, mc_avg_speed=0, last_updated=1222491640,
+    counter=1, status=OK
+
+It holds rates only. Each becomes one transfer of `SECONDS`, which ended when the line was last updated.
+"""
+
+from collections.abc import Iterable
+
+from coalloc.logs.log import Log, gather
+from predictors.observation import Observation
+
+__all__ = ["FIRST", "read"]
+
+FIRST = "host="
+"""How its lines begin."""
+SECONDS = 10.0
+
+
+def read(lines: Iterable[str]) -> Log:
+    """The newest rate of each server; those that failed have none."""
+    return gather("what aria2 remembers of servers", enumerate(lines, 1), _server)
+
+
+def _server(line: str) -> Observation | None:
+    fields = dict(field.strip().split("=", 1) for field in line.split(",") if "=" in field)
+    if not fields:
+        return None
+    host, at = fields["host"], float(fields["last_updated"])
+    rate = int(fields["dl_speed"])
+    if not rate:
+        return None
+    shown = f"[{host}]" if ":" in host else host
+    return Observation(f"{fields['protocol']}://{shown}", at - SECONDS, at, round(rate * SECONDS))

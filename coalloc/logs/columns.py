@@ -1,0 +1,70 @@
+"""A table of transfers with named columns (CSV): what anyone can make of a log that is not known here.
+
+Needed are `start`, `bytes`, and one of `end` and `seconds`. Known are also `source`, `sink`, `direction` (read,
+write), `file_class`, `streams`, `concurrency`, `setup_seconds` and `outcome` (ok, slow, failed, corrupt). Times are
+seconds since the epoch, or ISO 8601; without a zone they are in UTC.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import cast
+
+from coalloc.logs.log import Log, gather, others_under_way
+from predictors.observation import Direction, Observation, Outcome
+
+__all__ = ["NEEDED", "fits", "read"]
+
+NEEDED = ("start", "bytes")
+OUTCOMES = ("ok", "slow", "failed", "corrupt")
+DIRECTIONS = ("read", "write")
+
+
+def fits(header: Iterable[str]) -> bool:
+    """Whether a table with these columns can be read."""
+    names = set(header)
+    return names.issuperset(NEEDED) and bool(names & {"end", "seconds"})
+
+
+def read(rows: Iterable[Mapping[str, str]], header: Iterable[str]) -> Log:
+    """All rows; concurrency is counted where the table does not tell it."""
+    log = gather("a table of transfers", enumerate(rows, 2), _transfer)
+    counted = "concurrency" in header
+    return log if counted else log._replace(observations=others_under_way(log.observations))
+
+
+def _transfer(row: Mapping[str, str]) -> Observation:
+    start = _time(row["start"])
+    end = _time(row["end"]) if row.get("end") else start + float(row["seconds"])
+    setup = row.get("setup_seconds")
+    return Observation(
+        source=row.get("source") or "",
+        sink=row.get("sink") or "",
+        start=start,
+        end=end,
+        bytes=int(float(row["bytes"])),
+        setup_seconds=float(setup) if setup else None,
+        streams=int(row.get("streams") or 1),
+        concurrency=int(row.get("concurrency") or 0),
+        direction=cast(Direction, _one_of(row.get("direction") or "read", DIRECTIONS)),
+        file_class=row.get("file_class") or "",
+        outcome=cast(Outcome, _one_of(row.get("outcome") or "ok", OUTCOMES)),
+    )
+
+
+def _one_of(word: str, words: tuple[str, ...]) -> str:
+    if word not in words:
+        raise ValueError(f"{word!r} is none of {', '.join(words)}")
+    return word
+
+
+def _time(text: str) -> float:
+    """Seconds since the epoch.
+
+    >>> _time("86400.5"), _time("1970-01-02 00:00:00"), _time("1970-01-02T01:00+01:00")
+    (86400.5, 86400.0, 86400.0)
+    """
+    try:
+        return float(text)
+    except ValueError:
+        moment = datetime.fromisoformat(text)
+        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()

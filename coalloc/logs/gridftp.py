@@ -1,0 +1,57 @@
+"""The transfer log of a GridFTP server (`-log-transfer`, by custom `transfer.log`): one line a transfer.
+
+    DATE=20261121214512.348112 HOST=dtn.example.org PROG=globus-gridftp-server NL.EVNT=FTP_INFO
+    START=20261121214510.101004 USER=anonymous FILE=/data/run7.root BUFFER=0 BLOCK=262144 NBYTES=104857600 VOLUME=/
+    STREAMS=4 STRIPES=1 DEST=[192.0.2.7] TYPE=RETR CODE=226
+
+DATE is when it ended. Both times are in UTC. What a client fetches is read from the server; what it stores, written.
+"""
+
+import re
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from coalloc.logs.log import Log, gather, others_under_way
+from predictors.observation import Observation
+
+__all__ = ["FIRST", "read"]
+
+FIRST = "DATE="
+"""How its lines begin."""
+FIELD = re.compile(r"([A-Z][A-Z.]*)=(.*?)(?=\s+[A-Z][A-Z.]*=|\s*$)")
+WRITES = ("STOR", "ESTO", "APPE", "STOU")
+READS = ("RETR", "ERET")
+
+
+def read(lines: Iterable[str]) -> Log:
+    """All transfers of files; listings are left out."""
+    log = gather("the transfer log of a GridFTP server", enumerate(lines, 1), _transfer)
+    return log._replace(observations=others_under_way(log.observations))
+
+
+def _transfer(line: str) -> Observation | None:
+    if not line.strip():
+        return None
+    fields = dict(FIELD.findall(line))
+    kind, client = fields["TYPE"], fields["DEST"].strip("[]")
+    if kind not in READS + WRITES:
+        return None
+    stored = kind in WRITES
+    return Observation(
+        source=client if stored else fields["HOST"],
+        sink=fields["HOST"] if stored else client,
+        direction="write" if stored else "read",
+        start=_time(fields["START"]),
+        end=_time(fields["DATE"]),
+        bytes=int(fields["NBYTES"]),
+        streams=int(fields.get("STREAMS", 1)),
+        file_class=fields.get("VOLUME", ""),
+        outcome="ok" if fields.get("CODE", "").startswith("2") else "failed",
+    )
+
+
+def _time(digits: str) -> float:
+    """20261121214512.348112, as seconds since the epoch."""
+    whole, _, part = digits.partition(".")
+    moment = datetime.strptime(whole, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
+    return moment.timestamp() + float(f"0.{part or 0}")

@@ -1,0 +1,92 @@
+"""Tables that others published, as they are: transfers to and from a tape store, and traces of bandwidth.
+
+Transfers of SLAC to and from HPSS (psdm-databooks): read are those that say something of a rate, which is the custom of
+who evaluates on them: from 1 s to 6 h long, over 1 MB, below 10 Gbit/s, of file systems with at least 300 such.
+
+Traces (`series, t, mbps`, and `time_count, bits, bytes`, the traffic of a backbone): each sample is read as a probe of
+fixed size that began with the sample before it, so that its size tells nothing of its rate.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from itertools import pairwise
+
+from coalloc.logs.log import Log, gather, others_under_way
+from predictors.observation import Observation
+
+__all__ = ["KNOWN"]
+
+Row = Mapping[str, str]
+
+HPSS = ("instr", "ftype", "start", "fsz", "elap", "ttype", "fsid")
+SHORTEST, LONGEST, SMALLEST, FASTEST, FEWEST = 1.0, 6 * 3600.0, 1e6, 10e9 / 8, 300
+PROBE = 10_000_000
+"""Bytes of a probe."""
+BACKBONE_SHARE = 1.25
+"""What is available on a backbone is taken to be so many times its greatest traffic, less its traffic."""
+
+
+def _hpss(rows: Iterable[Row]) -> Log:
+    log = gather("transfers of SLAC to and from HPSS", enumerate(rows, 2), _hpss_row)
+    per_system = Counter(_system(observation) for observation in log.observations)
+    kept = [observation for observation in log.observations if per_system[_system(observation)] >= FEWEST]
+    return log._replace(observations=others_under_way(kept))
+
+
+def _hpss_row(row: Row) -> Observation | None:
+    seconds, size = float(row["elap"]) / 1000, int(row["fsz"])
+    if not SHORTEST <= seconds < LONGEST or size <= SMALLEST or size / seconds >= FASTEST:
+        return None
+    system, start, reading = f"fs{row['fsid']}", float(row["start"]), row["ttype"] == "1"
+    return Observation(
+        source="hpss" if reading else system,
+        sink=system if reading else "hpss",
+        direction="read" if reading else "write",
+        start=start,
+        end=start + seconds,
+        bytes=size,
+        file_class=row["ftype"],
+    )
+
+
+def _system(observation: Observation) -> str:
+    return observation.sink if observation.direction == "read" else observation.source
+
+
+def _series(rows: Iterable[Row]) -> Log:
+    before: dict[str, float] = {}
+
+    def sample(row: Row) -> Observation | None:
+        name, at = row["series"], float(row["t"])
+        began = before.get(name)
+        before[name] = at
+        return None if began is None else _probe(name, began, at, float(row["mbps"]) * 1e6 / 8)
+
+    return gather("traces of bandwidth", enumerate(rows, 2), sample)
+
+
+def _backbone(rows: Iterable[Row]) -> Log:
+    samples = [(datetime.fromisoformat(row["time_count"]), float(row["bytes"])) for row in rows]
+    most = BACKBONE_SHARE * max(traffic for _, traffic in samples)
+    times = [moment.replace(tzinfo=UTC).timestamp() for moment, _ in samples]
+    pairs = zip(pairwise(times), samples[1:], strict=True)
+    return gather(
+        "what a backbone had to spare",
+        ((n, (began, ended, most - traffic)) for n, ((began, ended), (_, traffic)) in enumerate(pairs, 3)),
+        lambda row: _probe("backbone", *row),
+    )
+
+
+def _probe(name: str, began: float, ended: float, rate: float) -> Observation | None:
+    if rate <= 0:
+        return None
+    return Observation(name, began, ended, PROBE, busy_seconds=PROBE / rate)
+
+
+KNOWN: Mapping[tuple[str, ...], Callable[[Iterable[Row]], Log]] = {
+    HPSS: _hpss,
+    ("series", "t", "mbps"): _series,
+    ("time_count", "bits", "bytes"): _backbone,
+}
+"""Readers by the columns that they need."""

@@ -1,0 +1,77 @@
+"""Finds out what a log is, by what is in it and never by its name, and reads it."""
+
+import csv
+import gzip
+import io
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import IO
+
+from coalloc.errors import UsageError
+from coalloc.history import History
+from coalloc.logs import aria2, columns, esgf, gridftp, published
+from coalloc.logs.log import Log
+
+__all__ = ["read_log"]
+
+GZIP, SQLITE = b"\x1f\x8b", b"SQLite format 3\0"
+FORMATS = (
+    "a table with named columns, the transfer log of a GridFTP server, coget's history, aria2's server-stat "
+    "or intake-esgf's database"
+)
+
+
+def read_log(path: Path) -> Log:
+    """Read a log; it may be compressed with gzip.
+
+    :raises UsageError: when it cannot be read, or is none that is known
+    """
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(SQLITE))
+        if head == SQLITE:
+            return _database(path)
+        with _text(path, head) as text:
+            return _lines(path, text)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}", "name a log of transfers") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is no text", f"give {FORMATS}") from None
+
+
+@contextmanager
+def _text(path: Path, head: bytes) -> Iterator[IO[str]]:
+    with path.open("rb") as raw, gzip.open(raw) if head.startswith(GZIP) else raw as file:
+        yield io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
+
+
+def _lines(path: Path, text: IO[str]) -> Log:
+    first = next((line for line in text if line.strip()), "")
+    if first.startswith(gridftp.FIRST):
+        return gridftp.read(chain([first], text))
+    if first.startswith(aria2.FIRST):
+        return aria2.read(chain([first], text))
+    header = [name.strip() for name in next(csv.reader([first]), [])]
+    rows = csv.DictReader(text, header)
+    for names, read in published.KNOWN.items():
+        if set(names) <= set(header):
+            return read(rows)
+    if columns.fits(header):
+        return columns.read(rows, header)
+    raise UsageError(
+        f"{path} begins with {first.strip()[:60]!r}: that is no log known here",
+        f"give {FORMATS}; a table needs the columns {', '.join(columns.NEEDED)} and one of end, seconds",
+    )
+
+
+def _database(path: Path) -> Log:
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        if esgf.TABLE in tables:
+            return esgf.read(database)
+    if "transfers" in tables:
+        return Log("coget's history", History(path).observations(), [])
+    raise UsageError(f"{path} holds the tables {', '.join(sorted(tables)) or 'none'}", f"give {FORMATS}")

@@ -1,0 +1,67 @@
+"""Functions that run as they are, or compiled where numba is there and was asked for: the same results, faster.
+
+Compiling, and loading numba, takes seconds: worth it for a log of millions of transfers, not for the few that one
+forecast rests on. So nothing is compiled on import. A function decorated with `compilable` is plain Python; `compiled`
+makes a twin of it, in which all compilable functions that it calls are compiled, too.
+"""
+
+from array import array
+from collections.abc import Callable, Iterable, MutableSequence, Sequence
+from functools import cache
+from types import FunctionType
+from typing import Any, ParamSpec, TypeVar, cast
+
+from predictors.errors import MissingLibraryError
+
+__all__ = ["compilable", "compiled", "floats", "integers"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+COMPILABLE: set[FunctionType] = set()
+
+
+def compilable(function: Callable[P, R]) -> Callable[P, R]:
+    """Mark a function of numbers and arrays that numba understands."""
+    COMPILABLE.add(cast(FunctionType, function))
+    return function
+
+
+@cache
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """A compiled twin of a compilable function.
+
+    :raises MissingLibraryError: without numba
+    """
+    if function not in COMPILABLE:
+        raise ValueError(f"{function} is not marked as compilable")
+    try:
+        from numba import njit
+    except ImportError:
+        raise MissingLibraryError("numba is not installed; pip install 'coget[compiled]' brings it") from None
+    plain: Any = function
+    scope: dict[str, Any] = dict(plain.__globals__)
+    for name in plain.__code__.co_names:
+        other = scope.get(name)
+        if isinstance(other, FunctionType) and other in COMPILABLE:
+            scope[name] = compiled(other)
+    twin = FunctionType(plain.__code__, scope, plain.__name__, plain.__defaults__, plain.__closure__)
+    return cast(Callable[P, R], njit(twin))
+
+
+def floats(values: Iterable[float], fast: bool) -> MutableSequence[float]:
+    """Memory for a compilable function; for its compiled twin, when `fast`."""
+    return cast("MutableSequence[float]", _numpy(array("d", values), fast))
+
+
+def integers(values: Iterable[int], fast: bool) -> Sequence[int]:
+    """Whole numbers for a compilable function; for its compiled twin, when `fast`."""
+    return cast("Sequence[int]", _numpy(array("q", values), fast))
+
+
+def _numpy(plain: "array[Any]", fast: bool) -> Any:
+    if not fast:
+        return plain
+    import numpy as np
+
+    return np.frombuffer(plain, plain.typecode)

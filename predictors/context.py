@@ -1,0 +1,58 @@
+"""What a transfer belongs to, from fine to coarse: the keys under which experience is kept.
+
+Context matters more than cleverness in time: on real logs the class of sizes alone halves the error of a forecast.
+"""
+
+from bisect import bisect_right
+from collections.abc import Callable, Mapping
+
+from predictors.observation import Observation, Query
+
+__all__ = ["LEVELS", "SIZES", "Key", "Level", "site", "size_class"]
+
+SIZES = (1e6, 4e6, 16e6, 64e6, 256e6, 1e9, 4e9, 16e9)
+"""Bytes at which classes of sizes end: what a transfer achieves grows with its size until set-up is forgotten."""
+
+Key = tuple[str | int, ...]
+Level = Callable[[Query | Observation], Key]
+
+
+def size_class(nbytes: float) -> int:
+    """The class of a size.
+
+    >>> size_class(0), size_class(5e6), size_class(1e12)
+    (0, 2, 8)
+    """
+    return bisect_right(SIZES, nbytes)
+
+
+def _path(of: Query | Observation) -> Key:
+    return (of.source, of.sink, of.direction)
+
+
+def site(address: str) -> str:
+    """The domain of a host, which its neighbours share; the address itself where it has none.
+
+    >>> site("gsiftp://dtn03.example.org:2811"), site("10.0.0.7")
+    ('example.org', '10.0.0.7')
+    """
+    host = address.rpartition("//")[2].partition("/")[0].rpartition("@")[2].partition(":")[0]
+    domain = host.partition(".")[2]
+    return domain if "." in domain and not host.replace(".", "").isdigit() else host
+
+
+LEVELS: Mapping[str, Level] = {
+    "path, kind and size": lambda of: (*_path(of), of.file_class, size_class(of.bytes or 0)),
+    "path and size": lambda of: (*_path(of), size_class(of.bytes or 0)),
+    "path": _path,
+    "sites": lambda of: (site(of.source), site(of.sink), of.direction),
+    "source": lambda of: (of.source, of.direction),
+    "sink": lambda of: (of.sink, of.direction),
+    "size": lambda of: (of.direction, size_class(of.bytes or 0)),
+    "all": lambda of: (of.direction,),
+}
+"""All that a transfer belongs to, the finest first; the last is everything.
+
+A path is a pair of hosts and a direction. Where nothing is known of a path, what its source does for others, or its
+sink with others, tells something; where neither is known, what is usual.
+"""

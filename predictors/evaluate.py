@@ -1,0 +1,65 @@
+"""Walking forward through a log: each transfer is forecast when it begins, and learned of once it has ended.
+
+A transfer that takes an hour tells nothing for an hour. To learn of transfers in the order of their starts, as if each
+ended at once, makes every forecaster look better than it can be.
+"""
+
+import heapq
+from collections.abc import Iterable, Iterator
+from itertools import count
+from typing import NamedTuple
+
+from predictors.base import Forecaster
+from predictors.experience import telling
+from predictors.metrics import Bounds, Scores, bounds, scores
+from predictors.observation import Forecast, Observation, query_of
+
+__all__ = ["SCORED", "Evaluation", "evaluate", "replay"]
+
+SCORED = 0.6
+"""The last part of a log on which forecasters are judged; what comes before is there to learn from."""
+
+
+class Evaluation(NamedTuple):
+    """How good a forecaster was on the last part of a log.
+
+    `low` and `high` judge its p10 and p90, below which a tenth and nine tenths should lie. `silent` counts the scored
+    transfers of which it said nothing.
+    """
+
+    forecaster: str
+    points: Scores
+    low: Bounds
+    high: Bounds
+    silent: int
+
+
+def replay(observations: Iterable[Observation], forecaster: Forecaster) -> Iterator[tuple[Observation, Forecast]]:
+    """Each transfer, in the order of their starts, with what was forecast at its start."""
+    under_way: list[tuple[float, int, Observation]] = []
+    number = count()
+    for observation in sorted(observations, key=lambda each: each.start):
+        while under_way and under_way[0][0] <= observation.start:
+            forecaster.learn(heapq.heappop(under_way)[2])
+        yield observation, forecaster.forecast(query_of(observation))
+        heapq.heappush(under_way, (observation.end, next(number), observation))
+
+
+def evaluate(observations: Iterable[Observation], forecaster: Forecaster, scored: float = SCORED) -> Evaluation:
+    """Judge a forecaster on the last part of those transfers of a log that tell a rate.
+
+    :raises ValueError: when it forecast none of the scored transfers
+    """
+    pairs = [(forecast, rate) for each, forecast in replay(observations, forecaster) if (rate := telling(each))]
+    judged = pairs[round((1 - scored) * len(pairs)) :]
+    said = [(forecast.rates, rate) for forecast, rate in judged if forecast.rates]
+    if not said:
+        raise ValueError(f"{forecaster.name} forecast none of {len(judged)} transfers")
+    actual = [rate for _, rate in said]
+    return Evaluation(
+        forecaster.name,
+        scores([rates.p50 for rates, _ in said], actual),
+        bounds([rates.p10 for rates, _ in said], actual),
+        bounds([rates.p90 for rates, _ in said], actual),
+        len(judged) - len(said),
+    )

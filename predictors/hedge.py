@@ -1,0 +1,152 @@
+"""All forecasters at once, each with the weight that its recent errors deserve.
+
+Source: Herbster and Warmuth, "Tracking the best expert" (1998), for weights that fall exponentially with discounted
+losses; the weighted median in place of the mean, since one expert that is off by a factor of a hundred must not move
+the forecast. The bounds are adaptive conformal (`predictors.guarantee`), from how far the hedge itself was off in
+transfers like this one: conditional on size, load and kind, and as often wrong as they should be.
+"""
+
+from collections.abc import Sequence
+from math import exp, log
+
+from predictors.base import Forecaster
+from predictors.context import LEVELS, Key
+from predictors.experience import Experience, telling
+from predictors.guarantee import Adaptive
+from predictors.models.hierarchy import Hierarchy
+from predictors.models.kernel import Features, Kernel, Nearness, Neighbourhood, Past
+from predictors.observation import Forecast, Observation, Query, Rates, query_of
+from predictors.selection import Selected
+
+__all__ = ["Hedge", "experts"]
+
+DISCOUNT = 0.98
+"""What an expert's earlier losses are multiplied by with each new one: about fifty count."""
+EAGER = 8.0
+"""How fast a weight falls with the mean loss, which is |log(forecast / actual)|."""
+ENOUGH = 30
+"""Transfers from which on a path has weights and bounds of its own; before, those of all transfers count."""
+GAIN = 0.02
+"""How fast bounds follow their misses."""
+LOW, HIGH = 0.1, 0.9
+
+
+def experts(fast: bool = False) -> list[Forecaster]:
+    """Those of the default forecaster."""
+    return [
+        Selected(level="path", fast=fast),
+        Selected(level="path and size", fast=fast),
+        Selected(level="path, kind and size", fast=fast),
+        Kernel(fast=fast),
+        Hierarchy(),
+    ]
+
+
+ERRORS = Nearness(size=1.0, load=1.0, lag_rate=4.0, lag_size=8.0, lag_age=4.0, age=300.0, most=1000)
+"""What counts as near where bounds are read: errors vary less with all that than rates do."""
+
+
+class Series(Experience):
+    """The experts' losses on one path, and how far the hedge was off."""
+
+    def __init__(self, count: int, fast: bool) -> None:
+        super().__init__()
+        self.losses = [0.0] * count
+        self.weights = [0.0] * count
+        self.past = Past()
+        self.errors = Neighbourhood(ERRORS, fast)
+        self.low, self.high = Adaptive(LOW, GAIN), Adaptive(HIGH, GAIN)
+
+
+class Hedge(Forecaster):
+    """The weighted median of several forecasters, with bounds that correct themselves.
+
+    :param among: the forecasters; each learns here, and nowhere else
+    :param fast: compiled
+    """
+
+    name = "hedge"
+
+    def __init__(self, among: Sequence[Forecaster] | None = None, fast: bool = False) -> None:
+        self._among = experts(fast) if among is None else list(among)
+        self._fast = fast
+        self._series: dict[Key, Series] = {}
+
+    def _of(self, key: Key) -> Series:
+        if key not in self._series:
+            self._series[key] = Series(len(self._among), self._fast)
+        return self._series[key]
+
+    def learn(self, observation: Observation) -> None:
+        path, every = self._of(LEVELS["path"](observation)), self._of(LEVELS["all"](observation))
+        path.setup(observation)
+        if rate := telling(observation):
+            query = query_of(observation)
+            said = [expert.forecast(query) for expert in self._among]
+            if any(forecast.rates for forecast in said):
+                expected = self._hedged(said, path if path.count >= ENOUGH else every)
+                for series in (path, every):
+                    _tell(series, said, rate)
+                    _correct(series, observation, path.past.features(observation, observation.start), rate / expected)
+            path.past.learn(observation.end, rate, observation.bytes)
+            path.rate(observation.end)
+            every.rate(observation.end)
+        for expert in self._among:
+            expert.learn(observation)
+
+    def forecast(self, query: Query) -> Forecast:
+        path = self._series.get(LEVELS["path"](query)) or Series(len(self._among), False)
+        said = [expert.forecast(query) for expert in self._among]
+        if not any(forecast.rates for forecast in said):
+            return path.nothing(self.name)
+        series = path if path.count >= ENOUGH else self._series[LEVELS["all"](query)]
+        expected = self._hedged(said, series)
+        first = max(
+            (forecast for forecast in said if forecast.rates),
+            key=lambda forecast: self._weight(series, said.index(forecast)),
+        )
+        return Forecast(
+            self.name,
+            _around(series, query.at, path.past.features(query, query.at), expected),
+            path.setup_seconds if path.setup_seconds is not None else first.setup_seconds,
+            first.observations,
+            first.newest_age,
+            f"{sum(forecast.rates is not None for forecast in said)} forecasters by their recent errors, most of all "
+            f"{first.forecaster}: {first.reason}",
+        )
+
+    def _weight(self, series: Series, expert: int) -> float:
+        seen = series.weights[expert]
+        return exp(-EAGER * series.losses[expert] / seen) if seen else exp(-EAGER)
+
+    def _hedged(self, said: Sequence[Forecast], series: Series) -> float:
+        """The weighted median."""
+        weighed = sorted(
+            (forecast.rates.p50, self._weight(series, i)) for i, forecast in enumerate(said) if forecast.rates
+        )
+        half = sum(weight for _, weight in weighed) / 2
+        for rate, weight in weighed:
+            half -= weight
+            if half <= 0:
+                return rate
+        return weighed[-1][0]
+
+
+def _tell(series: Series, said: Sequence[Forecast], rate: float) -> None:
+    for i, forecast in enumerate(said):
+        if forecast.rates:
+            series.losses[i] = DISCOUNT * series.losses[i] + abs(log(forecast.rates.p50 / rate))
+            series.weights[i] = DISCOUNT * series.weights[i] + 1.0
+
+
+def _correct(series: Series, observation: Observation, features: Features, ratio: float) -> None:
+    if bounds := series.errors.quantiles(features, observation.start, (series.low.level, series.high.level)):
+        series.low.learn(log(ratio) < bounds[0])
+        series.high.learn(log(ratio) < bounds[1])
+    series.errors.learn(log(ratio), observation.end, features)
+
+
+def _around(series: Series, at: float, features: Features, expected: float) -> Rates:
+    bounds = series.errors.quantiles(features, at, (series.low.level, series.high.level))
+    low, high = bounds or (0.0, 0.0)
+    return Rates(expected * exp(min(low, 0.0)), expected, expected * exp(max(high, 0.0)))

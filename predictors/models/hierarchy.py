@@ -1,0 +1,90 @@
+"""What is known of a path, shrunk towards what is known of its sites, source and sink, of the size, and of everything.
+
+Source: empirical Bayes, as in Efron and Morris, "Data analysis using Stein's estimator" (1975): from coarse to fine,
+each level's mean of log rates is drawn towards the estimate of the level above it, the more so the less it has seen.
+A pair of hosts that was never seen is forecast from what its hosts do with others.
+"""
+
+from math import exp, log
+
+from predictors.base import Forecaster
+from predictors.context import LEVELS, Key
+from predictors.experience import Ago, Experience, telling
+from predictors.guarantee import Conformal
+from predictors.observation import Forecast, Observation, Query
+
+__all__ = ["Hierarchy"]
+
+CHAIN = ("all", "size", "sink", "source", "sites", "path", "path and size")
+PRIOR = 3.0
+"""Transfers that the level above counts for."""
+MEMORY = 30.0
+"""Transfers after which a value counts 1/e."""
+
+
+class Level(Experience):
+    """Discounted mean of the log rates of one group."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ago: Ago[tuple[float, float]] = Ago()
+        self.weight = 0.0
+        self.mean = 0.0
+
+    def learn(self, value: float, end: float) -> None:
+        self.weight = self.weight * (1 - 1 / MEMORY) + 1.0
+        self.mean += (value - self.mean) / self.weight
+        self.rate(end)
+        self.ago.learn(self.newest, (self.weight, self.mean))
+
+
+class Hierarchy(Forecaster):
+    """Means of log rates, shrunk from coarse to fine.
+
+    Each level has bounds of its own, from how far its estimates were off for all transfers: one that is forecast from
+    coarse levels only, because nothing finer is known, is as uncertain as those levels are.
+    """
+
+    name = "hierarchy"
+
+    def __init__(self) -> None:
+        self._levels: dict[tuple[str, Key], Level] = {}
+        self._bounds = {name: Conformal() for name in CHAIN}
+
+    def learn(self, observation: Observation) -> None:
+        groups = [(name, LEVELS[name](observation)) for name in CHAIN]
+        levels = [self._levels.setdefault(group, Level()) for group in groups]
+        for level in levels:
+            level.setup(observation)
+        rate = telling(observation)
+        if rate is None:
+            return
+        for name, expected in self._estimates(observation, observation.start):
+            self._bounds[name].learn(expected, rate)
+        for level in levels:
+            level.learn(log(rate), observation.end)
+
+    def forecast(self, query: Query) -> Forecast:
+        known = [level for name in CHAIN if (level := self._levels.get((name, LEVELS[name](query))))]
+        setup = next((level.setup_seconds for level in reversed(known) if level.setup_seconds is not None), None)
+        estimates = self._estimates(query, query.at)
+        if not estimates:
+            return Experience().nothing(self.name)._replace(setup_seconds=setup)
+        finest, expected = estimates[-1]
+        level = self._levels[finest, LEVELS[finest](query)]
+        coarse = "" if finest == CHAIN[-1] else ", since nothing finer is known"
+        said = f"the mean by {finest}{coarse}, drawn towards what is coarser"
+        rates = self._bounds[finest].around(expected)
+        return level.forecast(self.name, rates, query, said)._replace(setup_seconds=setup)
+
+    def _estimates(self, of: Query | Observation, at: float) -> list[tuple[str, float]]:
+        """The rate that each level expects of which something was known then, the finest last."""
+        found, estimate = [], 0.0
+        for name in CHAIN:
+            level = self._levels.get((name, LEVELS[name](of)))
+            if level and (known := level.ago.at(at)):
+                weight, mean = known
+                prior = PRIOR if found else 0.0
+                estimate = (weight * mean + prior * estimate) / (weight + prior)
+                found.append((name, exp(estimate)))
+        return found

@@ -1,0 +1,155 @@
+"""Holt's level and trend, Holt and Winters' season of a day, and the rules for level shifts and outliers.
+
+Source: He, Dovrolis and Ammar, "On the predictability of large transfer TCP throughput" (2005), section 5: HW, and
+the rules that make it HW-LSO. A *level shift* is seen when the newest `TAIL` values lie all above, or all below, every
+one before them, and the two medians differ by more than `SHIFT`; what was before it is forgotten. An *outlier* is a
+value that differs from the median by more than `OUTLIER` when the one after it does not: it is left out, as soon as
+that one has come.
+
+Winters' season (1960) is one of 24 hours here, as load has it, multiplied into the level; it stands at 1 for hours of
+which nothing is known.
+"""
+
+from predictors.compiled import compilable
+from predictors.models.medians import median_forecast
+from predictors.models.state import Family, Member, State
+from predictors.models.windows import COUNT, SEEN, SIZE, VALUES, insert, ordered
+
+__all__ = ["HOLT", "MEMBERS", "RULES", "SEASON"]
+
+LEVEL_GAIN, TREND_GAIN, SEASON_GAIN = 0.8, 0.2, 0.1
+"""He, Dovrolis and Ammar's; the season's is ours."""
+SHIFT, OUTLIER, TAIL = 0.3, 0.4, 3
+KEPT = 32
+"""Values since the last shift that the rules look at."""
+SLOW = 0.2
+"""Gain of the level below a season."""
+DAY, HOURS = 86400.0, 24
+LEVEL, TREND, LEAST, NEWEST, WINDOW = 0, 1, 2, 3, 6
+"""Where things stand in the state; with the rules, the newest three values and the window follow."""
+NAN = float("nan")
+
+
+@compilable
+def follow(state: State, first: int, value: float) -> None:
+    """Holt's step of level and trend, the level NaN before the first; and the least value so far."""
+    level, trend = state[first + LEVEL], state[first + TREND]
+    if level != level:
+        state[first + LEVEL], state[first + LEAST] = value, value
+        return
+    now = level + trend + LEVEL_GAIN * (value - level - trend)
+    state[first + LEVEL] = now
+    state[first + TREND] = trend + TREND_GAIN * (now - level - trend)
+    state[first + LEAST] = min(value, state[first + LEAST])
+
+
+@compilable
+def holt_learn(state: State, first: int, value: float, at: float) -> None:
+    """State: level, trend, least value."""
+    follow(state, first, value)
+
+
+@compilable
+def holt_forecast(state: State, first: int, at: float) -> float:
+    """Level and trend; a trend must not lead below what has been seen."""
+    level = state[first + LEVEL]
+    return max(level + state[first + TREND], state[first + LEAST]) if level == level else NAN
+
+
+@compilable
+def away(value: float, median: float) -> bool:
+    """Whether a value is no neighbour of a median."""
+    return abs(value - median) > OUTLIER * min(value, median)
+
+
+@compilable
+def shifted(state: State, window: int) -> bool:
+    """Whether the newest values of an ordered window lie apart from all others."""
+    count = int(state[window + COUNT])
+    if count < 2 * TAIL:
+        return False
+    values = window + VALUES
+    births = values + int(state[window + SIZE])
+    new = state[window + SEEN] - TAIL
+    below, above = True, True
+    for i in range(TAIL):
+        below = below and state[births + i] >= new
+        above = above and state[births + count - 1 - i] >= new
+    if not (below or above):
+        return False
+    after = state[values + TAIL // 2] if below else state[values + count - 1 - TAIL // 2]
+    others = count - TAIL
+    middle = values + others // 2 + (TAIL if below else 0)
+    before = state[middle] if others % 2 else 0.5 * (state[middle - 1] + state[middle])
+    return abs(after - before) > SHIFT * min(after, before)
+
+
+@compilable
+def rules_learn(state: State, first: int, value: float, at: float) -> None:
+    """State: level, trend and least value without the newest one, the newest three, and an ordered window."""
+    window, before = first + WINDOW, state[first + NEWEST]
+    if state[window + COUNT] > 0.0:
+        median = median_forecast(state, window, at)
+        if not away(before, median) or away(value, median):
+            follow(state, first, before)
+    state[first + NEWEST + 2], state[first + NEWEST + 1] = state[first + NEWEST + 1], before
+    state[first + NEWEST] = value
+    insert(state, window, value)
+    if shifted(state, window):
+        state[first + LEVEL], state[first + TREND] = NAN, 0.0
+        state[window + COUNT] = 0.0
+        for i in range(TAIL - 1, -1, -1):
+            newest = state[first + NEWEST + i]
+            insert(state, window, newest)
+            if i > 0:
+                follow(state, first, newest)
+
+
+@compilable
+def rules_forecast(state: State, first: int, at: float) -> float:
+    """Where level and trend lead once the newest value is in."""
+    newest, level, trend = state[first + NEWEST], state[first + LEVEL], state[first + TREND]
+    if level != level:
+        return newest
+    now = level + trend + LEVEL_GAIN * (newest - level - trend)
+    return max(now + trend + TREND_GAIN * (now - level - trend), min(newest, state[first + LEAST]))
+
+
+@compilable
+def season_learn(state: State, first: int, value: float, at: float) -> None:
+    """State: level, trend, then a factor for each hour of the day."""
+    hour = first + 2 + int(at % DAY * HOURS / DAY)
+    level, trend = state[first + LEVEL], state[first + TREND]
+    if level != level:
+        state[first + LEVEL] = value
+        return
+    now = level + trend + SLOW * (value / state[hour] - level - trend)
+    if now <= 0.0:  # a trend led too far
+        now, trend = level, 0.0
+    state[first + LEVEL] = now
+    state[first + TREND] = trend + TREND_GAIN * SLOW * (now - level - trend)
+    state[hour] += SEASON_GAIN * (value / now - state[hour])
+
+
+@compilable
+def season_forecast(state: State, first: int, at: float) -> float:
+    """Level and trend, times the factor of the hour."""
+    level = state[first + LEVEL]
+    expected = max(level + state[first + TREND], 0.5 * level)
+    return expected * state[first + 2 + int(at % DAY * HOURS / DAY)] if level == level else NAN
+
+
+HOLT = Family("Holt", holt_learn, holt_forecast)
+RULES = Family("Holt with rules", rules_learn, rules_forecast)
+SEASON = Family("Holt-Winters", season_learn, season_forecast)
+
+MEMBERS = (
+    Member("Holt", HOLT, (NAN, 0.0, NAN), "level and trend"),
+    Member(
+        "Holt with rules",
+        RULES,
+        (NAN, 0.0, NAN, NAN, NAN, NAN, *ordered(KEPT)),
+        "level and trend since the last level shift, without outliers",
+    ),
+    Member("Holt-Winters", SEASON, (NAN, 0.0, *([1.0] * HOURS)), "level, trend and the hour of the day"),
+)

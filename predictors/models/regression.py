@@ -1,0 +1,141 @@
+"""Regression of log rates on what is known when a transfer begins.
+
+Source: Vazhkudai and Schopf, "Using regression techniques to predict large data transfers" (2003); the features are
+those of Liu et al., "Explaining wide area data transfer performance" (2017), that are known at the start: log size,
+hour of the day (as a point on a circle), concurrency, streams, and the log of the rate before (lag).
+"""
+
+from collections import deque
+from math import cos, exp, log, log1p, pi, sin
+from statistics import NormalDist
+from typing import Any, NamedTuple
+from warnings import catch_warnings, simplefilter
+
+from predictors.base import Forecaster
+from predictors.context import LEVELS, Key
+from predictors.errors import MissingLibraryError
+from predictors.experience import Experience, telling
+from predictors.observation import Forecast, Observation, Query, Rates
+
+__all__ = ["FEATURES", "Diagnostics", "Regression"]
+
+FEATURES = ("log size", "hour (sin)", "hour (cos)", "log concurrency", "log streams", "lag", "constant")
+MOST, ANEW = 500, 50
+"""Transfers that a fit rests on, and after how many more of them it is made anew."""
+FEWEST = 3 * len(FEATURES)
+"""Transfers for a first fit."""
+DAY = 86400.0
+BEYOND = NormalDist().inv_cdf(0.9)
+
+
+class Diagnostics(NamedTuple):
+    """How far a fit can be believed.
+
+    `coefficients` by feature, with the p-value of each being 0 in truth; `r2` the share of variance explained;
+    `deviation` of the residuals, in logs; `condition` number of the features (above 30: some say the same);
+    `durbin_watson` near 2 where residuals are unrelated in time; `normal` the p-value of their being normal (Jarque
+    and Bera).
+    """
+
+    transfers: int
+    coefficients: dict[str, float]
+    p_values: dict[str, float]
+    r2: float
+    deviation: float
+    condition: float
+    durbin_watson: float
+    normal: float
+
+
+class Path(Experience):
+    """What a path's regression rests on."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: deque[tuple[tuple[float, ...], float]] = deque(maxlen=MOST)
+        self.lag = 0.0
+        self.since = 0
+        self.coefficients: tuple[float, ...] = ()
+        self.deviation = 0.0
+
+
+class Regression(Forecaster):
+    """Ordinary least squares of log rates, a fit a path; the mean of the logs until there is enough for one.
+
+    :raises MissingLibraryError: without statsmodels
+    """
+
+    name = "regression"
+
+    def __init__(self) -> None:
+        try:
+            import statsmodels.api as statsmodels
+        except ImportError:
+            raise MissingLibraryError("statsmodels is not installed; pip install 'coget[forecast]' brings it") from None
+        self._library: Any = statsmodels
+        self._paths: dict[Key, Path] = {}
+
+    def learn(self, observation: Observation) -> None:
+        path = self._paths.setdefault(LEVELS["path"](observation), Path())
+        path.setup(observation)
+        rate = telling(observation)
+        if rate is None:
+            return
+        value = log(rate)
+        if not path.count:
+            path.lag = value
+        path.rows.append((_features(observation, observation.start, path.lag), value))
+        path.lag, path.since = value, path.since + 1
+        path.rate(observation.end)
+        if len(path.rows) >= FEWEST and (path.since >= ANEW or not path.coefficients):
+            fit = self._fit(path)
+            path.coefficients, path.deviation, path.since = tuple(fit.params), float(fit.mse_resid) ** 0.5, 0
+
+    def forecast(self, query: Query) -> Forecast:
+        path = self._paths.get(LEVELS["path"](query), Path())
+        if not path.count:
+            return path.nothing(self.name)
+        values = [value for _, value in path.rows]
+        if path.coefficients:
+            features = _features(query, query.at, path.lag)
+            value = sum(a * b for a, b in zip(path.coefficients, features, strict=True))
+            value = min(max(value, min(values)), max(values))  # a line has no bounds, rates do
+            deviation, said = path.deviation, "a regression on size, hour, concurrency, streams and lag"
+        else:
+            value = sum(values) / len(values)
+            deviation = (sum((each - value) ** 2 for each in values) / len(values)) ** 0.5
+            said = "the geometric mean of all, too few for a regression"
+        rates = Rates(*(exp(value + step * BEYOND * deviation) for step in (-1, 0, 1)))
+        return path.forecast(self.name, rates, query, said)
+
+    def diagnostics(self, query: Query) -> Diagnostics | None:
+        """What a path's fit is worth; None while there is too little for one."""
+        path = self._paths.get(LEVELS["path"](query))
+        if path is None or len(path.rows) < FEWEST:
+            return None
+        fit = self._fit(path)
+        tests = self._library.stats.stattools
+        return Diagnostics(
+            len(path.rows),
+            dict(zip(FEATURES, map(float, fit.params), strict=True)),
+            dict(zip(FEATURES, map(float, fit.pvalues), strict=True)),
+            float(fit.rsquared),
+            float(fit.mse_resid) ** 0.5,
+            float(fit.condition_number),
+            float(tests.durbin_watson(fit.resid)),
+            float(tests.jarque_bera(fit.resid)[1]),
+        )
+
+    def _fit(self, path: Path) -> Any:
+        features, values = zip(*path.rows, strict=True)
+        with catch_warnings():
+            simplefilter(
+                "ignore"
+            )  # what never varies is singular; the least coefficients are taken, and `condition` tells
+            return self._library.OLS(list(values), [list(row) for row in features]).fit()
+
+
+def _features(of: Query | Observation, at: float, lag: float) -> tuple[float, ...]:
+    turn = 2 * pi * (at % DAY) / DAY
+    size = log(of.bytes) if of.bytes else 0.0
+    return (size, sin(turn), cos(turn), log1p(of.concurrency), log(max(of.streams, 1)), lag, 1.0)

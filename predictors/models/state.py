@@ -1,0 +1,39 @@
+"""What a cheap member of the bank is: two functions over a flat piece of memory.
+
+A member keeps what it knows of one series in a fixed number of floats, so that thousands of series lie in one array
+and a compiled loop runs through them. Its functions take the memory and where in it their part begins. They are
+plain Python, and compile (see `predictors.compiled`).
+"""
+
+from collections.abc import Callable, MutableSequence
+from typing import NamedTuple
+
+__all__ = ["Family", "Member", "State"]
+
+State = MutableSequence[float]
+"""Floats: an array.array("d"), or a NumPy array."""
+
+
+class Family(NamedTuple):
+    """The functions that members of one kind share.
+
+    `learn(state, first, value, at)` takes in a positive value that was seen at `at` (seconds since the epoch), not
+    before the one before; `forecast(state, first, at)` is for a moment not before the last, NaN while nothing is known.
+    """
+
+    name: str
+    learn: Callable[[State, int, float, float], None]
+    forecast: Callable[[State, int, float], float]
+
+
+class Member(NamedTuple):
+    """One forecaster of the bank: a family with its parameters.
+
+    `begin` is what its state holds before the first value, its parameters among it; `says` completes "the forecast
+    is ...".
+    """
+
+    name: str
+    family: Family
+    begin: tuple[float, ...]
+    says: str

@@ -1,0 +1,83 @@
+"""The last few values of a series: in a ring, and in order of their size. What means and medians over counts share.
+
+A ring of `size`: size, how many values are in it, where the next one goes, and the values. An ordered window of
+`size`: size, how many values are in it, how many ever were, the values in ascending order, and which one each was.
+"""
+
+from predictors.compiled import compilable
+from predictors.models.state import State
+
+__all__ = ["COUNT", "FIRST", "NEXT", "SEEN", "SIZE", "VALUES", "insert", "median_of_newest", "ordered", "push", "ring"]
+
+SIZE, COUNT, NEXT, FIRST = 0, 1, 2, 3
+"""Where things stand in a ring; FIRST is the first value."""
+SEEN, VALUES = 2, 3
+"""Where things stand in an ordered window, after SIZE and COUNT."""
+NAN = float("nan")
+
+
+def ring(size: int) -> tuple[float, ...]:
+    """A ring without values."""
+    return (float(size), 0.0, 0.0, *([0.0] * size))
+
+
+def ordered(size: int) -> tuple[float, ...]:
+    """An ordered window without values."""
+    return (float(size), 0.0, 0.0, *([0.0] * (2 * size)))
+
+
+@compilable
+def push(state: State, first: int, value: float) -> float:
+    """Put a value into a ring; the one that falls out, NaN when none does."""
+    size, at = int(state[first + SIZE]), int(state[first + NEXT])
+    full = int(state[first + COUNT]) == size
+    oldest = state[first + FIRST + at] if full else NAN
+    state[first + FIRST + at] = value
+    state[first + NEXT] = float(at + 1 if at + 1 < size else 0)
+    if not full:
+        state[first + COUNT] += 1.0
+    return oldest
+
+
+@compilable
+def insert(state: State, first: int, value: float) -> None:
+    """Put a value into an ordered window; the oldest goes when it is full."""
+    size, others, seen = int(state[first + SIZE]), int(state[first + COUNT]), state[first + SEEN]
+    values, births = first + VALUES, first + VALUES + size
+    free = others
+    if others == size:
+        free, others = 0, others - 1
+        while state[births + free] != seen - size:
+            free += 1
+    while free > 0 and state[values + free - 1] > value:
+        state[values + free] = state[values + free - 1]
+        state[births + free] = state[births + free - 1]
+        free -= 1
+    while free < others and state[values + free + 1] < value:
+        state[values + free] = state[values + free + 1]
+        state[births + free] = state[births + free + 1]
+        free += 1
+    state[values + free] = value
+    state[births + free] = seen
+    state[first + COUNT] = others + 1.0
+    state[first + SEEN] = seen + 1.0
+
+
+@compilable
+def median_of_newest(state: State, first: int, window: int) -> float:
+    """The median of the newest `window` values of an ordered window that is not empty."""
+    size, count = int(state[first + SIZE]), min(window, int(state[first + COUNT]))
+    values, births = first + VALUES, first + VALUES + size
+    oldest = state[first + SEEN] - count
+    half, at, seen = (count - 1) // 2, -1, -1
+    while seen < half:
+        at += 1
+        if state[births + at] >= oldest:
+            seen += 1
+    low = state[values + at]
+    if count % 2:
+        return low
+    at += 1
+    while state[births + at] < oldest:
+        at += 1
+    return 0.5 * (low + state[values + at])

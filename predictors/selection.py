@@ -1,0 +1,208 @@
+"""Which member of the bank to believe: the one with the least error, over all values or the newest few.
+
+Source: the Network Weather Service (Wolski, 1998): all members forecast each value, and the one with the least mean
+absolute (MAE) or mean square (MSE) error, of all errors or of the newest 1 to 100, forecasts the next one. Selecting
+is insurance: it is seldom the best member, and never far from it, whatever the series does.
+"""
+
+from collections.abc import Sequence
+
+from predictors.bank import MEMBERS, Layout, forecast_one, learn_one
+from predictors.base import Forecaster
+from predictors.compiled import compilable, compiled, floats, integers
+from predictors.context import LEVELS, Key
+from predictors.experience import Ago, Experience, telling
+from predictors.guarantee import Conformal
+from predictors.models.state import Member, State
+from predictors.observation import Forecast, Observation, Query
+
+__all__ = ["WINDOWS", "Selected", "account_of", "pick", "replay", "step"]
+
+WINDOWS = (1, 5, 10, 20, 30, 50, 100)
+"""Errors that a windowed selection looks back at, those of the Network Weather Service; 0 stands for all of them."""
+KEPT = max(WINDOWS)
+
+
+def account_of(members: int, kept: int = KEPT) -> list[float]:
+    """An account without errors: how many it holds at most and how many it has seen, their sums and the sums of their
+    squares by member, and the newest of each member, in a ring.
+
+    :param kept: the longest window that will be asked for
+    """
+    return [float(kept), 0.0, *([0.0] * (members * (2 + kept)))]
+
+
+@compilable
+def step(
+    kinds: Sequence[int],
+    firsts: Sequence[int],
+    row: State,
+    base: int,
+    account: State,
+    start: int,
+    value: float,
+    at: float,
+) -> None:
+    """All members forecast a value, their errors are noted, and they learn it.
+
+    :param base: where the series begins in `row`
+    :param start: where its account begins in `account`
+    """
+    members = len(kinds)
+    kept, seen = int(account[start]), int(account[start + 1])
+    sums, ring = start + 2, start + 2 + 2 * members
+    if kept > 0:
+        ring += seen % kept * members
+    known = 0.0
+    for i in range(members):
+        first = base + firsts[i]
+        error = abs(forecast_one(kinds[i], row, first, at) - value)
+        if error == error:
+            known = 1.0
+            account[sums + i] += error
+            account[sums + members + i] += error * error
+            if kept > 0:
+                account[ring + i] = error
+        learn_one(kinds[i], row, first, value, at)
+    account[start + 1] = seen + known
+
+
+@compilable
+def pick(members: int, account: State, start: int, window: int, squared: bool) -> int:
+    """The member with the least error, the first of several.
+
+    :param window: of the newest so many errors; 0 for all
+    """
+    kept, seen = int(account[start]), int(account[start + 1])
+    sums, ring = start + 2, start + 2 + 2 * members
+    used = min(window, seen, kept)
+    best, least = 0, -1.0
+    for i in range(members):
+        total = 0.0
+        if window == 0:
+            total = account[sums + i + (members if squared else 0)]
+        else:
+            for back in range(1, used + 1):
+                error = account[ring + (seen - back) % kept * members + i]
+                total += error * error if squared else error
+        if least < 0.0 or total < least:
+            best, least = i, total
+    return best
+
+
+@compilable
+def replay(
+    kinds: Sequence[int],
+    firsts: Sequence[int],
+    rows: State,
+    accounts: State,
+    series: Sequence[int],
+    starts: Sequence[float],
+    ends: Sequence[float],
+    values: Sequence[float],
+    by_start: Sequence[int],
+    by_end: Sequence[int],
+    into: State,
+) -> None:
+    """A whole log at once: what the member with the least mean absolute error says when each transfer begins, from
+    those that have ended by then.
+
+    :param rows: the rows of all series, one after the other; so `accounts`
+    :param series: which one each transfer belongs to
+    :param by_start: the transfers in order of their starts; so `by_end`
+    :param into: the forecast of each, NaN where nothing was known
+    """
+    members = len(kinds)
+    size = len(rows) // (len(accounts) // (2 + members * (2 + int(accounts[0]))))
+    account = 2 + members * (2 + int(accounts[0]))
+    ended = 0
+    for n in range(len(by_start)):
+        i = by_start[n]
+        at = starts[i]
+        while ended < len(by_end) and ends[by_end[ended]] <= at:
+            j = by_end[ended]
+            s = series[j]
+            step(kinds, firsts, rows, s * size, accounts, s * account, values[j], ends[j])
+            ended += 1
+        s = series[i]
+        best = pick(members, accounts, s * account, 0, False)
+        into[i] = forecast_one(kinds[best], rows, s * size + firsts[best], at)
+
+
+class Series(Experience):
+    """What all members know of one series, and how far the chosen one was off."""
+
+    def __init__(self, layout: Layout, kept: int, fast: bool) -> None:
+        super().__init__()
+        self.ago: Ago[float] = Ago()
+        self.row = floats(layout.empty, fast)
+        self.account = floats(account_of(len(layout.members), kept), fast)
+        self.bounds = Conformal()
+
+
+class Selected(Forecaster):
+    """The member of the bank with the least error so far, chosen anew for each forecast.
+
+    :param members: to choose from; one alone is what it is
+    :param window: of the newest so many errors, 0 for all
+    :param squared: mean square errors in place of absolute ones
+    :param level: what makes a series (`predictors.context`)
+    :param fast: compiled
+    """
+
+    def __init__(
+        self,
+        members: Sequence[Member] = MEMBERS,
+        *,
+        window: int = 0,
+        squared: bool = False,
+        level: str = "path",
+        fast: bool = False,
+    ) -> None:
+        by = f"least {'MSE' if squared else 'MAE'}{f' of {window}' if window else ''}"
+        self._by = "" if level == "path" else f" by {level}"
+        self.name = f"{members[0].name if len(members) == 1 else by}{self._by}"
+        self._level = LEVELS[level]
+        self._window, self._squared, self._fast = window, squared, fast
+        self._layout = Layout(members)
+        self._kinds = integers(self._layout.kinds, fast)
+        self._firsts = integers(self._layout.firsts, fast)
+        self._step = compiled(step) if fast else step
+        self._pick = compiled(pick) if fast else pick
+        self._one = compiled(forecast_one) if fast else forecast_one
+        self._series: dict[Key, Series] = {}
+
+    def learn(self, observation: Observation) -> None:
+        key = self._level(observation)
+        series = self._series.get(key)
+        if series is None:
+            series = self._series[key] = Series(self._layout, self._window, self._fast)
+        series.setup(observation)
+        rate = telling(observation)
+        if rate is None:
+            return
+        at = series.at(observation.end)
+        if expected := series.ago.at(observation.start):
+            series.bounds.learn(expected, rate)
+        self._step(self._kinds, self._firsts, series.row, 0, series.account, 0, rate, at)
+        series.rate(at)
+        series.ago.learn(at, self._expected(series, at)[1])
+
+    def forecast(self, query: Query) -> Forecast:
+        series = self._series.get(self._level(query))
+        if series is None:
+            return Experience().nothing(self.name)
+        if not series.count:
+            return series.nothing(self.name)
+        best, expected = self._expected(series, series.at(query.at))
+        if query.at < series.newest:
+            expected = series.ago.at(query.at) or expected
+        member = self._layout.members[best]
+        chosen = "" if len(self._layout.members) == 1 else f", the least off of {len(self._layout.members)} so far"
+        said = f"{member.says}{self._by}{chosen}"
+        return series.forecast(self.name, series.bounds.around(expected), query, said)
+
+    def _expected(self, series: Series, at: float) -> tuple[int, float]:
+        """The member that is chosen, and what it says."""
+        best = self._pick(len(self._kinds), series.account, 0, self._window, self._squared)
+        return best, self._one(self._kinds[best], series.row, self._firsts[best], at)

@@ -1,0 +1,57 @@
+"""Compiled and plain functions say the same; without numba it is said how to have it."""
+
+import sys
+from random import Random
+
+import pytest
+
+from predictors.bank import MEMBERS, Layout, forecast_one
+from predictors.compiled import compiled, floats, integers
+from predictors.errors import MissingLibraryError
+from predictors.models.kernel import Neighbourhood
+from predictors.selection import WINDOWS, account_of, pick, step
+
+
+def test_all_members_and_their_accounts():
+    layout, chance = Layout(), Random(1)
+    both = []
+    for fast in (False, True):
+        row, account = floats(layout.empty, fast), floats(account_of(len(MEMBERS)), fast)
+        both.append((integers(layout.kinds, fast), integers(layout.firsts, fast), row, account))
+    (kinds, firsts, row, account), (fast_kinds, fast_firsts, fast_row, fast_account) = both
+    at = 1e9
+    for i in range(700):
+        value = 1e6 * (1 + i % 5) * chance.lognormvariate(0, 1) * (10 if i > 400 else 1)
+        at += chance.expovariate(1 / 3000)
+        step(kinds, firsts, row, 0, account, 0, value, at)
+        compiled(step)(fast_kinds, fast_firsts, fast_row, 0, fast_account, 0, value, at)
+    for i, member in enumerate(MEMBERS):
+        plain = forecast_one(kinds[i], row, firsts[i], at + 60)
+        assert plain == pytest.approx(compiled(forecast_one)(fast_kinds[i], fast_row, firsts[i], at + 60)), member.name
+    for window in (0, *WINDOWS):
+        for squared in (False, True):
+            chosen = pick(len(MEMBERS), account, 0, window, squared)
+            assert chosen == compiled(pick)(len(MEMBERS), fast_account, 0, window, squared)
+
+
+def test_a_neighbourhood():
+    plain, fast, chance = Neighbourhood(), Neighbourhood(fast=True), Random(2)
+    for i in range(2500):
+        features = (chance.uniform(14, 22), chance.uniform(0, 3), float(i % 3), 15.0, chance.uniform(14, 22), 1.0)
+        value = chance.gauss(15, 1)
+        plain.learn(value, float(i), features)
+        fast.learn(value, float(i), features)
+    for now in (-1.0, 1000.0, 3000.0):
+        assert plain.quantiles(features, now, (0.1, 0.5, 0.9)) == fast.quantiles(features, now, (0.1, 0.5, 0.9))
+
+
+def test_what_is_not_marked_is_not_compiled():
+    with pytest.raises(ValueError, match="not marked"):
+        compiled(len)
+
+
+def test_without_numba_it_is_said_how_to_have_it(monkeypatch):
+    compiled.cache_clear()
+    monkeypatch.setitem(sys.modules, "numba", None)
+    with pytest.raises(MissingLibraryError, match=r"pip install 'coget\[compiled\]'"):
+        compiled(pick)

@@ -1,0 +1,128 @@
+"""What each kind of forecaster is for, on transfers made for it."""
+
+from math import exp
+from random import Random
+
+import pytest
+
+from predictors.bank import MEMBERS
+from predictors.evaluate import evaluate, replay
+from predictors.models.hierarchy import Hierarchy
+from predictors.models.kernel import Kernel
+from predictors.models.regression import FEATURES, Regression
+from predictors.observation import Observation, Query, query_of
+from predictors.registry import make
+from predictors.selection import WINDOWS, Selected, account_of, pick, step
+
+MB = 1_000_000
+
+
+def took(start: float, rate: float, source: str = "ftp://a.one.org", size: int = 100 * MB, **more) -> Observation:
+    return Observation(source, start, start + size / rate, size, **more)
+
+
+def learned(forecaster, log):
+    for observation in log:
+        forecaster.learn(observation)
+    return forecaster
+
+
+def by_size_and_load(count: int = 600) -> list[Observation]:
+    """Rates that grow with the size, fall with the load, and wander a little."""
+    chance, found = Random(3), []
+    for i in range(count):
+        size, load = int(exp(chance.uniform(15, 22))), chance.randrange(6)
+        rate = 1e6 * (size / 1e7) ** 0.5 / (1 + load) * chance.lognormvariate(0, 0.1)
+        found.append(took(3600.0 * i, rate, size=size, concurrency=load))
+    return found
+
+
+@pytest.mark.parametrize("name", ["kernel", "regression", "hedge"])
+def test_what_knows_of_size_and_load_uses_them(name):
+    log = by_size_and_load()
+    assert evaluate(log, make(name)).points.mdape < 0.25 < 0.5 < evaluate(log, make("median of 25")).points.mdape
+
+
+def test_the_kernel_knows_nothing_of_what_ended_after_the_moment_it_is_asked_for():
+    log = by_size_and_load(100)
+    half = learned(Kernel(), log[:50])
+    whole = learned(Kernel(), log)
+    query = query_of(log[50])
+    assert whole.forecast(query).rates.p50 == pytest.approx(half.forecast(query).rates.p50, rel=0.05)
+    assert whole.forecast(query._replace(at=-1.0)).rates is None
+
+
+def test_a_pair_never_seen_is_forecast_from_its_hosts():
+    chance, log = Random(4), []
+    for i in range(300):
+        source, sink = chance.choice(["fast", "slow"]), chance.choice(["x.org", "y.org", "z.org"])
+        if (source, sink) != ("fast", "x.org"):
+            rate = (100 if source == "fast" else 5) * MB * chance.lognormvariate(0, 0.1)
+            log.append(took(60.0 * i, rate, f"ftp://{source}.org", sink=sink))
+    forecaster = learned(Hierarchy(), log)
+    unseen = forecaster.forecast(Query("ftp://fast.org", 1e5, 100 * MB, sink="x.org"))
+    assert unseen.rates.p50 == pytest.approx(100 * MB, rel=0.3)
+    assert "nothing finer is known" in unseen.reason
+    stranger = forecaster.forecast(Query("ftp://new.net", 1e5, 100 * MB, sink="new.net"))
+    assert 5 * MB < stranger.rates.p50 < 100 * MB
+    assert stranger.rates.p10 < 5 * MB * 1.5
+    assert stranger.rates.p90 > 100 * MB / 1.5
+
+
+def test_the_member_with_the_least_error_is_picked():
+    """Beside a plain count of all errors, for each window."""
+    forecaster, errors = Selected(), []
+    row, account = forecaster._layout.empty, account_of(len(MEMBERS))
+    kinds, firsts = forecaster._layout.kinds, forecaster._layout.firsts
+    chance = Random(6)
+    for i in range(300):
+        value = chance.lognormvariate(15, 1) if i < 150 else 1e6 * i
+        said = [forecaster._one(kind, row, first, 60.0 * i) for kind, first in zip(kinds, firsts, strict=True)]
+        if i:
+            errors.append([abs(each - value) for each in said])
+        step(kinds, firsts, row, 0, account, 0, value, 60.0 * i)
+        for window in (0, *WINDOWS):
+            for power in (1, 2) if errors else ():
+                totals = [sum(error**power for error in column[-window:]) for column in zip(*errors, strict=True)]
+                chosen = pick(len(MEMBERS), account, 0, window, power == 2)
+                assert totals[chosen] == pytest.approx(min(totals))
+
+
+def test_a_forecast_says_who_made_it_on_what_ground_and_how_long_it_will_take():
+    log = [took(100.0 * i, 10 * MB, setup_seconds=2.0, ranges=1) for i in range(5)]
+    said = learned(make("least MAE"), log).forecast(Query("ftp://a.one.org", 1000.0, 80 * MB))
+    assert said.forecaster == "least MAE"
+    assert said.observations == 5
+    assert said.newest_age == 1000.0 - log[-1].end
+    assert said.seconds(100 * MB) == pytest.approx(2.0 + 100 * MB / said.rates.p50)
+    assert said.reason.startswith("the last value, the least off of 32 so far, of 5 transfers, the newest 10 minutes")
+
+
+def test_a_hedge_names_whom_it_trusts_most():
+    log = by_size_and_load(200)
+    said = [forecast for _, forecast in replay(log, make("hedge"))][-1]
+    assert said.forecaster == "hedge"
+    assert "most of all kernel" in said.reason
+
+
+def test_a_regression_shows_what_its_fit_is_worth():
+    forecaster = learned(Regression(), by_size_and_load())
+    assert forecaster.diagnostics(Query("ftp://nowhere", 0.0)) is None
+    found = forecaster.diagnostics(Query("ftp://a.one.org", 0.0))
+    assert found.transfers == 500
+    assert tuple(found.coefficients) == FEATURES
+    assert found.coefficients["log size"] == pytest.approx(0.5, abs=0.02)
+    assert found.p_values["log size"] < 1e-6
+    assert found.r2 > 0.95
+    assert found.durbin_watson == pytest.approx(2.0, abs=0.3)
+    assert 0 < found.normal < 1
+    assert found.deviation == pytest.approx(0.1, abs=0.1)
+
+
+def test_small_and_failed_transfers_tell_no_rate_but_how_far_a_server_is():
+    log = [took(0.0, 10 * MB), took(100.0, 1e5, size=50_000, setup_seconds=0.25), took(200.0, 1e5, outcome="failed")]
+    for name in ("last", "kernel", "hierarchy", "percentile", "hedge", "regression"):
+        said = learned(make(name), log).forecast(Query("ftp://a.one.org", 5000.0, 100 * MB))
+        assert said.rates.p50 == pytest.approx(10 * MB), name
+        assert said.setup_seconds == 0.25
+        assert said.observations == 1
