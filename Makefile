@@ -1,5 +1,5 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
-.PHONY: demo test bench bench-paper bench-wan bench-testbed results
+.PHONY: demo test bench bench-forecasts bench-paper bench-wan bench-testbed results
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -22,6 +22,10 @@ test: $(READY)
 # coget beside globus-url-copy on this machine.
 bench: $(READY)
 	@$(RUN) tests.benchmarks.loopback
+
+# How good and how fast forecasts are, on published logs.
+bench-forecasts: $(READY)
+	@$(RUN) tests.benchmarks.forecasts
 
 # coget beside its peers on networks that differ, change and fail. Takes hours, and needs root.
 bench-wan: $(READY)

@@ -154,7 +154,7 @@ class History:
     def add(self, transfers: Iterable[Transfer]) -> None:
         """Remember these; parts that were never used say nothing and are left out."""
         rows = [_row(transfer) for transfer in transfers if transfer.outcome != "unused"]
-        if rows:
+        if rows:  # else no file is made
             self._use(lambda database: _insert(database, rows), 0, create=True)
 
     def estimates(self, urls: Iterable[str], now: float) -> dict[str, Estimate]:
@@ -264,6 +264,8 @@ def _unknown(database: "sqlite3.Connection", rows: list[Row]) -> list[Row]:
 
 
 def _insert(database: "sqlite3.Connection", rows: list[Row]) -> int:
+    if not rows:
+        return 0
     with _transaction(database):
         database.executemany(f"INSERT INTO transfers VALUES ({', '.join('?' * len(rows[0]))})", rows)
         database.executemany(PRUNE, {(row[0], KEPT - 1) for row in rows})

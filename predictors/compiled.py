@@ -46,7 +46,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
         if isinstance(other, FunctionType) and other in COMPILABLE:
             scope[name] = compiled(other)
     twin = FunctionType(plain.__code__, scope, plain.__name__, plain.__defaults__, plain.__closure__)
-    return cast(Callable[P, R], njit(twin))
+    return cast(Callable[P, R], njit(twin, forceinline=True))
 
 
 def floats(values: Iterable[float], fast: bool) -> MutableSequence[float]:

@@ -112,7 +112,7 @@ def _print(log: "Log", found: "Sequence[Evaluation]") -> None:
     from coalloc.progress.table import console, table
 
     out = console(sys.stdout)
-    out.print(f"{log.kind}: {len(log.observations)} transfers, the last {found[0].points.count} scored")
+    out.print(f"{log.kind}: {len(log.observations)} transfers, the last {found[0].points.pairs} scored")
     for refused in log.refused[:3]:
         out.print(f"line {refused.line} left out: {human.one_line(refused.why)}")
     if len(log.refused) > 3:

@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import sqlite3
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from itertools import chain
@@ -36,8 +37,9 @@ def read_log(path: Path) -> Log:
             return _database(path)
         with _text(path, head) as text:
             return _lines(path, text)
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}", "name a log of transfers") from None
+    except (OSError, EOFError, zlib.error, sqlite3.Error) as error:
+        why = getattr(error, "strerror", None) or error
+        raise UsageError(f"{path} cannot be read: {why}", "name a log of transfers that is whole") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path} is no text", f"give {FORMATS}") from None
 

@@ -79,7 +79,8 @@ class Hierarchy(Forecaster):
 
     def _estimates(self, of: Query | Observation, at: float) -> list[tuple[str, float]]:
         """The rate that each level expects of which something was known then, the finest last."""
-        found, estimate = [], 0.0
+        found: list[tuple[str, float]] = []
+        estimate = 0.0
         for name in CHAIN:
             level = self._levels.get((name, LEVELS[name](of)))
             if level and (known := level.ago.at(at)):

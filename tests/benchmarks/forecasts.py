@@ -1,0 +1,158 @@
+"""How good and how fast forecasts are: `python -m tests.benchmarks.forecasts [accuracy] [speed]`.
+
+Accuracy is on the published data in ../shared/data, each set replayed with delayed feedback, its last 60 % scored.
+Nothing is tuned on these. Speed is with numba, on series that are made here.
+"""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from coalloc.logs import read_log
+from predictors.bank import CONSTANT, MEMBERS, Layout
+from predictors.compiled import compiled
+from predictors.evaluate import Evaluation, evaluate
+from predictors.models.state import Member
+from predictors.observation import Observation, Query
+from predictors.registry import make
+from predictors.selection import account_of, replay, step
+
+DATA = Path(__file__).parents[3] / "shared" / "data"
+SETS = {
+    "HPSS writes": ("transfers/hpss_slac", "write"),
+    "HPSS reads": ("transfers/hpss_slac", "read"),
+    "hsdpa": ("bandwidth/hsdpa", "read"),
+    "oboe": ("bandwidth/oboe", "read"),
+    "uk": ("bandwidth/uk_backbone", "read"),
+    "puffer": ("bandwidth/puffer", "read"),
+}
+COMPARED = ("hedge", "kernel", "hierarchy", "least MAE", "percentile")
+SINGLES = (
+    "last",
+    "running mean",
+    "mean of 25",
+    "median of 25",
+    "smoothing 0.20",
+    "smoothing 0.75",
+    "AR(1)",
+    "AR(5)",
+    "Holt",
+)
+SERIES = 200
+ROWS = 10_000_000
+SOME = 1_000_000
+
+
+def accuracy() -> None:
+    """A table a set: those compared, and the best single member of the bank."""
+    if not DATA.exists():
+        sys.exit(f"{DATA} is not there: accuracy cannot be measured")
+    for name, (path, direction) in SETS.items():
+        observations = [each for each in read_log(DATA / f"{path}.csv.gz").observations if each.direction == direction]
+        print(f"{name}: {len(observations)} transfers")
+        print("  forecaster              MdAPE  RMSRE  within 15 %  below p10  worst 500  p10 / rate")
+        for forecaster in COMPARED:
+            _print(evaluate(observations, make(forecaster, fast=True)))
+        _print(_best_single(observations), "best single: ")
+
+
+def _best_single(observations: list[Observation]) -> Evaluation:
+    return min((evaluate(observations, make(name, fast=True)) for name in SINGLES), key=lambda each: each.points.mdape)
+
+
+def _print(found: Evaluation, before: str = "") -> None:
+    points, low = found.points, found.low
+    print(
+        f"  {before + found.forecaster:<24}{points.mdape:6.1%} {points.rmsre:6.2f} {points.close:12.0%} "
+        f"{low.missed:10.1%} {low.worst:10.0%} {low.sharpness:11.2f}",
+        flush=True,
+    )
+
+
+def speed() -> None:
+    """Rates, and times of single forecasts."""
+    print(f"full bank, {len(MEMBERS)} members: {SOME / _bank_seconds():,.0f} observations/s (wanted: 200,000)")
+    for members, wanted, rows in ((CONSTANT, 1, ROWS), (MEMBERS, 45, SOME)):
+        seconds = _replay_seconds(members, rows) * ROWS / rows
+        print(
+            f"{ROWS:,} rows, {len(members)} members: {seconds:.2f} s (wanted: {wanted}; {rows:,} measured)", flush=True
+        )
+    for name, wanted in (("least MAE", 100), ("kernel", 1000), ("hedge", 1000)):
+        for fast in (True, False):
+            how = "compiled" if fast else "plain"
+            print(
+                f"one forecast, {name}, {how}: {_forecast_seconds(name, fast) * 1e6:.0f} us (wanted: {wanted})",
+                flush=True,
+            )
+    both = [_least(lambda code=code: _run(code)) for code in ("pass", "import predictors.registry")]
+    print(f"import of predictors.registry: {both[1] - both[0]:.3f} s (wanted: 0.3)")
+
+
+def _bank_seconds() -> float:
+    layout = Layout()
+    kinds, firsts = np.frombuffer(layout.kinds, np.int64), np.frombuffer(layout.firsts, np.int64)
+    row, account = np.frombuffer(layout.empty).copy(), np.array(account_of(len(MEMBERS), 0))
+    learn = compiled(step)
+    values = np.random.default_rng(1).lognormal(15, 1, SOME)
+    from numba import njit
+
+    @njit
+    def all_of(kinds, firsts, row, account, values):  # type: ignore[no-untyped-def]
+        for i in range(len(values)):
+            learn(kinds, firsts, row, 0, account, 0, values[i], 60.0 * i)
+
+    all_of(kinds, firsts, row, account, values[:10])
+    began = time.perf_counter()
+    all_of(kinds, firsts, row, account, values)
+    return time.perf_counter() - began
+
+
+def _replay_seconds(members: tuple[Member, ...], rows: int) -> float:
+    layout, chance = Layout(members), np.random.default_rng(2)
+    kinds, firsts = np.frombuffer(layout.kinds, np.int64), np.frombuffer(layout.firsts, np.int64)
+    starts = np.cumsum(chance.exponential(1.0, rows))
+    ends = starts + chance.lognormal(3, 1, rows)
+    values, series = chance.lognormal(15, 1, rows), chance.integers(0, SERIES, rows)
+    by_start, by_end, into = np.arange(rows), np.argsort(ends), np.empty(rows)
+    run = compiled(replay)
+    for count in (10, rows):
+        states = np.tile(np.frombuffer(layout.empty), SERIES)
+        accounts = np.tile(account_of(len(members), 0), SERIES)
+        began = time.perf_counter()
+        part = by_end[by_end < count]
+        run(kinds, firsts, states, accounts, series, starts, ends, values, by_start[:count], part, into)
+        seconds = time.perf_counter() - began
+    return seconds
+
+
+def _forecast_seconds(name: str, fast: bool) -> float:
+    forecaster, chance = make(name, fast), np.random.default_rng(3)
+    for i, value in enumerate(chance.lognormal(15, 1, 2500)):
+        forecaster.learn(Observation("ftp://a", 60.0 * i, 60.0 * i + 1e9 / value, 10**9))
+    query = Query("ftp://a", 60.0 * 1e6, 10**9)
+    return _least(lambda: [forecaster.forecast(query) for _ in range(20)]) / 20
+
+
+def _least(work: Callable[[], object], times: int = 7) -> float:
+    def once() -> float:
+        began = time.perf_counter()
+        work()
+        return time.perf_counter() - began
+
+    return min(once() for _ in range(times))
+
+
+def _run(code: str) -> None:
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+if __name__ == "__main__":
+    wanted = sys.argv[1:] or ["speed", "accuracy"]
+    if "speed" in wanted:
+        speed()
+    if "accuracy" in wanted:
+        accuracy()

@@ -1,0 +1,64 @@
+"""`coget forecast evaluate` and `coget history import`, as users run them."""
+
+import json
+import random
+
+import pytest
+
+from tests.support.coget import coget
+
+MB = 1_000_000
+FORECASTERS = {"last", "regression", "kernel", "hierarchy", "percentile", "hedge"}
+
+
+@pytest.fixture
+def log(tmp_path):
+    """Transfers whose rate grows with their size."""
+    chance, rows = random.Random(1), ["source,sink,start,seconds,bytes"]
+    for i in range(300):
+        size = chance.choice([5, 50, 500]) * MB
+        rate = (size / MB) ** 0.5 * MB * chance.lognormvariate(0, 0.1)
+        rows.append(f"ftp://a.example,here,{3600 * i},{size / rate},{size}")
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join([*rows, "ftp://a.example,here,soon,1,1"]))
+    return path
+
+
+def test_a_table_of_how_good_forecasters_were(log, home):
+    result = coget(["forecast", "evaluate", str(log)], home)
+    assert result.returncode == 0, result.stderr
+    lines = result.stdout.splitlines()
+    assert lines[0] == "a table of transfers: 300 transfers, the last 180 scored"
+    assert "line 302 left out" in lines[1]
+    names = [line.split("  ")[0] for line in lines[3:-1]]
+    assert set(names) >= FORECASTERS
+    assert names.index("hedge") < names.index("last")
+
+
+def test_json(log, home):
+    found = json.loads(coget(["forecast", "evaluate", "--json", str(log)], home).stdout)
+    assert (found["transfers"], len(found["refused"])) == (300, 1)
+    by_name = {each["name"]: each for each in found["forecasters"]}
+    assert by_name["hedge"]["mdape"] < 0.2 < by_name["last"]["mdape"]
+    assert by_name["hedge"]["p10"]["missed"] == pytest.approx(0.1, abs=0.06)
+    assert len(by_name) < len(
+        json.loads(coget(["forecast", "evaluate", "--all", "--json", str(log)], home).stdout)["forecasters"]
+    )
+
+
+def test_what_cannot_be_evaluated(log, home, tmp_path):
+    (tmp_path / "one.csv").write_text("\n".join(log.read_text().splitlines()[:2]))
+    for path, said in (("nowhere", "cannot be read"), ("one.csv", "1 transfers were found")):
+        result = coget(["forecast", "evaluate", str(tmp_path / path)], home)
+        assert result.returncode == 2
+        assert said in result.stderr
+
+
+def test_an_import_makes_servers_known_once(log, home):
+    for new in (300, 0):
+        result = coget(["history", "import", str(log)], home)
+        assert result.returncode == 0, result.stderr
+        assert result.stdout == f"a table of transfers: 300 transfers, 300 of them of use, {new} new\n"
+    (source,) = json.loads(coget(["history", "--json"], home).stdout)["sources"]
+    assert (source["source"], source["transfers"]) == ("ftp://a.example", 300)
+    assert coget(["history", "import", "nowhere"], home).returncode == 2
