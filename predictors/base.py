@@ -17,7 +17,7 @@ class Forecaster(ABC):
 
     @abstractmethod
     def learn(self, observation: Observation) -> None:
-        """Take in one observation. The order in which they come makes no difference."""
+        """Take in one observation. They come in the order of their ends; one that comes late is taken as new."""
 
     @abstractmethod
     def forecast(self, query: Query) -> Forecast:

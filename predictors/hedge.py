@@ -17,6 +17,7 @@ from predictors.models.hierarchy import Hierarchy
 from predictors.models.kernel import Features, Kernel, Nearness, Neighbourhood, Past
 from predictors.observation import Forecast, Observation, Query, Rates, query_of
 from predictors.selection import Selected
+from predictors.text import counted
 
 __all__ = ["Hedge", "experts"]
 
@@ -84,7 +85,7 @@ class Hedge(Forecaster):
             query = query_of(observation)
             said = [expert.forecast(query) for expert in self._among]
             if any(forecast.rates for forecast in said):
-                expected = self._hedged(said, path if path.count >= ENOUGH else every)
+                expected = _hedged(said, path if path.count >= ENOUGH else every)
                 for series in (path, every):
                     _tell(series, said, rate)
                     _correct(series, observation, path.past.features(observation, observation.start), rate / expected)
@@ -97,39 +98,37 @@ class Hedge(Forecaster):
     def forecast(self, query: Query) -> Forecast:
         path = self._series.get(LEVELS["path"](query)) or Series(len(self._among), False)
         said = [expert.forecast(query) for expert in self._among]
-        if not any(forecast.rates for forecast in said):
+        known = [(i, forecast) for i, forecast in enumerate(said) if forecast.rates]
+        if not known:
             return path.nothing(self.name)
         series = path if path.count >= ENOUGH else self._series[LEVELS["all"](query)]
-        expected = self._hedged(said, series)
-        first = max(
-            (forecast for forecast in said if forecast.rates),
-            key=lambda forecast: self._weight(series, said.index(forecast)),
-        )
+        expected = _hedged(said, series)
+        _, first = max(known, key=lambda each: _weight(series, each[0]))
         return Forecast(
             self.name,
             _around(series, query.at, path.past.features(query, query.at), expected),
             path.setup_seconds if path.setup_seconds is not None else first.setup_seconds,
             first.observations,
             first.newest_age,
-            f"{sum(forecast.rates is not None for forecast in said)} forecasters by their recent errors, most of all "
+            f"{counted(len(known), 'forecaster')} by their recent errors, most of all "
             f"{first.forecaster}: {first.reason}",
         )
 
-    def _weight(self, series: Series, expert: int) -> float:
-        seen = series.weights[expert]
-        return exp(-EAGER * series.losses[expert] / seen) if seen else exp(-EAGER)
 
-    def _hedged(self, said: Sequence[Forecast], series: Series) -> float:
-        """The weighted median."""
-        weighed = sorted(
-            (forecast.rates.p50, self._weight(series, i)) for i, forecast in enumerate(said) if forecast.rates
-        )
-        half = sum(weight for _, weight in weighed) / 2
-        for rate, weight in weighed:
-            half -= weight
-            if half <= 0:
-                return rate
-        return weighed[-1][0]
+def _weight(series: Series, expert: int) -> float:
+    seen = series.weights[expert]
+    return exp(-EAGER * series.losses[expert] / seen) if seen else exp(-EAGER)
+
+
+def _hedged(said: Sequence[Forecast], series: Series) -> float:
+    """The weighted median."""
+    weighed = sorted((forecast.rates.p50, _weight(series, i)) for i, forecast in enumerate(said) if forecast.rates)
+    half = sum(weight for _, weight in weighed) / 2
+    for rate, weight in weighed:
+        half -= weight
+        if half <= 0:
+            return rate
+    return weighed[-1][0]
 
 
 def _tell(series: Series, said: Sequence[Forecast], rate: float) -> None:

@@ -6,8 +6,7 @@ that was, and how long ago it ended: on real logs it tells as much as all else t
 (docs/explanation/forecasts.md has the figures).
 """
 
-from bisect import bisect_right
-from collections import deque
+from bisect import bisect_right, insort
 from math import exp, log, log1p
 from typing import NamedTuple
 from zlib import crc32
@@ -15,7 +14,7 @@ from zlib import crc32
 from predictors.base import Forecaster
 from predictors.compiled import compilable, compiled, floats
 from predictors.context import LEVELS, Key
-from predictors.experience import Experience, telling
+from predictors.experience import RECENT, Experience, telling
 from predictors.models.state import State
 from predictors.observation import Forecast, Observation, Query, Rates
 
@@ -27,9 +26,6 @@ them its features."""
 NAN = float("nan")
 BY_SIZE = 0.5
 """Rates are compared as if they grew with this power of the size: 1 would compare elapsed times, 0 the rates."""
-RECENT = 64
-"""Transfers that ended of late, among which is the newest one that had ended when another began."""
-
 Features = tuple[float, float, float, float, float, float]
 """log size, log(1 + concurrency), a number for the kind, and of the newest transfer before: log rate, log size, and the
 log of the seconds since it ended. NaN where not known: then all are equally near in it."""
@@ -162,15 +158,13 @@ class Past:
     """The transfers of one path that ended of late: what state it was in when another began."""
 
     def __init__(self) -> None:
-        self._ended: deque[tuple[float, float, float]] = deque(maxlen=RECENT)
+        self._ended: list[tuple[float, float, float]] = []
 
     def learn(self, end: float, rate: float, size: int) -> None:
         """Take in a transfer; those that come late are sorted in."""
-        ended = (end, log(rate), log(size))
-        if self._ended and end < self._ended[-1][0]:
-            self._ended.insert(bisect_right(self._ended, ended), ended) if len(self._ended) < RECENT else None
-        else:
-            self._ended.append(ended)
+        insort(self._ended, (end, log(rate), log(size)))
+        if len(self._ended) > RECENT:
+            del self._ended[0]
 
     def features(self, of: Query | Observation, at: float) -> Features:
         """What is known of a transfer that began, or begins, at a moment."""

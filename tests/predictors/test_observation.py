@@ -14,6 +14,8 @@ GOOD = Observation("ftp://a", start=10.0, end=20.0, bytes=1000, busy_seconds=5.0
     "wrong",
     [
         {"end": 9.0},
+        {"end": 10.0},
+        {"concurrency": -1},
         {"bytes": -1},
         {"busy_seconds": -0.1},
         {"setup_seconds": -1.0},

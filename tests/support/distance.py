@@ -42,6 +42,7 @@ class Distance:
         self._moved = 0
         self._spoke = 0
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sockets = contextlib.ExitStack()
 
     async def __aenter__(self) -> "Distance":
         self._start(self._pass_time())
@@ -51,24 +52,25 @@ class Distance:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._sockets.close()  # those of tasks that had not begun
 
     async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
         """A connection to the server by way of a relay that has the server's address."""
         connection = _Connection(self.trips + 1)
-        server = await self._near.dial(host, port, seconds)
+        server = self._sockets.enter_context(await self._near.dial(host, port, seconds))
         with socket.create_server((host, 0), family=server.family) as listener:
             listener.setblocking(False)
             client = await self._near.dial(host, listener.getsockname()[1], seconds)
-            relay, _ = await asyncio.get_running_loop().sock_accept(listener)
-        relay.setblocking(False)
-        self._start(self._relay(connection, relay, server))
-        stands = asyncio.Event()
-        self._hold(connection.stands, stands.set)
-        try:
-            await stands.wait()
-        except asyncio.CancelledError:
-            client.close()
-            raise
+            try:
+                relay, _ = await asyncio.get_running_loop().sock_accept(listener)
+                relay.setblocking(False)
+                self._start(self._relay(connection, self._sockets.enter_context(relay), server))
+                stands = asyncio.Event()
+                self._hold(connection.stands, stands.set)
+                await stands.wait()
+            except asyncio.CancelledError:
+                client.close()
+                raise
         return client
 
     async def rest(self) -> None:
