@@ -9,6 +9,7 @@ transfers like this one: conditional on size, load and kind, and as often wrong 
 from collections.abc import Sequence
 from math import exp, log
 
+from predictors.bank import MEMBERS
 from predictors.base import Forecaster
 from predictors.context import LEVELS, Key
 from predictors.experience import Experience, telling
@@ -23,13 +24,17 @@ __all__ = ["Hedge", "experts"]
 
 DISCOUNT = 0.98
 """What an expert's earlier losses are multiplied by with each new one: about fifty count."""
-EAGER = 8.0
+EAGER = 16.0
 """How fast a weight falls with the mean loss, which is |log(forecast / actual)|."""
 ENOUGH = 30
 """Transfers from which on a path has weights and bounds of its own; before, those of all transfers count."""
 GAIN = 0.02
 """How fast bounds follow their misses."""
 LOW, HIGH = 0.1, 0.9
+ALONE = tuple(member for member in MEMBERS if member.name in ("last", "AR(5)"))
+"""Members of the bank that the hedge hears beside those that are selected."""
+WIDE = Nearness(size=0.6, load=0.8, lag_rate=1.5, lag_size=6.0, lag_age=2.0, age=2000.0)
+"""What is near for a second kernel, whose forecasts are less often far off."""
 
 
 def experts(fast: bool = False) -> list[Forecaster]:
@@ -37,8 +42,10 @@ def experts(fast: bool = False) -> list[Forecaster]:
     return [
         Selected(level="path", fast=fast),
         Selected(level="path and size", fast=fast),
-        Selected(level="path, kind and size", fast=fast),
+        Selected(ALONE[:1], fast=fast),
+        Selected(ALONE[1:], fast=fast),
         Kernel(fast=fast),
+        Kernel(WIDE, "wide kernel", fast),
         Hierarchy(),
     ]
 

@@ -193,12 +193,12 @@ class Kernel(Forecaster):
     Its bounds are the weighted quantiles, as they are.
 
     :param near: what counts as near
+    :param name: of this one
     :param fast: compiled
     """
 
-    name = "kernel"
-
-    def __init__(self, near: Nearness = Nearness(), fast: bool = False) -> None:  # noqa: B008
+    def __init__(self, near: Nearness = Nearness(), name: str = "kernel", fast: bool = False) -> None:  # noqa: B008
+        self.name = name
         self._near, self._fast = near, fast
         self._paths: dict[Key, Path] = {}
 
