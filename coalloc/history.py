@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 KEPT = 10_000
 """Transfers remembered of each source; older ones are dropped."""
-RECENT = 50
+RECENT = 30
 """Of these the newest on which forecasts rest: more would hold up each transfer's start, and tell little else."""
 PATIENCE = 2.0
 """Seconds to wait for another coget that is writing."""
