@@ -235,7 +235,7 @@ class HTTPSource(Source):
         except httpcore.RemoteProtocolError as error:
             raise self._protocol_error(str(error)) from None
         except (httpcore.NetworkError, OSError) as error:
-            raise ConnectionLost(f"{self._shown}: the connection was lost: {error}", "try again") from None
+            raise self._lost(error) from None
         except httpcore.ProxyError as error:
             raise PermissionRefused(f"{self._shown}: the proxy says {error}", "check HTTP_PROXY and NO_PROXY") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -245,11 +245,15 @@ class HTTPSource(Source):
 
     def _protocol_error(self, said: str) -> SourceError:
         if "disconnected" in said or "closed connection" in said:
-            return ConnectionLost(
-                f"{self._shown}: the connection was lost: {said}",
-                "try again; if that happens always, check scheme and port of the URL",
-            )
+            return self._lost(said)
         return NotThatProtocol(f"{self._shown}: no HTTP there: {said}", "check scheme and port of the URL")
+
+    def _lost(self, said: object) -> ConnectionLost:
+        """The connection, be it ended or reset: a server that speaks something else may do either."""
+        return ConnectionLost(
+            f"{self._shown}: the connection was lost: {said}",
+            "try again; if that happens always, check scheme and port of the URL",
+        )
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         """What `open` was told, as HTTP has no question about it; of the whole file only."""
