@@ -168,10 +168,18 @@ class URLCopySource(Source):
 
 
 async def _end(tool: asyncio.subprocess.Process) -> None:
+    """Kill the tool if need be, and wait for it, which takes no time: even for who is cancelled a second time."""
     if tool.returncode is None:
         with suppress(ProcessLookupError):
             os.kill(tool.pid, signal.SIGKILL)  # tool.kill() may snatch the status from who waits for it
-    await tool.wait()
+    ended, cancelled = asyncio.create_task(tool.wait()), None
+    while not ended.done():
+        try:
+            await asyncio.wait([ended])
+        except asyncio.CancelledError as error:
+            cancelled = error
+    if cancelled:
+        raise cancelled
 
 
 def _facts(dump: Path) -> dict[str, str]:
