@@ -18,7 +18,7 @@ from coalloc.engine import open_source, speaks
 from coalloc.engine.base import EngineOptions, Source, Span
 from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
-from coalloc.history import History, SourceSummary, Transfer
+from coalloc.history import History, SourceSummary, Transfer, source_key
 from coalloc.model import (
     Checksum,
     Estimate,
@@ -309,15 +309,22 @@ class Remembered(NamedTuple):
 def remember(path: Path) -> Remembered:
     """Put what another program logged into this user's history: reads that went well, each once.
 
-    :raises UsageError: when it is no log that is known
+    :raises UsageError: when it is no log that is known, or there is no history to put it into
     """
     from coalloc.logs import read_log
 
+    history = History.open()
+    if history.path is None:
+        raise UsageError("COGET_HISTORY is off: there is no history to import into", "unset it, or name a file")
     log = read_log(path)
-    usable = [each for each in log.observations if each.direction == "read" and each.outcome in ("ok", "slow")]
+    usable = [
+        (url, each)
+        for each in log.observations
+        if each.direction == "read" and each.outcome in ("ok", "slow") and (url := _address(each.source))
+    ]
     transfers = [
         Transfer(
-            url=each.source if "://" in each.source else f"gsiftp://{each.source}",
+            url=url,
             start=each.start,
             end=each.end,
             bytes=each.bytes,
@@ -328,6 +335,15 @@ def remember(path: Path) -> Remembered:
             strategy="imported",
             outcome=each.outcome,
         )
-        for each in usable
+        for url, each in usable
     ]
-    return Remembered(log.kind, len(log.observations), len(usable), History.open().remember(transfers))
+    return Remembered(log.kind, len(log.observations), len(usable), history.remember(transfers))
+
+
+def _address(source: str) -> str | None:
+    """The URL of what a log calls a source; None for what is no address."""
+    url = source if "://" in source else f"gsiftp://{source}"
+    try:
+        return url if not source_key(url).endswith("//") else None
+    except ValueError:  # a port that is no number, brackets that do not match
+        return None

@@ -10,7 +10,8 @@ __all__ = ["Forecaster"]
 class Forecaster(ABC):
     """Learns from transfers that have ended, and says what to expect of the next one.
 
-    It has no clock: the time of a forecast is in the query, and nothing that ended after it is used.
+    It has no clock: the time of a forecast is in the query. Asked of a moment before what it learned last, it answers
+    as of then if it can: the kernel always, others for the newest transfers, some not at all.
     """
 
     name: str

@@ -1,10 +1,10 @@
 """What every forecaster must keep, whatever its family: each check makes its own transfers and looks at what is said.
 
 Source of the idea: river's `checks` (every model is found and put through the same ones). A check raises
-AssertionError with a sentence; `for_forecaster` lists those that apply.
+AssertionError with a sentence.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from math import isclose, isfinite
 from random import Random
@@ -132,16 +132,14 @@ def duplicates_gaps_and_a_clock_that_goes_back_are_survived(make: Make) -> None:
     assert all(each.newest_age is None or each.newest_age >= 0 for each in (said, before)), "an age below zero"
 
 
-def _checks() -> Iterator[Callable[[Make], None]]:
-    yield the_future_changes_no_earlier_forecast
-    yield a_forecast_changes_nothing
-    yield an_observation_is_not_changed
-    yield nothing_known_is_said_so
-    yield one_observation_is_enough
-    yield a_constant_series_is_forecast_as_it_is
-    yield rates_are_positive_and_in_order
-    yield twice_the_rate_is_forecast_as_twice_the_rate
-    yield duplicates_gaps_and_a_clock_that_goes_back_are_survived
-
-
-CHECKS = tuple(_checks())
+CHECKS: tuple[Callable[[Make], None], ...] = (
+    the_future_changes_no_earlier_forecast,
+    a_forecast_changes_nothing,
+    an_observation_is_not_changed,
+    nothing_known_is_said_so,
+    one_observation_is_enough,
+    a_constant_series_is_forecast_as_it_is,
+    rates_are_positive_and_in_order,
+    twice_the_rate_is_forecast_as_twice_the_rate,
+    duplicates_gaps_and_a_clock_that_goes_back_are_survived,
+)

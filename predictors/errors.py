@@ -1,6 +1,6 @@
 """The errors of predictors: what is refused as an observation, and what is not installed."""
 
-__all__ = ["BadObservationError", "MissingLibraryError", "PredictorError"]
+__all__ = ["BadObservationError", "MissingLibraryError", "NothingForecastError", "PredictorError"]
 
 
 class PredictorError(Exception):
@@ -13,3 +13,7 @@ class BadObservationError(PredictorError):
 
 class MissingLibraryError(PredictorError):
     """A library that is not installed; the message says how to have it."""
+
+
+class NothingForecastError(PredictorError):
+    """A forecaster that said nothing of any transfer on which it was to be judged."""

@@ -10,6 +10,7 @@ from itertools import count
 from typing import NamedTuple
 
 from predictors.base import Forecaster
+from predictors.errors import NothingForecastError
 from predictors.experience import telling
 from predictors.metrics import Bounds, Scores, bounds, scores
 from predictors.observation import Forecast, Observation, query_of
@@ -48,13 +49,13 @@ def replay(observations: Iterable[Observation], forecaster: Forecaster) -> Itera
 def evaluate(observations: Iterable[Observation], forecaster: Forecaster, scored: float = SCORED) -> Evaluation:
     """Judge a forecaster on the last part of those transfers of a log that tell a rate.
 
-    :raises ValueError: when it forecast none of the scored transfers
+    :raises NothingForecastError: when it forecast none of the scored transfers
     """
     pairs = [(forecast, rate) for each, forecast in replay(observations, forecaster) if (rate := telling(each))]
     judged = pairs[round((1 - scored) * len(pairs)) :]
     said = [(forecast.rates, rate) for forecast, rate in judged if forecast.rates]
     if not said:
-        raise ValueError(f"{forecaster.name} forecast none of {len(judged)} transfers")
+        raise NothingForecastError(f"{forecaster.name} forecast none of {len(judged)} transfers")
     actual = [rate for _, rate in said]
     return Evaluation(
         forecaster.name,

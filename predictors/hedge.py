@@ -20,7 +20,7 @@ from predictors.observation import Forecast, Observation, Query, Rates, query_of
 from predictors.selection import Selected
 from predictors.text import counted
 
-__all__ = ["Hedge", "experts"]
+__all__ = ["Hedge"]
 
 DISCOUNT = 0.98
 """What an expert's earlier losses are multiplied by with each new one: about fifty count."""
@@ -37,8 +37,7 @@ WIDE = Nearness(size=0.6, load=0.8, lag_rate=1.5, lag_size=6.0, lag_age=2.0, age
 """What is near for a second kernel, whose forecasts are less often far off."""
 
 
-def experts(fast: bool = False) -> list[Forecaster]:
-    """Those of the default forecaster."""
+def _experts(fast: bool) -> list[Forecaster]:
     return [
         Selected(level="path", fast=fast),
         Selected(level="path and size", fast=fast),
@@ -69,14 +68,13 @@ class Series(Experience):
 class Hedge(Forecaster):
     """The weighted median of several forecasters, with bounds that correct themselves.
 
-    :param among: the forecasters; each learns here, and nowhere else
     :param fast: compiled
     """
 
     name = "hedge"
 
-    def __init__(self, among: Sequence[Forecaster] | None = None, fast: bool = False) -> None:
-        self._among = experts(fast) if among is None else list(among)
+    def __init__(self, fast: bool = False) -> None:
+        self._among = _experts(fast)
         self._fast = fast
         self._series: dict[Key, Series] = {}
 

@@ -2,8 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["forecast"]
 
-WORTH_COMPILING = 20_000
+WORTH_COMPILING = 1_500
 """Transfers from which on compiling takes less time than it saves."""
 
 
@@ -56,24 +55,24 @@ def evaluate(log: Path, every: bool, as_json: bool) -> None:
 
 
 def _evaluations(log: "Log", every: bool) -> "list[Evaluation]":
-    """The best first, by median error; forecasters that need a library that is missing are left out, with a word."""
-    from predictors.errors import MissingLibraryError
+    """The best first, by median error; those that are missing, or silent on this log, are told and left out."""
+    from predictors.errors import MissingLibraryError, NothingForecastError
     from predictors.evaluate import evaluate
     from predictors.registry import FORECASTERS, SHOWN, make
 
-    if len(log.observations) < 2:
-        raise UsageError(
-            f"{len(log.observations)} transfers were found in it", "give a log of at least two that tell a rate"
-        )
     found = []
-    with _progress(tuple(FORECASTERS) if every else SHOWN) as names:
-        for name in names:
+    names = tuple(FORECASTERS) if every else SHOWN
+    with click.progressbar(names, file=sys.stderr, item_show_func=lambda name: name) as bar:
+        for name in bar:
             try:
                 found.append(evaluate(log.observations, make(name, _compile(log))))
-            except MissingLibraryError as missing:
-                click.echo(f"{name} is left out: {missing}", err=True)
-            except ValueError as error:
-                raise UsageError(str(error), "give a log with more transfers that went well") from None
+            except (MissingLibraryError, NothingForecastError) as why:
+                click.echo(f"{name} is left out: {why}", err=True)
+    if not found:
+        raise UsageError(
+            f"too little to forecast from: {len(log.observations)} transfers",
+            "give a log with more transfers of 1 MiB or more that went well",
+        )
     return sorted(found, key=lambda evaluation: evaluation.points.mdape)
 
 
@@ -81,12 +80,6 @@ def _compile(log: "Log") -> bool:
     from importlib.util import find_spec
 
     return len(log.observations) >= WORTH_COMPILING and find_spec("numba") is not None
-
-
-@contextmanager
-def _progress(names: Sequence[str]) -> Iterator[Iterator[str]]:
-    with click.progressbar(names, file=sys.stderr, item_show_func=lambda name: name) as bar:
-        yield iter(bar)
 
 
 def _document(log: "Log", found: "Sequence[Evaluation]") -> dict[str, object]:

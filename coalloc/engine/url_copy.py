@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
@@ -35,6 +36,8 @@ from coalloc.model import Stat
 from coalloc.urls import redact
 
 __all__ = ["TOOL", "URLCopySource", "meaning"]
+
+Result = TypeVar("Result")
 
 TOOL = "globus-url-copy"
 CHUNK = 1024 * 1024
@@ -140,17 +143,14 @@ class URLCopySource(Source):
             )
         )
         try:
-            tool = await asyncio.shield(starting)  # cancelled half-way, asyncio would leave pipes open
-        except asyncio.CancelledError:
-            await _end(await starting)
-            raise
-        try:
+            tool = await _whole(starting)  # cancelled half-way, asyncio would leave pipes open
             assert tool.stdin is not None
             tool.stdin.write(f'"{self._told}" {to}\n'.encode())
             tool.stdin.close()
             yield tool
         finally:
-            await _end(tool)
+            if not starting.exception():
+                await _end(starting.result())
 
     def _ended_short(self, words: str, at: int, span: Span) -> SourceError:
         if at == span.start and words:
@@ -168,18 +168,23 @@ class URLCopySource(Source):
 
 
 async def _end(tool: asyncio.subprocess.Process) -> None:
-    """Kill the tool if need be, and wait for it, which takes no time: even for who is cancelled a second time."""
     if tool.returncode is None:
         with suppress(ProcessLookupError):
             os.kill(tool.pid, signal.SIGKILL)  # tool.kill() may snatch the status from who waits for it
-    ended, cancelled = asyncio.create_task(tool.wait()), None
-    while not ended.done():
+    await _whole(asyncio.create_task(tool.wait()))
+
+
+async def _whole(task: "asyncio.Task[Result]") -> Result:
+    """What a short task comes to. Who is cancelled meanwhile, be it twice, is so when it is done."""
+    cancelled = None
+    while not task.done():
         try:
-            await asyncio.wait([ended])
+            await asyncio.wait([task])
         except asyncio.CancelledError as error:
             cancelled = error
     if cancelled:
         raise cancelled
+    return task.result()
 
 
 def _facts(dump: Path) -> dict[str, str]:

@@ -48,6 +48,8 @@ class Nearness(NamedTuple):
     most: int = 2000
 
 
+NEAR = Nearness()
+
 COUNT = 6
 """Features."""
 FIRST = 3
@@ -127,7 +129,7 @@ class Neighbourhood:
     :param fast: compiled
     """
 
-    def __init__(self, near: Nearness = Nearness(), fast: bool = False) -> None:  # noqa: B008
+    def __init__(self, near: Nearness = NEAR, fast: bool = False) -> None:
         scales = [1 / width for width in near[:COUNT]]
         scales[KIND] = near.kind
         self._near = floats([*scales, 1 / near.age], fast)
@@ -197,7 +199,7 @@ class Kernel(Forecaster):
     :param fast: compiled
     """
 
-    def __init__(self, near: Nearness = Nearness(), name: str = "kernel", fast: bool = False) -> None:  # noqa: B008
+    def __init__(self, near: Nearness = NEAR, name: str = "kernel", fast: bool = False) -> None:
         self.name = name
         self._near, self._fast = near, fast
         self._paths: dict[Key, Path] = {}

@@ -101,7 +101,7 @@ def _bank_seconds() -> float:
     from numba import njit
 
     @njit
-    def all_of(kinds, firsts, row, account, values):  # type: ignore[no-untyped-def]
+    def all_of(kinds, firsts, row, account, values):
         for i in range(len(values)):
             learn(kinds, firsts, row, 0, account, 0, values[i], 60.0 * i)
 

@@ -6,6 +6,7 @@ import pytest
 
 from predictors import context, metrics, observation, text
 from predictors.base import Forecaster
+from predictors.errors import NothingForecastError
 from predictors.evaluate import evaluate, replay
 from predictors.metrics import bounds, scores
 from predictors.observation import Forecast, Observation, Query, Rates
@@ -54,7 +55,7 @@ def test_the_last_part_is_scored_and_silence_is_counted():
     assert found.points.close == pytest.approx(4 / 6)
     assert found.low.missed == 0.0
     assert evaluate(log, Newest(), scored=1.0).silent == 1
-    with pytest.raises(ValueError, match="none of 1"):
+    with pytest.raises(NothingForecastError, match="none of 1"):
         evaluate(log[:1], Newest())
 
 

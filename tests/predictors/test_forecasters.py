@@ -1,18 +1,21 @@
 """What each kind of forecaster is for, on transfers made for it."""
 
+from dataclasses import replace
 from math import exp
 from random import Random
 
 import pytest
 
 from predictors.bank import MEMBERS
-from predictors.evaluate import evaluate, replay
+from predictors.evaluate import evaluate
+from predictors.evaluate import replay as evaluated
 from predictors.models.hierarchy import Hierarchy
 from predictors.models.kernel import Kernel
 from predictors.models.regression import FEATURES, Regression
 from predictors.observation import Observation, Query, query_of
 from predictors.registry import make
 from predictors.selection import WINDOWS, Selected, account_of, pick, step
+from predictors.selection import replay as replay_all
 
 MB = 1_000_000
 
@@ -100,7 +103,7 @@ def test_a_forecast_says_who_made_it_on_what_ground_and_how_long_it_will_take():
 
 def test_a_hedge_names_whom_it_trusts_most():
     log = by_size_and_load(200)
-    said = [forecast for _, forecast in replay(log, make("hedge"))][-1]
+    said = [forecast for _, forecast in evaluated(log, make("hedge"))][-1]
     assert said.forecaster == "hedge"
     assert "most of all kernel" in said.reason
 
@@ -126,3 +129,20 @@ def test_small_and_failed_transfers_tell_no_rate_but_how_far_a_server_is():
         assert said.rates.p50 == pytest.approx(10 * MB), name
         assert said.setup_seconds == 0.25
         assert said.observations == 1
+
+
+def test_a_log_at_once_is_what_it_is_step_by_step():
+    log = by_size_and_load(300)
+    log = [
+        replace(each, end=each.start + 40 * (each.end - each.start), busy_seconds=1.0 + i % 7)
+        for i, each in enumerate(log)
+    ]
+    step_by_step = [said.rates.p50 if said.rates else None for _, said in evaluated(log, make("least MAE"))]
+    layout, into = Selected()._layout, [0.0] * len(log)
+    starts, ends = [each.start for each in log], [each.end for each in log]
+    order = sorted(range(len(log)), key=lambda i: ends[i])
+    replay_all(
+        *(layout.kinds, layout.firsts, layout.empty, account_of(len(MEMBERS), 0), [0] * len(log), starts, ends),
+        *([each.rate for each in log], list(range(len(log))), order, into),
+    )
+    assert [None if each != each else each for each in into] == step_by_step

@@ -48,7 +48,7 @@ def test_json(log, home):
 
 def test_what_cannot_be_evaluated(log, home, tmp_path):
     (tmp_path / "one.csv").write_text("\n".join(log.read_text().splitlines()[:2]))
-    for path, said in (("nowhere", "cannot be read"), ("one.csv", "1 transfers were found")):
+    for path, said in (("nowhere", "cannot be read"), ("one.csv", "too little to forecast from: 1 transfers")):
         result = coget(["forecast", "evaluate", str(tmp_path / path)], home)
         assert result.returncode == 2
         assert said in result.stderr
@@ -62,3 +62,13 @@ def test_an_import_makes_servers_known_once(log, home):
     (source,) = json.loads(coget(["history", "--json"], home).stdout)["sources"]
     assert (source["source"], source["transfers"]) == ("ftp://a.example", 300)
     assert coget(["history", "import", "nowhere"], home).returncode == 2
+
+
+def test_an_import_leaves_out_what_is_no_address_and_says_when_there_is_no_history(home, tmp_path):
+    rows = [f"{source},{i},10,100000000" for i, source in enumerate(["ftp://a:x/", "", "ftp://[::1", "dtn.example"])]
+    (tmp_path / "odd.csv").write_text("\n".join(["source,start,seconds,bytes", *rows]))
+    result = coget(["history", "import", str(tmp_path / "odd.csv")], home)
+    assert result.stdout == "a table of transfers: 4 transfers, 1 of them of use, 1 new\n"
+    assert "gsiftp://dtn.example" in coget(["history"], home).stdout
+    off = coget(["history", "import", str(tmp_path / "odd.csv")], home, COGET_HISTORY="off")
+    assert (off.returncode, "COGET_HISTORY is off" in off.stderr) == (2, True)
