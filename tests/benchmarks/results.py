@@ -18,7 +18,7 @@ SHOWN = "coget"
 BELIEVED = 0.02
 """A source that alone differs by more than this part from its schedule was not what it should have been."""
 COLUMNS = ("rival", "seconds", "time / ideal", "duplicated", "CPU s/GB", "waited", "")
-LIMIT = 8
+LIMIT = 4
 """A run that takes more than this many times the ideal has lost."""
 
 
