@@ -35,7 +35,21 @@ from coalloc.schedule.policies import make
 from coalloc.urls import redact
 from coalloc.verify import Jury, agreed_checksum
 
-__all__ = ["Engine", "Probe", "Request", "Strategy", "download", "history", "metalink", "plan", "probe", "remember"]
+__all__ = [
+    "Engine",
+    "Probe",
+    "Request",
+    "Strategy",
+    "download",
+    "history",
+    "metalink",
+    "metalink_document",
+    "metalink_files",
+    "plan",
+    "planned",
+    "probe",
+    "remember",
+]
 
 Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
 Engine = Literal["auto", "gridftp", "globus-url-copy"]
@@ -218,10 +232,32 @@ async def metalink(request: Request) -> str:
 
     Where no checksum is known yet, the servers are asked to compute one, which takes them a read of the file.
     """
+    described = [(await _plan(request, file, ask_checksum=True))[1] for file in await _files(request)]
+    return metalink_document(described, datetime.now(UTC))
+
+
+def planned(file: ReplicaSet, estimates: Sequence[Estimate], strategy: Strategy = "adaptive") -> Plan:
+    """How a file of known size would be fetched if all its servers answer; asks none of them.
+
+    :param estimates: what is expected of each replica, in their order
+    """
+    stat = Stat(file.size or 0)
+    answers = dict.fromkeys(range(len(file.replicas)), stat)
+    return preview(file, estimates, make(strategy), answers, file.checksums)
+
+
+def metalink_files(document: bytes, where: str) -> list[ReplicaSet]:
+    """The files that a Metalink 4 document describes; `where` is what messages call it. Raises a UsageError."""
+    from coalloc.resolve.metalink import read
+
+    return read(document, where)
+
+
+def metalink_document(files: Sequence[ReplicaSet], published: datetime) -> str:
+    """A Metalink 4 document of files that are described already; `published` is an aware time."""
     from coalloc.resolve.metalink import write
 
-    documents = [(await _plan(request, file, ask_checksum=True))[1] for file in await _files(request)]
-    return write(documents, datetime.now(UTC))
+    return write(files, published)
 
 
 async def _plan(request: Request, file: ReplicaSet, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:

@@ -17,7 +17,7 @@ from coalloc.model import Estimate, Outcome
 from coalloc.urls import redact
 from predictors.errors import PredictorError
 from predictors.experience import SMALLEST
-from predictors.observation import Observation, Query
+from predictors.observation import Forecast, Observation, Query
 from predictors.text import NOTHING
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class History:
         for observation in seen:
             forecaster.learn(observation)
         found = {url: forecaster.forecast(Query(key, now)) for url, key in keys.items()}
-        return {url: Estimate(f.setup_seconds, f.rates and f.rates.p50, f.reason) for url, f in found.items()}
+        return {url: _estimate(forecast) for url, forecast in found.items()}
 
     def observations(self) -> list[Observation]:
         """All transfers that went well, in the order of their starts."""
@@ -281,6 +281,13 @@ def _newest(database: "sqlite3.Connection", sources: set[str], now: float) -> li
         for row in database.execute(NEWEST, (source, SMALLEST, large, RECENT))
     ]
     return sorted((each for each in found if each.end <= now), key=lambda each: each.end)
+
+
+def _estimate(forecast: Forecast) -> Estimate:
+    rates = forecast.rates
+    if rates is None:
+        return Estimate(forecast.setup_seconds, reason=forecast.reason)
+    return Estimate(forecast.setup_seconds, rates.p50, forecast.reason, (rates.p10, rates.p90))
 
 
 def _row(transfer: Transfer) -> Row:

@@ -96,12 +96,14 @@ class Way(NamedTuple):
 class Estimate(NamedTuple):
     """What is expected of a source: seconds until the first byte of a range, then bytes per second.
 
-    `rate` is None while nothing is known. `reason` is one sentence for people.
+    `rate` is None while nothing is known. `reason` is one sentence for people. In four of five cases the rate should be
+    within `bounds`, the p10 and p90 of its forecast.
     """
 
     setup_seconds: float | None = None
     rate: float | None = None
     reason: str = ""
+    bounds: tuple[float, float] | None = None
 
 
 class Extent(NamedTuple):
@@ -176,7 +178,10 @@ class PlannedShare(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How one file would be fetched now. `seconds` is None while no rate is known."""
+    """How one file would be fetched now. `seconds` is None while no rate is known.
+
+    In four of five cases it should take as many seconds as `bounds` say; None where no source's bounds are known.
+    """
 
     name: str
     size: int
@@ -185,6 +190,7 @@ class Plan(NamedTuple):
     rationale: str
     shares: tuple[PlannedShare, ...]
     checksums: tuple[Checksum, ...] = ()
+    bounds: tuple[float, float] | None = None
 
 
 class SourceView(NamedTuple):

@@ -1,6 +1,8 @@
 """What a transfer is expected to do, without doing it: the shares, the time, the sentence. Pure."""
 
 from collections.abc import Mapping, Sequence
+from math import exp, log
+from random import Random
 
 from coalloc.errors import SourceError
 from coalloc.model import Checksum, Estimate, Plan, PlannedShare, ReplicaSet, Stat
@@ -9,6 +11,9 @@ from coalloc.schedule.policies import Policy
 from coalloc.schedule.state import State
 
 __all__ = ["preview"]
+
+DRAWS = 400
+"""Of the rates that may come: enough for tenths to differ by some percent."""
 
 
 def preview(
@@ -50,6 +55,7 @@ def preview(
         rationale=policy.explain(state, 0.0),
         shares=shares + left_out,
         checksums=tuple(checksums),
+        bounds=_bounds(state, expected, policy.rebalances),
     )
 
 
@@ -69,6 +75,36 @@ def _seconds(state: State, expected: Mapping[int, int]) -> float | None:
     if not any(lane.estimate.rate for lane in lanes):
         return None
     return max(state.setup(lane) + expected[lane.source] / state.rate(lane, 0.0) for lane in lanes)
+
+
+def _bounds(state: State, expected: Mapping[int, int], rebalances: bool) -> tuple[float, float] | None:
+    """Seconds that a tenth of the transfers should take less, and a tenth more, if the sources' rates are independent.
+
+    A scheme that rebalances ends when all sources together have delivered the file; others when the last has done its
+    part.
+    """
+    lanes = [state.lanes[source] for source in expected]
+    if not any(lane.estimate.bounds for lane in lanes):
+        return None
+    chance, seconds = Random(0), []
+    for _ in range(DRAWS):
+        rates = [_drawn(lane.estimate, state.rate(lane, 0.0), chance.random()) for lane in lanes]
+        if rebalances:
+            seconds.append(min(map(state.setup, lanes)) + sum(expected.values()) / sum(rates))
+        else:
+            parts = zip(lanes, rates, strict=True)
+            seconds.append(max(state.setup(lane) + expected[lane.source] / rate for lane, rate in parts))
+    seconds.sort()
+    return seconds[DRAWS // 10], seconds[-DRAWS // 10]
+
+
+def _drawn(estimate: Estimate, usual: float, share: float) -> float:
+    """The rate below which that share of what may come lies: log-linear through the quantiles that are known."""
+    if estimate.bounds is None:
+        return usual
+    low, high = estimate.bounds
+    away = low if share < 0.5 else high
+    return usual * exp((share - 0.5) / 0.4 * abs(log(away / usual))) if away > 0 else usual
 
 
 def _why_not(answer: Stat | SourceError | None) -> str | None:

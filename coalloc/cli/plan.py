@@ -58,11 +58,13 @@ def _print(plans: "Sequence[Plan]") -> None:
     out = console(sys.stdout)
     for made in plans:
         time = "time unknown" if made.seconds is None else f"about {human.duration(made.seconds)}"
+        if made.bounds:
+            time += f" (likely {human.duration(made.bounds[0])} to {human.duration(made.bounds[1])})"
         out.print(f"{human.one_line(made.name)}: {human.size(made.size)}, {time} ({made.strategy})")
         out.print(human.one_line(made.rationale))
         names = human.labels([share.url for share in made.shares])
         rows = [_row(name, share) for name, share in zip(names, made.shares, strict=True)]
-        out.print(table(("source", ">share", ">bytes", ">set-up", ">rate", "why"), rows))
+        out.print(table(("source", ">share", ">bytes", ">set-up", ">rate", ">likely", "why"), rows))
         for name, share in zip(names, made.shares, strict=True):
             if share.error:
                 out.print(human.about(name, share.url, share.error))
@@ -71,12 +73,13 @@ def _print(plans: "Sequence[Plan]") -> None:
 def _row(name: str, share: "PlannedShare") -> tuple[str, ...]:
     from coalloc.progress import human
 
-    setup, rate = share.estimate.setup_seconds, share.estimate.rate
+    setup, rate, bounds = share.estimate.setup_seconds, share.estimate.rate, share.estimate.bounds
     return (
         name,
         human.percent(share.fraction, 1),
         human.size(share.bytes),
         "?" if setup is None else human.duration(setup),
         "?" if rate is None else human.rate(rate),
+        "" if bounds is None else f"{human.rate(bounds[0])} - {human.rate(bounds[1])}",
         "not used, see below" if share.error else human.one_line(share.estimate.reason),
     )

@@ -20,6 +20,8 @@ __all__ = ["KNOWN"]
 Row = Mapping[str, str]
 
 HPSS = ("instr", "ftype", "start", "fsz", "elap", "ttype", "fsid")
+READ, WRITE = "1", "0"
+"""What a transfer can be; some rows say -1, and are left out."""
 SHORTEST, LONGEST, SMALLEST, FASTEST, FEWEST = 1.0, 6 * 3600.0, 1e6, 10e9 / 8, 300
 PROBE = 10_000_000
 """Bytes of a probe."""
@@ -35,10 +37,12 @@ def _hpss(rows: Iterable[Row]) -> Log:
 
 
 def _hpss_row(row: Row) -> Observation | None:
+    if row["ttype"] not in (READ, WRITE):
+        return None
     seconds, size = float(row["elap"]) / 1000, int(row["fsz"])
     if not SHORTEST <= seconds < LONGEST or size <= SMALLEST or size / seconds >= FASTEST:
         return None
-    system, start, reading = f"fs{row['fsid']}", float(row["start"]), row["ttype"] == "1"
+    system, start, reading = f"fs{row['fsid']}", float(row["start"]), row["ttype"] == READ
     return Observation(
         source="hpss" if reading else system,
         sink=system if reading else "hpss",

@@ -95,7 +95,7 @@ class Scheduler:
         lane = self.state.lanes[copy.source]
         if copy.last_byte_at is None:
             copy.first_byte_at = event.at
-            self._learn_setup(lane, event.at - copy.asked_at)
+            lane.learn_setup(event.at - copy.asked_at)
             lane.meter.begin(event.at)
         else:
             lane.meter.add(event.end - event.start, event.at)
@@ -133,7 +133,7 @@ class Scheduler:
         lane.status = "idle"
         lane.ready_at = event.at if lane.ready_at is None else lane.ready_at
         self._first_ready = event.at if self._first_ready is None else self._first_ready
-        if not lane.ranged and not self._is_last(lane):
+        if not lane.ranged and not self.state.is_last(lane):
             self._hand_back(lane, event.at)
             lane.status = "spare"
             lane.reason = "it ignores ranges, so it is used only when it is the last"
@@ -337,7 +337,7 @@ class Scheduler:
         copy = self.state.running(lane)
         if copy is not None:
             self._release(copy, now)
-            held = self._held()
+            held = self.state.held
             for start, end in self.state.lacking(copy):
                 for a, b in held.gaps(start, end):
                     self.state.unassigned.add(a, b)
@@ -345,25 +345,17 @@ class Scheduler:
             self.state.unassigned.add(start, end)
         lane.share = Intervals()
 
-    def _held(self) -> Intervals:
-        """What running partial copies will deliver."""
-        return Intervals((copy.start, copy.end) for copy in self.state.copies.values())
-
     def _admit(self) -> None:
         """Connect as many sources as may be used at once; spares come in while others pause, wait or are left."""
         working = self._working()
         for lane in sorted(self.state.lanes, key=lambda lane: (not lane.ranged, lane.failures)):
-            if lane.status == "spare" and working < self._most and (lane.ranged or self._is_last(lane)):
+            if lane.status == "spare" and working < self._most and (lane.ranged or self.state.is_last(lane)):
                 lane.status = "connecting"
                 self._actions.append(Connect(lane.source))
                 working += 1
 
     def _working(self) -> int:
         return sum(1 for lane in self.state.lanes if lane.usable and lane.status not in ("pausing", "waiting"))
-
-    def _is_last(self, lane: Lane) -> bool:
-        """Whether no other source is in use, or will be again after a pause."""
-        return not any(other.usable for other in self.state.lanes if other is not lane)
 
     def _end(self, action: Done | GiveUp, now: float) -> None:
         for copy in list(self.state.copies.values()):
@@ -385,11 +377,6 @@ class Scheduler:
             self._actions.append(Wake(min(times)))
 
     # Small helpers
-
-    @staticmethod
-    def _learn_setup(lane: Lane, seconds: float) -> None:
-        known = lane.setup_seconds
-        lane.setup_seconds = seconds if known is None else 0.5 * (known + seconds)
 
     def _copy(self, copy: int) -> Copy:
         if copy not in self.state.copies:

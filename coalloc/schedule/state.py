@@ -63,6 +63,11 @@ class Lane:
         """Whether it is in use, or will be again after a pause."""
         return self.status not in ("left", "spare")
 
+    def learn_setup(self, seconds: float) -> None:
+        """Take in how long a first byte took to come; what was expected counts half."""
+        known = self.setup_seconds
+        self.setup_seconds = seconds if known is None else 0.5 * (known + seconds)
+
 
 @dataclass(slots=True)
 class Copy:
@@ -113,6 +118,15 @@ class State:
     def complete(self) -> bool:
         """Whether every byte is final."""
         return self.final.total == self.size
+
+    @property
+    def held(self) -> Intervals:
+        """What running partial copies will deliver."""
+        return Intervals((copy.start, copy.end) for copy in self.copies.values())
+
+    def is_last(self, lane: Lane) -> bool:
+        """Whether no other source is in use, or will be again after a pause."""
+        return not any(other.usable for other in self.lanes if other is not lane)
 
     def lacking(self, copy: Copy) -> list[tuple[int, int]]:
         """The ranges of a partial copy that are not final yet."""

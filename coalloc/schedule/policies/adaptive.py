@@ -42,6 +42,7 @@ class Adaptive(Policy):
 
     name = "adaptive"
     watches_idle = True
+    rebalances = True
 
     def __init__(self, *, widens: bool = True) -> None:
         self.widens = widens

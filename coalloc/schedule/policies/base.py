@@ -40,6 +40,8 @@ class Policy(ABC):
     patience: ClassVar[float] = 0.0
     watches_idle: ClassVar[bool] = False
     """Whether an idle lane is asked again as time passes, not only when something happened."""
+    rebalances: ClassVar[bool] = False
+    """Whether what a source does not deliver in time is delivered by others."""
     widens: bool = False
     """Whether a source may get more parallel streams while it runs."""
 

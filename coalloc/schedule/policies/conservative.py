@@ -26,6 +26,7 @@ class Conservative(Policy):
     """
 
     name = "conservative"
+    rebalances = True
 
     def __init__(self, blocks: int | None = None) -> None:
         self.blocks = blocks

@@ -165,7 +165,7 @@ def test_concurrency_is_of_the_source_or_the_sink():
 @pytest.mark.parametrize(
     ("name", "count", "paths"),
     [
-        ("transfers/hpss_slac", 62925, 8),
+        ("transfers/hpss_slac", 54208, 8),
         ("bandwidth/puffer", 236456, 20),
         ("bandwidth/hsdpa", 8291, 40),
         ("bandwidth/oboe", 10272, 214),

@@ -1,0 +1,173 @@
+"""The command `coget-broker`: serve, upgrade, token."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from typing import NoReturn, TypeVar, cast, get_args
+
+import click
+
+from broker.config import Settings, Strategy
+from broker.errors import BrokerError
+from broker.models.access import ROLES, NewToken
+
+__all__ = ["main"]
+
+Result = TypeVar("Result")
+
+database_option = click.option(
+    "--database",
+    default=Settings().database,
+    show_default=True,
+    envvar="COGET_BROKER_DATABASE",
+    metavar="URL",
+    help="sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
+)
+
+
+@click.group()
+@click.version_option(package_name="coget", message="coget-broker %(version)s")
+def broker() -> None:
+    """Where replicas are, what transfers achieved, and what to expect of the next one.
+
+    \b
+    Examples:
+      coget-broker serve
+      coget-broker serve --database postgresql+psycopg://broker@db.example/broker
+      coget-broker token create ann --role curator --site CERN
+    """
+
+
+@broker.command()
+@database_option
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", default=8642, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option("--anonymous", is_flag=True, help="Let everybody read, with no token.")
+@click.option(
+    "--rank",
+    default=",".join(Settings().ranking),
+    show_default=True,
+    metavar="NAMES",
+    help=f"By what replicas are ordered, of {', '.join(get_args(Strategy))}: "
+    "each decides where those before it say nothing.",
+)
+@click.option(
+    "--explore",
+    default=Settings().explore,
+    show_default=True,
+    type=click.IntRange(0),
+    metavar="N",
+    help="One answer in N may put a replica first of which nothing is known; 0 is never.",
+)
+def serve(database: str, host: str, port: int, anonymous: bool, rank: str, explore: int) -> None:
+    """Serve the REST interface until interrupted.
+
+    An empty database gets its tables and a first admin token, which is shown once. A database of an older version is
+    refused until `coget-broker upgrade` was run.
+    """
+    from broker.server import serve as run
+    from broker.storage.database import addressed
+    from broker.storage.migration import check, upgrade
+
+    settings = Settings(database, anonymous, _ranking(rank), explore)
+    address = addressed(database)
+    if not check(address):
+        upgrade(address)
+        issued = _with_access(
+            settings, lambda access: access.issue("coget-broker", NewToken(subject="admin", role="admin"))
+        )
+        click.echo(f"The first admin token, shown only now: {issued.token}", err=True)
+    run(settings, host, port)
+
+
+@broker.command()
+@database_option
+def upgrade(database: str) -> None:
+    """Bring the tables of a database to the version that this broker needs. Back it up before."""
+    from broker.storage.database import addressed
+    from broker.storage.migration import upgrade as run
+
+    made = run(addressed(database))
+    click.echo("The tables were made." if made else "The tables are of the newest version.")
+
+
+@broker.group()
+def token() -> None:
+    """Create, list and revoke tokens, beside a broker that runs or without."""
+
+
+@token.command()
+@database_option
+@click.argument("subject")
+@click.option("--role", type=click.Choice(ROLES), default="reader", show_default=True)
+@click.option("--site", default="", help="Where this caller's transfers go unless they say otherwise.")
+@click.option("--days", type=click.FloatRange(0, min_open=True), help="How long it lasts; for ever unless given.")
+def create(database: str, subject: str, role: str, site: str, days: float | None) -> None:
+    """Print a new token for SUBJECT. It is shown only now."""
+    new = NewToken.model_validate({"subject": subject, "role": role, "site": site, "days": days})
+    issued = _with_access(Settings(database), lambda access: access.issue("coget-broker", new))
+    click.echo(issued.token)
+
+
+@token.command("list")
+@database_option
+def listed(database: str) -> None:
+    """List all tokens, but for the tokens themselves."""
+    for each in _with_access(Settings(database), lambda access: access.tokens()):
+        state = "revoked" if each.revoked_at else "good"
+        click.echo(f"{each.id:>6}  {each.role:<8}  {each.subject}  {each.site or '-'}  {state}")
+
+
+@token.command()
+@database_option
+@click.argument("number", type=int)
+def revoke(database: str, number: int) -> None:
+    """End the token of this NUMBER, as `coget-broker token list` shows it."""
+    _with_access(Settings(database), lambda access: access.revoke("coget-broker", number))
+
+
+def _with_access(settings: Settings, work: "Callable[..., Awaitable[Result]]") -> Result:
+    """What `work` makes of the tokens in a database that has its tables."""
+    from broker.factory import Factory
+    from broker.storage.database import addressed
+    from broker.storage.migration import check
+
+    if not check(addressed(settings.database)):
+        raise BrokerError("the database has no tables yet", "run: coget-broker upgrade --database URL")
+
+    async def run() -> Result:
+        factory = Factory.of(settings)
+        try:
+            return await work(factory.access)
+        finally:
+            await factory.database.close()
+
+    return asyncio.run(run())
+
+
+def _ranking(names: str) -> tuple[Strategy, ...]:
+    known = get_args(Strategy)
+    chosen = [name.strip() for name in names.split(",")]
+    if strange := [name for name in chosen if name not in known]:
+        raise click.BadParameter(f"{', '.join(strange)}: there are {', '.join(known)}", param_hint="--rank")
+    return cast(tuple[Strategy, ...], tuple(chosen))
+
+
+def main() -> NoReturn:
+    """The console script."""
+    from pydantic import ValidationError
+
+    try:
+        sys.exit(broker.main(prog_name="coget-broker", standalone_mode=False) or 0)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except click.exceptions.Abort:
+        sys.exit(130)
+    except ValidationError as error:
+        first = error.errors()[0]
+        click.echo(f"coget-broker: {'.'.join(map(str, first['loc']))}: {first['msg']}", err=True)
+        sys.exit(2)
+    except BrokerError as error:
+        click.echo(f"coget-broker: {error.message}\n  {error.remedy}", err=True)
+        sys.exit(2)

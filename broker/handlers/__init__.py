@@ -1,0 +1,22 @@
+"""Routes, one resource a file. A handler declares its route and its policy, calls one service, returns a model."""
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from broker.handlers import access, bulk, datasets, forecasts, ga4gh, health, places, plans, replicas, transfers
+from broker.models.base import Problem
+
+__all__ = ["UNLIMITED", "ga4gh", "operation", "own"]
+
+ERRORS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Problem} for status in (400, 401, 403, 404, 409, 413, 422, 429, 503)
+}
+"""What any of our own routes may answer instead."""
+
+own = APIRouter(prefix="/broker/v1", responses=ERRORS)
+for module in (places, datasets, replicas, bulk, transfers, forecasts, plans, access):
+    own.include_router(module.router)
+
+operation = health.router
+UNLIMITED = bulk.PATHS

@@ -1,0 +1,65 @@
+"""Datasets: what they are, and all that is known of where."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query, status
+
+from broker.dependencies.access import Curator, Reader
+from broker.dependencies.context import Services
+from broker.errors import Invalid
+from broker.handlers.paging import Limit
+from broker.models.base import Wire
+from broker.models.catalogue import Dataset, Replica
+from broker.models.names import Beginning, Did
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["datasets"])
+Name = Annotated[Did, Path()]
+
+
+class Datasets(Wire):
+    """A page; `next` is the `after` of the page that follows."""
+
+    datasets: list[Dataset]
+    next: str | None
+
+
+class Described(Dataset):
+    """A dataset with all its replicas, whatever their state."""
+
+    replicas: list[Replica]
+
+
+@router.get("/datasets")
+async def datasets(
+    caller: Reader,
+    services: Services,
+    prefix: Annotated[Beginning | None, Query(description="how names begin; SCOPE:BEGINNING within a scope")] = None,
+    after: Annotated[Did | None, Query()] = None,
+    limit: Limit = 100,
+) -> Datasets:
+    """Datasets by scope and name."""
+    page = await services.catalogue.listed(prefix or "", after or "", limit)
+    return Datasets.model_construct(datasets=page, next=page[-1].name if len(page) == limit else None)
+
+
+@router.get("/datasets/{name:path}")
+async def dataset(name: Name, caller: Reader, services: Services) -> Described:
+    """One dataset, with all its replicas."""
+    found, replicas = await services.catalogue.dataset(name)
+    return Described.model_construct(**found.model_dump(), replicas=replicas)
+
+
+@router.put("/datasets/{name:path}")
+async def put_dataset(name: Name, dataset: Dataset, caller: Curator, services: Services) -> Dataset:
+    """Make a dataset, or say more of it. What is known of it cannot be changed."""
+    if dataset.name != name:
+        raise Invalid(f"the address says {name}, and the body {dataset.name}", "say the same name in both")
+    return await services.catalogue.put(caller.subject, dataset)
+
+
+@router.delete("/datasets/{name:path}", status_code=status.HTTP_204_NO_CONTENT)
+async def remove_dataset(name: Name, caller: Curator, services: Services) -> None:
+    """Forget a dataset, and where it is. No file is touched."""
+    await services.catalogue.remove(caller.subject, name)

@@ -1,0 +1,38 @@
+"""Forecasts: what to expect of a transfer."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from broker.dependencies.access import Reader
+from broker.dependencies.context import Services
+from broker.models.base import Size
+from broker.models.forecasts import Asked, Expected, Forecasts, Questions
+from broker.models.history import Direction
+from broker.models.names import FileClass, SinkName, SourceName
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["forecasts"])
+
+
+@router.get("/forecasts")
+async def forecast(
+    caller: Reader,
+    services: Services,
+    source: Annotated[SourceName, Query(description="an endpoint's name, or SCHEME://HOST[:PORT]")],
+    sink: Annotated[SinkName | None, Query(description="a site; the caller's own unless given")] = None,
+    size: Annotated[Size | None, Query(description="bytes")] = None,
+    direction: Annotated[Direction, Query()] = "read",
+    file_class: Annotated[FileClass, Query()] = "",
+) -> Expected:
+    """What to expect of a transfer that begins now."""
+    here = caller.site if sink is None else sink
+    asked = Asked(source=source, sink=here, size=size, direction=direction, file_class=file_class)
+    return (await services.forecasting.ask([asked]))[0]
+
+
+@router.post("/forecasts")
+async def forecasts(questions: Questions, caller: Reader, services: Services) -> Forecasts:
+    """What to expect of several."""
+    return Forecasts.model_construct(forecasts=await services.forecasting.ask(questions.forecasts))

@@ -1,0 +1,89 @@
+"""GA4GH's Data Repository Service 1.5, to read: clients for it exist. Its documents and errors have its own shapes.
+
+A DRS object is a dataset, its id the dataset's name; an access method is a replica, its id the endpoint's name.
+"""
+
+from datetime import UTC, datetime
+from importlib.metadata import version
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Path, Request
+
+from broker.dependencies.access import Open, Reader
+from broker.dependencies.context import Services
+from broker.errors import NotFound
+from broker.models.base import Wire
+from broker.models.names import Did, Named
+
+__all__ = ["Error", "router"]
+
+router = APIRouter(prefix="/ga4gh/drs/v1", tags=["ga4gh"])
+Id = Annotated[Did, Path()]
+NAMES = {"sha224": "sha-224", "sha256": "sha-256", "sha384": "sha-384", "sha512": "sha-512"}
+"""As DRS writes those that are written otherwise here."""
+
+TYPES = {"ftp": "ftp", "gsiftp": "gsiftp", "http": "https", "https": "https"}
+"""DRS has no word for plain HTTP; the URL says it."""
+
+
+class Error(Wire):
+    """What went wrong, as DRS says it."""
+
+    msg: str
+    status_code: int
+
+
+ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Error} for status in (400, 401, 403, 404, 422, 429, 503)}
+
+
+@router.get("/service-info")
+async def service_info(caller: Open, request: Request) -> dict[str, Any]:
+    """What this service is."""
+    return {
+        "id": "coget.broker",
+        "name": "coget broker",
+        "type": {"group": "org.ga4gh", "artifact": "drs", "version": "1.5.0"},
+        "organization": {"name": "coget", "url": str(request.base_url)},
+        "version": version("coget"),
+        "maxBulkRequestLength": 1,
+        "drs": {"maxBulkRequestLength": 1},
+    }
+
+
+@router.get("/objects/{name:path}/access/{endpoint}", responses=ERRORS)
+async def access(name: Id, endpoint: Annotated[Named, Path()], caller: Reader, services: Services) -> dict[str, Any]:
+    """Where one replica is."""
+    for candidate in (await services.replicas.one(name, caller.site)).replicas:
+        if candidate.endpoint == endpoint:
+            return {"url": candidate.url}
+    raise NotFound(f"there is no available replica of {name} at {endpoint}")
+
+
+@router.get("/objects/{name:path}", responses=ERRORS)
+async def drs_object(name: Id, request: Request, caller: Reader, services: Services) -> dict[str, Any]:
+    """A dataset, and where its replicas are, the best first."""
+    resolved = await services.replicas.one(name, caller.site)
+    if resolved.size is None or not resolved.checksums:
+        raise NotFound(f"{name} has no size or no checksum yet, and DRS knows no object without")
+    created = await services.catalogue.created_at(name)
+    return {
+        "id": name,
+        "name": name.rpartition(":")[2].rpartition("/")[2],
+        "self_uri": f"drs://{request.url.netloc}/{quote(name, safe='')}",
+        "size": resolved.size,
+        "created_time": datetime.fromtimestamp(created, UTC).isoformat().replace("+00:00", "Z"),
+        "checksums": [
+            {"type": NAMES.get(algorithm, algorithm), "checksum": value}
+            for algorithm, value in resolved.checksums.items()
+        ],
+        "access_methods": [
+            {
+                "type": TYPES[candidate.url.partition(":")[0]],
+                "access_url": {"url": candidate.url},
+                "access_id": candidate.endpoint,
+                "region": candidate.site,
+            }
+            for candidate in resolved.replicas
+        ],
+    }

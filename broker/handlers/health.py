@@ -1,0 +1,37 @@
+"""Whether the broker lives, whether it can work, and how it does."""
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+
+from broker.dependencies.access import Open
+from broker.dependencies.context import Services
+from broker.models.base import Problem, Wire
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["operation"])
+
+
+class Health(Wire):
+    """It is well."""
+
+    status: str = "ok"
+
+
+@router.get("/healthz")
+async def healthz(caller: Open) -> Health:
+    """Whether the process answers."""
+    return Health()
+
+
+@router.get("/readyz", responses={503: {"model": Problem}})
+async def readyz(caller: Open, services: Services) -> Health:
+    """Whether the database answers, too."""
+    await services.database.ready()
+    return Health()
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def metrics(caller: Open, request: Request) -> Response:
+    """Counts and times of requests, for Prometheus."""
+    return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)

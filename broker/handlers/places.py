@@ -1,0 +1,78 @@
+"""Sites and endpoints."""
+
+from typing import Annotated, TypeVar
+
+from fastapi import APIRouter, Path, status
+
+from broker.dependencies.access import Curator, Reader
+from broker.dependencies.context import Services
+from broker.errors import Invalid
+from broker.models.base import Wire
+from broker.models.catalogue import Endpoint, Site
+from broker.models.names import Named
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["places"])
+Name = Annotated[Named, Path()]
+Thing = TypeVar("Thing", Site, Endpoint)
+
+
+class Sites(Wire):
+    """All sites."""
+
+    sites: list[Site]
+
+
+class Endpoints(Wire):
+    """All endpoints."""
+
+    endpoints: list[Endpoint]
+
+
+@router.get("/sites")
+async def sites(caller: Reader, services: Services) -> Sites:
+    """All sites, by name."""
+    return Sites(sites=list((await services.places.map()).sites.values()))
+
+
+@router.put("/sites/{name}")
+async def put_site(name: Name, site: Site, caller: Curator, services: Services) -> Site:
+    """Make a site, or change it."""
+    return await services.places.put_site(caller.subject, _called(site, name))
+
+
+@router.delete("/sites/{name}", status_code=status.HTTP_204_NO_CONTENT)
+async def remove_site(name: Name, caller: Curator, services: Services) -> None:
+    """Forget a site that has no endpoints."""
+    await services.places.remove_site(caller.subject, name)
+
+
+@router.get("/endpoints")
+async def endpoints(caller: Reader, services: Services) -> Endpoints:
+    """All endpoints, by name."""
+    return Endpoints(endpoints=[placed.endpoint for placed in (await services.places.map()).by_name.values()])
+
+
+@router.get("/endpoints/{name}")
+async def endpoint(name: Name, caller: Reader, services: Services) -> Endpoint:
+    """One endpoint."""
+    return await services.places.endpoint(name)
+
+
+@router.put("/endpoints/{name}")
+async def put_endpoint(name: Name, endpoint: Endpoint, caller: Curator, services: Services) -> Endpoint:
+    """Make an endpoint, or change it."""
+    return await services.places.put_endpoint(caller.subject, _called(endpoint, name))
+
+
+@router.delete("/endpoints/{name}", status_code=status.HTTP_204_NO_CONTENT)
+async def remove_endpoint(name: Name, caller: Curator, services: Services) -> None:
+    """Forget an endpoint that has no replicas."""
+    await services.places.remove_endpoint(caller.subject, name)
+
+
+def _called(thing: Thing, name: str) -> Thing:
+    if thing.name != name:
+        raise Invalid(f"the address says {name}, and the body {thing.name}", "say the same name in both")
+    return thing

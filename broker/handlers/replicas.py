@@ -1,0 +1,93 @@
+"""Replicas: said, marked bad, and found."""
+
+from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request, Response, status
+from fastapi.responses import StreamingResponse
+
+from broker.dependencies.access import Curator, Reader, Transferrer
+from broker.dependencies.context import Services
+from broker.handlers.paging import Limit
+from broker.models.base import Wire
+from broker.models.catalogue import BadReplica, Replica, ReplicaState
+from broker.models.forecasts import Wanted
+from broker.models.names import Did, Named
+from broker.wire import METALINK, NDJSON, line, metalinked
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["replicas"])
+
+
+class Replicas(Wire):
+    """A page; `next` is the `after` of the page that follows."""
+
+    replicas: list[Replica]
+    next: str | None
+
+
+@router.get("/replicas")
+async def wanting(
+    caller: Reader,
+    services: Services,
+    state: Annotated[ReplicaState, Query(description="any but AVAILABLE: those are found by dataset")] = "BAD",
+    after: Annotated[Did | None, Query()] = None,
+    limit: Limit = 100,
+) -> Replicas:
+    """Replicas that are not available, by dataset: what somebody should look at."""
+    page = await services.catalogue.wanting(state, after or "", limit)
+    return Replicas.model_construct(replicas=page, next=page[-1].dataset if len(page) == limit else None)
+
+
+@router.put("/replicas")
+async def put_replica(replica: Replica, caller: Curator, services: Services) -> Replica:
+    """Make a replica, or change it."""
+    return await services.catalogue.put_replica(caller.subject, replica)
+
+
+@router.delete("/replicas", status_code=status.HTTP_204_NO_CONTENT)
+async def remove_replica(
+    dataset: Annotated[Did, Query()], endpoint: Annotated[Named, Query()], caller: Curator, services: Services
+) -> None:
+    """Forget a replica. No file is touched."""
+    await services.catalogue.remove_replica(caller.subject, dataset, endpoint)
+
+
+@router.post("/replicas/bad")
+async def bad(bad: BadReplica, caller: Transferrer, services: Services) -> Replica:
+    """Say that a replica is bad: it is handed out no more until a curator says that it is AVAILABLE."""
+    return await services.catalogue.mark_bad(caller.subject, bad)
+
+
+@router.post(
+    "/replicas/resolve",
+    response_class=Response,
+    responses={
+        200: {
+            "description": "one dataset a line, then a line that says the end; or a Metalink 4 document",
+            "content": {NDJSON: {}, METALINK: {}},
+        }
+    },
+)
+async def resolve(wanted: Wanted, request: Request, caller: Reader, services: Services) -> Response:
+    """Where up to 10,000 datasets are, the best replica of each first, with what to expect of it and why.
+
+    NDJSON, one dataset a line, then `{"end": true, "count": n}`: an answer without that line is not whole. With
+    `Accept: application/metalink4+xml` a Metalink 4 document of those that have replicas.
+    """
+    sink = caller.site if wanted.sink is None else wanted.sink
+    parts = services.replicas.resolve(wanted.names, sink)
+    if METALINK in request.headers.get("Accept", ""):
+        found = [each async for part in parts for each in part]
+        return Response(metalinked(found, datetime.now(UTC)), media_type=METALINK)
+    return StreamingResponse(_lines(parts), media_type=NDJSON)
+
+
+async def _lines(parts: AsyncIterator[Sequence[Wire]]) -> AsyncIterator[bytes]:
+    count = 0
+    async for part in parts:
+        count += len(part)
+        yield b"".join(line(each) for each in part)
+    yield line({"end": True, "count": count})

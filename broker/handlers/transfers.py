@@ -1,0 +1,62 @@
+"""The history: what transfers achieved."""
+
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Body, Query
+
+from broker.dependencies.access import Reader, Transferrer
+from broker.dependencies.context import Services
+from broker.handlers.paging import Before, Limit
+from broker.models.base import Moment, Wire
+from broker.models.history import Direction, Ingested, Observed, TransferRecord
+from broker.models.names import SinkName, SourceName
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["history"])
+MOST = 50_000
+
+
+class Transfers(Wire):
+    """A page; `next` is the `before` of the page that follows."""
+
+    transfers: list[TransferRecord]
+    next: int | None
+
+
+@router.post("/transfers")
+async def report(
+    observed: Annotated[Observed | Annotated[list[Observed], Body(max_length=MOST)], Body()],
+    caller: Transferrer,
+    services: Services,
+) -> Ingested:
+    """Report transfers: one, or thousands. The answer means that they are kept; reported again, nothing changes."""
+    return await services.reports.take(caller.subject, observed if isinstance(observed, list) else [observed])
+
+
+@router.get("/transfers")
+async def transfers(
+    caller: Reader,
+    services: Services,
+    source: Annotated[SourceName | None, Query()] = None,
+    sink: Annotated[SinkName | None, Query()] = None,
+    direction: Annotated[Direction | None, Query()] = None,
+    outcome: Annotated[Literal["ok", "slow", "failed", "corrupt"] | None, Query()] = None,
+    subject: Annotated[str | None, Query(max_length=200, pattern=r"^[A-Za-z0-9_.@:/+-]*$")] = None,
+    since: Annotated[Moment | None, Query()] = None,
+    until: Annotated[Moment | None, Query()] = None,
+    before: Before = None,
+    limit: Limit = 100,
+) -> Transfers:
+    """What was reported, the newest first."""
+    wanted = {
+        "source": source,
+        "sink": sink,
+        "direction": direction,
+        "outcome": outcome,
+        "subject": subject,
+        "since": since,
+        "until": until,
+    }
+    page = await services.reports.listed(wanted, before, limit)
+    return Transfers.model_construct(transfers=page, next=page[-1].id if len(page) == limit else None)

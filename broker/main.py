@@ -1,0 +1,104 @@
+"""The application: routes, errors in one shape, and what runs beside them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from prometheus_client import CollectorRegistry
+from starlette.exceptions import HTTPException
+
+from broker.errors import BrokerError, TooManyRequests, Unauthenticated
+from broker.factory import Factory
+from broker.handlers import UNLIMITED, ga4gh, operation, own
+from broker.middleware import BodyLimit, Observer
+from broker.models.base import Fault, Problem
+
+__all__ = ["create_app"]
+
+SHOWN = 5
+"""Of the faults of one request so many are told."""
+CODES = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}
+REMEDIES = dict.fromkeys((404, 405), "see /openapi.json for what there is")
+
+
+def create_app(factory: Factory) -> FastAPI:
+    """The broker over these services; it closes them when it ends."""
+
+    @asynccontextmanager
+    async def running(_: FastAPI) -> AsyncIterator[None]:
+        watching = asyncio.create_task(factory.forecasting.watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+            await factory.database.close()
+
+    app = FastAPI(
+        title="coget broker",
+        version=version("coget"),
+        description=__doc__.partition(":")[0] if __doc__ else "",
+        lifespan=running,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.factory, app.state.buckets, app.state.registry = factory, {}, CollectorRegistry()
+    app.include_router(own)
+    app.include_router(own, prefix="/v0.10", include_in_schema=False)  # where the globus CLI can reach it
+    app.include_router(ga4gh.router)
+    app.include_router(operation)
+    app.add_middleware(BodyLimit, largest=factory.settings.largest_body, unlimited=UNLIMITED)
+    app.add_middleware(Observer, registry=app.state.registry)
+    app.add_exception_handler(BrokerError, _refused)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(Exception, _defect)
+    return app
+
+
+async def _refused(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, BrokerError)
+    headers = {}
+    if isinstance(error, Unauthenticated):
+        headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, TooManyRequests):
+        headers["Retry-After"] = str(error.retry_after)
+    return _answer(request, error.status, Fault(code=error.code, message=error.message, remedy=error.remedy), headers)
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    """Where in the request, and what is wrong there; what was sent is not said back."""
+    assert isinstance(error, RequestValidationError)
+    faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
+    more = f" (and {len(faults) - SHOWN} more)" if len(faults) > SHOWN else ""
+    malformed = any(fault["type"] == "json_invalid" for fault in error.errors())
+    status, code = (400, "malformed") if malformed else (422, "invalid")
+    fault = Fault(code=code, message="; ".join(faults[:SHOWN]) + more, remedy="see /openapi.json for what is expected")
+    return _answer(request, status, fault)
+
+
+async def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, BrokerError):  # the body turned out to be too long while it was read
+        return await _refused(request, error.__cause__)
+    code, remedy = CODES.get(error.status_code, "refused"), REMEDIES.get(error.status_code, "")
+    fault = Fault(code=code, message=str(error.detail), remedy=remedy)
+    return _answer(request, error.status_code, fault, dict(error.headers or {}))
+
+
+async def _defect(request: Request, error: Exception) -> JSONResponse:
+    """What went wrong is in the log, and nobody else's business."""
+    remedy = "tell its admin when this was: the log says more"
+    return _answer(request, 500, Fault(code="defect", message="the broker has a defect", remedy=remedy))
+
+
+def _answer(request: Request, status: int, fault: Fault, headers: Mapping[str, str] | None = None) -> JSONResponse:
+    """The fault in our own shape, or that of the standard whose path was asked for."""
+    standard = request.url.path.startswith(ga4gh.router.prefix)
+    shape = ga4gh.Error(msg=fault.message, status_code=status) if standard else Problem(error=fault)
+    return JSONResponse(shape.model_dump(), status, headers)

@@ -1,0 +1,1 @@
+"""Versions of the tables, by alembic; `coget-broker upgrade` runs them."""

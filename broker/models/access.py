@@ -1,0 +1,65 @@
+"""Who may do what: roles, and tokens that carry them."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, StringConstraints
+
+from broker.models.base import Moment, Wire
+from broker.models.names import SinkName
+
+__all__ = ["ROLES", "AuditEntry", "Caller", "IssuedToken", "NewToken", "Role", "TokenRecord"]
+
+Role = Literal["reader", "transfer", "curator", "admin"]
+ROLES: tuple[Role, ...] = ("reader", "transfer", "curator", "admin")
+"""Each may do all that those before it may: ask; report transfers and bad replicas; change the catalogue; all."""
+
+Subject = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.@:/+-]{1,200}$")]
+
+
+class Caller(Wire):
+    """Who asks, and from where: `site` is where their transfers go unless they say otherwise."""
+
+    subject: str
+    role: Role
+    site: SinkName = ""
+
+    def may(self, role: Role) -> bool:
+        """Whether their role includes that one."""
+        return ROLES.index(self.role) >= ROLES.index(role)
+
+
+class NewToken(Wire):
+    """A token to be issued; it lasts `days`, for ever if none are said."""
+
+    subject: Subject
+    role: Role = "reader"
+    site: SinkName = ""
+    days: Annotated[float, Field(gt=0, le=3660)] | None = None
+
+
+class TokenRecord(Wire):
+    """What is known of a token; never the token."""
+
+    id: int
+    subject: str
+    role: Role
+    site: str
+    created_at: Moment
+    expires_at: Moment | None
+    revoked_at: Moment | None
+
+
+class IssuedToken(TokenRecord):
+    """A new token: the only time that it is shown."""
+
+    token: str
+
+
+class AuditEntry(Wire):
+    """Who changed what, and when."""
+
+    id: int
+    at: Moment
+    subject: str
+    action: str
+    thing: str

@@ -1,0 +1,112 @@
+"""Sites, their endpoints, datasets, and where replicas of these are."""
+
+from typing import Annotated, Literal, Self
+from urllib.parse import quote
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from broker.models.base import Count, Latitude, Longitude, Moment, Size, Wire
+from broker.models.names import Did, Named, Remark, ReplicaPath
+
+__all__ = ["BadReplica", "Dataset", "Endpoint", "Replica", "ReplicaState", "Scheme", "Site", "address"]
+
+ReplicaState = Literal["AVAILABLE", "UNAVAILABLE", "COPYING", "BEING_DELETED", "BAD", "TEMPORARY_UNAVAILABLE"]
+"""As in Rucio. Only AVAILABLE ones are handed out."""
+Scheme = Literal["ftp", "gsiftp", "http", "https"]
+Host = Annotated[
+    str,
+    StringConstraints(pattern=r"^(?:[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252})|\[[0-9A-Fa-f:.]{2,45}\])$", to_lower=True),
+]
+Algorithm = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,20}$")]
+Digest = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{1,256}$", to_lower=True)]
+PORTS: dict[str, int] = {"ftp": 21, "gsiftp": 2811, "http": 80, "https": 443}
+
+
+class Site(Wire):
+    """Where servers, or callers, are."""
+
+    name: Named
+    latitude: Latitude | None = None
+    longitude: Longitude | None = None
+
+
+class Endpoint(Wire):
+    """A server that has replicas below a folder.
+
+    Of several, those of less `read_priority` are preferred where priorities rank; 0 means not for reading, as 0 in
+    `write_priority` means not for writing. `capacity` is bytes per second, `max_streams` connections to it by one
+    transfer. Coordinates are those of its site unless given.
+    """
+
+    name: Named
+    site: Named
+    scheme: Scheme
+    host: Host
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    prefix: ReplicaPath = "/"
+    read_priority: Count = 1
+    write_priority: Count = 0
+    capacity: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    max_streams: Annotated[int, Field(ge=1, le=1024)] | None = None
+    latitude: Latitude | None = None
+    longitude: Longitude | None = None
+
+    @field_validator("prefix")
+    @classmethod
+    def _absolute(cls, prefix: str) -> str:
+        if not prefix.startswith("/"):
+            raise ValueError("does not begin with a slash")
+        return prefix.rstrip("/") + "/"
+
+    @property
+    def source(self) -> str:
+        """What its transfers are filed under: scheme, host and port; a scheme's own port is left out."""
+        port = "" if self.port in (None, PORTS[self.scheme]) else f":{self.port}"
+        return f"{self.scheme}://{self.host}{port}"
+
+    def url(self, path: str) -> str:
+        """Of a file below its folder."""
+        return address(f"{self.source}{quote(self.prefix)}", path)
+
+
+def address(root: str, path: str) -> str:
+    """The URL of a file.
+
+    >>> address("ftp://host/data/", "2024/run 1.root")
+    'ftp://host/data/2024/run%201.root'
+    """
+    return root + quote(path.lstrip("/"))
+
+
+class Dataset(Wire):
+    """A file as users know it. `checksums` are of the whole, by algorithm: `sha256`, not `SHA-256`; hex."""
+
+    name: Did
+    size: Size | None = None
+    checksums: dict[Algorithm, Digest] = Field(default_factory=dict)
+
+
+class Replica(Wire):
+    """That an endpoint has a dataset, and where below its folder: under the dataset's name unless told otherwise."""
+
+    dataset: Did
+    endpoint: Named
+    path: ReplicaPath | None = None
+    state: ReplicaState = "AVAILABLE"
+    verified_at: Moment | None = None
+    reason: Remark = ""
+
+
+class BadReplica(Wire):
+    """What somebody found wrong with a replica: named by its dataset and its endpoint, or by its URL."""
+
+    dataset: Did
+    endpoint: Named | None = None
+    url: Annotated[str, StringConstraints(max_length=3000)] | None = None
+    reason: Annotated[Remark, StringConstraints(min_length=1)]
+
+    @model_validator(mode="after")
+    def _where(self) -> Self:
+        if (self.endpoint is None) == (self.url is None):
+            raise ValueError("name its endpoint or its URL, one of the two")
+        return self

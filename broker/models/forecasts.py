@@ -1,0 +1,108 @@
+"""What is to be expected of a transfer, and of each replica of a dataset."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from broker.models.base import Fault, Moment, Size, Wire
+from broker.models.history import Direction
+from broker.models.names import Did, FileClass, SinkName, SourceName
+
+__all__ = [
+    "Asked",
+    "Candidate",
+    "End",
+    "Expected",
+    "Forecasts",
+    "Quantiles",
+    "Questions",
+    "Resolved",
+    "Wanted",
+]
+
+
+class Quantiles(Wire):
+    """Bytes per second below which a tenth, half and nine tenths of what may come should lie."""
+
+    p10: float
+    p50: float
+    p90: float
+
+
+class Asked(Wire):
+    """A transfer that somebody has in mind."""
+
+    source: SourceName
+    sink: SinkName = ""
+    direction: Direction = "read"
+    size: Size | None = None
+    file_class: FileClass = ""
+
+
+class Questions(Wire):
+    """Several at once."""
+
+    forecasts: Annotated[list[Asked], Field(max_length=10_000)]
+
+
+class Expected(Wire):
+    """A forecast. `rate` is None where nothing is known; `seconds` are for the size, set-up included.
+
+    `observations` is how many are behind it, `newest_age` the seconds since the newest of them ended.
+    """
+
+    source: str
+    sink: str
+    direction: Direction
+    size: int | None
+    rate: Quantiles | None
+    setup_seconds: float | None
+    seconds: float | None
+    forecaster: str
+    observations: int
+    newest_age: float | None
+    reason: str
+    at: Moment
+
+
+class Forecasts(Wire):
+    """Answers in the order of the questions."""
+
+    forecasts: list[Expected]
+
+
+class Wanted(Wire):
+    """Datasets to find; `sink` is where they are to go, the caller's own site unless given."""
+
+    names: Annotated[list[Did], Field(max_length=10_000)]
+    sink: SinkName | None = None
+
+
+class Candidate(Wire):
+    """A replica, and what to expect of it: the one of rank 1 is the best."""
+
+    url: str
+    endpoint: str
+    site: str
+    rank: int
+    rate: Quantiles | None
+    setup_seconds: float | None
+    seconds: float | None
+    rationale: str
+
+
+class Resolved(Wire):
+    """A dataset and its available replicas, the best first; or what is wrong with its name."""
+
+    name: str
+    size: int | None = None
+    checksums: dict[str, str] = Field(default_factory=dict)
+    replicas: list[Candidate] = Field(default_factory=list)
+    error: Fault | None = None
+
+
+class End(Wire):
+    """The last line: without it the answer is not whole."""
+
+    end: bool = True
+    count: int

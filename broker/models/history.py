@@ -1,0 +1,80 @@
+"""What transfers achieved, as callers report it and as it is kept."""
+
+from typing import Annotated, Literal, NamedTuple, Self
+
+from pydantic import Field, model_validator
+
+from broker.models.base import Count, Moment, Seconds, Size, Wire
+from broker.models.names import FileClass, Key, Remark, SinkName, SourceName
+
+__all__ = ["Ingested", "Observed", "Pair", "TransferRecord"]
+
+Direction = Literal["read", "write"]
+
+
+class Pair(NamedTuple):
+    """A way that bytes go. No wire type: there are as many of them as observations, and they are looked up."""
+
+    source: str
+    sink: str = ""
+    direction: Direction = "read"
+
+
+class Observed(Wire):
+    """One source's part in one transfer, its ranges summed; failures too.
+
+    `id` is the caller's own: reported again, it is the same observation. `busy_seconds` is the time spent on its
+    ranges, all of the time unless given; `setup_seconds` the mean time to the first byte of a range; `concurrency`
+    how many other transfers of source or sink were under way when it began.
+    """
+
+    id: Key
+    source: SourceName
+    sink: SinkName = ""
+    direction: Direction = "read"
+    started: Moment
+    ended: Moment
+    bytes: Size
+    busy_seconds: Seconds | None = None
+    setup_seconds: Seconds | None = None
+    ranges: Count = 1
+    streams: Annotated[int, Field(ge=1, lt=2**31)] = 1
+    concurrency: Count = 0
+    file_class: FileClass = ""
+    outcome: Literal["ok", "slow", "failed", "corrupt"] = "ok"
+    error: Remark | None = None
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.ended <= self.started:
+            raise ValueError("it ended when it began, or before")
+        return self
+
+
+class Ingested(Wire):
+    """What became of a report: how many were new, and how many had been reported before."""
+
+    accepted: int
+    known: int
+
+
+class TransferRecord(Wire):
+    """An observation as it is kept."""
+
+    id: int
+    source: str
+    sink: str
+    direction: Direction
+    started: Moment
+    ended: Moment
+    bytes: Size
+    busy_seconds: float | None
+    setup_seconds: float | None
+    ranges: int
+    streams: int
+    concurrency: int
+    file_class: str
+    outcome: str
+    error: str | None
+    subject: str
+    forecast_id: int | None

@@ -1,0 +1,9 @@
+"""The tables, for SQLite and PostgreSQL alike. Alembic's versions in `broker.migrations` make them.
+
+Moments are seconds since the epoch, in double precision: both databases order and partition by them.
+"""
+
+from broker.schema import access, catalogue, history
+from broker.schema.base import METADATA
+
+__all__ = ["METADATA", "access", "catalogue", "history"]

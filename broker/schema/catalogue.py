@@ -1,0 +1,76 @@
+"""Sites, endpoints, datasets with their checksums, replicas."""
+
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint, text
+
+from broker.schema.base import ID, METADATA, MOMENT, NAME
+
+__all__ = ["checksums", "datasets", "endpoints", "replicas", "sites"]
+
+sites = Table(
+    "sites",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("name", NAME, nullable=False, unique=True),
+    Column("latitude", Double),
+    Column("longitude", Double),
+)
+
+endpoints = Table(
+    "endpoints",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("name", NAME, nullable=False, unique=True),
+    Column("site_id", ForeignKey(sites.c.id), nullable=False),
+    Column("scheme", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("port", Integer),
+    Column("prefix", Text, nullable=False),
+    Column("read_priority", Integer, nullable=False),
+    Column("write_priority", Integer, nullable=False),
+    Column("capacity", Double),
+    Column("max_streams", Integer),
+    Column("latitude", Double),
+    Column("longitude", Double),
+)
+
+datasets = Table(
+    "datasets",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("scope", NAME, nullable=False),
+    Column("name", NAME, nullable=False),
+    Column("size", BigInteger),
+    Column("created_at", MOMENT, nullable=False),
+    UniqueConstraint("scope", "name"),
+)
+
+checksums = Table(
+    "checksums",
+    METADATA,
+    Column("dataset_id", ForeignKey(datasets.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("algorithm", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+replicas = Table(
+    "replicas",
+    METADATA,
+    Column("dataset_id", ForeignKey(datasets.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("endpoint_id", ForeignKey(endpoints.c.id), primary_key=True),
+    Column("path", Text),  # NULL: the dataset's name, as for most
+    Column("state", Text, nullable=False),
+    Column("verified_at", MOMENT),
+    Column("changed_at", MOMENT, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index(
+        "ix_replicas_wanting",
+        "state",
+        "dataset_id",
+        sqlite_where=text("state <> 'AVAILABLE'"),
+        postgresql_where=text("state <> 'AVAILABLE'"),
+    ),
+    Index(None, "endpoint_id"),
+    sqlite_with_rowid=False,
+)
+"""By dataset, so that all replicas of one lie side by side."""

@@ -1,0 +1,79 @@
+"""What transfers achieved, and what was expected of them."""
+
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
+
+from broker.schema.base import ID, METADATA, MOMENT
+
+__all__ = ["forecasts", "observation_keys", "observations", "pairs"]
+
+pairs = Table(
+    "pairs",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("sink", Text, nullable=False),
+    Column("direction", Text, nullable=False),
+    Column("observations", BigInteger, nullable=False),
+    Column("newest_id", BigInteger, nullable=False),
+    Column("newest_end", MOMENT, nullable=False),
+    UniqueConstraint("source", "sink", "direction"),
+)
+"""Each way that bytes went, with what is needed to notice that there is something new about it.
+
+Who adds observations of a pair locks its row first: so a pair's observations are numbered in the order in which they
+can be seen, and "what has a greater number than I know" misses none.
+"""
+
+observation_keys = Table(
+    "observation_keys",
+    METADATA,
+    Column("subject", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("ended", MOMENT, nullable=False),
+    Index(None, "ended"),
+    sqlite_with_rowid=False,
+)
+"""Who reported what: apart from the observations, since those are partitioned by another column."""
+
+observations = Table(
+    "observations",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("ended", MOMENT, nullable=False),
+    Column("started", MOMENT, nullable=False),
+    Column("pair_id", ForeignKey(pairs.c.id), nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("busy_seconds", Double),
+    Column("setup_seconds", Double),
+    Column("ranges", Integer, nullable=False),
+    Column("streams", Integer, nullable=False),
+    Column("concurrency", Integer, nullable=False),
+    Column("file_class", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Column("error", Text),
+    Column("subject", Text, nullable=False),
+    Column("forecast_id", BigInteger),  # what was expected of it, if anybody had asked
+    Index(None, "pair_id", "ended"),
+    Index(None, "pair_id", "id"),
+)
+"""On PostgreSQL the key is (id, ended), and the table is partitioned by month of `ended`."""
+
+forecasts = Table(
+    "forecasts",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("pair_id", ForeignKey(pairs.c.id), nullable=False),
+    Column("size_class", Integer, nullable=False),
+    Column("forecaster", Text, nullable=False),
+    Column("newest_id", BigInteger, nullable=False),  # the state it was in: what it had seen of the pair
+    Column("made_at", MOMENT, nullable=False),
+    Column("bytes", BigInteger),
+    Column("p10", Double, nullable=False),
+    Column("p50", Double, nullable=False),
+    Column("p90", Double, nullable=False),
+    Column("setup_seconds", Double),
+    Column("observations", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    UniqueConstraint("pair_id", "size_class", "forecaster", "newest_id"),
+    Index(None, "pair_id", "size_class", "made_at"),
+)

@@ -1,0 +1,1 @@
+"""Rules and transactions: what callers may expect, whatever the wire and the database look like."""

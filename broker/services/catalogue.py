@@ -1,0 +1,202 @@
+"""What the catalogue lets be said: datasets do not change, replicas come and go.
+
+A dataset is a file's name for good: its size and checksums can be said once and then only confirmed. Who has other
+bytes has another dataset.
+"""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import unquote
+
+from broker.errors import BrokerError, Conflict, NotFound
+from broker.models.catalogue import BadReplica, Dataset, Replica
+from broker.services.formats import Entry
+from broker.services.places import Places
+from broker.storage.access import Records
+from broker.storage.catalogue import Catalogue as Stored
+from broker.storage.catalogue import Known
+from broker.storage.database import Database
+
+__all__ = ["Catalogue", "Kept"]
+
+
+class Kept(NamedTuple):
+    """What became of entries: how many replicas changed, and the error of each entry that was refused, by number."""
+
+    changed: int
+    refused: Mapping[int, BrokerError]
+
+
+class Catalogue:
+    """Datasets and their replicas."""
+
+    def __init__(self, database: Database, places: Places) -> None:
+        self._database = database
+        self._places = places
+
+    async def keep(self, by: str, entries: Sequence[Entry], note: str) -> Kept:
+        """All entries that make sense, in one transaction; said again, they change nothing."""
+        endpoints = (await self._places.map()).by_name
+        now = time.time()
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            known = await stored.known(entry.dataset.name for entry in entries)
+            said: dict[str, Dataset] = {}
+            refused: dict[int, BrokerError] = {}
+            for i, entry in enumerate(entries):
+                try:
+                    dataset = _agreed(entry.dataset, known.get(entry.dataset.name), said.get(entry.dataset.name))
+                    for replica in entry.replicas:
+                        if replica.endpoint not in endpoints:
+                            raise NotFound(f"there is no endpoint {replica.endpoint}", "make it first")
+                    said[dataset.name] = dataset
+                except BrokerError as error:
+                    refused[i] = error
+            await _store(stored, said, known, now)
+            replicas = [replica for i, entry in enumerate(entries) if i not in refused for replica in entry.replicas]
+            changed = await stored.put_replicas(replicas, now) if replicas else 0
+            if said:
+                await Records(connection).note(now, by, note, _counted(said))
+        return Kept(changed, refused)
+
+    async def put(self, by: str, dataset: Dataset) -> Dataset:
+        """Make a dataset, or say more of it. :raises Conflict: when it is known to be otherwise"""
+        kept = await self.keep(by, [Entry(dataset)], "put dataset")
+        for error in kept.refused.values():
+            raise error
+        return (await self.dataset(dataset.name))[0]
+
+    async def put_replica(self, by: str, replica: Replica) -> Replica:
+        """Make a replica, or change it. :raises NotFound: when its dataset or its endpoint is not there"""
+        if replica.endpoint not in (await self._places.map()).by_name:
+            raise NotFound(f"there is no endpoint {replica.endpoint}", "see GET /broker/v1/endpoints")
+        now = time.time()
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            if not await stored.known([replica.dataset]):
+                raise _no_dataset(replica.dataset)
+            await stored.put_replicas([replica], now)
+            await Records(connection).note(now, by, f"put replica {replica.state}", _named(replica))
+        return replica
+
+    async def dataset(self, name: str) -> tuple[Dataset, list[Replica]]:
+        """What is known of a dataset, and all its replicas. :raises NotFound:"""
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            known = (await stored.known([name])).get(name)
+            if known is None:
+                raise _no_dataset(name)
+            return Dataset(name=name, size=known.size, checksums=dict(known.checksums)), await stored.replicas(name)
+
+    async def created_at(self, name: str) -> float:
+        """When the catalogue came to know a dataset. :raises NotFound:"""
+        async with self._database.read() as connection:
+            known = (await Stored(connection).known([name])).get(name)
+        if known is None:
+            raise _no_dataset(name)
+        return known.created_at
+
+    async def listed(self, beginning: str, after: str, limit: int) -> list[Dataset]:
+        """Datasets by scope and name."""
+        async with self._database.read() as connection:
+            return await Stored(connection).listed(beginning, after, limit)
+
+    async def pages(self, beginning: str, after: str, limit: int) -> list[tuple[Dataset, list[Replica]]]:
+        """Datasets by scope and name, each with all its replicas."""
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            page = await stored.listed(beginning, after, limit)
+            found = await stored.all_replicas([dataset.name for dataset in page]) if page else {}
+        return [(dataset, found.get(dataset.name, [])) for dataset in page]
+
+    async def wanting(self, state: str, after: str, limit: int) -> list[Replica]:
+        """Replicas that are not available."""
+        async with self._database.read() as connection:
+            return await Stored(connection).wanting(state, after, limit)
+
+    async def remove(self, by: str, name: str) -> None:
+        """Forget a dataset and where it is; no file is touched. :raises NotFound:"""
+        async with self._database.write() as connection:
+            if not await Stored(connection).remove(name):
+                raise _no_dataset(name)
+            await Records(connection).note(time.time(), by, "remove dataset", name)
+
+    async def remove_replica(self, by: str, name: str, endpoint: str) -> None:
+        """Forget a replica; no file is touched. :raises NotFound:"""
+        async with self._database.write() as connection:
+            if not await Stored(connection).remove_replica(name, endpoint):
+                raise NotFound(f"there is no replica of {name} at {endpoint}", f"see GET /broker/v1/datasets/{name}")
+            await Records(connection).note(time.time(), by, "remove replica", f"{name} at {endpoint}")
+
+    async def mark_bad(self, by: str, bad: BadReplica) -> Replica:
+        """A replica that somebody found wrong is handed out no more until a curator looked at it. :raises NotFound:"""
+        endpoints = (await self._places.map()).by_name
+        now = time.time()
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            for replica in await stored.replicas(bad.dataset):
+                url = endpoints[replica.endpoint].endpoint.url(replica.path or bad.dataset.rpartition(":")[2])
+                if replica.endpoint == bad.endpoint or (bad.url and unquote(bad.url) == unquote(url)):
+                    marked = replica.model_copy(update={"state": "BAD", "reason": f"{by}: {bad.reason}"[:500]})
+                    await stored.put_replicas([marked], now)
+                    await Records(connection).note(now, by, "mark bad", f"{_named(marked)}: {bad.reason}")
+                    return marked
+        where = bad.endpoint or bad.url
+        raise NotFound(f"there is no replica of {bad.dataset} at {where}", f"see GET /broker/v1/datasets/{bad.dataset}")
+
+    async def counts(self) -> tuple[int, int]:
+        """How many datasets and replicas there are."""
+        async with self._database.read() as connection:
+            return await Stored(connection).counts()
+
+
+def _agreed(dataset: Dataset, known: Known | None, said: Dataset | None) -> Dataset:
+    """What is said of a dataset now, with what was said just before; :raises Conflict: against what is known."""
+    sizes = {size for size in (dataset.size, known and known.size, said and said.size) if size is not None}
+    if len(sizes) > 1:
+        raise Conflict(
+            f"{dataset.name} is known with {(known and known.size) or (said and said.size)} bytes, not {dataset.size}",
+            "give other bytes another name, or remove the dataset first",
+        )
+    before = {**(known.checksums if known else {}), **(said.checksums if said else {})}
+    for algorithm, value in dataset.checksums.items():
+        if before.get(algorithm, value) != value:
+            raise Conflict(
+                f"{dataset.name} is known with {algorithm} {before[algorithm]}, not {value}",
+                "give other bytes another name, or remove the dataset first",
+            )
+    size = next(iter(sizes), None)
+    return Dataset.model_construct(name=dataset.name, size=size, checksums={**before, **dataset.checksums})
+
+
+async def _store(stored: Stored, said: Mapping[str, Dataset], known: Mapping[str, Known], now: float) -> None:
+    if new := [dataset for name, dataset in said.items() if name not in known]:
+        await stored.add(new, now)
+    sizes = {
+        known[name].id: dataset.size
+        for name, dataset in said.items()
+        if name in known and known[name].size is None and dataset.size is not None
+    }
+    await stored.say_sizes(sizes)
+    digests = [
+        (name, algorithm, value)
+        for name, dataset in said.items()
+        for algorithm, value in dataset.checksums.items()
+        if name not in known or algorithm not in known[name].checksums
+    ]
+    if digests:
+        await stored.add_checksums(digests)
+
+
+def _counted(said: Iterable[str]) -> str:
+    names = list(said)
+    return names[0] if len(names) == 1 else f"{len(names)} datasets, {names[0]} to {names[-1]}"
+
+
+def _named(replica: Replica) -> str:
+    return f"{replica.dataset} at {replica.endpoint}"
+
+
+def _no_dataset(name: str) -> NotFound:
+    return NotFound(f"there is no dataset {name}", "see GET /broker/v1/datasets")

@@ -1,0 +1,286 @@
+"""What to expect of a transfer, from what is known of its pair: held in memory, fed from the database.
+
+A pair has a forecaster of its own, made of its newest observations when somebody first asks, and kept up with what
+any process reports. So a start costs nothing, memory is bounded, and all processes come to say the same. Of a pair
+of which nothing is known, what its source, sink and others achieve is said.
+"""
+
+import asyncio
+import logging
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from importlib.util import find_spec
+
+from broker.errors import BrokerError
+from broker.models.forecasts import Asked, Expected, Quantiles
+from broker.models.history import Pair
+from broker.services.places import Places
+from broker.storage.database import Database
+from broker.storage.forecasts import Given, Ledger
+from broker.storage.history import History, Kept, Stand
+from predictors.context import SIZES, size_class
+from predictors.hedge import Hedge
+from predictors.models.hierarchy import Hierarchy
+from predictors.observation import Forecast, Query
+
+__all__ = ["Forecasting"]
+
+log = logging.getLogger(__name__)
+
+NEWEST = 300
+"""Observations of a pair that its forecaster is made of."""
+PAIRS = 1000
+"""Pairs whose forecasters are kept; who was asked for last stays."""
+PATIENCE = 0.5
+"""Seconds that an answer waits for forecasters that are being made."""
+LOOK = 1.0
+"""Seconds between looks for what is new."""
+FRESH = 10.0
+"""Seconds for which the forecast of a class of sizes is given again: it depends a little on the time."""
+EVERYWHERE = 5000
+"""Newest observations of all pairs that are taken in at a look."""
+REMEMBERED = 100_000
+
+
+class Book:
+    """What is known of one pair: where it stands in the database, and its forecaster once there is something."""
+
+    def __init__(self, stand: Stand | None, forecaster: Hedge | None) -> None:
+        self.stand = stand
+        self.forecaster = forecaster
+        self.seen = stand.newest_id if stand else 0
+        self.by_class: dict[int, tuple[float, Forecast]] = {}
+
+
+class Forecasting:
+    """Forecasts, and the memory behind them.
+
+    :param compiled: whether forecasters are compiled; by default where numba is there
+    """
+
+    def __init__(self, database: Database, places: Places, compiled: bool | None = None) -> None:
+        self._database = database
+        self._places = places
+        self._compiled = find_spec("numba") is not None if compiled is None else compiled
+        self._books: OrderedDict[Pair, Book] = OrderedDict()
+        self._making: dict[Pair, asyncio.Task[None]] = {}
+        self._everywhere = Hierarchy()
+        self._seen_everywhere: int | None = None
+        self._given: dict[tuple[Pair, int, str, int], Given] = {}
+        self._remembered: set[tuple[Pair, int, str, int]] = set()
+        self._news = asyncio.Event()
+        self._looking = asyncio.Lock()
+
+    def news(self) -> None:
+        """Somebody reported something: look now."""
+        self._news.set()
+
+    def knows(self, pair: Pair) -> bool:
+        """Whether there is something in the history of this pair itself."""
+        book = self._books.get(pair)
+        return pair in self._making or (book is not None and book.forecaster is not None)
+
+    async def ask(self, asked: Sequence[Asked]) -> list[Expected]:
+        """What to expect of each, in this order. :raises Invalid: when one names an endpoint that there is not"""
+        sources = await self._places.sources({each.source for each in asked})
+        asked = [each.model_copy(update={"source": sources[each.source]}) for each in asked]
+        now = time.time()
+        await self._open({_pair(each) for each in asked})
+        return [self._answer(each, now) for each in asked]
+
+    async def by_class(self, pairs: Iterable[Pair], classes: Iterable[int]) -> dict[tuple[Pair, int], Forecast]:
+        """What to expect of transfers of a size in the middle of each class, over each pair."""
+        now, wanted = time.time(), set(classes)
+        pairs = set(pairs)
+        await self._open(pairs)
+        return {(pair, size): self._of_class(pair, size, now) for pair in pairs for size in wanted}
+
+    def _answer(self, asked: Asked, now: float) -> Expected:
+        pair = _pair(asked)
+        forecast = self._forecast(pair, asked.size, asked.file_class, now)
+        return Expected.model_construct(
+            **asked.model_dump(exclude={"file_class"}),
+            rate=_quantiles(forecast),
+            setup_seconds=forecast.setup_seconds,
+            seconds=None if asked.size is None else forecast.seconds(asked.size),
+            forecaster=forecast.forecaster,
+            observations=forecast.observations,
+            newest_age=forecast.newest_age,
+            reason=forecast.reason,
+            at=now,
+        )
+
+    def _of_class(self, pair: Pair, size: int, now: float) -> Forecast:
+        book = self._books.get(pair)
+        known = book and book.by_class.get(size)
+        if known and now < known[0] + FRESH:
+            return known[1]
+        forecast = self._forecast(pair, _middle(size), "", now)
+        if book:
+            book.by_class[size] = (now, forecast)
+        return forecast
+
+    def _forecast(self, pair: Pair, nbytes: int | None, file_class: str, now: float) -> Forecast:
+        query = Query(pair.source, now, nbytes, pair.sink, pair.direction, file_class)
+        book = self._books.get(pair)
+        forecast = book.forecaster.forecast(query) if book and book.forecaster else None
+        if forecast is None or forecast.rates is None:
+            making = pair in self._making
+            forecast = self._everywhere.forecast(query)
+            if making:
+                forecast = forecast._replace(reason=f"{forecast.reason}; the pair's own history is being read")
+        self._remember(pair, nbytes, forecast, now)
+        return forecast
+
+    def _remember(self, pair: Pair, nbytes: int | None, forecast: Forecast, now: float) -> None:
+        """To be stored with the next look: each distinct forecast once."""
+        if forecast.rates is None:
+            return
+        book = self._books.get(pair)
+        own = book is not None and book.forecaster is not None
+        seen = book.seen if book and own else self._seen_everywhere or 0
+        key = (pair, size_class(nbytes or 0), forecast.forecaster, seen)
+        if key in self._remembered:
+            return
+        if len(self._remembered) > REMEMBERED:
+            self._remembered.clear()
+        self._remembered.add(key)
+        self._given[key] = Given(
+            0, key[1], key[2], seen, now, nbytes, *forecast.rates, forecast.setup_seconds, forecast.observations,
+            forecast.reason,
+        )  # fmt: skip
+
+    # Books
+
+    async def _open(self, pairs: set[Pair]) -> None:
+        """Have a book of each of these; of those whose making takes long it comes later."""
+        for pair in pairs & self._books.keys():
+            self._books.move_to_end(pair)
+        unknown = pairs - self._books.keys() - self._making.keys()
+        if unknown:
+            async with self._database.read() as connection:
+                stands = await History(connection).stands(unknown)
+            for pair in unknown:
+                stand = stands.get(pair)
+                if stand is None or not stand.newest_id:
+                    self._books[pair] = Book(stand, None)
+                elif pair not in self._making:  # another may have begun meanwhile
+                    self._making[pair] = asyncio.create_task(self._make(pair, stand))
+            while len(self._books) > PAIRS:
+                self._books.popitem(last=False)
+        if making := [self._making[pair] for pair in pairs & self._making.keys()]:
+            await asyncio.wait(making, timeout=PATIENCE)
+
+    async def _make(self, pair: Pair, stand: Stand) -> None:
+        try:
+            async with self._database.read() as connection:
+                kept = await History(connection).newest(stand.id, NEWEST)
+            forecaster = await asyncio.to_thread(self._made, kept)
+            self._books[pair] = Book(stand, forecaster)
+        except BrokerError as error:  # asked again, it is tried again
+            log.warning("no forecaster could be made for %s to %s: %s", pair.source, pair.sink, error)
+        finally:
+            del self._making[pair]
+
+    def _made(self, kept: Iterable[Kept]) -> Hedge:
+        forecaster = Hedge(self._compiled)
+        for each in kept:
+            forecaster.learn(each.observation)
+        return forecaster
+
+    # What is new
+
+    async def watch(self) -> None:
+        """Look for what is new, and store what was given, until cancelled; then store the rest."""
+        try:
+            while True:
+                await self.look()
+                try:
+                    await asyncio.wait_for(self._news.wait(), LOOK)
+                    self._news.clear()
+                except TimeoutError:
+                    pass
+        finally:
+            await self._store()
+
+    async def look(self) -> None:
+        """Take in what came since, once."""
+        try:
+            async with self._looking:  # two at once would take it in twice
+                await self._follow()
+                await self._learn_everywhere()
+                await self._store()
+        except BrokerError as error:
+            log.warning("nothing new can be learned at the moment: %s", error)
+        except Exception:  # who watches must not end: forecasts would grow old unnoticed
+            log.exception("nothing new can be learned at the moment")
+
+    async def _follow(self) -> None:
+        if not self._books:
+            return
+        async with self._database.read() as connection:
+            history = History(connection)
+            stands = await history.stands(list(self._books))
+            behind = [pair for pair, stand in stands.items() if self._seen(pair) < stand.newest_id]
+            for pair in behind:
+                book, stand = self._books[pair], stands[pair]
+                new = await history.since(stand.id, book.seen, NEWEST + 1) if book.forecaster else []
+                if book.forecaster is None or len(new) > NEWEST:
+                    self._books.pop(pair, None)
+                    if pair not in self._making:
+                        self._making[pair] = asyncio.create_task(self._make(pair, stand))
+                else:
+                    await self._learn(book, new)
+                    book.stand, book.seen, book.by_class = stand, max(stand.newest_id, book.seen), {}
+
+    def _seen(self, pair: Pair) -> float:
+        book = self._books.get(pair)
+        return book.seen if book else math.inf
+
+    async def _learn(self, book: Book, new: Iterable[Kept]) -> None:
+        for each in new:
+            assert book.forecaster
+            book.forecaster.learn(each.observation)
+            await asyncio.sleep(0)
+
+    async def _learn_everywhere(self) -> None:
+        async with self._database.read() as connection:
+            history = History(connection)
+            last = await history.last_id()
+            seen = self._seen_everywhere or 0
+            if last <= seen:
+                return
+            new = await history.all_since(max(seen, last - EVERYWHERE), EVERYWHERE)
+        for i, each in enumerate(new):
+            self._everywhere.learn(each.observation)
+            if i % 20 == 0:
+                await asyncio.sleep(0)
+        self._seen_everywhere = last
+
+    async def _store(self) -> None:
+        given, self._given = self._given, {}
+        if not given:
+            return
+        async with self._database.write() as connection:
+            history = History(connection)
+            pairs = {key[0] for key in given}
+            await history.make_pairs(pairs)
+            stands = await history.stands(pairs)
+            await Ledger(connection).add([each._replace(pair_id=stands[key[0]].id) for key, each in given.items()])
+
+
+def _pair(asked: Asked) -> Pair:
+    return Pair(asked.source, asked.sink, asked.direction)
+
+
+def _middle(size: int) -> int:
+    """A size in the middle of a class: what its forecasts are made for."""
+    low = SIZES[size - 1] if size else SIZES[0] / 4
+    high = SIZES[size] if size < len(SIZES) else 4 * SIZES[-1]
+    return int(math.sqrt(low * high))
+
+
+def _quantiles(forecast: Forecast) -> Quantiles | None:
+    return None if forecast.rates is None else Quantiles.model_construct(**forecast.rates._asdict())

@@ -1,0 +1,220 @@
+"""Catalogues as others write them, read line by line: each entry, or what is wrong with it. Pure.
+
+- `ndjson`: what the broker exports: `{"name", "size", "checksums", "replicas": [{"endpoint", "path", "state"}]}`.
+- `csv`: a header with `name`, and any of `size`, algorithms, `endpoint`, `path`, `url`, `state`; a line a replica.
+- `rucio`: what Rucio's replica listing streams: `scope`, `name`, `bytes`, `adler32`, `md5`, `rses`, `states`.
+- `metalink`: a Metalink 4 document, read whole.
+- `checksums`: what sha256sum, md5sum and their like print; the length of the value tells the algorithm, 8 digits are
+  adler32. Each file is a replica at one endpoint.
+"""
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from pydantic import Field, TypeAdapter, ValidationError
+
+from broker.errors import BrokerError, Invalid, NotFound
+from broker.models.base import Size, Wire
+from broker.models.catalogue import PORTS, Dataset, Endpoint, Replica, ReplicaState
+from broker.models.names import Did, Named, ReplicaPath
+from coalloc.api import metalink_files
+from coalloc.errors import CoallocError
+
+__all__ = ["LONGEST_LINE", "Context", "Entry", "Format", "entries_of_document", "parser"]
+
+Format = Literal["ndjson", "csv", "rucio", "metalink", "checksums"]
+LONGEST_LINE = 1 << 20
+ALGORITHMS = {8: "adler32", 32: "md5", 40: "sha1", 64: "sha256", 128: "sha512"}
+"""By the number of hex digits."""
+LISTED = re.compile(r"^\\?([0-9A-Fa-f]{8,128})\s+\*?(\S.*)$")
+
+
+class Entry(NamedTuple):
+    """A dataset, and replicas of it."""
+
+    dataset: Dataset
+    replicas: tuple[Replica, ...] = ()
+
+
+class Context(NamedTuple):
+    """What lines do not say themselves: the endpoints there are, and for some formats where the files are.
+
+    :param endpoint: that has the files of a list of checksums
+    :param scope: of names that have none
+    """
+
+    endpoints: Mapping[str, Endpoint]
+    endpoint: str | None = None
+    scope: str = ""
+
+
+class _Place(Wire):
+    """A replica in an entry."""
+
+    endpoint: Named | None = None
+    path: ReplicaPath | None = None
+    url: str | None = None
+    state: ReplicaState = "AVAILABLE"
+    reason: str = ""
+    verified_at: float | None = None
+
+
+class _Line(Wire):
+    """An entry as it is exported."""
+
+    name: Did
+    size: Size | None = None
+    checksums: dict[str, str] = Field(default_factory=dict)
+    replicas: list[_Place] = Field(default_factory=list)
+
+
+LINE = TypeAdapter(_Line)
+
+
+def parser(form: Format, context: Context) -> Callable[[str], Entry | None]:
+    """What reads one line after the other; None for a line that says nothing.
+
+    It raises a BrokerError that says what is wrong with a line.
+    """
+    reading: Mapping[str, Callable[[Context], Callable[[str], Entry | None]]] = {
+        "ndjson": lambda context: lambda line: _entry(_json(line), context),
+        "csv": _csv,
+        "rucio": lambda context: lambda line: _rucio(_json(line), context),
+        "checksums": lambda context: lambda line: _listed(line, context),
+    }
+    read = reading[form](context)
+
+    def reader(line: str) -> Entry | None:
+        try:
+            return read(line) if line.strip() else None
+        except ValidationError as error:
+            raise _faulty(error) from None
+
+    return reader
+
+
+def entries_of_document(document: bytes, context: Context) -> Iterator[tuple[int, Entry | BrokerError]]:
+    """The files of a Metalink, numbered. :raises Invalid: when it is none"""
+    try:
+        files = metalink_files(document, "the Metalink")
+    except CoallocError as error:
+        raise Invalid(error.message, error.remedy) from None
+    for number, file in enumerate(files, 1):
+        try:
+            places = [{"url": replica.url} for replica in file.replicas]
+            digests = {checksum.algorithm: checksum.value for checksum in file.checksums}
+            said = {"name": file.name, "size": file.size, "checksums": digests, "replicas": places}
+            yield number, _entry(said, context)
+        except ValidationError as error:
+            yield number, _faulty(error)
+        except BrokerError as error:
+            yield number, error
+
+
+def _json(line: str) -> Mapping[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise Invalid(f"it is no JSON: {error}", "write one JSON object a line") from None
+    if not isinstance(value, dict):
+        raise Invalid("it is JSON, but no object", "write one JSON object a line")
+    return value
+
+
+def _entry(said: Mapping[str, Any], context: Context) -> Entry:
+    read = LINE.validate_python(said)
+    name = read.name if ":" in read.name or not context.scope else f"{context.scope}:{read.name}"
+    dataset = Dataset.model_validate({"name": name, "size": read.size, "checksums": read.checksums})
+    return Entry(dataset, tuple(_replica(name, place, context) for place in read.replicas))
+
+
+def _replica(name: str, place: _Place, context: Context) -> Replica:
+    endpoint, path = place.endpoint or context.endpoint, place.path
+    if place.url is not None:
+        endpoint, path = _placed(place.url, context.endpoints)
+    if endpoint is None:
+        raise Invalid("a replica has neither endpoint nor url", "say where it is")
+    said = place.model_dump(include={"state", "reason", "verified_at"})
+    return Replica.model_validate({"dataset": name, "endpoint": endpoint, "path": path, **said})
+
+
+def _placed(url: str, endpoints: Mapping[str, Endpoint]) -> tuple[str, str]:
+    """Which endpoint a URL is below, of several the one with the longest folder; and the path there."""
+    try:
+        parts = urlsplit(url)
+        port, host, path = parts.port, (parts.hostname or "").lower(), unquote(parts.path)
+    except ValueError as error:
+        raise Invalid(f"{url[:200]} is no URL: {error}", "write SCHEME://HOST[:PORT]/PATH") from None
+    below = [
+        (len(endpoint.prefix), name, path[len(endpoint.prefix) :])
+        for name, endpoint in endpoints.items()
+        if (endpoint.scheme, endpoint.host.strip("[]")) == (parts.scheme, host)
+        and (endpoint.port or PORTS[endpoint.scheme]) == (port or PORTS[endpoint.scheme])
+        and path.startswith(endpoint.prefix)
+    ]
+    if not below:
+        raise NotFound(f"{url[:200]} is below no endpoint", "make an endpoint for that server, then import again")
+    _, name, rest = max(below)
+    return name, rest
+
+
+def _csv(context: Context) -> Callable[[str], Entry | None]:
+    columns: list[str] = []
+
+    def read(line: str) -> Entry | None:
+        cells = [cell.strip() for cell in next(csv.reader([line]))]
+        if not columns:
+            if "name" not in cells:
+                raise Invalid("the header has no column called name", "begin with a line like name,size,adler32,url")
+            columns.extend(cells)
+            return None
+        if len(cells) != len(columns):
+            raise Invalid(f"it has {len(cells)} cells, the header {len(columns)}", "quote what has a comma in it")
+        row = {name: cell for name, cell in zip(columns, cells, strict=True) if cell}
+        place = {name: row.pop(name) for name in ("endpoint", "path", "url", "state") if name in row}
+        name, size = row.pop("name", ""), row.pop("size", None)
+        here = [place] if {"endpoint", "url"} & place.keys() else []
+        return _entry({"name": name, "size": size, "checksums": row, "replicas": here}, context)
+
+    return read
+
+
+def _rucio(said: Mapping[str, Any], context: Context) -> Entry:
+    name = f"{said.get('scope') or context.scope}:{said.get('name')}"
+    digests = {name: said[name] for name in ("adler32", "md5") if said.get(name)}
+    states, rses = said.get("states") or {}, said.get("rses") or {}
+    if not isinstance(rses, dict) or not isinstance(states, dict):
+        raise Invalid("its rses or states are no object", "list replicas with Rucio's POST /replicas/list")
+    places = [
+        {"endpoint": rse, "state": states.get(rse, "AVAILABLE"), **_path_at(urls, context.endpoints.get(rse))}
+        for rse, urls in rses.items()
+    ]
+    return _entry({"name": name, "size": said.get("bytes"), "checksums": digests, "replicas": places}, context)
+
+
+def _path_at(urls: object, endpoint: Endpoint | None) -> dict[str, str]:
+    """Where below its folder an RSE has a file, from the first address that is there."""
+    for url in urls if isinstance(urls, list) else []:
+        path = unquote(urlsplit(str(url)).path)
+        if endpoint and path.startswith(endpoint.prefix):
+            return {"path": path[len(endpoint.prefix) :]}
+    return {}
+
+
+def _listed(line: str, context: Context) -> Entry:
+    match = LISTED.match(line.strip())
+    algorithm = match and ALGORITHMS.get(len(match[1]))
+    if not match or not algorithm:
+        raise Invalid("it is no checksum and a path", "write lines as sha256sum does")
+    path = match[2].removeprefix("./").lstrip("/")
+    place = [{"path": path}] if context.endpoint else []
+    return _entry({"name": path, "checksums": {algorithm: match[1].lower()}, "replicas": place}, context)
+
+
+def _faulty(error: ValidationError) -> Invalid:
+    faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:3])
+    return Invalid(faults, "see docs/reference/broker.md for what may be imported")

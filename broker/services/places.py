@@ -1,0 +1,116 @@
+"""Sites and endpoints, and what they are called: few, asked for with every request, and so remembered for a moment."""
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from broker.errors import Invalid, NotFound
+from broker.models.catalogue import PORTS, Endpoint, Site
+from broker.storage.access import Records
+from broker.storage.database import Database
+from broker.storage.places import Placed
+from broker.storage.places import Places as Stored
+
+__all__ = ["Map", "Places"]
+
+REMEMBERED = 2.0
+"""Seconds for which another process's changes may stay unseen."""
+
+
+class Map(NamedTuple):
+    """All endpoints by number and by name, and where sites are."""
+
+    by_id: Mapping[int, Placed]
+    by_name: Mapping[str, Placed]
+    sites: Mapping[str, Site]
+
+    def coordinates(self, site: str) -> tuple[float, float] | None:
+        """Of a site, when they are known."""
+        known = self.sites.get(site)
+        if known is None or known.latitude is None or known.longitude is None:
+            return None
+        return known.latitude, known.longitude
+
+
+class Places:
+    """Sites and endpoints."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._map = Map({}, {}, {})
+        self._until = 0.0
+
+    async def map(self) -> Map:
+        """All of them."""
+        if time.monotonic() >= self._until:
+            async with self._database.read() as connection:
+                stored = Stored(connection)
+                placed, sites = await stored.endpoints(), await stored.sites()
+            by_name = {each.endpoint.name: each for each in placed}
+            self._map = Map({each.id: each for each in placed}, by_name, {site.name: site for site in sites})
+            self._until = time.monotonic() + REMEMBERED
+        return self._map
+
+    async def sources(self, named: Iterable[str]) -> dict[str, str]:
+        """What transfers from these are filed under: an endpoint's name and its address are the same source.
+
+        :raises Invalid: when there is no such endpoint, or it is no address
+        """
+        known = await self.map()
+        return {name: _source(name, known.by_name) for name in named}
+
+    async def put_site(self, by: str, site: Site) -> Site:
+        """Make it, or change it."""
+        async with self._database.write() as connection:
+            await Stored(connection).put_site(site)
+            await Records(connection).note(time.time(), by, "put site", site.name)
+        self._until = 0.0
+        return site
+
+    async def remove_site(self, by: str, name: str) -> None:
+        """:raises NotFound: :raises Conflict: when endpoints are there"""
+        async with self._database.write() as connection:
+            await Stored(connection).remove_site(name)
+            await Records(connection).note(time.time(), by, "remove site", name)
+        self._until = 0.0
+
+    async def put_endpoint(self, by: str, endpoint: Endpoint) -> Endpoint:
+        """Make it, or change it. :raises NotFound: when there is no such site"""
+        async with self._database.write() as connection:
+            await Stored(connection).put_endpoint(endpoint)
+            await Records(connection).note(time.time(), by, "put endpoint", endpoint.name)
+        self._until = 0.0
+        return endpoint
+
+    async def remove_endpoint(self, by: str, name: str) -> None:
+        """:raises NotFound: :raises Conflict: when replicas are there"""
+        async with self._database.write() as connection:
+            await Stored(connection).remove_endpoint(name)
+            await Records(connection).note(time.time(), by, "remove endpoint", name)
+        self._until = 0.0
+
+    async def endpoint(self, name: str) -> Endpoint:
+        """:raises NotFound:"""
+        placed = (await self.map()).by_name.get(name)
+        if placed is None:
+            raise NotFound(f"there is no endpoint {name}", "see GET /broker/v1/endpoints")
+        return placed.endpoint
+
+
+def _source(name: str, endpoints: Mapping[str, Placed]) -> str:
+    if "://" not in name:
+        if name not in endpoints:
+            raise Invalid(
+                f"there is no endpoint {name}", "name one of GET /broker/v1/endpoints, or SCHEME://HOST[:PORT]"
+            )
+        return endpoints[name].endpoint.source
+    try:
+        parts = urlsplit(name)
+        port, host = parts.port, parts.hostname
+    except ValueError:
+        port, host = None, None
+    if not host or port == 0:
+        raise Invalid(f"{name} is no address of a server", "write it as SCHEME://HOST[:PORT]")
+    host = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{host}" + ("" if port in (None, PORTS.get(parts.scheme)) else f":{port}")

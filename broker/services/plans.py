@@ -1,0 +1,68 @@
+"""How a dataset would be fetched now, by the same code as `coget plan`."""
+
+from broker.errors import Conflict, NotFound
+from broker.models.forecasts import Candidate, Resolved
+from broker.models.plans import Planned, PlanWanted, Share
+from broker.services.replicas import Replicas
+from coalloc.api import planned
+from coalloc.model import Estimate, Replica, ReplicaSet
+
+__all__ = ["Plans"]
+
+
+class Plans:
+    """Plans of single files."""
+
+    def __init__(self, replicas: Replicas) -> None:
+        self._replicas = replicas
+
+    async def make(self, wanted: PlanWanted, sink: str) -> Planned:
+        """What each source should deliver.
+
+        :raises NotFound: when there is no such dataset, or no available replica of it
+        :raises Conflict: while its size is not known
+        """
+        resolved = await self._replicas.one(wanted.name, sink)
+        size = _usable(resolved)
+        file = ReplicaSet(resolved.name, tuple(Replica(each.url) for each in resolved.replicas), size)
+        made = planned(file, [_estimate(candidate) for candidate in resolved.replicas], wanted.strategy)
+        return Planned.model_construct(
+            name=resolved.name,
+            size=size,
+            sink=sink,
+            strategy=made.strategy,
+            seconds=made.seconds,
+            seconds_p10_p90=made.bounds,
+            rationale=made.rationale,
+            shares=[
+                Share.model_construct(
+                    url=candidate.url,
+                    endpoint=candidate.endpoint,
+                    site=candidate.site,
+                    bytes=share.bytes,
+                    fraction=share.fraction,
+                    rate=candidate.rate,
+                    setup_seconds=candidate.setup_seconds,
+                    rationale=candidate.rationale,
+                )
+                for candidate, share in zip(resolved.replicas, made.shares, strict=True)
+            ],
+        )
+
+
+def _usable(resolved: Resolved) -> int:
+    """Its size, if it can be planned."""
+    if not resolved.replicas:
+        raise NotFound(
+            f"{resolved.name} has no available replica", f"see GET /broker/v1/datasets/{resolved.name} for their states"
+        )
+    if resolved.size is None:
+        raise Conflict(f"the size of {resolved.name} is not known", f"say it: PUT /broker/v1/datasets/{resolved.name}")
+    return resolved.size
+
+
+def _estimate(candidate: Candidate) -> Estimate:
+    rate = candidate.rate
+    if rate is None:
+        return Estimate(candidate.setup_seconds, reason=candidate.rationale)
+    return Estimate(candidate.setup_seconds, rate.p50, candidate.rationale, (rate.p10, rate.p90))

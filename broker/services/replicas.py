@@ -1,0 +1,136 @@
+"""Where datasets are, the best replica first: thousands of names at once, each with a forecast and a reason."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping, Sequence
+from random import Random
+from typing import NamedTuple
+from urllib.parse import quote
+
+from broker.config import Settings
+from broker.errors import NotFound
+from broker.models.base import Fault
+from broker.models.catalogue import address
+from broker.models.forecasts import Candidate, Quantiles, Resolved
+from broker.models.history import Pair
+from broker.models.names import split
+from broker.services.forecasting import Forecasting
+from broker.services.places import Map, Places
+from broker.services.ranking import Choice, kilometres, rank, rationale
+from broker.storage.catalogue import Catalogue, Located
+from broker.storage.database import Database
+from predictors.context import size_class
+
+__all__ = ["Replicas"]
+
+CHUNK = 500
+"""Names after which others get their turn."""
+EXPLORED = 300.0
+"""Seconds for which a pair that was tried first is not tried again: time enough for its transfer to be reported."""
+
+
+class Option(NamedTuple):
+    """An endpoint as a choice for files of one class of sizes, with all that its replicas have in common."""
+
+    choice: Choice
+    root: str
+    rate: Quantiles | None
+    rationale: str
+
+
+class Replicas:
+    """Finds replicas and ranks them."""
+
+    def __init__(self, database: Database, places: Places, forecasting: Forecasting, settings: Settings) -> None:
+        self._database = database
+        self._places = places
+        self._forecasting = forecasting
+        self._settings = settings
+        self._chance = Random()
+        self._answers = 0
+        self._explored: dict[Pair, float] = {}
+
+    async def resolve(self, names: Sequence[str], sink: str) -> AsyncIterator[list[Resolved]]:
+        """Each of the names, in this order, in parts."""
+        names = list(dict.fromkeys(names))
+        async with self._database.read() as connection:
+            found = await Catalogue(connection).located(names)
+        places = await self._places.map()
+        options = await self._options(found, sink, places)
+        for begin in range(0, len(names), CHUNK):
+            yield [self._resolved(name, found.get(name), sink, options) for name in names[begin : begin + CHUNK]]
+            await asyncio.sleep(0)
+
+    async def one(self, name: str, sink: str) -> Resolved:
+        """One dataset. :raises NotFound: when there is no such"""
+        (resolved,) = [each async for part in self.resolve([name], sink) for each in part]
+        if resolved.error:
+            raise NotFound(resolved.error.message, resolved.error.remedy)
+        return resolved
+
+    async def _options(self, found: Mapping[str, Located], sink: str, places: Map) -> dict[tuple[int, int], Option]:
+        """What is expected of each endpoint for each class of sizes, by number and class."""
+        classes = {size_class(each.size or 0) for each in found.values()}
+        numbers = {endpoint for each in found.values() for endpoint, _ in each.replicas}
+        readable = {i: places.by_id[i] for i in numbers if i in places.by_id and places.by_id[i].endpoint.read_priority}
+        pairs = {i: Pair(placed.endpoint.source, sink, "read") for i, placed in readable.items()}
+        forecasts = await self._forecasting.by_class(pairs.values(), classes)
+        here = places.coordinates(sink)
+        options = {}
+        for i, placed in readable.items():
+            away = kilometres(here, placed.coordinates)
+            root = placed.endpoint.source + quote(placed.endpoint.prefix)
+            for size in classes:
+                choice = Choice(placed.endpoint, forecasts[pairs[i], size], away)
+                rates = choice.forecast and choice.forecast.rates
+                quantiles = Quantiles.model_construct(**rates._asdict()) if rates else None
+                options[i, size] = Option(choice, root, quantiles, rationale(choice, False))
+        return options
+
+    def _resolved(
+        self, name: str, located: Located | None, sink: str, options: Mapping[tuple[int, int], Option]
+    ) -> Resolved:
+        if located is None:
+            fault = Fault(code="not_found", message=f"there is no dataset {name}", remedy="see GET /broker/v1/datasets")
+            return Resolved.model_construct(name=name, error=fault)
+        size = size_class(located.size or 0)
+        known = [(options[i, size], path) for i, path in located.replicas if (i, size) in options]
+        first = self._to_explore([option for option, _ in known], sink)
+        order = rank([option.choice for option, _ in known], located.size, self._settings.ranking, self._chance, first)
+        plain = split(name).name
+        return Resolved.model_construct(
+            name=name,
+            size=located.size,
+            checksums=located.checksums,
+            replicas=[_candidate(*known[i], plain, place, located.size, first) for place, i in enumerate(order, 1)],
+        )
+
+    def _to_explore(self, options: Sequence[Option], sink: str) -> str | None:
+        """The endpoint to try although nothing is known of it: now and then one, and none again too soon."""
+        self._answers += 1
+        if not self._settings.explore or self._answers % self._settings.explore or len(options) < 2:
+            return None
+        now = time.monotonic()
+        for endpoint in (option.choice.endpoint for option in options):
+            pair = Pair(endpoint.source, sink, "read")
+            if not self._forecasting.knows(pair) and now >= self._explored.get(pair, 0.0):
+                self._explored[pair] = now + EXPLORED
+                return endpoint.name
+        return None
+
+
+def _candidate(
+    option: Option, path: str | None, name: str, place: int, size: int | None, first: str | None
+) -> Candidate:
+    forecast, endpoint = option.choice.forecast, option.choice.endpoint
+    tried = first == endpoint.name
+    return Candidate.model_construct(
+        url=address(option.root, path or name),
+        endpoint=endpoint.name,
+        site=endpoint.site,
+        rank=place,
+        rate=option.rate,
+        setup_seconds=forecast.setup_seconds if forecast else None,
+        seconds=forecast.seconds(size) if forecast and size is not None else None,
+        rationale=rationale(option.choice, True) if tried else option.rationale,
+    )

@@ -1,0 +1,275 @@
+"""Datasets and their replicas: single ones, and thousands in one statement."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import (
+    ColumnElement,
+    Double,
+    Integer,
+    String,
+    Subquery,
+    Text,
+    and_,
+    bindparam,
+    delete,
+    func,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.catalogue import Dataset, Replica
+from broker.models.names import Parts, split
+from broker.schema.base import ID
+from broker.schema.catalogue import checksums, datasets, endpoints, replicas
+from broker.storage.tabled import Columns, tabled
+from broker.storage.upsert import ALWAYS, insert
+
+__all__ = ["Catalogue", "Known", "Located"]
+
+NAMES: Columns = {"number": Integer(), "scope": String(), "name": String()}
+
+
+class Known(NamedTuple):
+    """What the catalogue has of a dataset."""
+
+    id: int
+    size: int | None
+    checksums: Mapping[str, str]
+    created_at: float
+
+
+class Located(NamedTuple):
+    """A dataset, and where it is: an endpoint's number and the path below its folder, None for the dataset's name."""
+
+    did: str
+    size: int | None
+    checksums: Mapping[str, str]
+    replicas: Sequence[tuple[int, str | None]]
+
+
+class Catalogue:
+    """Datasets and replicas in the database."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def known(self, dids: Iterable[str]) -> dict[str, Known]:
+        """Of these datasets, those that there are."""
+        asked = list(dict.fromkeys(dids))
+        given = self._given(asked)
+        rows = await self._connection.execute(
+            select(given.c.number, datasets.c.id, datasets.c.size, datasets.c.created_at).join(datasets, _same(given))
+        )
+        found = list(rows)
+        digests = await self._digests(asked)
+        return {asked[i]: Known(number, size, digests.get(i, {}), created) for i, number, size, created in found}
+
+    async def located(self, dids: Sequence[str]) -> dict[str, Located]:
+        """Of these datasets, those that there are, with their available replicas."""
+        given = self._given(dids)
+        on = and_(replicas.c.dataset_id == datasets.c.id, replicas.c.state == "AVAILABLE")
+        rows = await self._connection.execute(
+            select(given.c.number, datasets.c.size, replicas.c.endpoint_id, replicas.c.path)
+            .select_from(given)
+            .join(datasets, _same(given))
+            .outerjoin(replicas, on)
+        )
+        digests = await self._digests(dids)
+        found: dict[str, Located] = {}
+        for number, size, endpoint, path in rows:
+            did = dids[number]
+            if did not in found:
+                found[did] = Located(did, size, digests.get(number, {}), [])
+            if endpoint is not None:
+                found[did].replicas.append((endpoint, path))  # type: ignore[attr-defined]
+        return found
+
+    async def _digests(self, dids: Sequence[str]) -> dict[int, dict[str, str]]:
+        given = self._given(dids)
+        rows = await self._connection.execute(
+            select(given.c.number, checksums.c.algorithm, checksums.c.value)
+            .select_from(given)
+            .join(datasets, _same(given))
+            .join(checksums, checksums.c.dataset_id == datasets.c.id)
+        )
+        found: dict[int, dict[str, str]] = {}
+        for number, algorithm, value in rows:
+            found.setdefault(number, {})[algorithm] = value
+        return found
+
+    def _given(self, dids: Iterable[str]) -> Subquery:
+        return tabled(self._connection, [(i, *split(did)) for i, did in enumerate(dids)], NAMES)
+
+    async def add(self, new: Iterable[Dataset], now: float) -> None:
+        """Datasets that are not there; what is there by now stays as it is."""
+        rows = [(*split(dataset.name), dataset.size) for dataset in new]
+        columns: Columns = {"scope": String(), "name": String(), "size": ID}
+        given = tabled(self._connection, rows, columns)
+        fresh = select(given.c.scope, given.c.name, given.c.size, bindparam(None, now)).where(ALWAYS)
+        statement = insert(self._connection, datasets).from_select(["scope", "name", "size", "created_at"], fresh)
+        await self._connection.execute(statement.on_conflict_do_nothing(index_elements=["scope", "name"]))
+
+    async def say_sizes(self, sizes: Mapping[int, int]) -> None:
+        """Sizes of datasets, by their number, that were not known."""
+        if sizes:
+            statement = update(datasets).where(datasets.c.id == bindparam("number")).values(size=bindparam("said"))
+            await self._connection.execute(statement, [{"number": i, "said": size} for i, size in sizes.items()])
+
+    async def add_checksums(self, digests: Iterable[tuple[str, str, str]]) -> None:
+        """Checksums (dataset, algorithm, value) that are not there."""
+        rows = [(*split(did), algorithm, value) for did, algorithm, value in digests]
+        columns: Columns = {"scope": String(), "name": String(), "algorithm": String(), "value": String()}
+        given = tabled(self._connection, rows, columns)
+        fresh = select(datasets.c.id, given.c.algorithm, given.c.value).join(datasets, _same(given)).where(ALWAYS)
+        statement = insert(self._connection, checksums).from_select(["dataset_id", "algorithm", "value"], fresh)
+        await self._connection.execute(statement.on_conflict_do_nothing())
+
+    async def put_replicas(self, said: Iterable[Replica], now: float) -> int:
+        """Replicas as they are said to be; how many that changed. Datasets and endpoints are there."""
+        rows = {
+            (replica.dataset, replica.endpoint): (
+                *split(replica.dataset),
+                replica.endpoint,
+                None if replica.path == split(replica.dataset).name else replica.path,
+                replica.state,
+                replica.verified_at,
+                replica.reason,
+            )
+            for replica in said
+        }
+        columns: Columns = {
+            "scope": String(),
+            "name": String(),
+            "endpoint": String(),
+            "path": Text(),
+            "state": String(),
+            "verified_at": Double(),
+            "reason": Text(),
+        }
+        given = tabled(self._connection, list(rows.values()), columns)
+        fields = ["path", "state", "verified_at", "reason"]
+        fresh = (
+            select(datasets.c.id, endpoints.c.id, *(given.c[name] for name in fields), bindparam(None, now))
+            .select_from(given)
+            .join(datasets, _same(given))
+            .join(endpoints, endpoints.c.name == given.c.endpoint)
+            .where(ALWAYS)
+        )
+        new = insert(self._connection, replicas).from_select(
+            ["dataset_id", "endpoint_id", *fields, "changed_at"], fresh
+        )
+        done = await self._connection.execute(
+            new.on_conflict_do_update(
+                index_elements=["dataset_id", "endpoint_id"],
+                set_={name: new.excluded[name] for name in [*fields, "changed_at"]},
+                where=or_(*(replicas.c[name].is_distinct_from(new.excluded[name]) for name in fields)),
+            ),
+            execution_options={"preserve_rowcount": True},
+        )
+        return int(done.rowcount)
+
+    async def replicas(self, did: str) -> list[Replica]:
+        """All replicas of a dataset, whatever their state, by endpoint."""
+        parts = split(did)
+        return await self._replicas(and_(datasets.c.scope == parts.scope, datasets.c.name == parts.name), None)
+
+    async def all_replicas(self, dids: Sequence[str]) -> dict[str, list[Replica]]:
+        """All replicas of these datasets, whatever their state."""
+        given = self._given(dids)
+        here = select(datasets.c.id).select_from(given).join(datasets, _same(given))
+        found: dict[str, list[Replica]] = {}
+        for replica in await self._replicas(replicas.c.dataset_id.in_(here), None):
+            found.setdefault(replica.dataset, []).append(replica)
+        return found
+
+    async def wanting(self, state: str, after: str, limit: int) -> list[Replica]:
+        """Replicas in a state that is not AVAILABLE, by dataset; those of datasets after one of a name."""
+        parts = split(after)
+        later = or_(datasets.c.scope > parts.scope, and_(datasets.c.scope == parts.scope, datasets.c.name > parts.name))
+        return await self._replicas(and_(replicas.c.state == state, later), limit)
+
+    async def _replicas(self, where: ColumnElement[bool], limit: int | None) -> list[Replica]:
+        rows = await self._connection.execute(
+            select(datasets.c.scope, datasets.c.name, endpoints.c.name.label("endpoint"), replicas)
+            .select_from(replicas)
+            .join(datasets)
+            .join(endpoints)
+            .where(where)
+            .order_by(datasets.c.scope, datasets.c.name, endpoints.c.name)
+            .limit(limit)
+        )
+        return [
+            Replica.model_construct(
+                dataset=str(Parts(row.scope, row.name)),
+                endpoint=row.endpoint,
+                path=row.path,
+                state=row.state,
+                verified_at=row.verified_at,
+                reason=row.reason,
+            )
+            for row in rows
+        ]
+
+    async def remove_replica(self, did: str, endpoint: str) -> bool:
+        """Forget a replica; whether there was one."""
+        parts = split(did)
+        dataset = select(datasets.c.id).where(datasets.c.scope == parts.scope, datasets.c.name == parts.name)
+        place = select(endpoints.c.id).where(endpoints.c.name == endpoint)
+        done = await self._connection.execute(
+            delete(replicas).where(
+                replicas.c.dataset_id == dataset.scalar_subquery(), replicas.c.endpoint_id == place.scalar_subquery()
+            )
+        )
+        return bool(done.rowcount)
+
+    async def remove(self, did: str) -> bool:
+        """Forget a dataset with all that is known of it; whether there was one."""
+        parts = split(did)
+        done = await self._connection.execute(
+            delete(datasets).where(datasets.c.scope == parts.scope, datasets.c.name == parts.name)
+        )
+        return bool(done.rowcount)
+
+    async def listed(self, beginning: str, after: str, limit: int) -> list[Dataset]:
+        """Datasets by scope and name: those that begin so, after one."""
+        begin, parts = split(beginning), split(after)
+        later = or_(datasets.c.scope > parts.scope, and_(datasets.c.scope == parts.scope, datasets.c.name > parts.name))
+        # A range, not LIKE: the index serves it in both databases, and no character means anything else.
+        named = and_(datasets.c.name >= begin.name, datasets.c.name < begin.name + "\U0010ffff")
+        here = and_(datasets.c.scope == begin.scope, named) if begin.scope else named
+        page = (
+            select(datasets.c.id, datasets.c.scope, datasets.c.name, datasets.c.size)
+            .where(later, here)
+            .order_by(datasets.c.scope, datasets.c.name)
+            .limit(limit)
+            .subquery()
+        )
+        rows = await self._connection.execute(
+            select(page, checksums.c.algorithm, checksums.c.value)
+            .outerjoin(checksums, checksums.c.dataset_id == page.c.id)
+            .order_by(page.c.scope, page.c.name)
+        )
+        found: dict[int, Dataset] = {}
+        for row in rows:
+            if row.id not in found:
+                name = str(Parts(row.scope, row.name))
+                found[row.id] = Dataset.model_construct(name=name, size=row.size, checksums={})
+            if row.algorithm is not None:
+                found[row.id].checksums[row.algorithm] = row.value
+        return list(found.values())
+
+    async def counts(self) -> tuple[int, int]:
+        """How many datasets and replicas there are."""
+        asked = select(
+            select(func.count()).select_from(datasets).scalar_subquery(),
+            select(func.count()).select_from(replicas).scalar_subquery(),
+        )
+        row = (await self._connection.execute(asked)).one()
+        return int(row[0]), int(row[1])
+
+
+def _same(given: Subquery) -> ColumnElement[bool]:
+    return and_(datasets.c.scope == given.c.scope, datasets.c.name == given.c.name)

@@ -1,0 +1,116 @@
+"""The connection to the database, SQLite or PostgreSQL, and its transactions."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+from sqlalchemy import Connection, event, make_url, text
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+
+from broker.errors import Invalid, Unavailable
+
+__all__ = ["Database", "addressed"]
+
+WAIT = 30
+"""Seconds to wait for another process that writes to the same SQLite file."""
+CONNECTIONS = 10
+WRITES = "coget_writes"
+
+
+def addressed(url: str) -> str:
+    """The database's address as SQLAlchemy wants it for asynchronous use.
+
+    :raises Invalid: when it is of no database that the broker knows
+
+    >>> addressed("sqlite:////var/lib/coget/broker.sqlite")
+    'sqlite+aiosqlite:////var/lib/coget/broker.sqlite'
+    """
+    scheme, slashes, rest = url.partition("://")
+    drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+    driver = drivers.get(scheme.partition("+")[0])
+    if not slashes or driver is None:
+        raise Invalid(
+            f"{scheme!r} is no database that the broker knows",
+            "use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
+        )
+    return f"{driver}://{rest}"
+
+
+class Database:
+    """One database; a transaction at a time for each task that asks.
+
+    Who reads sees one state of it; who writes is the only writer on SQLite, so that no transaction fails for having
+    read before it wrote.
+
+    :param url: as `addressed` makes it
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.sqlite = url.startswith("sqlite")
+        options: dict[str, Any] = {} if self.sqlite else {"pool_pre_ping": True}
+        self._engine = create_async_engine(url, pool_size=CONNECTIONS, max_overflow=CONNECTIONS, **options)
+        self._writing = asyncio.Lock()
+        if self.sqlite:
+            event.listen(self._engine.sync_engine, "connect", _prepare)
+            event.listen(self._engine.sync_engine, "begin", _begin)
+
+    @property
+    def shown(self) -> str:
+        """Its address, without password."""
+        return make_url(self.url).render_as_string(hide_password=True)
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that only reads."""
+        async with self._mended(), self._engine.connect() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        """A transaction that is kept when the block ends well, and then survives what may come."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._mended())
+            if self.sqlite:
+                await stack.enter_async_context(self._writing)
+            connection = await stack.enter_async_context(self._engine.connect())
+            await connection.execution_options(**{WRITES: True})
+            await stack.enter_async_context(connection.begin())
+            yield connection
+
+    @asynccontextmanager
+    async def _mended(self) -> AsyncIterator[None]:
+        try:
+            yield
+        except (OperationalError, InterfaceError) as error:
+            raise Unavailable(f"the database cannot be used now: {_said(error)}", "try again in a moment") from error
+
+    async def ready(self) -> None:
+        """Ask it something; :raises Unavailable: when it does not answer."""
+        async with self.read() as connection:
+            await connection.execute(text("SELECT 1"))
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._engine.dispose()
+
+
+def _said(error: DBAPIError) -> str:
+    return str(error.orig).partition("\n")[0]
+
+
+def _prepare(connection: Any, _: object) -> None:
+    """SQLite as a server's database: readers beside a writer, what is acknowledged is on disk, foreign keys hold."""
+    connection.isolation_level = None  # transactions begin where we say so
+    cursor = connection.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={WAIT * 1000}"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.execute("PRAGMA cache_size=-65536")  # 64 MiB
+    cursor.close()
+
+
+def _begin(connection: Connection) -> None:
+    writes = connection.get_execution_options().get(WRITES)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

@@ -1,0 +1,231 @@
+"""Observations: thousands in one statement, and the newest of a pair at once."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import BigInteger, Double, Integer, String, Text, and_, bindparam, delete, func, literal, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.history import Observed, Pair, TransferRecord
+from broker.schema.base import ID
+from broker.schema.history import forecasts, observation_keys, observations, pairs
+from broker.storage.tabled import Columns, tabled
+from broker.storage.upsert import ALWAYS, insert
+from predictors.context import size_class
+from predictors.observation import Observation
+
+__all__ = ["History", "Kept", "Stand"]
+
+FIELDS: Columns = {
+    "ended": Double(),
+    "started": Double(),
+    "pair_id": ID,
+    "bytes": BigInteger(),
+    "busy_seconds": Double(),
+    "setup_seconds": Double(),
+    "ranges": Integer(),
+    "streams": Integer(),
+    "concurrency": Integer(),
+    "file_class": String(),
+    "outcome": String(),
+    "error": Text(),
+}
+WELL = ("ok", "slow")
+
+
+class Stand(NamedTuple):
+    """A pair's number, how many observations it has, and the number of the newest."""
+
+    id: int
+    observations: int
+    newest_id: int
+
+
+class Kept(NamedTuple):
+    """An observation's number, and what it says."""
+
+    id: int
+    observation: Observation
+
+
+class History:
+    """Observations in the database."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+        self._sqlite = connection.dialect.name == "sqlite"
+
+    async def add(self, subject: str, observed: Sequence[Observed]) -> int:
+        """Keep those that this subject has not reported before; how many. Months have their partitions."""
+        new = await self._new(subject, observed)
+        if not new:
+            return 0
+        numbers = await self._pairs({_pair(each) for each in new})
+        columns: Columns = {**FIELDS, "size_class": Integer()}
+        given = tabled(self._connection, [_row(each, numbers[_pair(each)].id) for each in new], columns)
+        expected = (
+            select(forecasts.c.id)
+            .where(
+                forecasts.c.pair_id == given.c.pair_id,
+                forecasts.c.size_class == given.c.size_class,
+                forecasts.c.made_at <= given.c.started,
+            )
+            .order_by(forecasts.c.made_at.desc())
+            .limit(1)
+            .scalar_subquery()
+        )
+        fresh = select(*(given.c[name] for name in FIELDS), literal(subject), expected)
+        names = [*FIELDS, "subject", "forecast_id"]
+        await self._connection.execute(observations.insert().from_select(names, fresh))
+        await self._count(new, numbers)
+        return len(new)
+
+    async def _new(self, subject: str, observed: Sequence[Observed]) -> list[Observed]:
+        once = {each.id: each for each in observed}
+        given = tabled(
+            self._connection, [(each.id, each.ended) for each in once.values()], {"key": String(), "ended": Double()}
+        )
+        fresh = select(literal(subject), given.c.key, given.c.ended).where(ALWAYS)
+        statement = insert(self._connection, observation_keys).from_select(["subject", "key", "ended"], fresh)
+        added = await self._connection.execute(statement.on_conflict_do_nothing().returning(observation_keys.c.key))
+        return [once[key] for (key,) in added]
+
+    async def _pairs(self, named: set[Pair]) -> dict[Pair, Stand]:
+        """Those pairs, made if need be, and locked until the transaction ends."""
+        await self.make_pairs(named)
+        return await self.stands(named, lock=True)
+
+    async def make_pairs(self, named: Iterable[Pair]) -> None:
+        """Pairs that are not there yet."""
+        values = [{**pair._asdict(), "observations": 0, "newest_id": 0, "newest_end": 0.0} for pair in sorted(named)]
+        if values:
+            await self._connection.execute(insert(self._connection, pairs).on_conflict_do_nothing(), values)
+
+    async def stands(self, named: Iterable[Pair], lock: bool = False) -> dict[Pair, Stand]:
+        """Of these pairs, those that there are."""
+        wanted = list(named)
+        rows = [(i, pair.source, pair.sink, pair.direction) for i, pair in enumerate(wanted)]
+        columns: Columns = {"number": Integer(), "source": String(), "sink": String(), "direction": String()}
+        given = tabled(self._connection, rows, columns)
+        asked = select(given.c.number, pairs.c.id, pairs.c.observations, pairs.c.newest_id).join(
+            pairs, and_(*(pairs.c[name] == given.c[name] for name in ("source", "sink", "direction")))
+        )
+        if lock and not self._sqlite:
+            asked = asked.order_by(pairs.c.id).with_for_update(of=pairs)
+        found = await self._connection.execute(asked)
+        return {wanted[number]: Stand(*rest) for number, *rest in found}
+
+    async def _count(self, new: Sequence[Observed], numbers: Mapping[Pair, Stand]) -> None:
+        counts = Counter(_pair(each) for each in new)
+        ends: dict[Pair, float] = {}
+        for each in new:
+            ends[_pair(each)] = max(each.ended, ends.get(_pair(each), 0.0))
+        newest = select(func.max(observations.c.id)).where(observations.c.pair_id == pairs.c.id).scalar_subquery()
+        greater = func.max if self._sqlite else func.greatest
+        statement = (
+            update(pairs)
+            .where(pairs.c.id == bindparam("pair"))
+            .values(
+                observations=pairs.c.observations + bindparam("more"),
+                newest_end=greater(pairs.c.newest_end, bindparam("until")),
+                newest_id=newest,
+            )
+        )
+        values = [{"pair": numbers[pair].id, "more": counts[pair], "until": ends[pair]} for pair in counts]
+        await self._connection.execute(statement, values)
+
+    async def newest(self, pair: int, limit: int) -> list[Kept]:
+        """The newest of a pair that went well, by their ends, the oldest of them first."""
+        page = self._selected().where(observations.c.pair_id == pair).order_by(observations.c.ended.desc())
+        return [_kept(row) for row in await self._connection.execute(page.limit(limit))][::-1]
+
+    async def since(self, pair: int, newest_id: int, limit: int) -> list[Kept]:
+        """Those of a pair that went well and came after one, in the order in which they came."""
+        page = self._selected().where(observations.c.pair_id == pair, observations.c.id > newest_id)
+        return [_kept(row) for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))]
+
+    async def all_since(self, newest_id: int, limit: int) -> list[Kept]:
+        """Those of all pairs that went well and came after one, in the order in which they came."""
+        page = self._selected().where(observations.c.id > newest_id).order_by(observations.c.id).limit(limit)
+        return [_kept(row) for row in await self._connection.execute(page)]
+
+    async def last_id(self) -> int:
+        """The number of the newest of all; 0 when there is none."""
+        return (await self._connection.execute(select(func.max(observations.c.id)))).scalar() or 0
+
+    @staticmethod
+    def _selected() -> Any:
+        chosen = [pairs.c.source, pairs.c.sink, pairs.c.direction, *(observations.c[name] for name in ("id", *FIELDS))]
+        return select(*chosen).join(pairs).where(observations.c.outcome.in_(WELL))
+
+    async def listed(self, wanted: Mapping[str, Any], before: int | None, limit: int) -> list[TransferRecord]:
+        """Observations, the newest report first; those before one.
+
+        :param wanted: what the source, sink, direction, outcome or subject is to be; `since` and `until`, between
+            which they ended
+        """
+        page = select(pairs.c.source, pairs.c.sink, pairs.c.direction, observations).join(pairs)
+        for name in ("source", "sink", "direction"):
+            page = page if wanted.get(name) is None else page.where(pairs.c[name] == wanted[name])
+        for name in ("outcome", "subject"):
+            page = page if wanted.get(name) is None else page.where(observations.c[name] == wanted[name])
+        page = page if wanted.get("since") is None else page.where(observations.c.ended >= wanted["since"])
+        page = page if wanted.get("until") is None else page.where(observations.c.ended < wanted["until"])
+        page = page if before is None else page.where(observations.c.id < before)
+        rows = await self._connection.execute(page.order_by(observations.c.id.desc()).limit(limit))
+        known = TransferRecord.model_fields
+        return [
+            TransferRecord.model_construct(**{name: value for name, value in row._mapping.items() if name in known})
+            for row in rows
+        ]
+
+    async def forget(self, before: float) -> int:
+        """Remove what ended before a moment, and on PostgreSQL only what remembers its report; how many."""
+        await self._connection.execute(delete(observation_keys).where(observation_keys.c.ended < before))
+        if not self._sqlite:
+            return 0
+        return int((await self._connection.execute(delete(observations).where(observations.c.ended < before))).rowcount)
+
+
+def _pair(observed: Observed) -> Pair:
+    return Pair(observed.source, observed.sink, observed.direction)
+
+
+def _row(each: Observed, pair: int) -> tuple[Any, ...]:
+    return (
+        each.ended,
+        each.started,
+        pair,
+        each.bytes,
+        each.busy_seconds,
+        each.setup_seconds,
+        each.ranges,
+        each.streams,
+        each.concurrency,
+        each.file_class,
+        each.outcome,
+        each.error,
+        size_class(each.bytes),
+    )
+
+
+def _kept(row: Any) -> Kept:
+    return Kept(
+        row.id,
+        Observation(
+            source=row.source,
+            start=row.started,
+            end=row.ended,
+            bytes=row.bytes,
+            busy_seconds=row.busy_seconds,
+            setup_seconds=row.setup_seconds,
+            ranges=row.ranges,
+            streams=row.streams,
+            sink=row.sink,
+            direction=row.direction,
+            file_class=row.file_class,
+            concurrency=row.concurrency,
+            outcome=row.outcome,
+        ),
+    )

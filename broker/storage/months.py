@@ -1,0 +1,64 @@
+"""Partitions of the observations by month, on PostgreSQL: made as they are needed, dropped when they are too old."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+__all__ = ["Months", "month_of"]
+
+
+def month_of(moment: float) -> tuple[int, int]:
+    """Year and month, UTC.
+
+    >>> month_of(0.0), month_of(1.7e9)
+    ((1970, 1), (2023, 11))
+    """
+    at = datetime.fromtimestamp(moment, UTC)
+    return at.year, at.month
+
+
+def _begin(year: int, month: int) -> float:
+    return datetime(year + (month - 1) // 12, (month - 1) % 12 + 1, 1, tzinfo=UTC).timestamp()
+
+
+def _name(year: int, month: int) -> str:
+    return f"observations_y{year:04}m{month:02}"
+
+
+class Months:
+    """The partitions of one database; remembers which there are."""
+
+    def __init__(self) -> None:
+        self._made: set[tuple[int, int]] = set()
+
+    def lacking(self, moments: Iterable[float]) -> set[tuple[int, int]]:
+        """Months that are not known to have a partition."""
+        return {month_of(moment) for moment in moments} - self._made
+
+    async def make(self, connection: AsyncConnection, months: Iterable[tuple[int, int]]) -> None:
+        """Partitions for these months; those that are there stay."""
+        # Two that make the same at once would fail on the catalogue's index: one after the other.
+        await connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget observations'))"))
+        for year, month in sorted(months):
+            await connection.execute(
+                text(
+                    f"CREATE TABLE IF NOT EXISTS {_name(year, month)} PARTITION OF observations "
+                    f"FOR VALUES FROM ({_begin(year, month)!r}) TO ({_begin(year, month + 1)!r})"
+                )
+            )
+
+    def made(self, months: Iterable[tuple[int, int]]) -> None:
+        """These are there, now that it is committed."""
+        self._made.update(months)
+
+    async def drop_before(self, connection: AsyncConnection, moment: float) -> int:
+        """Drop partitions that end before a moment; how many."""
+        asked = text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'observations'::regclass")
+        names = [name for (name,) in await connection.execute(asked)]
+        old = [name for name in names if name < _name(*month_of(moment))]
+        for name in old:
+            await connection.execute(text(f"DROP TABLE {name}"))
+        self._made.clear()
+        return len(old)

@@ -1,0 +1,92 @@
+"""Sites and endpoints: few, and read whole."""
+
+from typing import NamedTuple
+
+from sqlalchemy import delete, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import Conflict, NotFound
+from broker.models.catalogue import Endpoint, Site
+from broker.schema.catalogue import endpoints, sites
+from broker.storage.upsert import insert
+
+__all__ = ["Placed", "Places"]
+
+
+class Placed(NamedTuple):
+    """An endpoint, its number, and the coordinates that it has or its site gives it."""
+
+    id: int
+    endpoint: Endpoint
+    coordinates: tuple[float, float] | None
+
+
+class Places:
+    """Sites and endpoints in the database."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def sites(self) -> list[Site]:
+        """All, by name."""
+        rows = await self._connection.execute(
+            select(sites.c.name, sites.c.latitude, sites.c.longitude).order_by(sites.c.name)
+        )
+        return [Site.model_construct(**row._mapping) for row in rows]
+
+    async def put_site(self, site: Site) -> None:
+        """Make it, or change it."""
+        new = insert(self._connection, sites).values(site.model_dump())
+        await self._connection.execute(
+            new.on_conflict_do_update(
+                index_elements=["name"], set_={"latitude": new.excluded.latitude, "longitude": new.excluded.longitude}
+            )
+        )
+
+    async def remove_site(self, name: str) -> None:
+        """:raises NotFound: :raises Conflict: when endpoints are there"""
+        await self._remove(delete(sites).where(sites.c.name == name), f"site {name}", "endpoints are there")
+
+    async def endpoints(self) -> list[Placed]:
+        """All, by name."""
+        joined = (
+            select(
+                endpoints, sites.c.name.label("site"), sites.c.latitude.label("north"), sites.c.longitude.label("east")
+            )
+            .join(sites)
+            .order_by(endpoints.c.name)
+        )
+        placed = []
+        for row in await self._connection.execute(joined):
+            fields = dict(row._mapping)
+            number, north, east = fields.pop("id"), fields.pop("north"), fields.pop("east")
+            del fields["site_id"]
+            endpoint = Endpoint.model_construct(**fields)
+            north, east = (north, east) if endpoint.latitude is None else (endpoint.latitude, endpoint.longitude)
+            placed.append(Placed(number, endpoint, None if north is None or east is None else (north, east)))
+        return placed
+
+    async def put_endpoint(self, endpoint: Endpoint) -> None:
+        """Make it, or change it. :raises NotFound: when there is no such site"""
+        found = await self._connection.execute(select(sites.c.id).where(sites.c.name == endpoint.site))
+        site = found.scalar()
+        if site is None:
+            raise NotFound(f"there is no site {endpoint.site}", f"make it first: PUT /broker/v1/sites/{endpoint.site}")
+        values = {**endpoint.model_dump(exclude={"site"}), "site_id": site}
+        new = insert(self._connection, endpoints).values(values)
+        changes = {name: new.excluded[name] for name in values if name != "name"}
+        await self._connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=changes))
+
+    async def remove_endpoint(self, name: str) -> None:
+        """:raises NotFound: :raises Conflict: when replicas are there"""
+        gone = delete(endpoints).where(endpoints.c.name == name)
+        await self._remove(gone, f"endpoint {name}", "replicas are there")
+
+    async def _remove(self, statement: object, thing: str, why: str) -> None:
+        try:
+            done = await self._connection.execute(statement)  # type: ignore[call-overload]
+        except IntegrityError:
+            raise Conflict(f"{thing} cannot be removed: {why}", "remove these first") from None
+        if not done.rowcount:
+            raise NotFound(f"there is no {thing}", "see GET /broker/v1/" + thing.partition(" ")[0] + "s")

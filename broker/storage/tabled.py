@@ -1,0 +1,34 @@
+"""Many rows as one parameter: a list sent as JSON, read back as a table by the database.
+
+One statement then joins or inserts thousands, which is what keeps a request for 10,000 names from being 10,000
+questions.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import orjson
+from sqlalchemy import Subquery, Text, bindparam, cast, func, select
+from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.types import TypeEngine
+
+__all__ = ["Columns", "tabled"]
+
+Columns = Mapping[str, TypeEngine[Any]]
+"""Names and types, in the order of the values in each row."""
+
+
+def tabled(connection: AsyncConnection, rows: Sequence[Sequence[Any]], columns: Columns) -> Subquery:
+    """The rows as a subquery with these columns, in their order."""
+    document = orjson.dumps([tuple(row) for row in rows]).decode()
+    if connection.dialect.name == "sqlite":
+        each = func.json_each(bindparam(None, document, type_=Text)).table_valued("value", name="each")
+        fields = [func.json_extract(each.c.value, f"$[{i}]") for i in range(len(columns))]
+        typed = [field.label(name) for name, field in zip(columns, fields, strict=True)]
+    else:
+        value = bindparam(None, document, type_=Text)
+        each = func.jsonb_array_elements(cast(value, JSONB)).table_valued("value", name="each")
+        texts = [each.c.value.op("->>", return_type=Text())(i) for i in range(len(columns))]
+        typed = [cast(field, kind).label(name) for field, (name, kind) in zip(texts, columns.items(), strict=True)]
+    return select(*typed).subquery("given")

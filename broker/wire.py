@@ -1,0 +1,43 @@
+"""Documents as callers get them: lines of JSON, Metalinks."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import orjson
+from pydantic import BaseModel
+
+from broker.models.forecasts import Resolved
+from coalloc.api import metalink_document
+from coalloc.model import Checksum, Replica, ReplicaSet
+
+__all__ = ["METALINK", "NDJSON", "line", "metalinked"]
+
+NDJSON = "application/x-ndjson"
+METALINK = "application/metalink4+xml"
+
+
+def line(value: BaseModel | Mapping[str, object]) -> bytes:
+    """One line of NDJSON."""
+    return orjson.dumps(value, default=_plain, option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _plain(value: object) -> object:
+    """A model is its fields: as they were validated, or made by us."""
+    if isinstance(value, BaseModel):
+        return value.__dict__
+    raise TypeError(type(value))
+
+
+def metalinked(found: Sequence[Resolved], published: datetime) -> str:
+    """A Metalink 4 document of the datasets that have replicas, in their order."""
+    files = [
+        ReplicaSet(
+            name=each.name.rpartition(":")[2].lstrip("/"),
+            replicas=tuple(Replica(candidate.url, candidate.rank) for candidate in each.replicas),
+            size=each.size,
+            checksums=tuple(Checksum(*pair) for pair in each.checksums.items()),
+        )
+        for each in found
+        if each.replicas
+    ]
+    return metalink_document(files, published)

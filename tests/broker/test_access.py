@@ -1,0 +1,134 @@
+"""Who may do what, and that every route says so."""
+
+import time
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from fastapi.routing import APIRoute
+
+from broker.config import Settings
+from broker.dependencies.access import Policy
+from broker.models.access import ROLES, NewToken
+from tests.broker.conftest import running
+
+WRITES = [
+    ("PUT", "/broker/v1/sites/X", {"name": "X"}, "curator"),
+    ("DELETE", "/broker/v1/sites/none", None, "curator"),
+    ("PUT", "/broker/v1/datasets/x", {"name": "x"}, "curator"),
+    ("POST", "/broker/v1/import", None, "curator"),
+    ("POST", "/broker/v1/replicas/bad", {"dataset": "x", "endpoint": "y", "reason": "z"}, "transfer"),
+    ("POST", "/broker/v1/transfers", [], "transfer"),
+    ("GET", "/broker/v1/datasets", None, "reader"),
+    ("GET", "/broker/v1/tokens", None, "admin"),
+    ("POST", "/broker/v1/tokens", {"subject": "x"}, "admin"),
+    ("GET", "/broker/v1/audit", None, "admin"),
+]
+
+
+def _routes(routes: list) -> Iterator[APIRoute]:
+    for route in routes:
+        if isinstance(route, APIRoute):
+            yield route
+        elif inner := getattr(route, "original_router", None):
+            yield from _routes(inner.routes)
+
+
+async def test_every_route_declares_its_policy(broker):
+    routes = list(_routes(broker.app.routes))
+    assert len(routes) > 20
+    for route in routes:
+        policies = [each.call for each in route.dependant.dependencies if isinstance(each.call, Policy)]
+        assert len(policies) == 1, f"{route.path} declares {len(policies)} policies"
+
+
+async def test_every_path_of_the_document_is_closed_to_who_has_no_token(broker):
+    open_paths = {"/healthz", "/readyz", "/metrics", "/ga4gh/drs/v1/service-info"}
+    nobody = broker.with_headers({})
+    for path, methods in (await nobody.get("/openapi.json")).json()["paths"].items():
+        for method in methods:
+            answer = await nobody.request(method, path.replace("{", "").replace("}", ""))
+            assert (answer.status_code == 401) == (path not in open_paths), f"{method} {path}: {answer.status_code}"
+
+
+@pytest.mark.parametrize(("method", "path", "body", "least"), WRITES)
+async def test_a_role_may_what_it_may_and_no_more(broker, method, path, body, least):
+    for role in ROLES:
+        client = await broker.client(role)
+        answer = await client.request(method, path, json=body)
+        allowed = ROLES.index(role) >= ROLES.index(least)
+        assert (answer.status_code != 403) == allowed, answer.text
+        if not allowed:
+            assert answer.json()["error"]["code"] == "forbidden"
+            assert least in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer cogetb_nothing"},
+        {"Authorization": "Bearer "},
+        {"Authorization": "Basic YTpi"},
+        {"Authorization": "Bearer a b c"},
+        {"X-Forwarded-User": "admin", "X-Rucio-Account": "root"},
+    ],
+)
+async def test_who_is_nobody_is_told_how_to_be_somebody(broker, headers):
+    answer = await broker.with_headers(headers).get("/broker/v1/datasets")
+    assert answer.status_code == 401
+    assert answer.headers["WWW-Authenticate"] == "Bearer"
+    assert answer.json()["error"]["remedy"]
+
+
+async def test_a_revoked_token_is_worth_nothing(broker, admin):
+    issued = (await admin.post("/broker/v1/tokens", json={"subject": "ann", "role": "reader"})).json()
+    ann = broker.with_headers({"Authorization": f"Bearer {issued['token']}"})
+    assert (await ann.get("/broker/v1/whoami")).json()["subject"] == "ann"
+    assert (await admin.delete(f"/broker/v1/tokens/{issued['id']}")).status_code == 204
+    assert (await ann.get("/broker/v1/whoami")).status_code == 401
+    assert (await admin.delete(f"/broker/v1/tokens/{issued['id']}")).status_code == 404
+
+
+async def test_a_token_expires(broker, monkeypatch):
+    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", days=1))
+    ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
+    assert (await ann.get("/broker/v1/whoami")).status_code == 200
+    later = time.time() + 86_401
+    monkeypatch.setattr("broker.services.access.time.time", lambda: later)
+    assert (await ann.get("/broker/v1/whoami")).status_code == 401
+
+
+async def test_tokens_are_never_listed_nor_stored(broker, admin):
+    issued = (await admin.post("/broker/v1/tokens", json={"subject": "ann"})).json()["token"]
+    listed = await admin.get("/broker/v1/tokens")
+    assert issued not in listed.text
+    assert {"ann", "a-admin"} <= {token["subject"] for token in listed.json()["tokens"]}
+    audit = await admin.get("/broker/v1/audit")
+    assert issued not in audit.text
+    assert audit.json()["entries"][0]["action"] == "issue token"
+
+
+async def test_anonymous_reading_is_a_choice(database):
+    async with running(Settings(database, anonymous=True)) as broker:
+        nobody = broker.with_headers({})
+        assert (await nobody.get("/broker/v1/datasets")).status_code == 200
+        assert (await nobody.put("/broker/v1/sites/X", json={"name": "X"})).status_code == 403
+
+
+async def test_who_asks_too_often_is_told_to_wait(database):
+    async with running(Settings(database, requests_per_second=5)) as broker:
+        reader, other = await broker.client("reader"), await broker.client("transfer")
+        answers = [await reader.get("/broker/v1/whoami") for _ in range(30)]
+        refused = [answer for answer in answers if answer.status_code == 429]
+        assert refused
+        assert refused[0].headers["Retry-After"] == "1"
+        assert (await other.get("/broker/v1/whoami")).status_code == 200
+
+
+async def test_a_body_that_is_too_long_is_refused_before_it_is_read(database):
+    async with running(Settings(database, largest_body=10_000)) as broker:
+        admin: httpx.AsyncClient = await broker.client("admin")
+        answer = await admin.put("/broker/v1/sites/X", content=b" " * 20_000)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+        assert (await admin.post("/broker/v1/import", content=b"\n" * 20_000)).status_code == 200

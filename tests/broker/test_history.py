@@ -1,0 +1,175 @@
+"""What is reported is kept once, and what is kept is forecast from."""
+
+import asyncio
+import time
+
+import pytest
+
+from broker.models.forecasts import Asked
+from broker.services import forecasting
+
+NOW = time.time()
+T = "/broker/v1/transfers"
+
+
+def _transfer(i: int, **more) -> dict:
+    start = NOW - 100_000 + 100 * i
+    usual = {
+        "id": f"t{i}",
+        "source": "ftp://dtn.example",
+        "sink": "FNAL",
+        "started": start,
+        "ended": start + 10,
+        "bytes": 500_000_000,
+        "setup_seconds": 0.2,
+    }
+    return {**usual, **more}
+
+
+async def test_a_report_is_kept_once_per_reporter(broker, admin):
+    other = await broker.client("transfer")
+    many = [_transfer(i) for i in range(50)]
+    assert (await admin.post(T, json=many)).json() == {"accepted": 50, "known": 0}
+    assert (await admin.post(T, json=[*many, _transfer(50)])).json() == {"accepted": 1, "known": 50}
+    assert (await other.post(T, json=many[0])).json() == {"accepted": 1, "known": 0}
+    assert (await admin.post(T, json=[_transfer(60), _transfer(60)])).json() == {"accepted": 1, "known": 1}
+
+
+async def test_reporters_at_once_neither_lose_nor_double(broker, admin):
+    def part(i):
+        return [_transfer(j, source=f"ftp://s{j % 3}.example") for j in range(10 * i, 10 * i + 20)]
+
+    answers = await asyncio.gather(*(admin.post(T, json=part(i)) for i in range(20)))
+    assert sum(answer.json()["accepted"] for answer in answers) == 210
+    kept = []
+    before = None
+    while True:
+        page = (await admin.get(T, params={"limit": 100, **({"before": before} if before else {})})).json()
+        kept += [each["started"] for each in page["transfers"]]
+        before = page["next"]
+        if before is None:
+            break
+    assert len(kept) == len(set(kept)) == 210
+
+
+async def test_reports_can_be_filtered(broker, stocked):
+    await stocked.post(
+        T, json=[_transfer(1), _transfer(2, source="cern-1"), _transfer(3, outcome="failed", error="EOF")]
+    )
+    by_name = (await stocked.get(T, params={"source": "cern-1"})).json()["transfers"]
+    assert [each["source"] for each in by_name] == ["ftp://cern-1.example"]
+    failed = (await stocked.get(T, params={"outcome": "failed"})).json()["transfers"]
+    assert [(each["error"], each["subject"]) for each in failed] == [("EOF", "a-admin")]
+    assert (await stocked.get(T, params={"since": NOW})).json()["transfers"] == []
+    both = (await stocked.get(T, params={"until": NOW, "sink": "FNAL"})).json()["transfers"]
+    assert len(both) == 3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"ended": NOW - 200_000},
+        {"ended": NOW + 1e6},
+        {"bytes": -1},
+        {"bytes": 2**63},
+        {"started": "NaN"},
+        {"setup_seconds": -1},
+        {"source": "no such endpoint"},
+        {"source": "nosuch"},
+        {"source": "ftp://a/../b"},
+        {"sink": "<img onerror=x>"},
+        {"error": "a\x00b"},
+        {"outcome": "good"},
+        {"unknown": 1},
+    ],
+)
+async def test_what_makes_no_sense_is_refused_whole(admin, wrong):
+    answer = await admin.post(T, json=[_transfer(1), _transfer(2, **wrong)])
+    assert answer.status_code == 422, answer.text
+    assert answer.json()["error"]["message"]
+    assert (await admin.get(T)).json()["transfers"] == []
+
+
+async def test_a_forecast_rests_on_what_was_reported(broker, admin):
+    asked = {"source": "ftp://dtn.example:21", "sink": "FNAL", "size": 1_000_000_000}
+    nothing = (await admin.get("/broker/v1/forecasts", params=asked)).json()
+    assert (nothing["rate"], nothing["seconds"]) == (None, None)
+    assert nothing["reason"]
+    await admin.post(T, json=[_transfer(i, bytes=500_000_000 + 1_000_000 * (i % 7)) for i in range(30)])
+    await broker.settled()
+    known = (await admin.get("/broker/v1/forecasts", params=asked)).json()
+    assert known["rate"]["p10"] <= known["rate"]["p50"] <= known["rate"]["p90"]
+    assert known["rate"]["p50"] == pytest.approx(51e6, rel=0.1)
+    assert known["seconds"] == pytest.approx(0.2 + 1e9 / known["rate"]["p50"])
+    assert (known["observations"], known["source"]) == (30, "ftp://dtn.example")
+    await admin.post(T, json=[_transfer(40 + i, bytes=50_000_000) for i in range(30)])
+    await broker.settled()
+    slower = (await admin.get("/broker/v1/forecasts", params=asked)).json()
+    assert slower["rate"]["p50"] < known["rate"]["p50"] / 2
+
+
+async def test_of_a_pair_that_was_never_seen_its_sink_tells_something(broker, admin):
+    await admin.post(T, json=[_transfer(i) for i in range(10)])
+    await broker.settled()
+    asked = {"source": "https://other.example", "sink": "FNAL", "size": 500_000_000}
+    guess = (await admin.get("/broker/v1/forecasts", params=asked)).json()
+    assert guess["rate"]["p50"] == pytest.approx(51e6, rel=0.1)
+    assert "sink" in guess["reason"]
+
+
+async def test_another_process_of_the_broker_hears_of_it(broker, admin, database):
+    from broker.config import Settings
+    from tests.broker.conftest import running
+
+    asked = {"source": "ftp://dtn.example", "sink": "FNAL", "size": 1_000_000_000}
+    async with running(Settings(database)) as other:
+        there = await other.client("reader")
+        assert (await there.get("/broker/v1/forecasts", params=asked)).json()["rate"] is None
+        await admin.post(T, json=[_transfer(i) for i in range(10)])
+        await other.settled()
+        assert (await there.get("/broker/v1/forecasts", params=asked)).json()["observations"] == 10
+
+
+async def test_bulk_forecasts_come_in_the_order_of_the_questions(broker, stocked):
+    await stocked.post(T, json=[_transfer(i, source="cern-1") for i in range(10)])
+    await broker.settled()
+    questions = [{"source": "cern-1", "sink": "FNAL", "size": 10**8}, {"source": "cern-1", "sink": "CERN"}]
+    answers = (await stocked.post("/broker/v1/forecasts", json={"forecasts": questions})).json()["forecasts"]
+    assert [(each["sink"], each["size"]) for each in answers] == [("FNAL", 10**8), ("CERN", None)]
+    assert answers[0]["observations"] == 10
+
+
+async def test_a_forecast_is_stored_once_and_matched_with_what_came_of_it(broker, admin):
+    await admin.post(T, json=[_transfer(i) for i in range(10)])
+    await broker.settled()
+    asked = Asked(source="ftp://dtn.example", sink="FNAL", size=500_000_000)
+    for _ in range(3):
+        await broker.factory.forecasting.ask([asked])
+    await broker.settled()
+    now = time.time()
+    told = _transfer(99, started=now, ended=now + 5)
+    await admin.post(T, json=[told])
+    (kept,) = (await admin.get(T, params={"since": now})).json()["transfers"]
+    assert kept["forecast_id"] is not None
+    before = (await admin.get(T, params={"until": now})).json()["transfers"]
+    assert {each["forecast_id"] for each in before} == {None}
+
+
+async def test_a_forecaster_is_made_of_the_newest_and_kept_up(broker, admin, monkeypatch):
+    monkeypatch.setattr(forecasting, "NEWEST", 20)
+    await admin.post(T, json=[_transfer(i, bytes=10_000_000) for i in range(100)])
+    asked = Asked(source="ftp://dtn.example", sink="FNAL", size=10_000_000)
+    await broker.factory.forecasting.ask([asked])
+    await broker.settled()
+    (known,) = await broker.factory.forecasting.ask([asked])
+    assert known.observations == 20
+    await admin.post(T, json=[_transfer(i, bytes=10_000_000) for i in range(200, 205)])
+    await broker.settled()
+    (known,) = await broker.factory.forecasting.ask([asked])
+    assert known.observations == 25
+    await admin.post(
+        T, json=[_transfer(i, bytes=10_000_000) for i in range(300, 350)]
+    )  # more than it is made of: made anew
+    await broker.settled()
+    (known,) = await broker.factory.forecasting.ask([asked])
+    assert known.observations == 20

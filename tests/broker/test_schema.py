@@ -1,0 +1,64 @@
+"""Tables: made, upgraded, and as the code thinks they are."""
+
+import pytest
+import sqlalchemy as sa
+
+from broker.errors import Invalid, Unavailable
+from broker.storage.database import addressed
+from broker.storage.migration import check, differences, upgrade
+
+
+def test_the_upgraded_tables_are_those_of_the_schema(empty_database):
+    address = addressed(empty_database)
+    assert not check(address)
+    assert upgrade(address)
+    assert check(address)
+    assert not upgrade(address)
+    differences(address)
+
+
+def _run(address: str, *statements: str) -> None:
+    engine = sa.create_engine(address.replace("+aiosqlite", ""))
+    with engine.begin() as connection:
+        for statement in statements:
+            connection.execute(sa.text(statement))
+    engine.dispose()
+
+
+def test_an_old_schema_is_refused_with_the_command_that_upgrades(empty_database, monkeypatch):
+    address = addressed(empty_database)
+    upgrade(address)
+    monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda self: "9999")
+    with pytest.raises(Invalid, match="version 0001, and this broker needs 9999") as refused:
+        check(address)
+    assert "coget-broker upgrade" in refused.value.remedy
+
+
+def test_a_schema_of_a_newer_broker_is_left_alone(empty_database):
+    address = addressed(empty_database)
+    upgrade(address)
+    _run(address, "UPDATE alembic_version SET version_num = 'later'")
+    for use in (check, upgrade):
+        with pytest.raises(Invalid, match="version later, which this broker does not know"):
+            use(address)
+
+
+def test_a_database_of_somebody_else_is_left_alone(empty_database):
+    address = addressed(empty_database)
+    _run(address, "CREATE TABLE theirs (x INTEGER)")
+    for use in (check, upgrade):
+        with pytest.raises(Invalid, match="has tables, but not the broker's"):
+            use(address)
+
+
+@pytest.mark.parametrize("url", ["mysql://x/y", "broker.sqlite", "", "://"])
+def test_what_is_no_database_is_refused(url):
+    with pytest.raises(Invalid, match="is no database that the broker knows"):
+        addressed(url)
+
+
+def test_a_database_that_cannot_be_opened_says_so(tmp_path):
+    with pytest.raises(Unavailable, match="cannot be opened"):
+        check(addressed(f"sqlite:///{tmp_path}/none/x.sqlite"))
+    with pytest.raises(Unavailable, match="cannot be opened"):
+        check(addressed(f"postgresql://nobody@/none?host={tmp_path}"))

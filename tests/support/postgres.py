@@ -1,0 +1,76 @@
+"""A PostgreSQL server of our own, from Debian's packages: on a socket in a folder, gone with the tests."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+__all__ = ["Postgres", "postgres"]
+
+PROGRAMS = Path("/usr/lib/postgresql")
+NOBODY = "nobody"
+"""The server refuses to run as root."""
+SETTINGS = {"listen_addresses": "", "fsync": "off", "synchronous_commit": "off", "max_connections": "200"}
+
+
+class Postgres:
+    """A running server.
+
+    :param socket: the folder of its socket
+    :param user: who may do everything
+    """
+
+    def __init__(self, socket: Path, user: str) -> None:
+        self._socket = socket
+        self._user = user
+        self._made = 0
+
+    def url(self, name: str) -> str:
+        """Of a database, as SQLAlchemy writes it."""
+        return f"postgresql+psycopg://{self._user}@/{name}?host={self._socket}"
+
+    def create(self, template: str = "template1") -> str:
+        """The URL of a new database."""
+        self._made += 1
+        name = f"test_{self._made}"
+        with psycopg.connect(f"host={self._socket} user={self._user} dbname=postgres", autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        return self.url(name)
+
+
+@contextmanager
+def postgres() -> Iterator[Postgres]:
+    """A server in a new folder; skips where it is not installed, fails so in CI."""
+    versions = sorted(PROGRAMS.glob("*/bin/initdb"), key=lambda path: int(path.parts[-3]))
+    if not versions:
+        if os.environ.get("CI"):
+            pytest.fail("PostgreSQL is not installed: scripts/setup installs it")
+        pytest.skip("PostgreSQL is not installed: apt install postgresql")
+    programs = versions[-1].parent
+    user = NOBODY if os.geteuid() == 0 else pwd.getpwuid(os.geteuid()).pw_name
+    folder = Path(tempfile.mkdtemp(prefix="coget-postgres-"))
+    if os.geteuid() == 0:
+        shutil.chown(folder, user)
+
+    def run(program: str, *words: str) -> None:
+        as_user = ["setpriv", f"--reuid={user}", "--clear-groups"] if os.geteuid() == 0 else []
+        subprocess.run([*as_user, programs / program, *words], check=True, stdout=subprocess.DEVNULL, cwd=folder)
+
+    data = str(folder / "data")
+    options = " ".join(f"-c {name}={value!r}" for name, value in SETTINGS.items())
+    try:
+        run("initdb", "--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", f"--username={user}", data)
+        run("pg_ctl", "start", "--wait", "-D", data, "-l", str(folder / "log"), "-o", f"{options} -k {folder}")
+        try:
+            yield Postgres(folder, user)
+        finally:
+            run("pg_ctl", "stop", "--mode=immediate", "-D", data)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
