@@ -2,23 +2,31 @@
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response, status
 from fastapi.responses import StreamingResponse
 
 from broker.dependencies.access import Curator, Reader, Transferrer
 from broker.dependencies.context import Services
+from broker.factory import Factory
 from broker.handlers.paging import Limit
+from broker.models.access import Caller
 from broker.models.base import Wire
 from broker.models.catalogue import BadReplica, Replica, ReplicaState
 from broker.models.forecasts import Wanted
-from broker.models.names import Did, Named
+from broker.models.names import Did, Named, SinkName
 from broker.wire import METALINK, NDJSON, line, metalinked
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["replicas"])
+FOUND: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "one dataset a line, then a line that says the end; or a Metalink 4 document",
+        "content": {NDJSON: {}, METALINK: {}},
+    }
+}
 
 
 class Replicas(Wire):
@@ -61,24 +69,32 @@ async def bad(bad: BadReplica, caller: Transferrer, services: Services) -> Repli
     return await services.catalogue.mark_bad(caller.subject, bad)
 
 
-@router.post(
-    "/replicas/resolve",
-    response_class=Response,
-    responses={
-        200: {
-            "description": "one dataset a line, then a line that says the end; or a Metalink 4 document",
-            "content": {NDJSON: {}, METALINK: {}},
-        }
-    },
-)
+@router.get("/replicas/resolve", response_class=Response, responses=FOUND)
+async def resolve_few(
+    name: Annotated[list[Did], Query(max_length=100)],
+    request: Request,
+    caller: Reader,
+    services: Services,
+    sink: Annotated[SinkName | None, Query(description="a site; the caller's own unless given")] = None,
+) -> Response:
+    """The same for some names, for programs that only know GET: `aria2c` asks for a Metalink, and follows it."""
+    return await _found(name, sink, request, caller, services)
+
+
+@router.post("/replicas/resolve", response_class=Response, responses=FOUND)
 async def resolve(wanted: Wanted, request: Request, caller: Reader, services: Services) -> Response:
     """Where up to 10,000 datasets are, the best replica of each first, with what to expect of it and why.
 
     NDJSON, one dataset a line, then `{"end": true, "count": n}`: an answer without that line is not whole. With
     `Accept: application/metalink4+xml` a Metalink 4 document of those that have replicas.
     """
-    sink = caller.site if wanted.sink is None else wanted.sink
-    parts = services.replicas.resolve(wanted.names, sink)
+    return await _found(wanted.names, wanted.sink, request, caller, services)
+
+
+async def _found(
+    names: Sequence[str], sink: str | None, request: Request, caller: Caller, services: Factory
+) -> Response:
+    parts = services.replicas.resolve(names, caller.site if sink is None else sink)
     if METALINK in request.headers.get("Accept", ""):
         found = [each async for part in parts for each in part]
         return Response(metalinked(found, datetime.now(UTC)), media_type=METALINK)

@@ -124,7 +124,7 @@ async def test_the_fuzzer_finds_no_defect(broker, admin):
     server = uvicorn.Server(uvicorn.Config(broker.app, port=0, lifespan="off", log_config=None))
     serving = asyncio.create_task(server.serve())
     try:
-        while not server.started:
+        while not server.started:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
         schema = schemathesis.openapi.from_dict((await admin.get("/openapi.json")).json())

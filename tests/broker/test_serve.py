@@ -1,0 +1,182 @@
+"""The broker as a newcomer starts it, and as power failures end it."""
+
+import json
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.broker import PROGRAM, BrokerProcess
+from tests.support.nginx import Nginx
+
+NOW = time.time()
+
+
+def _reports(begin: int, count: int) -> list[dict]:
+    return [
+        {
+            "id": f"r{i}",
+            "source": f"ftp://s{i % 5}.example",
+            "sink": "HERE",
+            "started": NOW - 5_000_000 + i,
+            "ended": NOW - 4_999_990 + i,
+            "bytes": 10**8 + i,
+        }
+        for i in range(begin, begin + count)
+    ]
+
+
+def _kept(client: httpx.Client) -> list[int]:
+    found: list[int] = []
+    before = None
+    while True:
+        params = {"limit": 1000, **({"before": before} if before else {})}
+        page = client.get("/broker/v1/transfers", params=params).json()
+        found += [each["bytes"] - 10**8 for each in page["transfers"]]
+        before = page["next"]
+        if before is None:
+            return found
+
+
+def test_it_starts_with_nothing_and_ends_when_told(empty_database, tmp_path):
+    with BrokerProcess(empty_database, tmp_path) as broker:
+        assert broker.client().get("/broker/v1/whoami").json()["role"] == "admin"
+        assert httpx.get(f"{broker.url}/readyz").json() == {"status": "ok"}
+        assert broker.client().put("/broker/v1/sites/X", json={"name": "X"}).status_code == 200
+        assert "coget_broker_requests_total" in httpx.get(f"{broker.url}/metrics").text
+        token = broker.token
+    assert broker.process.returncode in (0, -15)
+    assert token not in json.dumps(broker.events())
+    with BrokerProcess(empty_database, tmp_path, token) as again:
+        assert [site["name"] for site in again.client().get("/broker/v1/sites").json()["sites"]] == ["X"]
+
+
+def test_what_was_acknowledged_before_sigkill_is_there_once(empty_database, tmp_path):
+    acknowledged: list[int] = []
+    with BrokerProcess(empty_database, tmp_path) as broker:
+        token = broker.token
+
+        def report(lane: int) -> None:
+            client = broker.client()
+            with suppress(httpx.TransportError):
+                for part in range(10_000):
+                    begin = 1_000_000 * lane + 20 * part
+                    answer = client.post("/broker/v1/transfers", json=_reports(begin, 20))
+                    assert answer.status_code == 200
+                    acknowledged.extend(range(begin, begin + 20))
+
+        lanes = [threading.Thread(target=report, args=(lane,)) for lane in range(4)]
+        for lane in lanes:
+            lane.start()
+        while len(acknowledged) < 1000:
+            assert broker.process.poll() is None
+            time.sleep(0.01)
+        broker.process.kill()
+        for lane in lanes:
+            lane.join()
+    with BrokerProcess(empty_database, tmp_path, token) as again:
+        client = again.client()
+        kept = _kept(client)
+        assert len(kept) == len(set(kept))
+        assert set(acknowledged) <= set(kept)
+        some = sorted(acknowledged)[:100]
+        answer = client.post("/broker/v1/transfers", json=[_reports(i, 1)[0] for i in some])
+        assert answer.json() == {"accepted": 0, "known": 100}
+
+
+def test_an_import_that_sigkill_cut_is_finished_by_sending_it_again(empty_database, tmp_path):
+    lines = [
+        json.dumps({"name": f"big:{i:06}", "size": i, "replicas": [{"endpoint": "e"}]}).encode() + b"\n"
+        for i in range(20_000)
+    ]
+    with BrokerProcess(empty_database, tmp_path) as broker:
+        token = broker.token
+        client = broker.client()
+        client.put("/broker/v1/sites/S", json={"name": "S"})
+        endpoint = {"name": "e", "site": "S", "scheme": "ftp", "host": "h.example"}
+        client.put("/broker/v1/endpoints/e", json=endpoint)
+
+        def until_half():
+            yield b"".join(lines[:10_000])
+            while "big:001000" not in client.get("/broker/v1/datasets", params={"prefix": "big:001"}).text:
+                time.sleep(0.01)
+            broker.process.kill()
+            yield b"".join(lines[10_000:])
+
+        with pytest.raises(httpx.TransportError):
+            broker.client().post("/broker/v1/import", content=until_half())
+    with BrokerProcess(empty_database, tmp_path, token) as again:
+        client = again.client()
+        report = client.post("/broker/v1/import", content=b"".join(lines)).text.splitlines()
+        end = json.loads(report[-1])
+        assert (len(report), end["kept"], end["refused"]) == (1, 20_000, 0)
+        assert end["changed"] < 20_000
+        exported = client.get("/broker/v1/export").text.splitlines()
+        assert json.loads(exported[-1]) == {"end": True, "count": 20_000}
+        assert len({json.loads(line)["name"] for line in exported[:-1]}) == 20_000
+
+
+def _program(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([PROGRAM, *words], cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_tokens_are_made_listed_and_revoked_beside_it(tmp_path):
+    database = f"sqlite:///{tmp_path / 'b.sqlite'}"
+    early = _program("token", "list", "--database", database, cwd=tmp_path)
+    assert (early.returncode, "coget-broker upgrade" in early.stderr) == (2, True)
+    assert _program("upgrade", "--database", database, cwd=tmp_path).returncode == 0
+    made = _program("token", "create", "ann", "--role", "curator", "--database", database, cwd=tmp_path)
+    token = made.stdout.strip()
+    with BrokerProcess(database, tmp_path, token) as broker:
+        assert broker.client().get("/broker/v1/whoami").json()["subject"] == "ann"
+        listed = _program("token", "list", "--database", database, cwd=tmp_path)
+        assert "ann" in listed.stdout
+        assert token not in listed.stdout
+        assert _program("token", "revoke", "1", "--database", database, cwd=tmp_path).returncode == 0
+    refused = _program("token", "revoke", "1", "--database", database, cwd=tmp_path)
+    assert (refused.returncode, "no token 1" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("serve", "--rank", "magic"), "magic: there are priority"),
+        (("serve", "--database", "mysql://x"), "is no database that the broker knows"),
+        (("token", "create", "a b", "--database", "sqlite:///x.sqlite"), "subject"),
+        (("serve", "--port", "99999"), "99999"),
+    ],
+)
+def test_wrong_words_are_told_with_status_2(tmp_path, words, says):
+    result = _program(*words, cwd=tmp_path)
+    assert (result.returncode, says in result.stderr) == (2, True), result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_aria2c_downloads_what_the_broker_names(tmp_path):
+    content = bytes(range(256)) * 4096
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "x.dat").write_bytes(content)
+    with (
+        Nginx(tmp_path / "one", tmp_path / "one.run") as one,
+        Nginx(tmp_path / "two", tmp_path / "two.run") as two,
+        BrokerProcess(f"sqlite:///{tmp_path / 'b.sqlite'}", tmp_path, "", "--anonymous") as broker,
+    ):
+        client = broker.client()
+        client.put("/broker/v1/sites/S", json={"name": "S"})
+        for name, server in (("one", one), ("two", two)):
+            endpoint = {"name": name, "site": "S", "scheme": "http", "host": "127.0.0.1", "port": server.port}
+            assert client.put(f"/broker/v1/endpoints/{name}", json=endpoint).status_code == 200
+        line = {"name": "lab:x.dat", "size": len(content), "replicas": [{"endpoint": "one"}, {"endpoint": "two"}]}
+        client.post("/broker/v1/import", content=json.dumps(line))
+        (tmp_path / "got").mkdir()
+        url = f"{broker.url}/broker/v1/replicas/resolve?name=lab:x.dat"
+        done = subprocess.run(
+            ["aria2c", "-q", "--min-split-size=1M", "--dir", tmp_path / "got", url], timeout=60, check=False
+        )
+        assert done.returncode == 0
+        assert (tmp_path / "got" / "x.dat").read_bytes() == content

@@ -1,0 +1,75 @@
+"""A broker as users start it: `coget-broker serve` in a process of its own, on a port that is free."""
+
+import json
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+
+__all__ = ["BrokerProcess"]
+
+SECONDS = 60
+PROGRAM = Path(sys.executable).with_name("coget-broker")
+
+
+class BrokerProcess:
+    """A running broker; ended with SIGTERM when the block ends.
+
+    :param database: its address
+    :param folder: where it writes its log
+    :param token: of an admin, if the database has one already
+    :param words: more words of the command
+    """
+
+    def __init__(self, database: str, folder: Path, token: str = "", *words: str) -> None:
+        self._log = folder / f"broker-{time.monotonic_ns()}.log"
+        command = [PROGRAM, "serve", "--port", "0", "--database", database, *words]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+        self.url = self._listening()
+        self.token = token or self._first_token()
+        self._clients = ExitStack()
+
+    def _listening(self) -> str:
+        deadline = time.monotonic() + SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            for event in self.events():
+                if "running on" in str(event.get("event")):
+                    return str(event["event"]).split()[3]
+            time.sleep(0.05)
+        self.process.kill()
+        raise AssertionError(f"the broker did not start: {self._log.read_text()}")
+
+    def events(self) -> list[dict]:
+        """What it logged."""
+        lines = self._log.read_text().splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
+
+    def _first_token(self) -> str:
+        said = [line for line in self._log.read_text().splitlines() if "first admin token" in line]
+        return said[0].split()[-1]
+
+    def client(self) -> httpx.Client:
+        """One that has the token; it is closed with the broker."""
+        headers = {"Authorization": f"Bearer {self.token}"}
+        return self._clients.enter_context(httpx.Client(base_url=self.url, headers=headers, timeout=60))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._clients.close()
+        self.process.terminate()
+        try:
+            self.process.wait(SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+            raise
