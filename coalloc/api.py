@@ -12,6 +12,8 @@ from typing import Literal, NamedTuple
 
 from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
+from coalloc.brokerclient import Broker, Dataset, Found
+from coalloc.config import access
 from coalloc.dialer import DirectDialer
 from coalloc.download import Download, Wishes
 from coalloc.engine import open_source, speaks
@@ -29,6 +31,7 @@ from coalloc.model import (
     Stat,
     TransferReport,
 )
+from coalloc.outbox import tell
 from coalloc.preview import preview
 from coalloc.resolve import resolve, target
 from coalloc.schedule.policies import make
@@ -40,6 +43,7 @@ __all__ = [
     "Probe",
     "Request",
     "Strategy",
+    "datasets",
     "download",
     "history",
     "metalink",
@@ -49,6 +53,7 @@ __all__ = [
     "planned",
     "probe",
     "remember",
+    "search",
 ]
 
 Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
@@ -58,7 +63,8 @@ Engine = Literal["auto", "gridftp", "globus-url-copy"]
 class Request(NamedTuple):
     """What the user wants fetched, and how.
 
-    `sources` are replica URLs of one file, or one Metalink file or URL. `output` is a file or an existing
+    `sources` are replica URLs of one file, one Metalink file or URL, or names of datasets that the broker knows; its
+    address is `broker`, or the user's usual one. `output` is a file or an existing
     directory; None means the current directory and the file's own name. `checksum` is "ALGORITHM:HEX",
     "none" to keep no checksums at all, or None for the default (adler32 kept, replicas compared). `streams` is their
     number for each source, or None to have as many as help.
@@ -73,6 +79,7 @@ class Request(NamedTuple):
     engine: Engine = "auto"
     checksum: str | None = None
     data_hosts: frozenset[str] = frozenset()
+    broker: str | None = None
 
     @property
     def expected(self) -> Checksum | None:
@@ -102,12 +109,13 @@ async def download(request: Request, watch: Callable[[Snapshot], None] | None = 
     Raises a CoallocError; with several files, its `done` has the reports of those before. Cancelling stops cleanly
     and leaves a state that the next call resumes; the CancelledError has `report` and `done` as its arguments.
     """
-    files = await _files(request)
+    broker = _broker(request)
+    files = await _files(request, broker)
     many = len(files) > 1
     done: list[TransferReport] = []
-    for file in files:
+    for found in files:
         try:
-            done.append(await _download(request, file, many, watch))
+            done.append(await _download(request, found, many, broker, watch))
         except CoallocError as error:
             error.done = done if many else None
             raise
@@ -117,19 +125,25 @@ async def download(request: Request, watch: Callable[[Snapshot], None] | None = 
     return done
 
 
-async def _files(request: Request) -> list[ReplicaSet]:
-    """The files that the request names; a checksum that the user gave takes the place of a Metalink's."""
+def _broker(request: Request) -> Broker | None:
+    known = access(request.broker)
+    return known and Broker(known)
+
+
+async def _files(request: Request, broker: Broker | None) -> list[Found]:
+    """The files that the request names; a checksum that the user gave takes the place of those that came with them."""
 
     async def fetch_document(url: str, limit: int) -> bytes:
         return await _read_whole(open_source(url, request.engine, request.options), limit)
 
     expected = request.expected
-    files = [_spoken(request.engine, file) for file in await resolve(request.sources, fetch_document)]
+    named = await resolve(request.sources, fetch_document, broker.resolve if broker else None)
+    files = [found._replace(file=_spoken(request.engine, found.file)) for found in named]
     if expected is None:
         return files
     if len(files) > 1:
         raise UsageError("--checksum is of one file, but several are named", "leave it out: the Metalink has its own")
-    return [files[0]._replace(checksums=(expected,))]
+    return [files[0]._replace(file=files[0].file._replace(checksums=(expected,)))]
 
 
 def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:
@@ -161,8 +175,9 @@ async def _read_whole(source: Source, limit: int) -> bytes:
 
 async def _download(
     request: Request,
-    file: ReplicaSet,
+    found: Found,
     many: bool,
+    broker: Broker | None,
     watch: Callable[[Snapshot], None] | None,
 ) -> TransferReport:
     past = History.open()
@@ -171,8 +186,8 @@ async def _download(
         most=request.max_sources,
         keep_checksums=request.checksum != "none",
     )
-    where = target(file.name, request.output, many)
-    ordered, estimates = _ranked(file, past)
+    where = target(found.file.name, request.output, many)
+    ordered, estimates = _ranked(found, past)
     counted = replace(request.options, slots=Slots.from_environment())
     sources = _sources(request, ordered, counted)
     fetch = Download(ordered, sources, estimates, where, wishes, watch, seed=getrandbits(32))
@@ -181,15 +196,28 @@ async def _download(
         report = await fetch.run()
     except CoallocError as error:
         if isinstance(error.report, TransferReport):
-            past.add(_transfers(request, error.report, began))
+            await _remember(past, broker, found, _transfers(request, error.report, began))
         raise
-    past.add(_transfers(request, report, began))
+    await _remember(past, broker, found, _transfers(request, report, began))
     return report
 
 
-def _ranked(file: ReplicaSet, past: History) -> tuple[ReplicaSet, list[Estimate]]:
-    """The replicas in the order in which they are worth using: by priority, then by forecast rate."""
+async def _remember(past: History, broker: Broker | None, found: Found, transfers: list[Transfer]) -> None:
+    """For this user's next transfer, and for everybody's."""
+    past.add(transfers)
+    if broker:
+        bad = [transfer for transfer in transfers if transfer.outcome == "corrupt"] if found.dataset else []
+        await tell(broker, transfers, [(str(found.dataset), each.url, str(each.error)) for each in bad])
+
+
+def _ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
+    """The replicas in the order in which they are worth using: by priority, then by forecast rate.
+
+    What a broker expects counts more than this user's own history: it knows that, and what others achieved.
+    """
+    file = found.file
     expected = past.estimates([replica.url for replica in file.replicas], time.time())
+    expected |= {url: estimate for url, estimate in found.expected.items() if estimate.rate is not None}
 
     def worth(replica: Replica) -> tuple[float, float]:
         return (math.inf if replica.priority is None else replica.priority, -(expected[replica.url].rate or 0.0))
@@ -224,7 +252,7 @@ def _transfers(request: Request, report: TransferReport, began: float) -> list[T
 
 async def plan(request: Request) -> list[Plan]:
     """Say how each file would be fetched. Asks the servers for sizes, moves nothing."""
-    return [(await _plan(request, file))[0] for file in await _files(request)]
+    return [(await _plan(request, found))[0] for found in await _files(request, _broker(request))]
 
 
 async def metalink(request: Request) -> str:
@@ -232,7 +260,8 @@ async def metalink(request: Request) -> str:
 
     Where no checksum is known yet, the servers are asked to compute one, which takes them a read of the file.
     """
-    described = [(await _plan(request, file, ask_checksum=True))[1] for file in await _files(request)]
+    files = await _files(request, _broker(request))
+    described = [(await _plan(request, found, ask_checksum=True))[1] for found in files]
     return metalink_document(described, datetime.now(UTC))
 
 
@@ -260,9 +289,9 @@ def metalink_document(files: Sequence[ReplicaSet], published: datetime) -> str:
     return write(files, published)
 
 
-async def _plan(request: Request, file: ReplicaSet, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:
+async def _plan(request: Request, found: Found, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:
     """The plan, and what is known of the file now: the replicas that can be used in the order of the plan."""
-    ordered, estimates = _ranked(file, History.open())
+    ordered, estimates = _ranked(found, History.open())
     sources = _sources(request, ordered, request.options)
     try:
         answers, agreement = await _answers(ordered, sources)
@@ -322,6 +351,23 @@ async def _probe(url: str, request: Request) -> Probe:
         return Probe(redact(url), False, seconds, error=answer)
     features = () if answer.ranged else ("ignores ranges",)
     return Probe(redact(url), True, seconds, answer.size, features)
+
+
+async def search(beginning: str, most: int = 100, broker: str | None = None) -> list[Dataset]:
+    """Datasets of a broker whose names begin so. :raises UsageError: where no broker is known"""
+    return await _some_broker(broker).search(beginning, most)
+
+
+async def datasets(names: Sequence[str], broker: str | None = None) -> list[Found]:
+    """Where a broker knows these datasets to be, and what to expect. :raises UsageError: where no broker is known"""
+    return await _some_broker(broker).resolve(names)
+
+
+def _some_broker(named: str | None) -> Broker:
+    known = access(named)
+    if known is None:
+        raise UsageError("no broker is known", "name one with --broker, or set COGET_BROKER")
+    return Broker(known)
 
 
 def history() -> list[SourceSummary]:

@@ -43,9 +43,9 @@ __all__ = ["get"]
 def get(as_json: bool, quiet: bool, **wishes: Any) -> None:
     """Fetch a file from all its sources at once, and verify it.
 
-    SOURCE is the address of a replica (ftp://, gsiftp://, http://, https://, or what fsspec opens), or one
-    Metalink 4 file or URL. Several addresses must be of the same file. ftp://host/a/b is the absolute path
-    /a/b, as for globus-url-copy; ftp://host/~/b is below the home directory.
+    SOURCE is the address of a replica (ftp://, gsiftp://, http://, https://, or what fsspec opens), one
+    Metalink 4 file or URL, or with a broker the name of a dataset. Several addresses must be of the same file.
+    ftp://host/a/b is the absolute path /a/b, as for globus-url-copy; ftp://host/~/b is below the home directory.
 
     What has arrived is kept beside the target in NAME.coget: after an interruption or a failure the same
     command goes on where it stopped.
@@ -56,6 +56,7 @@ def get(as_json: bool, quiet: bool, **wishes: Any) -> None:
       coget get -o data/ --checksum md5:9e107d9d372bb6826bd81d3542a419d6 ftp://a.example/x
       coget get --strategy conservative --blocks 15 ftp://a.example/x ftp://b.example/x
       coget get --json --quiet dataset.meta4 > report.json
+      coget get --broker https://broker.example run1:2024/x.root
     """
     from coalloc import api
 

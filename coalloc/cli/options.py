@@ -12,7 +12,7 @@ from coalloc.errors import UsageError
 if TYPE_CHECKING:
     from coalloc.api import Request
 
-__all__ = ["as_json", "engine", "request", "sources", "transfer_options"]
+__all__ = ["as_json", "broker", "engine", "request", "sources", "transfer_options"]
 
 STRATEGIES = ("single", "brute", "history", "conservative", "aggressive", "adaptive")
 ENGINES = ("auto", "gridftp", "globus-url-copy")
@@ -39,6 +39,12 @@ engine = click.option(
     help="What speaks GridFTP: our own client, or the tool globus-url-copy.",
 )
 
+broker = click.option(
+    "--broker",
+    metavar="URL",
+    help="Where datasets are known by name, and transfers reported to.  [default: COGET_BROKER, or config.toml]",
+)
+
 _TRANSFER_OPTIONS = (
     click.option(
         "--strategy",
@@ -61,6 +67,7 @@ _TRANSFER_OPTIONS = (
     ),
     click.option("--max-sources", type=click.IntRange(min=1), metavar="N", help="Use at most N sources at a time."),
     engine,
+    broker,
     click.option(
         "--data-host",
         "data_hosts",

@@ -3,10 +3,12 @@
 Sizes come later, from the engines, through the download.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from coalloc.brokerclient import Found
 from coalloc.errors import UsageError
 from coalloc.model import ReplicaSet
 from coalloc.resolve import fetch
@@ -14,22 +16,29 @@ from coalloc.resolve.targets import target
 from coalloc.resolve.urls import check, replica_set
 from coalloc.urls import redact
 
-__all__ = ["Fetch", "resolve", "target"]
+__all__ = ["Ask", "Fetch", "resolve", "target"]
+
+Ask = Callable[[Sequence[str]], Awaitable[list[Found]]]
+"""`await ask(names)`: where a broker knows these datasets to be."""
 
 Fetch = Callable[[str, int], Awaitable[bytes]]
 """`await fetch(url, limit)`: a whole document through an engine; a UsageError if it is longer than `limit` bytes."""
 
+DATASET = re.compile(r"(?:[\w.-]+:)?/?[\w.+=@,~-]+(?:/[\w.+=@,~-]+)*")
+"""What a broker may call a dataset: a name, with its scope and a colon before it if it has one."""
 METALINKS = (".meta4", ".metalink")
 """How URLs of Metalinks end."""
 
 
-async def resolve(sources: Sequence[str], fetch_document: Fetch) -> list[ReplicaSet]:
-    """The files that `sources` name: replica URLs of one file, or one Metalink as a path or URL.
+async def resolve(sources: Sequence[str], fetch_document: Fetch, ask: Ask | None = None) -> list[Found]:
+    """The files that `sources` name: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
 
-    A path is always a Metalink. A URL is one if it ends in .meta4 or .metalink, or, being the only one and http(s),
-    if its server says so. Anything else that is a URL is a replica.
+    With a broker, what is neither URL nor file is a dataset; without, a path is always a Metalink. A URL is one if it
+    ends in .meta4 or .metalink, or, being the only one and http(s), if its server says so. Anything else that is a URL
+    is a replica.
 
     :param fetch_document: gets Metalinks from servers that do not speak http
+    :param ask: asks the broker, where there is one
     :raises UsageError: if a source is neither, or a Metalink is malformed or not alone
     :raises SourceError: if a Metalink cannot be had from its server
     """
@@ -38,6 +47,17 @@ async def resolve(sources: Sequence[str], fetch_document: Fetch) -> list[Replica
     for source in sources:
         if "://" in source:
             check(source)
+    if ask and all(map(_may_be_dataset, sources)):
+        return await ask(sources)
+    files = await _files(sources, fetch_document)
+    return [Found(file, {}) for file in files]
+
+
+def _may_be_dataset(source: str) -> bool:
+    return bool(DATASET.fullmatch(source)) and not Path(source).is_file()
+
+
+async def _files(sources: Sequence[str], fetch_document: Fetch) -> list[ReplicaSet]:
     documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
     if not documents and not (len(sources) == 1 and await _said_to_be_metalink(sources[0])):
         return [replica_set(sources)]

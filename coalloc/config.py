@@ -1,0 +1,78 @@
+"""What the user has set for good: which broker, which site, and the tokens, each for one host only.
+
+`config.toml` and `tokens.toml` are in ~/.config/coget, or below XDG_CONFIG_HOME. COGET_BROKER, COGET_SITE and
+COGET_BROKER_TOKEN take their place; the last is for the host of COGET_BROKER.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from coalloc.errors import UsageError
+
+__all__ = ["Access", "access"]
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class Access(NamedTuple):
+    """A broker's address, the token for it, and where this user's transfers go."""
+
+    url: str
+    token: str | None
+    site: str | None
+
+
+def access(named: str | None) -> Access | None:
+    """The broker to ask: the one that is named, or the user's usual one; None where there is none.
+
+    :raises UsageError: for what is no address, a file that cannot be read, tokens that others may read, or a token that
+        would go through the net in clear
+    """
+    settings = _table("config.toml")
+    usual = os.environ.get("COGET_BROKER") or settings.get("broker")
+    url = named or usual
+    if not url:
+        return None
+    host = _host(url)
+    token = _token(host, usual)
+    if token and urlsplit(url).scheme == "http" and urlsplit(url).hostname not in LOOPBACK:
+        raise UsageError(f"the token for {host} would go through the net in clear", "name the broker with https://")
+    return Access(url.rstrip("/"), token, os.environ.get("COGET_SITE") or settings.get("site"))
+
+
+def _host(url: str) -> str:
+    """Host and port, as tokens are filed."""
+    try:
+        parts = urlsplit(url)
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return parts.netloc.rpartition("@")[2].lower()
+    except ValueError:
+        pass
+    raise UsageError(f"{url!r} is no address of a broker", "write it as https://HOST[:PORT]")
+
+
+def _token(host: str, usual: str | None) -> str | None:
+    told = os.environ.get("COGET_BROKER_TOKEN")
+    if told and usual and _host(usual) == host:
+        return told
+    token = _table("tokens.toml", secret=True).get(host)
+    return str(token) if token else None
+
+
+def _table(name: str, secret: bool = False) -> Mapping[str, Any]:
+    path = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "coget" / name
+    try:
+        with path.open("rb") as file:
+            if secret and os.fstat(file.fileno()).st_mode & 0o077:
+                raise UsageError(f"others may read the tokens in {path}", f"run: chmod 600 {path}")
+            return tomllib.load(file)
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}", "make it readable for you") from None
+    except ValueError as error:  # TOML, or its encoding
+        raise UsageError(f"{path} is no TOML: {error}", 'write lines like broker = "https://broker.example"') from None

@@ -1,0 +1,166 @@
+"""coget with a broker: the command, real GridFTP servers, and a broker in a process of its own."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.support.broker import BrokerProcess
+from tests.support.coget import CONTENT, NAME, coget
+
+DATASET = "lab:2024/x.root"
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(f"sqlite:///{tmp_path / 'b.sqlite'}", tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def known(broker: BrokerProcess, start_gridftp: Callable, tmp_path: Path) -> httpx.Client:
+    """A client of the broker, which knows a dataset at two GridFTP servers."""
+    client = broker.client()
+    client.put("/broker/v1/sites/LAB", json={"name": "LAB"})
+    places = []
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        (folder / "2024").mkdir(parents=True)
+        (folder / "2024" / "x.root").write_bytes(CONTENT)
+        server = start_gridftp(folder)
+        endpoint = {"name": name, "site": "LAB", "scheme": "ftp", "host": "127.0.0.1", "port": server.port}
+        assert client.put(f"/broker/v1/endpoints/{name}", json=endpoint).status_code == 200
+        places.append({"endpoint": name, "path": server.url("2024/x.root").partition("//")[2].partition("/")[2]})
+    line = {"name": DATASET, "size": len(CONTENT), "replicas": places}
+    report = client.post("/broker/v1/import", content=json.dumps(line)).json()
+    assert report["kept"] == 1
+    return client
+
+
+def _environment(broker: BrokerProcess) -> dict[str, str]:
+    return {"COGET_BROKER": broker.url, "COGET_BROKER_TOKEN": broker.token, "COGET_SITE": "HERE"}
+
+
+def _reported(client: httpx.Client) -> list[dict]:
+    return client.get("/broker/v1/transfers").json()["transfers"]
+
+
+def test_a_name_is_enough_and_what_came_of_it_is_told(broker, known, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    result = coget(["--json", "--quiet", DATASET], home, **_environment(broker))
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    assert (home / "x.root").read_bytes() == CONTENT
+    assert len(report["sources"]) == 2
+    told = _reported(known)
+    assert sum(each["bytes"] for each in told) == len(CONTENT)
+    assert {each["sink"] for each in told} == {"HERE"}
+    assert {each["outcome"] for each in told} == {"ok"}
+    assert not list((home / ".local/share/coget/outbox").iterdir())
+
+
+def test_the_next_transfer_begins_with_what_the_broker_expects(broker, known, tmp_path):
+    now = time.time()
+    sources = [each.rpartition("/")[0] for each in _urls(known)]
+    reports = [
+        {
+            "id": f"{rate}-{i}",
+            "source": "/".join(source.split("/")[:3]),
+            "sink": "HERE",
+            "started": now - 1000 + 10 * i,
+            "ended": now - 999 + 10 * i,
+            "bytes": rate + i,
+        }
+        for source, rate in zip(sources, (300_000_000, 100_000_000), strict=True)
+        for i in range(40)
+    ]
+    assert known.post("/broker/v1/transfers", json=reports).json()["accepted"] == 80
+    deadline = time.monotonic() + 60
+    while True:
+        plan = coget(["plan", "--json", DATASET], tmp_path, **_environment(broker))
+        assert plan.returncode == 0, plan.stderr
+        shares = json.loads(plan.stdout)["shares"]
+        if all("hedge" in share["reason"] for share in shares):
+            break
+        assert time.monotonic() < deadline, plan.stdout
+    assert 2 < shares[0]["bytes"] / shares[1]["bytes"] < 4.5
+    assert shares[0]["rate_p10_p90"][0] <= shares[0]["rate"] <= shares[0]["rate_p10_p90"][1]
+    shown = coget(["datasets", DATASET], tmp_path, **_environment(broker))
+    assert DATASET in shown.stdout
+    assert "MB/s" in shown.stdout
+
+
+def _urls(client: httpx.Client) -> list[str]:
+    answer = client.post("/broker/v1/replicas/resolve", json={"names": [DATASET]})
+    return [each["url"] for each in json.loads(answer.text.splitlines()[0])["replicas"]]
+
+
+def test_a_broker_that_is_down_fails_no_transfer_and_hears_of_it_later(broker, known, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    urls, down = _urls(known), {**_environment(broker), "COGET_BROKER": "http://127.0.0.1:9"}
+    result = coget(["--quiet", "-o", "a", *urls], home, **down)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert (home / "a").read_bytes() == CONTENT
+    (waiting,) = (home / ".local/share/coget/outbox").iterdir()
+    report = json.loads(waiting.read_text())
+    waiting.write_text(json.dumps({**report, "broker": broker.url}))  # as if it had been down
+    assert coget(["--quiet", "-o", "b", *urls], home, **_environment(broker)).returncode == 0
+    assert sum(each["bytes"] for each in _reported(known)) == 2 * len(CONTENT)
+    assert not list((home / ".local/share/coget/outbox").iterdir())
+    failed = coget([DATASET], home, **down)
+    assert failed.returncode == 3
+    assert "does not answer" in failed.stderr
+    assert "name replica URLs" in failed.stderr
+
+
+def test_a_replica_with_wrong_bytes_is_marked_bad(broker, known, tmp_path):
+    (tmp_path / "two" / "2024" / "x.root").write_bytes(CONTENT[:-1] + b"!")
+    import zlib
+
+    line = {"name": DATASET, "checksums": {"adler32": f"{zlib.adler32(CONTENT):08x}"}}
+    known.post("/broker/v1/import", content=json.dumps(line))
+    result = coget(["--json", DATASET], tmp_path, **_environment(broker))
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "x.root").read_bytes() == CONTENT
+    (bad,) = known.get("/broker/v1/replicas").json()["replicas"]
+    assert (bad["endpoint"], bad["state"]) == ("two", "BAD")
+
+
+def test_what_there_is_can_be_searched(broker, known, tmp_path):
+    found = coget(["search", "lab:20"], tmp_path, **_environment(broker))
+    assert (found.returncode, DATASET in found.stdout) == (0, True)
+    found = coget(["search", "--json", "none"], tmp_path, **_environment(broker))
+    assert (found.returncode, json.loads(found.stdout)) == (0, [])
+    missing = coget(["lab:none"], tmp_path, **_environment(broker))
+    assert (missing.returncode, "there is no dataset lab:none" in missing.stderr) == (3, True)
+
+
+def test_a_token_goes_to_its_broker_only(broker, known, tmp_path):
+    config = tmp_path / "config" / "coget"
+    config.mkdir(parents=True)
+    (config / "config.toml").write_text(f'broker = "{broker.url}"\nsite = "HERE"\n')
+    tokens = config / "tokens.toml"
+    tokens.write_text(f'"{broker.url.partition("//")[2]}" = "{broker.token}"\n')
+    where = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
+    tokens.chmod(0o644)
+    refused = coget(["search"], tmp_path, **where)
+    assert (refused.returncode, "chmod 600" in refused.stderr) == (2, True)
+    tokens.chmod(0o600)
+    assert DATASET in coget(["search"], tmp_path, **where).stdout
+    elsewhere = coget(["search", "--broker", broker.url.replace("127.0.0.1", "localhost")], tmp_path, **where)
+    assert (elsewhere.returncode, "no token was sent" in elsewhere.stderr) == (7, True)
+    clear = coget(["search"], tmp_path, COGET_BROKER="http://broker.example", COGET_BROKER_TOKEN="secret")
+    assert (clear.returncode, "in clear" in clear.stderr, "secret" in clear.stderr) == (2, True, False)
+    none = coget(["search"], tmp_path)
+    assert (none.returncode, "--broker" in none.stderr) == (2, True)
+
+
+def test_without_a_broker_names_are_files_as_before(tmp_path):
+    result = coget([f"lab:{NAME.replace(' ', '_')}"], tmp_path)
+    assert result.returncode == 2
+    assert "is no URL, and no file that can be read" in result.stderr
