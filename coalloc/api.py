@@ -52,6 +52,7 @@ __all__ = [
     "plan",
     "planned",
     "probe",
+    "register",
     "remember",
     "search",
 ]
@@ -361,6 +362,19 @@ async def search(beginning: str, most: int = 100, broker: str | None = None) -> 
 async def datasets(names: Sequence[str], broker: str | None = None) -> list[Found]:
     """Where a broker knows these datasets to be, and what to expect. :raises UsageError: where no broker is known"""
     return await _some_broker(broker).resolve(names)
+
+
+async def register(name: str, urls: Sequence[str], broker: str | None = None) -> tuple[ReplicaSet, int]:
+    """Tell a broker that these are replicas of a dataset; what was told, and how many of them were news.
+
+    The servers are asked for the size, and for a checksum that all agree on. Raises what `plan` does, and a UsageError
+    where no broker is known.
+    """
+    known = _some_broker(broker)
+    request = Request(tuple(urls))
+    (found,) = await _files(request, None)
+    _, file = await _plan(request, found, ask_checksum=True)
+    return file, await known.register(name, file)
 
 
 def _some_broker(named: str | None) -> Broker:

@@ -86,6 +86,23 @@ class Broker:
         """Tell that a replica has wrong bytes."""
         await self._ask("POST", "/replicas/bad", json={"dataset": dataset, "url": url, "reason": reason})
 
+    async def register(self, name: str, file: ReplicaSet) -> int:
+        """Tell that these replicas are of a dataset, which is made if need be; how many of them were news.
+
+        :raises BrokerRefuses: when they contradict what is known, or a server is none of the broker's endpoints
+        """
+        line = {
+            "name": name,
+            "size": file.size,
+            "checksums": {checksum.algorithm: checksum.value for checksum in file.checksums},
+            "replicas": [{"url": replica.url} for replica in file.replicas],
+        }
+        answer = await self._ask("POST", "/import", content=json.dumps(line))
+        *refused, end = (json.loads(each) for each in answer.text.splitlines())
+        for each in refused:
+            raise BrokerRefuses(f"{self.access.url}: {each['error']['message']}", each["error"]["remedy"])
+        return int(end["changed"])
+
     async def search(self, beginning: str, most: int) -> list[Dataset]:
         """Datasets whose names begin so, by name."""
         params: dict[str, Any] = {"prefix": beginning, "limit": min(most, 1000)}

@@ -1,4 +1,4 @@
-"""`coget search` and `coget datasets`: what a broker knows."""
+"""`coget search`, `coget datasets` and `coget register`: what a broker knows, and is told."""
 
 import json
 import sys
@@ -11,7 +11,7 @@ from coalloc.cli import interrupts, options
 if TYPE_CHECKING:
     from coalloc.brokerclient import Found
 
-__all__ = ["datasets", "search"]
+__all__ = ["datasets", "register", "search"]
 
 
 @click.command(short_help="Find datasets of a broker by how their names begin.")
@@ -59,6 +59,35 @@ def datasets(names: tuple[str, ...], broker: str | None, as_json: bool) -> None:
         return
     for each in found:
         _print(each)
+
+
+@click.command(short_help="Tell a broker where replicas of a dataset are.")
+@click.argument("name")
+@click.argument("urls", nargs=-1, required=True, metavar="URL...")
+@options.broker
+@options.as_json
+def register(name: str, urls: tuple[str, ...], broker: str | None, as_json: bool) -> None:
+    """Tell a broker that these URLs are replicas of dataset NAME, which it makes if it does not know it.
+
+    The servers are asked for the file's size, and compute its checksum where they can. Their addresses must be below
+    endpoints that the broker has; the token must be a curator's.
+
+    \b
+    Examples:
+      coget register run1:2024/x.root gsiftp://a.example/data/2024/x.root gsiftp://b.example/store/x.root
+    """
+    from coalloc import api
+    from coalloc.progress import human
+
+    file, news = interrupts.run(api.register(name, urls, broker))
+    sums = {checksum.algorithm: checksum.value for checksum in file.checksums}
+    if as_json:
+        told = {"name": name, "size": file.size, "checksums": sums, "replicas": [each.url for each in file.replicas]}
+        click.echo(json.dumps({**told, "new": news}, indent=2))
+        return
+    shown = ", ".join(f"{algorithm} {value}" for algorithm, value in sums.items()) or "no checksum"
+    size = human.size(file.size or 0)
+    click.echo(f"{name}: {size}, {shown}; {news} of {len(file.replicas)} replicas are new")
 
 
 def _document(found: "Found") -> dict[str, Any]:

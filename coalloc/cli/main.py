@@ -12,7 +12,7 @@ from click.shell_completion import CompletionItem
 
 from coalloc.cli import failures
 from coalloc.cli.completion import completion
-from coalloc.cli.datasets import datasets, search
+from coalloc.cli.datasets import datasets, register, search
 from coalloc.cli.doctor import doctor
 from coalloc.cli.forecast import forecast
 from coalloc.cli.get import get
@@ -73,7 +73,7 @@ def coget() -> None:
     """
 
 
-for command in (get, plan, search, datasets, history, forecast, doctor, completion):
+for command in (get, plan, search, datasets, register, history, forecast, doctor, completion):
     coget.add_command(command)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -120,8 +121,6 @@ def test_a_broker_that_is_down_fails_no_transfer_and_hears_of_it_later(broker, k
 
 def test_a_replica_with_wrong_bytes_is_marked_bad(broker, known, tmp_path):
     (tmp_path / "two" / "2024" / "x.root").write_bytes(CONTENT[:-1] + b"!")
-    import zlib
-
     line = {"name": DATASET, "checksums": {"adler32": f"{zlib.adler32(CONTENT):08x}"}}
     known.post("/broker/v1/import", content=json.dumps(line))
     result = coget(["--json", DATASET], tmp_path, **_environment(broker))
@@ -138,6 +137,24 @@ def test_what_there_is_can_be_searched(broker, known, tmp_path):
     assert (found.returncode, json.loads(found.stdout)) == (0, [])
     missing = coget(["lab:none"], tmp_path, **_environment(broker))
     assert (missing.returncode, "there is no dataset lab:none" in missing.stderr) == (3, True)
+
+
+def test_a_file_is_registered_with_what_its_servers_say(broker, known, tmp_path):
+    urls = [url.replace("x.root", "y.root") for url in _urls(known)]
+    for name in ("one", "two"):
+        (tmp_path / name / "2024" / "y.root").write_bytes(CONTENT)
+    told = coget(["register", "--json", "lab:y", *urls], tmp_path, **_environment(broker))
+    assert told.returncode == 0, told.stderr
+    document = json.loads(told.stdout)
+    assert (document["size"], document["new"], set(document["replicas"])) == (len(CONTENT), 2, set(urls))
+    assert document["checksums"]
+    assert coget(["--quiet", "lab:y"], tmp_path, **_environment(broker)).returncode == 0
+    assert (tmp_path / "y").read_bytes() == CONTENT
+    again = coget(["register", "lab:y", *urls], tmp_path, **_environment(broker))
+    assert (again.returncode, "0 of 2 replicas are new" in again.stdout) == (0, True)
+    (tmp_path / "one" / "2024" / "z.root").write_bytes(b"other bytes")
+    wrong = coget(["register", "lab:y", urls[0].replace("y.root", "z.root")], tmp_path, **_environment(broker))
+    assert (wrong.returncode, "is known with" in wrong.stderr) == (2, True), wrong.stderr
 
 
 def test_a_token_goes_to_its_broker_only(broker, known, tmp_path):
