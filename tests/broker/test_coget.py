@@ -120,7 +120,7 @@ def test_a_broker_that_is_down_fails_no_transfer_and_hears_of_it_later(broker, k
 
 
 def test_a_replica_with_wrong_bytes_is_marked_bad(broker, known, tmp_path):
-    (tmp_path / "two" / "2024" / "x.root").write_bytes(CONTENT[:-1] + b"!")
+    (tmp_path / "two" / "2024" / "x.root").write_bytes(CONTENT[::-1])  # wrong wherever it is asked
     line = {"name": DATASET, "checksums": {"adler32": f"{zlib.adler32(CONTENT):08x}"}}
     known.post("/broker/v1/import", content=json.dumps(line))
     result = coget(["--json", DATASET], tmp_path, **_environment(broker))
