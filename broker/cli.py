@@ -59,7 +59,15 @@ def broker() -> None:
     metavar="N",
     help="One answer in N may put a replica first of which nothing is known; 0 is never.",
 )
-def serve(database: str, host: str, port: int, anonymous: bool, rank: str, explore: int) -> None:
+@click.option(
+    "--keep-days",
+    type=click.FloatRange(0, min_open=True),
+    metavar="DAYS",
+    help="Forget transfers that ended earlier; on PostgreSQL whole months.  [default: never]",
+)
+def serve(
+    database: str, host: str, port: int, anonymous: bool, rank: str, explore: int, keep_days: float | None
+) -> None:
     """Serve the REST interface until interrupted.
 
     An empty database gets its tables and a first admin token, which is shown once. A database of an older version is
@@ -69,7 +77,7 @@ def serve(database: str, host: str, port: int, anonymous: bool, rank: str, explo
     from broker.storage.database import addressed
     from broker.storage.migration import check, upgrade
 
-    settings = Settings(database, anonymous, _ranking(rank), explore)
+    settings = Settings(database, anonymous, _ranking(rank), explore, keep_days)
     address = addressed(database)
     if not check(address):
         upgrade(address)

@@ -14,6 +14,7 @@ class Settings(NamedTuple):
     :param anonymous: who has no token may read
     :param ranking: by what replicas are ordered: each decides where those before it say nothing
     :param explore: of how many answers at most one puts a replica first of whose path nothing is known; 0 is never
+    :param keep_days: what ended earlier is forgotten; None is never
     :param requests_per_second: of one caller, on average
     :param largest_body: bytes that a request may have, imports apart
     """
@@ -22,5 +23,6 @@ class Settings(NamedTuple):
     anonymous: bool = False
     ranking: tuple[Strategy, ...] = ("priority", "predicted", "distance")
     explore: int = 20
+    keep_days: float | None = None
     requests_per_second: float = 1000.0
     largest_body: int = 64 << 20

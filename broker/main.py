@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI, Request
@@ -30,13 +30,15 @@ def create_app(factory: Factory) -> FastAPI:
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
-        watching = asyncio.create_task(factory.forecasting.watch())
+        beside = [asyncio.create_task(factory.forecasting.watch())]
+        if factory.settings.keep_days is not None:
+            beside.append(asyncio.create_task(factory.reports.keep_forgetting(factory.settings.keep_days)))
         try:
             yield
         finally:
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
             await factory.database.close()
 
     app = FastAPI(

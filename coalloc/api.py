@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import getrandbits
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
@@ -38,6 +38,9 @@ from coalloc.schedule.policies import make
 from coalloc.urls import redact
 from coalloc.verify import Jury, agreed_checksum
 
+if TYPE_CHECKING:
+    from coalloc.logs import Log
+
 __all__ = [
     "Engine",
     "Probe",
@@ -52,6 +55,7 @@ __all__ = [
     "plan",
     "planned",
     "probe",
+    "read_log",
     "register",
     "remember",
     "search",
@@ -434,6 +438,18 @@ def remember(path: Path) -> Remembered:
         for url, each in usable
     ]
     return Remembered(log.kind, len(log.observations), len(usable), history.remember(transfers))
+
+
+def read_log(path: Path) -> "Log":
+    """What another program logged: transfers by the addresses of their sources, and the lines that are none.
+
+    :raises UsageError: when it is no log that is known
+    """
+    from coalloc.logs import read_log as read
+
+    log = read(path)
+    known = [(each, url) for each in log.observations if (url := _address(each.source))]
+    return log._replace(observations=[replace(each, source=source_key(url)) for each, url in known])
 
 
 def _address(source: str) -> str | None:

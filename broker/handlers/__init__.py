@@ -19,4 +19,4 @@ for module in (places, datasets, replicas, bulk, transfers, forecasts, plans, ac
     own.include_router(module.router)
 
 operation = health.router
-UNLIMITED = bulk.PATHS
+UNLIMITED = bulk.PATHS + transfers.PATHS

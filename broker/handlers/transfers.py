@@ -2,19 +2,22 @@
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Query
+from fastapi import APIRouter, Body, Query, Request
 
 from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.handlers.paging import Before, Limit
 from broker.models.base import Moment, Wire
-from broker.models.history import Direction, Ingested, Observed, TransferRecord
+from broker.models.history import Direction, Ingested, LogTaken, Observed, TransferRecord
 from broker.models.names import SinkName, SourceName
 
-__all__ = ["router"]
+__all__ = ["PATHS", "router"]
 
 router = APIRouter(tags=["history"])
 MOST = 50_000
+PATHS = ("/transfers/import",)
+"""Whose bodies may have any length."""
+BYTES = {"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}}
 
 
 class Transfers(Wire):
@@ -32,6 +35,12 @@ async def report(
 ) -> Ingested:
     """Report transfers: one, or thousands. The answer means that they are kept; reported again, nothing changes."""
     return await services.reports.take(caller.subject, observed if isinstance(observed, list) else [observed])
+
+
+@router.post("/transfers/import", openapi_extra=BYTES)
+async def report_log(request: Request, caller: Transferrer, services: Services) -> LogTaken:
+    """Report what another program logged: a GridFTP server's transfer log, or what `coget history import` takes."""
+    return await services.reports.take_log(caller.subject, request.stream())
 
 
 @router.get("/transfers")

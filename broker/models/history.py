@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from broker.models.base import Count, Moment, Seconds, Size, Wire
 from broker.models.names import FileClass, Key, Remark, SinkName, SourceName
 
-__all__ = ["Ingested", "Observed", "Pair", "TransferRecord"]
+__all__ = ["Ingested", "LogTaken", "Observed", "Pair", "Refusal", "TransferRecord"]
 
 Direction = Literal["read", "write"]
 
@@ -56,6 +56,20 @@ class Ingested(Wire):
 
     accepted: int
     known: int
+
+
+class Refusal(Wire):
+    """A line of a log that is no transfer, and why."""
+
+    line: int
+    why: str
+
+
+class LogTaken(Ingested):
+    """What became of a log: what it is, and the first lines that say nothing."""
+
+    kind: str
+    refused: list[Refusal]
 
 
 class TransferRecord(Wire):

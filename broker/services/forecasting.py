@@ -45,13 +45,17 @@ REMEMBERED = 100_000
 
 
 class Book:
-    """What is known of one pair: where it stands in the database, and its forecaster once there is something."""
+    """What is known of one pair: its forecaster, once there is something, and up to which number it has seen."""
 
-    def __init__(self, stand: Stand | None, forecaster: Hedge | None) -> None:
-        self.stand = stand
+    def __init__(self, stand: Stand | None, forecaster: Hedge | None, kept: Sequence[Kept] = ()) -> None:
         self.forecaster = forecaster
-        self.seen = stand.newest_id if stand else 0
+        self.seen = 0
+        self.saw(stand, kept)
         self.by_class: dict[int, tuple[float, Forecast]] = {}
+
+    def saw(self, stand: Stand | None, kept: Sequence[Kept]) -> None:
+        """Up to which number all is known: of what was read, some may be newer than the stand that was read before."""
+        self.seen = max([self.seen, stand.newest_id if stand else 0, *(each.id for each in kept)])
 
 
 class Forecasting:
@@ -178,7 +182,7 @@ class Forecasting:
             async with self._database.read() as connection:
                 kept = await History(connection).newest(stand.id, NEWEST)
             forecaster = await asyncio.to_thread(self._made, kept)
-            self._books[pair] = Book(stand, forecaster)
+            self._books[pair] = Book(stand, forecaster, kept)
         except BrokerError as error:  # asked again, it is tried again
             log.warning("no forecaster could be made for %s to %s: %s", pair.source, pair.sink, error)
         finally:
@@ -233,7 +237,8 @@ class Forecasting:
                         self._making[pair] = asyncio.create_task(self._make(pair, stand))
                 else:
                     await self._learn(book, new)
-                    book.stand, book.seen, book.by_class = stand, max(stand.newest_id, book.seen), {}
+                    book.saw(stand, new)
+                    book.by_class.clear()
 
     def _seen(self, pair: Pair) -> float:
         book = self._books.get(pair)

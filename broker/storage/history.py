@@ -181,11 +181,12 @@ class History:
         ]
 
     async def forget(self, before: float) -> int:
-        """Remove what ended before a moment, and on PostgreSQL only what remembers its report; how many."""
-        await self._connection.execute(delete(observation_keys).where(observation_keys.c.ended < before))
-        if not self._sqlite:
-            return 0
+        """Remove what ended before a moment, one row after the other; how many."""
         return int((await self._connection.execute(delete(observations).where(observations.c.ended < before))).rowcount)
+
+    async def forget_keys(self, before: float) -> None:
+        """Forget who reported what ended before a moment: reported again, it would be news."""
+        await self._connection.execute(delete(observation_keys).where(observation_keys.c.ended < before))
 
 
 def _pair(observed: Observed) -> Pair:

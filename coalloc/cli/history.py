@@ -28,6 +28,7 @@ def history(context: click.Context, as_json: bool) -> None:
       coget history --json
       coget history import aria2-servers.txt
     """
+    context.obj = as_json
     if context.invoked_subcommand:
         return
     from coalloc import api
@@ -43,7 +44,9 @@ def history(context: click.Context, as_json: bool) -> None:
 
 @history.command("import", short_help="Learn from what other programs logged.")
 @click.argument("logs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="LOG...")
-def import_(logs: tuple[Path, ...]) -> None:
+@options.as_json
+@click.pass_context
+def import_(context: click.Context, logs: tuple[Path, ...], as_json: bool) -> None:
     """Learn from what other programs logged, so that coget knows servers that it has not used yet.
 
     LOG is what aria2 keeps with --server-stat-of, intake-esgf's database of downloads, the transfer log of a GridFTP
@@ -56,9 +59,14 @@ def import_(logs: tuple[Path, ...]) -> None:
     """
     from coalloc import api
 
+    learned = []
     for log in logs:
         found = api.remember(log)
-        click.echo(f"{found.kind}: {found.transfers} transfers, {found.usable} of them of use, {found.new} new")
+        learned.append({"log": str(log), **found._asdict()})
+        if not (as_json or context.obj):
+            click.echo(f"{found.kind}: {found.transfers} transfers, {found.usable} of them of use, {found.new} new")
+    if as_json or context.obj:
+        click.echo(json.dumps({"logs": learned}, indent=2))
 
 
 def _print(summaries: "Sequence[SourceSummary]") -> None:

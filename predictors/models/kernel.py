@@ -7,7 +7,7 @@ that was, and how long ago it ended: on real logs it tells as much as all else t
 """
 
 from bisect import bisect_right, insort
-from math import exp, log, log1p
+from math import exp, inf, log, log1p
 from typing import NamedTuple
 from zlib import crc32
 
@@ -25,7 +25,10 @@ ROWS, BORN, END = 3, 1, 2
 them its features."""
 NAN = float("nan")
 BY_SIZE = 0.5
-"""Rates are compared as if they grew with this power of the size: 1 would compare elapsed times, 0 the rates."""
+"""Rates are compared as if they grew with this power of the size: 1 would compare elapsed times, 0 the rates.
+
+They do not grow beyond the sizes that were seen: a path that is full already carries no more of a larger file.
+"""
 Features = tuple[float, float, float, float, float, float]
 """log size, log(1 + concurrency), a number for the kind, and of the newest transfer before: log rate, log size, and the
 log of the seconds since it ended. NaN where not known: then all are equally near in it."""
@@ -187,6 +190,7 @@ class Path(Experience):
         self.past = Past()
         self.rates = Neighbourhood(near, fast)
         self.size = 0.0
+        self.smallest, self.largest = inf, -inf
 
 
 class Kernel(Forecaster):
@@ -213,6 +217,7 @@ class Kernel(Forecaster):
         if rate := telling(observation):
             features = path.past.features(observation, observation.start)
             path.size = features[0]
+            path.smallest, path.largest = min(path.smallest, path.size), max(path.largest, path.size)
             path.rates.learn(log(rate) - BY_SIZE * path.size, observation.end, features)
             path.past.learn(observation.end, rate, observation.bytes)
             path.rate(observation.end)
@@ -225,7 +230,7 @@ class Kernel(Forecaster):
         values = path.rates.quantiles(features, query.at, (0.1, 0.5, 0.9))
         if values is None:
             return path.nothing(self.name)
-        size = path.size if features[0] != features[0] else features[0]
+        size = path.size if features[0] != features[0] else min(max(features[0], path.smallest), path.largest)
         rates = Rates(*(exp(value + BY_SIZE * size) for value in values))
         said = "the weighted median of what is near in size, load, kind, time and state"
         return path.forecast(self.name, rates, query, said)

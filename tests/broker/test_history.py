@@ -90,6 +90,31 @@ async def test_what_makes_no_sense_is_refused_whole(admin, wrong):
     assert (await admin.get(T)).json()["transfers"] == []
 
 
+async def test_what_is_too_old_is_forgotten(broker, admin):
+    day = 86_400
+    old = [_transfer(i, started=NOW - 200 * day + i, ended=NOW - 200 * day + i + 5) for i in range(10)]
+    await admin.post(T, json=[*old, *(_transfer(i) for i in range(20, 25))])
+    assert await broker.factory.reports.forget(NOW - 100 * day) in (1, 2, 10)  # months; on SQLite transfers
+    assert len((await admin.get(T)).json()["transfers"]) == 5
+    assert (await admin.post(T, json=_transfer(20))).json() == {"accepted": 0, "known": 1}
+    assert (await admin.post(T, json=old)).json() == {"accepted": 10, "known": 0}  # their month is made anew
+
+
+async def test_the_log_of_a_real_gridftp_server_is_taken_once(admin, start_gridftp, tmp_path):
+    log = tmp_path / "transfer.log"
+    server = start_gridftp(tmp_path / "export", options=("-log-transfer", str(log)))
+    (server.root / "x").write_bytes(b"x" * 5_000_000)
+    fetched = await asyncio.create_subprocess_exec("globus-url-copy", server.url("x"), f"file://{tmp_path}/x")
+    assert await fetched.wait() == 0
+    taken = (await admin.post(f"{T}/import", content=log.read_bytes() + b"DATE=nonsense\n")).json()
+    assert (taken["accepted"], taken["known"], [each["line"] for each in taken["refused"]]) == (1, 0, [2])
+    assert (await admin.post(f"{T}/import", content=log.read_bytes())).json()["known"] == 1
+    (kept,) = (await admin.get(T)).json()["transfers"]
+    assert (kept["bytes"], kept["direction"], kept["sink"]) == (5_000_000, "read", "127.0.0.1")
+    nonsense = await admin.post(f"{T}/import", content=b"hello\n")
+    assert (nonsense.status_code, "coget-log" in nonsense.text) == (422, False)
+
+
 async def test_a_forecast_rests_on_what_was_reported(broker, admin):
     asked = {"source": "ftp://dtn.example:21", "sink": "FNAL", "size": 1_000_000_000}
     nothing = (await admin.get("/broker/v1/forecasts", params=asked)).json()

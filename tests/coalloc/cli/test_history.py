@@ -18,6 +18,13 @@ def test_each_source_has_a_line_with_its_failures(urls, home):
     assert [rows[f"ftp://127.0.0.{n}"][-1] for n in (2, 3, 4)] == ["0", "0", "1"]
 
 
+def test_an_import_says_what_it_brought_as_json_too(home):
+    (home / "log.csv").write_text("source,start,bytes,seconds\nftp://a.example,1700000000,10000000,1\n")
+    for words in (["history", "import", "--json", "log.csv"], ["history", "--json", "import", "log.csv"]):
+        (learned,) = json.loads(coget(words, home).stdout)["logs"]
+        assert (learned["log"], learned["transfers"], learned["usable"]) == ("log.csv", 1, 1)
+
+
 def test_json(urls, home):
     assert coget(["--quiet", urls[0]], home).returncode == 0
     (source,) = json.loads(coget(["history", "--json"], home).stdout)["sources"]
