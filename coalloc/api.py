@@ -31,7 +31,6 @@ from coalloc.model import (
     Stat,
     TransferReport,
 )
-from coalloc.outbox import tell
 from coalloc.preview import preview
 from coalloc.resolve import resolve, target
 from coalloc.schedule.policies import make
@@ -211,6 +210,8 @@ async def _remember(past: History, broker: Broker | None, found: Found, transfer
     """For this user's next transfer, and for everybody's."""
     past.add(transfers)
     if broker:
+        from coalloc.outbox import tell
+
         bad = [transfer for transfer in transfers if transfer.outcome == "corrupt"] if found.dataset else []
         await tell(broker, transfers, [(str(found.dataset), each.url, str(each.error)) for each in bad])
 

@@ -5,7 +5,6 @@ COGET_BROKER_TOKEN take their place; the last is for the host of COGET_BROKER.
 """
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -67,6 +66,8 @@ def _table(name: str, secret: bool = False) -> Mapping[str, Any]:
     path = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "coget" / name
     try:
         with path.open("rb") as file:
+            import tomllib  # most users have no such file
+
             if secret and os.fstat(file.fileno()).st_mode & 0o077:
                 raise UsageError(f"others may read the tokens in {path}", f"run: chmod 600 {path}")
             return tomllib.load(file)

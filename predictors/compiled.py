@@ -1,19 +1,26 @@
 """Functions that run as they are, or compiled where numba is there and was asked for: the same results, faster.
 
-Compiling, and loading numba, takes seconds: worth it for a log of millions of transfers, not for the few that one
-forecast rests on. So nothing is compiled on import. A function decorated with `compilable` is plain Python; `compiled`
-makes a twin of it, in which all compilable functions that it calls are compiled, too.
+Compiling takes seconds, loading numba and what was compiled before some tenths: worth it for a log of thousands of
+transfers, not for the few that one forecast rests on. So nothing is compiled on import. A function decorated with
+`compilable` is plain Python; `compiled` makes a twin of it, in which all compilable functions that it calls are
+compiled, too.
+
+What was compiled is kept below ~/.cache/coget, or XDG_CACHE_HOME, in a folder for this very state of the package: numba
+notices when the file of a function has changed, but not when that of a function has which was compiled into it.
 """
 
+import os
 from array import array
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from functools import cache
+from pathlib import Path
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
+from zlib import crc32
 
 from predictors.errors import MissingLibraryError
 
-__all__ = ["compilable", "compiled", "floats", "integers"]
+__all__ = ["compilable", "compiled", "floats", "integers", "stamp"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -39,6 +46,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
         from numba import njit
     except ImportError:
         raise MissingLibraryError("numba is not installed; pip install 'coget[compiled]' brings it") from None
+    _keep_compiled()
     plain: Any = function
     scope: dict[str, Any] = dict(plain.__globals__)
     for name in plain.__code__.co_names:
@@ -46,7 +54,27 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
         if isinstance(other, FunctionType) and other in COMPILABLE:
             scope[name] = compiled(other)
     twin = FunctionType(plain.__code__, scope, plain.__name__, plain.__defaults__, plain.__closure__)
-    return cast(Callable[P, R], njit(twin, forceinline=True))
+    try:
+        return cast(Callable[P, R], njit(twin, forceinline=True, cache=True))
+    except RuntimeError:  # nowhere to keep it
+        return cast(Callable[P, R], njit(twin, forceinline=True))
+
+
+@cache
+def _keep_compiled() -> None:
+    """Have numba keep what it compiles, where nobody has said where."""
+    from numba import config
+
+    if not config.CACHE_DIR:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
+        config.CACHE_DIR = str(home / "coget" / f"compiled-{stamp(Path(__file__).parent)}")
+
+
+def stamp(package: Path) -> str:
+    """What tells one state of a package's source from another: names, sizes and times of its files."""
+    files = ((path, path.stat()) for path in sorted(package.rglob("*.py")))
+    state = [(str(path.relative_to(package)), stat.st_size, stat.st_mtime_ns) for path, stat in files]
+    return f"{crc32(repr(state).encode()):08x}"
 
 
 def floats(values: Iterable[float], fast: bool) -> MutableSequence[float]:

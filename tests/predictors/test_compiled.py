@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from predictors.bank import MEMBERS, Layout, forecast_one
-from predictors.compiled import compiled, floats, integers
+from predictors.compiled import compiled, floats, integers, stamp
 from predictors.errors import MissingLibraryError
 from predictors.models.kernel import Neighbourhood
 from predictors.selection import WINDOWS, account_of, pick, step
@@ -55,3 +55,13 @@ def test_without_numba_it_is_said_how_to_have_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "numba", None)
     with pytest.raises(MissingLibraryError, match=r"pip install 'coget\[compiled\]'"):
         compiled(pick)
+
+
+def test_what_was_compiled_is_kept_for_one_state_of_the_source_only(tmp_path):
+    (tmp_path / "models").mkdir()
+    for name in ("a.py", "models/b.py"):
+        (tmp_path / name).write_text("x = 1\n")
+    before = stamp(tmp_path)
+    assert stamp(tmp_path) == before
+    (tmp_path / "models" / "b.py").write_text("x = 22\n")
+    assert stamp(tmp_path) != before
