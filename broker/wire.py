@@ -16,7 +16,7 @@ NDJSON = "application/x-ndjson"
 METALINK = "application/metalink4+xml"
 
 
-def line(value: BaseModel | Mapping[str, object]) -> bytes:
+def line(value: Resolved | Mapping[str, object]) -> bytes:
     """One line of NDJSON."""
     return orjson.dumps(value, default=_plain, option=orjson.OPT_APPEND_NEWLINE)
 

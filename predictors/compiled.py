@@ -63,8 +63,9 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 @cache
 def _keep_compiled() -> None:
     """Have numba keep what it compiles, where nobody has said where."""
-    from numba import config
+    import numba
 
+    config: Any = numba.config  # its settings are made when it is imported
     if not config.CACHE_DIR:
         home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
         config.CACHE_DIR = str(home / "coget" / f"compiled-{stamp(Path(__file__).parent)}")

@@ -14,7 +14,7 @@ from broker.handlers.paging import Limit
 from broker.models.access import Caller
 from broker.models.base import Wire
 from broker.models.catalogue import BadReplica, Replica, ReplicaState
-from broker.models.forecasts import Wanted
+from broker.models.forecasts import Resolved, Wanted
 from broker.models.names import Did, Named, SinkName
 from broker.wire import METALINK, NDJSON, line, metalinked
 
@@ -101,7 +101,7 @@ async def _found(
     return StreamingResponse(_lines(parts), media_type=NDJSON)
 
 
-async def _lines(parts: AsyncIterator[Sequence[Wire]]) -> AsyncIterator[bytes]:
+async def _lines(parts: AsyncIterator[Sequence[Resolved]]) -> AsyncIterator[bytes]:
     count = 0
     async for part in parts:
         count += len(part)

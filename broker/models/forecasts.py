@@ -1,5 +1,7 @@
 """What is to be expected of a transfer, and of each replica of a dataset."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from pydantic import Field
@@ -11,7 +13,6 @@ from broker.models.names import Did, FileClass, SinkName, SourceName
 __all__ = [
     "Asked",
     "Candidate",
-    "End",
     "Expected",
     "Forecasts",
     "Quantiles",
@@ -78,8 +79,9 @@ class Wanted(Wire):
     sink: SinkName | None = None
 
 
-class Candidate(Wire):
-    """A replica, and what to expect of it: the one of rank 1 is the best."""
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A replica, and what to expect of it: the one of rank 1 is the best. No model: 30,000 are made for one answer."""
 
     url: str
     endpoint: str
@@ -91,18 +93,12 @@ class Candidate(Wire):
     rationale: str
 
 
-class Resolved(Wire):
+@dataclass(frozen=True, slots=True)
+class Resolved:
     """A dataset and its available replicas, the best first; or what is wrong with its name."""
 
     name: str
     size: int | None = None
-    checksums: dict[str, str] = Field(default_factory=dict)
-    replicas: list[Candidate] = Field(default_factory=list)
+    checksums: Mapping[str, str] = field(default_factory=dict)
+    replicas: Sequence[Candidate] = ()
     error: Fault | None = None
-
-
-class End(Wire):
-    """The last line: without it the answer is not whole."""
-
-    end: bool = True
-    count: int

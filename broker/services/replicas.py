@@ -92,13 +92,13 @@ class Replicas:
     ) -> Resolved:
         if located is None:
             fault = Fault(code="not_found", message=f"there is no dataset {name}", remedy="see GET /broker/v1/datasets")
-            return Resolved.model_construct(name=name, error=fault)
+            return Resolved(name=name, error=fault)
         size = size_class(located.size or 0)
         known = [(options[i, size], path) for i, path in located.replicas if (i, size) in options]
         first = self._to_explore([option for option, _ in known], sink)
         order = rank([option.choice for option, _ in known], located.size, self._settings.ranking, self._chance, first)
         plain = split(name).name
-        return Resolved.model_construct(
+        return Resolved(
             name=name,
             size=located.size,
             checksums=located.checksums,
@@ -124,7 +124,7 @@ def _candidate(
 ) -> Candidate:
     forecast, endpoint = option.choice.forecast, option.choice.endpoint
     tried = first == endpoint.name
-    return Candidate.model_construct(
+    return Candidate(
         url=address(option.root, path or name),
         endpoint=endpoint.name,
         site=endpoint.site,
