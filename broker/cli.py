@@ -3,11 +3,12 @@
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import NoReturn, TypeVar, cast, get_args
 
 import click
 
-from broker.config import Settings, Strategy
+from broker.config import Settings, Strategy, issuers
 from broker.errors import BrokerError
 from broker.models.access import ROLES, NewToken
 
@@ -65,8 +66,21 @@ def broker() -> None:
     metavar="DAYS",
     help="Forget transfers that ended earlier; on PostgreSQL whole months.  [default: never]",
 )
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Whose signed tokens (JWT) count, beside our own; TOML.",
+)
 def serve(
-    database: str, host: str, port: int, anonymous: bool, rank: str, explore: int, keep_days: float | None
+    database: str,
+    host: str,
+    port: int,
+    anonymous: bool,
+    rank: str,
+    explore: int,
+    keep_days: float | None,
+    config: Path | None,
 ) -> None:
     """Serve the REST interface until interrupted.
 
@@ -77,7 +91,7 @@ def serve(
     from broker.storage.database import addressed
     from broker.storage.migration import check, upgrade
 
-    settings = Settings(database, anonymous, _ranking(rank), explore, keep_days)
+    settings = Settings(database, anonymous, _ranking(rank), explore, keep_days, issuers(config) if config else ())
     address = addressed(database)
     if not check(address):
         upgrade(address)

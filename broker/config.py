@@ -1,10 +1,33 @@
 """What the broker is told when it starts."""
 
-from typing import Literal, NamedTuple
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from urllib.parse import urlsplit
 
-__all__ = ["Settings", "Strategy"]
+from broker.errors import Invalid
+from broker.models.access import ROLES, Role
+
+__all__ = ["Issuer", "Settings", "Strategy", "issuers"]
 
 Strategy = Literal["priority", "predicted", "distance", "random"]
+ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
+"""A shared secret would let the broker, and whoever gets at the public key, sign."""
+
+
+class Issuer(NamedTuple):
+    """Who signs tokens that count here.
+
+    :param url: as the tokens name it
+    :param audience: for whom tokens must be: us, by any of these names
+    :param roles: what scopes or groups give
+    """
+
+    url: str
+    audience: tuple[str, ...]
+    roles: Mapping[str, Role]
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
 
 
 class Settings(NamedTuple):
@@ -15,6 +38,7 @@ class Settings(NamedTuple):
     :param ranking: by what replicas are ordered: each decides where those before it say nothing
     :param explore: of how many answers at most one puts a replica first of whose path nothing is known; 0 is never
     :param keep_days: what ended earlier is forgotten; None is never
+    :param issuers: whose signed tokens count, beside our own
     :param requests_per_second: of one caller, on average
     :param largest_body: bytes that a request may have, imports apart
     """
@@ -24,5 +48,36 @@ class Settings(NamedTuple):
     ranking: tuple[Strategy, ...] = ("priority", "predicted", "distance")
     explore: int = 20
     keep_days: float | None = None
+    issuers: tuple[Issuer, ...] = ()
     requests_per_second: float = 1000.0
     largest_body: int = 64 << 20
+
+
+def issuers(path: Path) -> tuple[Issuer, ...]:
+    """Those of a TOML file: `[[issuer]]` with url, audience, roles, and algorithms if they are others than usual.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    try:
+        document = tomllib.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise Invalid(f"{path} cannot be read: {error}", "see docs/howto/broker.md for what is in it") from None
+    if strange := document.keys() - {"issuer"}:
+        raise Invalid(f"{path}: {', '.join(sorted(strange))} is nothing that is known", "there is [[issuer]]")
+    return tuple(_issuer(path, said) for said in document.get("issuer", []))
+
+
+def _issuer(path: Path, said: Mapping[str, Any]) -> Issuer:
+    remedy = 'write url = "https://...", audience = ["..."], roles = { "SCOPE" = "reader" }'
+    try:
+        audience = said["audience"]
+        names = (audience,) if isinstance(audience, str) else tuple(audience)
+        issuer = Issuer(said["url"], names, dict(said["roles"]), tuple(said.get("algorithms", ("RS256", "ES256"))))
+        known = urlsplit(issuer.url).scheme in ("http", "https") and not said.keys() - set(Issuer._fields)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Invalid(f"{path}: an issuer is not whole: {error}", remedy) from None
+    if not known or not names or not set(issuer.roles.values()) <= set(ROLES):
+        raise Invalid(f"{path}: issuer {issuer.url} makes no sense", remedy)
+    if strange := set(issuer.algorithms) - set(ASYMMETRIC):
+        raise Invalid(f"{path}: algorithm {', '.join(sorted(strange))} is refused", f"use {', '.join(ASYMMETRIC)}")
+    return issuer

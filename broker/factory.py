@@ -8,6 +8,7 @@ from broker.services.bulk import Bulk
 from broker.services.catalogue import Catalogue
 from broker.services.forecasting import Forecasting
 from broker.services.history import Reports
+from broker.services.issuers import Issuers
 from broker.services.places import Places
 from broker.services.plans import Plans
 from broker.services.replicas import Replicas
@@ -44,7 +45,7 @@ class Factory(NamedTuple):
         return cls(
             settings,
             database,
-            Access(database),
+            Access(database, Issuers(settings.issuers)),
             places,
             catalogue,
             Bulk(catalogue, places),

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from broker.errors import NotFound, Unauthenticated
 from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
+from broker.services.issuers import Issuers
 from broker.storage.access import Records
 from broker.storage.database import Database
 
@@ -34,15 +35,19 @@ def _hash(token: str) -> str:
 class Access:
     """Tokens, and what was done with them."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, issuers: Issuers) -> None:
         self._database = database
+        self._issuers = issuers
         self._believed: dict[str, Believed] = {}
 
     async def caller(self, token: str) -> Caller:
-        """Whose token it is.
+        """Whose token it is: one of ours, or one that an issuer signed.
 
         :raises Unauthenticated: the same, whatever is wrong with it
+        :raises Forbidden: when an issuer's gives no role here
         """
+        if token.count(".") == 2 and not token.startswith(PREFIX):
+            return await self._issuers.caller(token)
         hashed, now = _hash(token), time.time()
         believed = self._believed.get(hashed)
         if believed and now < believed.until:

@@ -1,0 +1,126 @@
+"""Tokens that others sign: JWTs of OIDC providers, as WLCG and SciTokens profile them.
+
+Only of issuers that an admin has named; only with the algorithms that were named for them, never one of a shared
+secret; for us (audience), not expired, with a subject. What a token says of its algorithm or its keys decides nothing.
+"""
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import httpx
+import jwt
+
+from broker.config import Issuer
+from broker.errors import Forbidden, Unauthenticated, Unavailable
+from broker.models.access import ROLES, Caller
+
+__all__ = ["Issuers"]
+
+REMEMBERED = 3600.0
+"""Seconds for which an issuer's keys are believed."""
+PAUSE = 30.0
+"""Seconds before an issuer is asked again for a key that it did not have."""
+SECONDS = 10.0
+LARGEST = 1 << 20
+CLAIMS = ("scope", "scp", "wlcg.groups", "groups", "roles", "entitlements")
+"""Where profiles say what somebody may."""
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+
+class Keys(NamedTuple):
+    """An issuer's keys by their ids, and when they were asked for."""
+
+    by_id: Mapping[str, jwt.PyJWK]
+    asked_at: float
+
+
+class Issuers:
+    """Those whose tokens count."""
+
+    def __init__(self, issuers: Sequence[Issuer]) -> None:
+        self._issuers = {issuer.url: issuer for issuer in issuers}
+        self._keys: dict[str, Keys] = {}
+
+    async def caller(self, token: str) -> Caller:
+        """Whose token it is, and what it lets them do.
+
+        :raises Unauthenticated: the same, whatever is wrong with it
+        :raises Forbidden: when it is good, and gives no role here
+        :raises Unavailable: when the issuer's keys cannot be had
+        """
+        try:
+            header = jwt.get_unverified_header(token)
+            said = jwt.decode(token, options={"verify_signature": False})
+            issuer = self._issuers.get(str(said.get("iss")))
+            if issuer is None or header.get("alg") not in issuer.algorithms:
+                raise _unknown()
+            key = await self._key(issuer, str(header.get("kid", "")))
+            claims = jwt.decode(
+                token,
+                key,  # not its numbers alone: its kind has to fit the algorithm
+                algorithms=list(issuer.algorithms),
+                audience=list(issuer.audience),
+                issuer=issuer.url,
+                options={"require": ["exp", "iss", "aud", "sub"]},
+            )
+        except jwt.PyJWTError:
+            raise _unknown() from None
+        return _caller(issuer, claims)
+
+    async def _key(self, issuer: Issuer, number: str) -> jwt.PyJWK:
+        now, known = time.monotonic(), self._keys.get(issuer.url)
+        unknown = known is None or (number not in known.by_id and now > known.asked_at + PAUSE)
+        if known is None or unknown or now > known.asked_at + REMEMBERED:
+            known = self._keys[issuer.url] = Keys(await _fetched(issuer), now)
+        if number not in known.by_id:
+            raise _unknown()
+        return known.by_id[number]
+
+
+def _unknown() -> Unauthenticated:
+    return Unauthenticated("the token is not valid here", "ask your identity provider for a new one, for this audience")
+
+
+async def _fetched(issuer: Issuer) -> dict[str, jwt.PyJWK]:
+    """The issuer's keys, by way of its OpenID document."""
+    try:
+        async with httpx.AsyncClient(timeout=SECONDS) as client:
+            document = await _document(client, f"{issuer.url.rstrip('/')}/.well-known/openid-configuration")
+            keys = await _document(client, str(document["jwks_uri"]))
+        return {str(key.key_id): key for key in jwt.PyJWKSet.from_dict(keys).keys if key.key_id is not None}
+    except (httpx.HTTPError, httpx.InvalidURL, jwt.PyJWTError, KeyError, ValueError) as error:
+        said = f"the keys of {issuer.url} cannot be had: {type(error).__name__}"
+        raise Unavailable(said, "try again in a moment") from error
+
+
+async def _document(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+    parts = urlsplit(url)
+    if parts.scheme != "https" and parts.hostname not in LOOPBACK:
+        raise ValueError(f"{url} is not https")
+    answer = await client.get(url)
+    answer.raise_for_status()
+    if len(answer.content) > LARGEST:
+        raise ValueError(f"{url} is too long")
+    document = answer.json()
+    if not isinstance(document, dict):
+        raise ValueError(f"{url} is no JSON object")
+    return document
+
+
+def _caller(issuer: Issuer, claims: Mapping[str, Any]) -> Caller:
+    granted = {word for name in CLAIMS for word in _words(claims.get(name))}
+    roles = [issuer.roles[word] for word in granted if word in issuer.roles]
+    subject = re.sub(r"[^A-Za-z0-9_.@:/+-]", "_", f"{claims['sub']}@{urlsplit(issuer.url).hostname}")[:200]
+    if not roles:
+        raise Forbidden(f"{subject} has no role here", "ask an admin of the broker which scope or group gives one")
+    return Caller(subject=subject, role=max(roles, key=ROLES.index))
+
+
+def _words(claim: object) -> list[str]:
+    """A claim is words in a string, or a list of them."""
+    if isinstance(claim, str):
+        return claim.split()
+    return [word for word in claim if isinstance(word, str)] if isinstance(claim, list) else []
