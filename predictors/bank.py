@@ -26,9 +26,9 @@ from predictors.models.medians import adaptive_forecast, adaptive_learn, median_
 from predictors.models.medians import learn as ordered_learn
 from predictors.models.smoothing import forecast as smooth_forecast
 from predictors.models.smoothing import learn as smooth_learn
-from predictors.models.state import Family, Member, State
+from predictors.models.state import Family, Learn, Member, Say, State
 
-__all__ = ["CONSTANT", "MEMBERS", "Layout", "forecast_one", "learn_one"]
+__all__ = ["CONSTANT", "MEMBERS", "Layout", "forecast_one", "learn_all"]
 
 MEMBERS: tuple[Member, ...] = (
     *last.MEMBERS,
@@ -52,7 +52,7 @@ FAMILIES: tuple[Family, ...] = (
     holt_winters.RULES,
     holt_winters.SEASON,
 )
-"""In the order in which `learn_one` and `forecast_one` know them."""
+"""In the order in which `learn_all` and `forecast_one` know them, and in which members lie in a row."""
 CONSTANT = tuple(member for member in MEMBERS if FAMILIES.index(member.family) < 4)
 """Those whose work does not depend on a window: O(1) a value."""
 
@@ -65,37 +65,81 @@ class Layout:
     """
 
     def __init__(self, members: Sequence[Member] = MEMBERS) -> None:
-        self.members = tuple(members)
-        self.kinds = array("q", (FAMILIES.index(member.family) for member in members))
-        self.firsts = array("q", accumulate((len(member.begin) for member in members[:-1]), initial=0))
-        self.empty = array("d", (value for member in members for value in member.begin))
+        self.members = tuple(sorted(members, key=lambda member: FAMILIES.index(member.family)))
+        self.kinds = array("q", (FAMILIES.index(member.family) for member in self.members))
+        self.firsts = array("q", accumulate((len(member.begin) for member in self.members[:-1]), initial=0))
+        self.empty = array("d", (value for member in self.members for value in member.begin))
 
 
 @compilable
-def learn_one(kind: int, state: State, first: int, value: float, at: float) -> None:
-    """One member takes in a value."""
-    if kind == 0:
-        last_learn(state, first, value, at)
-    elif kind == 1:
-        mean_learn(state, first, value, at)
-    elif kind == 2:
-        smooth_learn(state, first, value, at)
-    elif kind == 3:
-        count_learn(state, first, value, at)
-    elif kind == 4:
-        time_learn(state, first, value, at)
-    elif kind < 7:
-        ordered_learn(state, first, value, at)
-    elif kind == 7:
-        adaptive_learn(state, first, value, at)
-    elif kind == 8:
-        ar_learn(state, first, value, at)
-    elif kind == 9:
-        holt_learn(state, first, value, at)
-    elif kind == 10:
-        rules_learn(state, first, value, at)
-    else:
-        season_learn(state, first, value, at)
+def learn_all(
+    kinds: Sequence[int],
+    firsts: Sequence[int],
+    row: State,
+    base: int,
+    account: State,
+    sums: int,
+    ring: int,
+    value: float,
+    at: float,
+) -> float:
+    """All members forecast a value, their errors are noted, and they learn it, one family after the other.
+
+    :param base: where the series begins in `row`
+    :param sums: where the sums of the errors begin in `account`, those of their squares following
+    :param ring: where this value's errors go, each in its place; -1 for nowhere
+    :returns: 1.0 when one of them had something to say, else 0.0
+    """
+    done, where = (0, 0.0), (base, sums, ring)
+    done = learn_family(0, last_learn, last_forecast, done, kinds, firsts, row, account, where, value, at)
+    done = learn_family(1, mean_learn, mean_forecast, done, kinds, firsts, row, account, where, value, at)
+    done = learn_family(2, smooth_learn, smooth_forecast, done, kinds, firsts, row, account, where, value, at)
+    done = learn_family(3, count_learn, count_forecast, done, kinds, firsts, row, account, where, value, at)
+    done = learn_family(4, time_learn, time_forecast, done, kinds, firsts, row, account, where, value, at)
+    done = learn_family(5, ordered_learn, median_forecast, done, kinds, firsts, row, account, where, value, at)
+    done = learn_family(6, ordered_learn, trimmed_forecast, done, kinds, firsts, row, account, where, value, at)
+    done = learn_family(7, adaptive_learn, adaptive_forecast, done, kinds, firsts, row, account, where, value, at)
+    done = learn_family(8, ar_learn, ar_forecast, done, kinds, firsts, row, account, where, value, at)
+    done = learn_family(9, holt_learn, holt_forecast, done, kinds, firsts, row, account, where, value, at)
+    done = learn_family(10, rules_learn, rules_forecast, done, kinds, firsts, row, account, where, value, at)
+    done = learn_family(11, season_learn, season_forecast, done, kinds, firsts, row, account, where, value, at)
+    return done[1]
+
+
+@compilable
+def learn_family(
+    kind: int,
+    learn: Learn,
+    forecast: Say,
+    done: tuple[int, float],
+    kinds: Sequence[int],
+    firsts: Sequence[int],
+    row: State,
+    account: State,
+    where: tuple[int, int, int],
+    value: float,
+    at: float,
+) -> tuple[int, float]:
+    """The part of `learn_all` that is one family's: compiled once for each, with its functions in the loop.
+
+    :param done: how many members have learned, and whether one had something to say; returned with this family's
+    :param where: `base`, `sums` and `ring`
+    """
+    i, known = done
+    base, sums, ring = where
+    members = len(kinds)
+    while i < members and kinds[i] == kind:
+        first = base + firsts[i]
+        error = abs(forecast(row, first, at) - value)
+        if error == error:
+            known = 1.0
+            account[sums + i] += error
+            account[sums + members + i] += error * error
+            if ring >= 0:
+                account[ring + i] = error
+        learn(row, first, value, at)
+        i += 1
+    return i, known
 
 
 @compilable

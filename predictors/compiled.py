@@ -55,9 +55,9 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
             scope[name] = compiled(other)
     twin = FunctionType(plain.__code__, scope, plain.__name__, plain.__defaults__, plain.__closure__)
     try:
-        return cast(Callable[P, R], njit(twin, forceinline=True, cache=True))
+        return cast(Callable[P, R], njit(twin, forceinline=True, cache=True, error_model="numpy"))
     except RuntimeError:  # nowhere to keep it
-        return cast(Callable[P, R], njit(twin, forceinline=True))
+        return cast(Callable[P, R], njit(twin, forceinline=True, error_model="numpy"))
 
 
 @cache

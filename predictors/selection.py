@@ -7,7 +7,7 @@ is insurance: it is seldom the best member, and never far from it, whatever the 
 
 from collections.abc import Sequence
 
-from predictors.bank import MEMBERS, Layout, forecast_one, learn_one
+from predictors.bank import MEMBERS, Layout, forecast_one, learn_all
 from predictors.base import Forecaster
 from predictors.compiled import compilable, compiled, floats, integers
 from predictors.context import LEVELS, Key
@@ -50,21 +50,10 @@ def step(
     """
     members = len(kinds)
     kept, seen = int(account[start]), int(account[start + 1])
-    sums, ring = start + 2, start + 2 + 2 * members
+    sums, ring = start + 2, -1
     if kept > 0:
-        ring += seen % kept * members
-    known = 0.0
-    for i in range(members):
-        first = base + firsts[i]
-        error = abs(forecast_one(kinds[i], row, first, at) - value)
-        if error == error:
-            known = 1.0
-            account[sums + i] += error
-            account[sums + members + i] += error * error
-            if kept > 0:
-                account[ring + i] = error
-        learn_one(kinds[i], row, first, value, at)
-    account[start + 1] = seen + known
+        ring = sums + (2 + seen % kept) * members
+    account[start + 1] = seen + learn_all(kinds, firsts, row, base, account, sums, ring, value, at)
 
 
 @compilable

@@ -93,21 +93,28 @@ def weigh(state: State, near: State, features: State, now: float, weights: State
 
     :param near: one over the differences of `Nearness`, but for the kind its distance; then one over the age
     """
-    total = 0.0
+    total, at = 0.0, ROWS
+    newest, age = state[2] - 1.0, near[COUNT]
+    size, load, kind, lag_rate, lag_size, lag_age = features
+    by_size, by_load, by_kind, by_lag_rate, by_lag_size, by_lag_age = near[:COUNT]
     for row in range(int(state[1])):
-        at = ROWS + row * WIDTH
-        weights[row] = 0.0
-        if state[at + END] > now:
-            continue
-        distance = (state[2] - 1.0 - state[at + BORN]) * near[COUNT]
-        for i in range(COUNT):
-            difference = abs(state[at + FIRST + i] - features[i])
-            if i == KIND:
-                difference = min(difference, 1.0)
-            if difference == difference:
-                distance += difference * near[i]
-        weights[row] = exp(-distance)
-        total += weights[row]
+        weight = 0.0
+        if state[at + END] <= now:
+            distance = (newest - state[at + BORN]) * age
+            # One after the other, and not in a loop: that would take plain Python twice as long.
+            apart = abs(state[at + FIRST] - size) * by_size
+            distance += apart if apart == apart else 0.0
+            distance += abs(state[at + FIRST + 1] - load) * by_load
+            distance += by_kind if state[at + FIRST + 2] != kind else 0.0
+            apart = abs(state[at + FIRST + 3] - lag_rate) * by_lag_rate
+            if apart == apart:
+                distance += apart
+                distance += abs(state[at + FIRST + 4] - lag_size) * by_lag_size
+                distance += abs(state[at + FIRST + 5] - lag_age) * by_lag_age
+            weight = exp(-distance)
+        weights[row] = weight
+        total += weight
+        at += WIDTH
     return total
 
 

@@ -8,10 +8,12 @@ plain Python, and compile (see `predictors.compiled`).
 from collections.abc import Callable, MutableSequence
 from typing import NamedTuple
 
-__all__ = ["Family", "Member", "State"]
+__all__ = ["Family", "Learn", "Member", "Say", "State"]
 
 State = MutableSequence[float]
 """Floats: an array.array("d"), or a NumPy array."""
+Learn = Callable[[State, int, float, float], None]
+Say = Callable[[State, int, float], float]
 
 
 class Family(NamedTuple):
@@ -22,8 +24,8 @@ class Family(NamedTuple):
     """
 
     name: str
-    learn: Callable[[State, int, float, float], None]
-    forecast: Callable[[State, int, float], float]
+    learn: Learn
+    forecast: Say
 
 
 class Member(NamedTuple):

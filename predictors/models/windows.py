@@ -34,8 +34,7 @@ def push(state: State, first: int, value: float) -> float:
     oldest = state[first + FIRST + at] if full else NAN
     state[first + FIRST + at] = value
     state[first + NEXT] = float(at + 1 if at + 1 < size else 0)
-    if not full:
-        state[first + COUNT] += 1.0
+    state[first + COUNT] += 0.0 if full else 1.0  # without a branch, numba drops its counting of references
     return oldest
 
 

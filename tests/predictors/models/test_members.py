@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from predictors.bank import MEMBERS, Layout, forecast_one, learn_one
+from predictors.bank import MEMBERS, Layout, forecast_one, learn_all
 from predictors.models import medians
 from predictors.models.means import HOUR, MOST
 
@@ -23,7 +23,7 @@ class Alone:
         self._row = self._layout.empty
 
     def learn(self, value: float, at: float) -> None:
-        learn_one(self._layout.kinds[0], self._row, 0, value, at)
+        learn_all(self._layout.kinds, self._layout.firsts, self._row, 0, [0.0, 0.0], 0, -1, value, at)
 
     def forecast(self, at: float) -> float:
         return forecast_one(self._layout.kinds[0], self._row, 0, at)
