@@ -1,8 +1,9 @@
 """The history: what transfers achieved."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Query, Request
+from fastapi import APIRouter, Body, Depends, Query, Request, Response
+from fastapi.responses import StreamingResponse
 
 from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
@@ -10,10 +11,12 @@ from broker.handlers.paging import Before, Limit
 from broker.models.base import Moment, Wire
 from broker.models.history import Direction, Ingested, LogTaken, Observed, TransferRecord
 from broker.models.names import SinkName, SourceName
+from broker.tables import CSV, PARQUET, csv_of, parquet_of
 
 __all__ = ["PATHS", "router"]
 
 router = APIRouter(tags=["history"])
+TABLE: dict[int | str, dict[str, Any]] = {200: {"description": "a table", "content": {CSV: {}, PARQUET: {}}}}
 MOST = 50_000
 PATHS = ("/transfers/import",)
 """Whose bodies may have any length."""
@@ -43,29 +46,37 @@ async def report_log(request: Request, caller: Transferrer, services: Services) 
     return await services.reports.take_log(caller.subject, request.stream())
 
 
-@router.get("/transfers")
-async def transfers(
-    caller: Reader,
-    services: Services,
+def wanted(
     source: Annotated[SourceName | None, Query()] = None,
     sink: Annotated[SinkName | None, Query()] = None,
     direction: Annotated[Direction | None, Query()] = None,
     outcome: Annotated[Literal["ok", "slow", "failed", "corrupt"] | None, Query()] = None,
     subject: Annotated[str | None, Query(max_length=200, pattern=r"^[A-Za-z0-9_.@:/+-]*$")] = None,
-    since: Annotated[Moment | None, Query()] = None,
-    until: Annotated[Moment | None, Query()] = None,
-    before: Before = None,
-    limit: Limit = 100,
+    since: Annotated[Moment | None, Query(description="ended at or after")] = None,
+    until: Annotated[Moment | None, Query(description="ended before")] = None,
+) -> dict[str, Any]:
+    """Which transfers are meant: all that fit what is given."""
+    return dict(locals())
+
+
+Filter = Annotated[dict[str, Any], Depends(wanted)]
+
+
+@router.get("/transfers/export", response_class=Response, responses=TABLE)
+async def export(
+    caller: Reader, services: Services, wanted: Filter, format: Annotated[Literal["csv", "parquet"], Query()] = "csv"
+) -> Response:
+    """All that was reported, the newest first, as a table; Parquet where the broker has pyarrow."""
+    pages = services.reports.pages(wanted)
+    if format == "csv":
+        return StreamingResponse(csv_of(pages), media_type=CSV)
+    return StreamingResponse(await parquet_of(pages), media_type=PARQUET)
+
+
+@router.get("/transfers")
+async def transfers(
+    caller: Reader, services: Services, wanted: Filter, before: Before = None, limit: Limit = 100
 ) -> Transfers:
     """What was reported, the newest first."""
-    wanted = {
-        "source": source,
-        "sink": sink,
-        "direction": direction,
-        "outcome": outcome,
-        "subject": subject,
-        "since": since,
-        "until": until,
-    }
     page = await services.reports.listed(wanted, before, limit)
     return Transfers.model_construct(transfers=page, next=page[-1].id if len(page) == limit else None)

@@ -27,6 +27,7 @@ log = logging.getLogger(__name__)
 
 CHUNK = 10_000
 """Transfers of a log in one transaction."""
+PAGE = 5000
 SHOWN = 100
 """Refused lines that are told."""
 DAY = 86_400.0
@@ -115,6 +116,13 @@ class Reports:
         async with self._database.write() as connection:
             await self._months.make(connection, lacking)
         self._months.made(lacking)
+
+    async def pages(self, wanted: Mapping[str, Any]) -> AsyncIterator[list[TransferRecord]]:
+        """All that is wanted, in parts, the newest report first."""
+        before = None
+        while page := await self.listed(wanted, before, PAGE):
+            yield page
+            before = page[-1].id
 
     async def listed(self, wanted: Mapping[str, Any], before: int | None, limit: int) -> list[TransferRecord]:
         """The newest report first."""

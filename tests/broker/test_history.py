@@ -1,8 +1,11 @@
 """What is reported is kept once, and what is kept is forecast from."""
 
 import asyncio
+import csv
+import io
 import time
 
+import pyarrow.parquet
 import pytest
 
 from broker.models.forecasts import Asked
@@ -88,6 +91,21 @@ async def test_what_makes_no_sense_is_refused_whole(admin, wrong):
     assert answer.status_code == 422, answer.text
     assert answer.json()["error"]["message"]
     assert (await admin.get(T)).json()["transfers"] == []
+
+
+async def test_all_of_it_is_a_table(admin, monkeypatch):
+    monkeypatch.setattr("broker.services.history.PAGE", 7)
+    await admin.post(T, json=[_transfer(i, error='a "quoted", word' if i == 3 else None) for i in range(20)])
+    text = (await admin.get(f"{T}/export")).text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert (len(rows), rows[0]["source"], rows[-1]["bytes"]) == (20, "ftp://dtn.example", "500000000")
+    assert [row["error"] for row in rows].count('a "quoted", word') == 1
+    answer = await admin.get(f"{T}/export", params={"format": "parquet", "until": NOW})
+    table = pyarrow.parquet.read_table(io.BytesIO(answer.content)).to_pylist()
+    assert [row["id"] for row in table] == [int(row["id"]) for row in rows]
+    assert table[0]["started"] == float(rows[0]["started"])
+    nothing = await admin.get(f"{T}/export", params={"format": "parquet", "outcome": "failed"})
+    assert pyarrow.parquet.read_table(io.BytesIO(nothing.content)).num_rows == 0
 
 
 async def test_what_is_too_old_is_forgotten(broker, admin):
