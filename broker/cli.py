@@ -8,9 +8,13 @@ from typing import NoReturn, TypeVar, cast, get_args
 
 import click
 
-from broker.config import Settings, Strategy, issuers
 from broker.errors import BrokerError
-from broker.models.access import ROLES, NewToken
+
+try:
+    from broker.config import Settings, Strategy, issuers
+    from broker.models.access import ROLES, NewToken
+except ModuleNotFoundError as missing:  # coget was installed without its broker
+    sys.exit(f"coget-broker: {missing.name} is not installed\n  run: pip install 'coget[broker]'")
 
 __all__ = ["main"]
 

@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 import threading
 import time
 from contextlib import suppress
@@ -153,6 +154,13 @@ def test_tokens_are_made_listed_and_revoked_beside_it(tmp_path):
 def test_wrong_words_are_told_with_status_2(tmp_path, words, says):
     result = _program(*words, cwd=tmp_path)
     assert (result.returncode, says in result.stderr) == (2, True), result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_where_only_coget_was_installed_it_says_what_is_missing(tmp_path):
+    code = "import sys; sys.modules['pydantic'] = None; import broker.cli"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (result.returncode, "pip install 'coget[broker]'" in result.stderr) == (1, True)
     assert "Traceback" not in result.stderr
 
 
