@@ -4,6 +4,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,7 +36,7 @@ from coalloc.preview import preview
 from coalloc.resolve import resolve, target
 from coalloc.schedule.policies import make
 from coalloc.urls import redact
-from coalloc.verify import Jury, agreed_checksum
+from coalloc.verify import SUSPECTED, Jury, agreed_checksum
 
 if TYPE_CHECKING:
     from coalloc.logs import Log
@@ -200,20 +201,30 @@ async def _download(
         report = await fetch.run()
     except CoallocError as error:
         if isinstance(error.report, TransferReport):
-            await _remember(past, broker, found, _transfers(request, error.report, began))
+            await _remember(past, broker, _transfers(request, error.report, began))
         raise
-    await _remember(past, broker, found, _transfers(request, report, began))
+    await _remember(past, broker, _transfers(request, report, began), _bad(request, found, report))
     return report
 
 
-async def _remember(past: History, broker: Broker | None, found: Found, transfers: list[Transfer]) -> None:
+def _bad(request: Request, found: Found, report: TransferReport) -> list[tuple[str, str, str]]:
+    """Replicas of a broker's dataset that are wrong beyond doubt: by its own checksum, and not under suspicion only."""
+    if not (found.dataset and report.verified) or request.expected:
+        return []
+    wrong = [each for each in report.sources if each.outcome == "corrupt" and each.error != SUSPECTED]
+    return [(found.dataset, each.url, str(each.error)) for each in wrong]
+
+
+async def _remember(
+    past: History, broker: Broker | None, transfers: list[Transfer], bad: Sequence[tuple[str, str, str]] = ()
+) -> None:
     """For this user's next transfer, and for everybody's."""
     past.add(transfers)
     if broker:
         from coalloc.outbox import tell
 
-        bad = [transfer for transfer in transfers if transfer.outcome == "corrupt"] if found.dataset else []
-        await tell(broker, transfers, [(str(found.dataset), each.url, str(each.error)) for each in bad])
+        with suppress(asyncio.CancelledError):  # all is done that the user wanted
+            await tell(broker, transfers, bad)
 
 
 def _ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
@@ -377,7 +388,9 @@ async def register(name: str, urls: Sequence[str], broker: str | None = None) ->
     """
     known = _some_broker(broker)
     request = Request(tuple(urls))
-    (found,) = await _files(request, None)
+    found, *others = await _files(request, None)
+    if others:
+        raise UsageError(f"{urls[0]} has several files", "register them one by one")
     _, file = await _plan(request, found, ask_checksum=True)
     return file, await known.register(name, file)
 

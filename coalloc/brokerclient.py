@@ -1,15 +1,21 @@
 """The broker over HTTP: where datasets are and what to expect of each replica; and what came of it, told back.
 
-Nothing here holds up a transfer for long: who cannot be told now is told next time (`coalloc.outbox`).
+A broker is a stranger's program: what it answers is read with limits of time and length, and believed only where it
+makes sense.
 """
 
+import asyncio
 import json
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
 
-from coalloc.config import Access
+from coalloc.checksums import checksum, normalise
+from coalloc.config import LOOPBACK, Access
 from coalloc.errors import CoallocError, NotAllowed, NothingToFetchFrom, UsageError
-from coalloc.model import Checksum, Estimate, Replica, ReplicaSet
+from coalloc.model import Estimate, Replica, ReplicaSet
+from coalloc.urls import redact
 
 if TYPE_CHECKING:
     import httpx
@@ -18,7 +24,13 @@ __all__ = ["Broker", "BrokerRefuses", "Dataset", "Found"]
 
 SECONDS = 10.0
 """For connecting, and between bytes."""
+WHOLE = 60.0
+"""Seconds for one answer."""
+LARGEST = 256 << 20
+"""Bytes of one answer: some four times what 10,000 names take."""
 PATH = "/broker/v1"
+NONSENSE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What comes of reading an answer that is not as it should be."""
 
 
 class BrokerRefuses(CoallocError):
@@ -53,34 +65,44 @@ class Broker:
     async def resolve(self, names: Sequence[str]) -> list[Found]:
         """Where these datasets are, the best replica of each first.
 
-        :raises NothingToFetchFrom: when one is unknown or has no replica, or the broker does not answer
+        :raises NothingToFetchFrom: when one is unknown or has no replica, or the broker does not answer as one
         """
         wanted: dict[str, Any] = {"names": list(names)}
         if self.access.site:
             wanted["sink"] = self.access.site
         answer = await self._ask("POST", "/replicas/resolve", json=wanted)
-        lines = [json.loads(line) for line in answer.text.splitlines()]
-        if not lines or lines[-1].get("end") is not True:
-            raise NothingToFetchFrom(f"the answer of {self.access.url} is not whole", "try again")
-        return [self._found(line) for line in lines[:-1]]
+        try:
+            *lines, end = (json.loads(line) for line in answer.splitlines())
+            if end != {"end": True, "count": len(lines)}:
+                raise ValueError("it is not whole")
+            if [line["name"] for line in lines] != list(dict.fromkeys(names)):
+                raise ValueError("it is about something else")
+            return [self._found(line) for line in lines]
+        except NONSENSE as error:
+            raise self._no_broker(error) from None
 
     def _found(self, line: Mapping[str, Any]) -> Found:
-        name = line["name"]
-        if line.get("error"):
+        name = str(line["name"])
+        if line["error"]:
             raise NothingToFetchFrom(f"{self.access.url}: {line['error']['message']}", "see coget search")
         if not line["replicas"]:
             raise NothingToFetchFrom(
                 f"{self.access.url} knows no replica of {name} that is available", f"see coget datasets {name}"
             )
-        replicas = tuple(Replica(each["url"], each["rank"]) for each in line["replicas"])
-        checksums = tuple(Checksum(*pair) for pair in line["checksums"].items())
+        replicas = tuple(Replica(str(each["url"]), int(each["rank"])) for each in line["replicas"])
+        known = [pair for pair in line["checksums"].items() if normalise(pair[0])]
+        size = None if line["size"] is None else int(line["size"])
         plain = name.rpartition(":")[2].rpartition("/")[2]
-        file = ReplicaSet(plain, replicas, line["size"], checksums)
-        return Found(file, {each["url"]: _estimate(each) for each in line["replicas"]}, name)
+        file = ReplicaSet(plain, replicas, size, tuple(checksum(*pair) for pair in known))
+        return Found(file, {str(each["url"]): _estimate(each) for each in line["replicas"]}, name)
 
     async def report(self, observations: Sequence[Mapping[str, Any]]) -> None:
         """Tell what transfers achieved, as the broker's interface writes it."""
-        await self._ask("POST", "/transfers", json=list(observations))
+        answer = await self._ask("POST", "/transfers", json=list(observations))
+        try:
+            int(json.loads(answer)["accepted"])
+        except NONSENSE as error:
+            raise self._no_broker(error) from None
 
     async def mark_bad(self, dataset: str, url: str, reason: str) -> None:
         """Tell that a replica has wrong bytes."""
@@ -94,68 +116,96 @@ class Broker:
         line = {
             "name": name,
             "size": file.size,
-            "checksums": {checksum.algorithm: checksum.value for checksum in file.checksums},
-            "replicas": [{"url": replica.url} for replica in file.replicas],
+            "checksums": {each.algorithm: each.value for each in file.checksums},
+            "replicas": [{"url": redact(replica.url)} for replica in file.replicas],
         }
         answer = await self._ask("POST", "/import", content=json.dumps(line))
-        *refused, end = (json.loads(each) for each in answer.text.splitlines())
-        for each in refused:
-            raise BrokerRefuses(f"{self.access.url}: {each['error']['message']}", each["error"]["remedy"])
-        return int(end["changed"])
+        try:
+            *refused, end = (json.loads(each) for each in answer.splitlines())
+            for each in refused:
+                raise BrokerRefuses(f"{self.access.url}: {each['error']['message']}", str(each["error"]["remedy"]))
+            return int(end["changed"])
+        except NONSENSE as error:
+            raise self._no_broker(error) from None
 
     async def search(self, beginning: str, most: int) -> list[Dataset]:
         """Datasets whose names begin so, by name."""
         params: dict[str, Any] = {"prefix": beginning, "limit": min(most, 1000)}
         found: list[Dataset] = []
         while len(found) < most:
-            page = (await self._ask("GET", "/datasets", params=params)).json()
-            found += [Dataset(each["name"], each["size"], each["checksums"]) for each in page["datasets"]]
-            if page["next"] is None:
+            answer = await self._ask("GET", "/datasets", params=params)
+            try:
+                page = json.loads(answer)
+                new = [Dataset(str(each["name"]), each["size"], dict(each["checksums"])) for each in page["datasets"]]
+                after = page["next"]
+            except NONSENSE as error:
+                raise self._no_broker(error) from None
+            found += new
+            if after is None or not new:
                 break
-            params["after"] = page["next"]
+            params["after"] = after
         return found[:most]
 
-    async def _ask(self, method: str, path: str, **what: Any) -> "httpx.Response":
+    async def _ask(self, method: str, path: str, **what: Any) -> str:
         import httpx
 
         headers = {"Authorization": f"Bearer {self.access.token}"} if self.access.token else {}
+        near = urlsplit(self.access.url).hostname in LOOPBACK  # no proxy is to see what goes in clear on this machine
         try:
             # Redirects are not followed: they could lead the token elsewhere.
-            async with httpx.AsyncClient(timeout=SECONDS, headers=headers) as client:
-                answer = await client.request(method, f"{self.access.url}{PATH}{path}", **what)
-        except httpx.HTTPError as error:
+            async with (
+                asyncio.timeout(WHOLE),
+                httpx.AsyncClient(timeout=SECONDS, headers=headers, trust_env=not near) as client,
+                client.stream(method, f"{self.access.url}{PATH}{path}", **what) as answer,
+            ):
+                document = await self._read(answer)
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ImportError) as error:  # the last: a proxy's library
             said = str(error) or type(error).__name__
             raise NothingToFetchFrom(
                 f"the broker {self.access.url} does not answer: {said}", "try again, or name replica URLs"
             ) from None
-        self._refuse(answer)
-        return answer
+        self._refuse(answer, document)
+        return document
 
-    def _refuse(self, answer: "httpx.Response") -> None:
+    async def _read(self, answer: "httpx.Response") -> str:
+        document = bytearray()
+        async for piece in answer.aiter_bytes():
+            document += piece
+            if len(document) > LARGEST:
+                raise self._no_broker(ValueError("it does not end"))
+        return document.decode(errors="replace")
+
+    def _refuse(self, answer: "httpx.Response", document: str) -> None:
         if answer.is_success:
             return
-        message, remedy = _said(answer)
-        message = f"{self.access.url}: {message}"
-        if answer.status_code in (401, 403):
-            raise NotAllowed(message, remedy or "ask its admin for a token, and put it into tokens.toml")
-        if answer.status_code in (400, 404, 409, 422):
-            raise BrokerRefuses(message, remedy)
         if answer.is_redirect:
             raise UsageError(f"{self.access.url} leads to {answer.headers.get('location')}", "name that one instead")
+        try:
+            error = json.loads(document)["error"]
+            message, remedy = f"{self.access.url}: {error['message']}", str(error["remedy"])
+        except NONSENSE:
+            raise self._no_broker(ValueError(f"{answer.status_code} {answer.reason_phrase}")) from None
+        if answer.status_code in (401, 403):
+            raise NotAllowed(message, remedy)
+        if answer.status_code in (400, 404, 409, 413, 422):
+            raise BrokerRefuses(message, remedy)
         raise NothingToFetchFrom(message, remedy or "try again later")
 
-
-def _said(answer: "httpx.Response") -> tuple[str, str]:
-    """The broker's message and remedy; something like it when this is no broker."""
-    try:
-        error = answer.json()["error"]
-        return str(error["message"]), str(error.get("remedy", ""))
-    except (ValueError, KeyError, TypeError):
-        return f"it says {answer.status_code} {answer.reason_phrase}, which no broker does", "check its address"
+    def _no_broker(self, error: Exception) -> NothingToFetchFrom:
+        said = f"{type(error).__name__}: {error}"[:200]
+        return NothingToFetchFrom(
+            f"{self.access.url} does not answer as a broker does ({said})", "check its address, or name replica URLs"
+        )
 
 
 def _estimate(said: Mapping[str, Any]) -> Estimate:
-    rate = said["rate"]
+    """What is expected of a replica. :raises ValueError: for what nobody can expect"""
+    setup, rate, reason = said["setup_seconds"], said["rate"], str(said["rationale"])
+    if setup is not None and not 0 <= float(setup) < math.inf:
+        raise ValueError(f"a set-up of {setup} s")
     if rate is None:
-        return Estimate(said["setup_seconds"], reason=said["rationale"])
-    return Estimate(said["setup_seconds"], rate["p50"], said["rationale"], (rate["p10"], rate["p90"]))
+        return Estimate(setup, reason=reason)
+    low, middle, high = (float(rate[name]) for name in ("p10", "p50", "p90"))
+    if not 1e-3 <= low <= middle <= high <= 1e15:
+        raise ValueError(f"rates of {low}, {middle} and {high}")
+    return Estimate(setup, middle, reason, (low, high))

@@ -5,12 +5,14 @@ COGET_BROKER_TOKEN take their place; the last is for the host of COGET_BROKER.
 """
 
 import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from coalloc.errors import UsageError
+from coalloc.urls import redact
 
 __all__ = ["Access", "access"]
 
@@ -38,31 +40,35 @@ def access(named: str | None) -> Access | None:
         return None
     host = _host(url)
     token = _token(host, usual)
+    if token and not re.fullmatch("[!-~]+", token):
+        raise UsageError(f"the token for {host} has a space, or a character that no token has", "copy it once more")
     if token and urlsplit(url).scheme == "http" and urlsplit(url).hostname not in LOOPBACK:
         raise UsageError(f"the token for {host} would go through the net in clear", "name the broker with https://")
-    return Access(url.rstrip("/"), token, os.environ.get("COGET_SITE") or settings.get("site"))
+    site = os.environ.get("COGET_SITE") or settings.get("site")
+    if site and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", site):
+        raise UsageError(f"{site!r} is no name of a site", "use letters, digits and _.-")
+    return Access(url.rstrip("/"), token, site)
 
 
 def _host(url: str) -> str:
     """Host and port, as tokens are filed."""
     try:
         parts = urlsplit(url)
-        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
-            return parts.netloc.rpartition("@")[2].lower()
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0 and "@" not in parts.netloc:
+            return parts.netloc.lower()
     except ValueError:
         pass
-    raise UsageError(f"{url!r} is no address of a broker", "write it as https://HOST[:PORT]")
+    raise UsageError(f"{redact(url)!r} is no address of a broker", "write it as https://HOST[:PORT], tokens apart")
 
 
 def _token(host: str, usual: str | None) -> str | None:
-    told = os.environ.get("COGET_BROKER_TOKEN")
+    told = os.environ.get("COGET_BROKER_TOKEN", "").strip()
     if told and usual and _host(usual) == host:
         return told
-    token = _table("tokens.toml", secret=True).get(host)
-    return str(token) if token else None
+    return _table("tokens.toml", secret=True).get(host)
 
 
-def _table(name: str, secret: bool = False) -> Mapping[str, Any]:
+def _table(name: str, secret: bool = False) -> Mapping[str, str]:
     path = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "coget" / name
     try:
         with path.open("rb") as file:
@@ -70,10 +76,14 @@ def _table(name: str, secret: bool = False) -> Mapping[str, Any]:
 
             if secret and os.fstat(file.fileno()).st_mode & 0o077:
                 raise UsageError(f"others may read the tokens in {path}", f"run: chmod 600 {path}")
-            return tomllib.load(file)
+            table = tomllib.load(file)
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "make it readable for you") from None
     except ValueError as error:  # TOML, or its encoding
         raise UsageError(f"{path} is no TOML: {error}", 'write lines like broker = "https://broker.example"') from None
+    for key, value in table.items():
+        if not isinstance(value, str):
+            raise UsageError(f"{key} in {path} is no text", f'write {key} = "..."')
+    return table

@@ -1,12 +1,18 @@
-"""What transfers achieved, on its way to the broker: told at once if that is quick, else kept and told next time."""
+"""What transfers achieved, on its way to the broker: told at once if that is quick, else kept and told next time.
+
+A report is a file beside the history, written and then renamed. It goes once the broker has said that it took it, or
+that it makes no sense; or when it is a month old.
+"""
 
 import asyncio
 import json
 import logging
+import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 from coalloc.brokerclient import Broker, BrokerRefuses
@@ -18,70 +24,125 @@ __all__ = ["tell"]
 log = logging.getLogger(__name__)
 
 PATIENCE = 1.0
-"""Seconds that a user may wait for a broker, whose file is there already."""
-KEPT = 1000
-"""Reports that wait; the oldest go."""
+"""Seconds that a user may wait for a broker, whose file is there already; and for the resolver of its name."""
+AT_ONCE = 100
+"""Reports in one request, the newest first."""
+OLDEST = 30 * 86_400.0
+"""Seconds after which a report is of no use."""
+SUFFIX = ".report"
 LONGEST = 500
-"""Characters of an error that the broker takes."""
+"""Characters of a remark that the broker takes."""
+
+Bad = tuple[str, str, str]
+"""A replica with wrong bytes: dataset, URL, and what is wrong."""
 
 
-async def tell(broker: Broker, transfers: Sequence[Transfer], bad: Sequence[tuple[str, str, str]] = ()) -> None:
-    """Tell the broker, and what it was not told before, oldest first. Never fails, never takes long.
+class Report(NamedTuple):
+    """What a broker is to be told, and the file in which that waits; None where it could not be kept."""
 
-    Where no history is kept, nothing waits either.
+    observations: list[dict[str, Any]]
+    bad: list[Bad]
+    path: Path | None = None
 
-    :param bad: replicas with wrong bytes: dataset, URL, and what is wrong
+
+async def tell(broker: Broker, transfers: Sequence[Transfer], bad: Sequence[Bad] = ()) -> None:
+    """Tell the broker of these, and of what it was not told before. Fails nothing, and waits no longer than a second.
+
+    Where no history is kept, nothing is kept for later either.
     """
-    folder = _folder()
-    new = [_observation(broker, each) for each in transfers if each.outcome != "unused" and each.end > each.start]
+    observations = [_observation(broker, each) for each in transfers if _tells(each)]
+    new = Report(observations, [(dataset, url, _remark(reason)) for dataset, url, reason in bad])
     try:
-        if new and folder:
-            _keep(folder, broker, new)
-            new = []
+        folder = _folder()
+        if new.observations or new.bad:
+            new = _keep(folder, broker, new) if folder else new
+        waiting = [new] if new.path is None else []
+        if folder:
+            waiting += _waiting(folder, broker)
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
-                for dataset, url, reason in bad:
-                    await broker.mark_bad(dataset, url, reason[:LONGEST])
-                await _send(broker, folder, new)
-    except (OSError, CoallocError) as error:
-        log.info("the broker was not told: %s", error)
+                await _send(broker, [report for report in waiting if report.observations or report.bad])
+    except CoallocError as error:
+        log.info("the broker was not told: %s", error.message)
+    except Exception as error:  # the user's file is there: nothing here may take that back
+        log.warning("the broker was not told: %s: %s", type(error).__name__, error)
 
 
-async def _send(broker: Broker, folder: Path | None, new: Sequence[dict[str, Any]]) -> None:
-    for path in _waiting(folder):
-        report = json.loads(path.read_text())
-        if report["broker"] != broker.access.url:
-            continue
-        try:
-            await broker.report(report["observations"])
-        except BrokerRefuses as error:
-            log.warning("the broker took no report of earlier transfers: %s", error.message)
-        path.unlink(missing_ok=True)
-    if new:
-        await broker.report(new)
+async def _send(broker: Broker, reports: Sequence[Report]) -> None:
+    """All in one request; one by one where the broker refuses that, so that one which makes no sense goes alone."""
+    for report in reports:
+        for each in report.bad:
+            with suppress(BrokerRefuses):
+                await broker.mark_bad(*each)
+    observations = [each for report in reports for each in report.observations]
+    try:
+        if observations:
+            await broker.report(observations)
+    except BrokerRefuses as error:
+        if len(reports) > 1:
+            for report in reports:
+                await _send(broker, [report._replace(bad=[])])
+            return
+        log.warning("the broker takes no report of an earlier transfer: %s", error.message)
+    for report in reports:
+        if report.path:
+            report.path.unlink(missing_ok=True)
 
 
 def _folder() -> Path | None:
     history = default_path()
-    return history and history.with_name("outbox")
+    return history and history.with_name(f"{history.name}.outbox")
 
 
-def _waiting(folder: Path | None) -> list[Path]:
-    return sorted(folder.glob("*.json")) if folder else []
+def _waiting(folder: Path, broker: Broker) -> list[Report]:
+    """The newest reports to this broker; old ones, and those that cannot be read, are removed."""
+    found: list[Report] = []
+    for path in sorted(folder.glob(f"*{SUFFIX}"), reverse=True):
+        if len(found) == AT_ONCE:
+            break
+        try:
+            said = json.loads(path.read_text())
+            if time.time() - path.stat().st_mtime > OLDEST:
+                raise ValueError("it is too old")
+            if said["broker"] == broker.access.url:
+                found.append(Report(list(said["observations"]), [(a, b, c) for a, b, c in said["bad"]], path))
+        except FileNotFoundError:  # another coget has sent it
+            continue
+        except (ValueError, KeyError, TypeError) as error:
+            log.warning("a report to the broker is of no use and removed: %s: %s", path, error)
+            path.unlink(missing_ok=True)
+    return found
 
 
-def _keep(folder: Path, broker: Broker, observations: Sequence[dict[str, Any]]) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    name = f"{observations[0]['ended']:017.3f}-{uuid4().hex}"
-    temporary = folder / f"{name}.new"
-    temporary.write_text(json.dumps({"broker": broker.access.url, "observations": observations}))
-    temporary.rename(folder / f"{name}.json")
-    for old in _waiting(folder)[:-KEPT]:
-        old.unlink(missing_ok=True)
+def _keep(folder: Path, broker: Broker, report: Report) -> Report:
+    """The report with its file, which is whole or not there; as it was where none can be written."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{time.time():017.3f}-{uuid4().hex}{SUFFIX}"
+        temporary = path.with_suffix(".new")
+        with temporary.open("w") as file:
+            json.dump({"broker": broker.access.url, "observations": report.observations, "bad": report.bad}, file)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.rename(path)
+    except OSError as error:
+        log.info("the report to the broker could not be kept: %s", error)
+        return report
+    return report._replace(path=path)
+
+
+def _tells(transfer: Transfer) -> bool:
+    """Whether a broker can use it: something was tried, and the source is a server."""
+    return (
+        transfer.outcome != "unused" and transfer.end > transfer.start and not source_key(transfer.url).endswith("//")
+    )
+
+
+def _remark(text: str) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)[:LONGEST]
 
 
 def _observation(broker: Broker, transfer: Transfer) -> dict[str, Any]:
-    error = "".join(char if char.isprintable() else " " for char in transfer.error or "")
     return {
         "id": uuid4().hex,
         "source": source_key(transfer.url),
@@ -94,5 +155,5 @@ def _observation(broker: Broker, transfer: Transfer) -> dict[str, Any]:
         "ranges": transfer.ranges,
         "streams": max(1, transfer.streams),
         "outcome": transfer.outcome,
-        "error": error[:LONGEST] or None,
+        "error": _remark(transfer.error) if transfer.error else None,
     }

@@ -6,7 +6,7 @@ from random import Random
 
 from coalloc.errors import SourceError
 from coalloc.model import Checksum, Estimate, Plan, PlannedShare, ReplicaSet, Stat
-from coalloc.schedule.allocator import proportional_shares
+from coalloc.schedule.allocator import fill_shares, proportional_shares
 from coalloc.schedule.policies import Policy
 from coalloc.schedule.state import State
 
@@ -80,20 +80,21 @@ def _seconds(state: State, expected: Mapping[int, int]) -> float | None:
 def _bounds(state: State, expected: Mapping[int, int], rebalances: bool) -> tuple[float, float] | None:
     """Seconds that a tenth of the transfers should take less, and a tenth more, if the sources' rates are independent.
 
-    A scheme that rebalances ends when all sources together have delivered the file; others when the last has done its
-    part.
+    With a scheme that rebalances all sources end together, each begun after its set-up; with others the file is there
+    when the last has done its part.
     """
     lanes = [state.lanes[source] for source in expected]
     if not any(lane.estimate.bounds for lane in lanes):
         return None
     chance, seconds = Random(0), []
+    setups = [state.setup(lane) for lane in lanes]
     for _ in range(DRAWS):
         rates = [_drawn(lane.estimate, state.rate(lane, 0.0), chance.random()) for lane in lanes]
         if rebalances:
-            seconds.append(min(map(state.setup, lanes)) + sum(expected.values()) / sum(rates))
+            seconds.append(fill_shares(sum(expected.values()), setups, rates)[1])
         else:
-            parts = zip(lanes, rates, strict=True)
-            seconds.append(max(state.setup(lane) + expected[lane.source] / rate for lane, rate in parts))
+            parts = zip(lanes, setups, rates, strict=True)
+            seconds.append(max(setup + expected[lane.source] / rate for lane, setup, rate in parts))
     seconds.sort()
     return seconds[DRAWS // 10], seconds[-DRAWS // 10]
 

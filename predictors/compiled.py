@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from functools import cache
 from pathlib import Path
+from shutil import rmtree
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 from zlib import crc32
@@ -55,9 +56,25 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
             scope[name] = compiled(other)
     twin = FunctionType(plain.__code__, scope, plain.__name__, plain.__defaults__, plain.__closure__)
     try:
-        return cast(Callable[P, R], njit(twin, forceinline=True, cache=True, error_model="numpy"))
+        made = njit(twin, forceinline=True, cache=True, error_model="numpy")
     except RuntimeError:  # nowhere to keep it
-        return cast(Callable[P, R], njit(twin, forceinline=True, error_model="numpy"))
+        made = njit(twin, forceinline=True, error_model="numpy")
+    kept: Any = made
+    for name in ("load_overload", "save_overload"):
+        setattr(kept._cache, name, _or_none(getattr(kept._cache, name)))
+    return cast(Callable[P, R], made)
+
+
+def _or_none(keeping: Callable[P, R]) -> Callable[P, R | None]:
+    """A disk that is full, or a file that is damaged, costs the time to compile, and nothing else."""
+
+    def attempt(*args: P.args, **kwargs: P.kwargs) -> R | None:
+        try:
+            return keeping(*args, **kwargs)
+        except Exception:  # whatever reading a damaged pickle may raise
+            return None
+
+    return attempt
 
 
 @cache
@@ -67,8 +84,11 @@ def _keep_compiled() -> None:
 
     config: Any = numba.config  # its settings are made when it is imported
     if not config.CACHE_DIR:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-        config.CACHE_DIR = str(home / "coget" / f"compiled-{stamp(Path(__file__).parent)}")
+        home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "coget"
+        ours = home / f"compiled-{stamp(Path(__file__).parent)}"
+        for old in home.glob("compiled-*") if not ours.exists() else ():
+            rmtree(old, ignore_errors=True)
+        config.CACHE_DIR = str(ours)
 
 
 def stamp(package: Path) -> str:

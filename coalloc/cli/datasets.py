@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coalloc.cli import interrupts, options
+from coalloc.urls import redact
 
 if TYPE_CHECKING:
     from coalloc.brokerclient import Found
@@ -82,7 +83,12 @@ def register(name: str, urls: tuple[str, ...], broker: str | None, as_json: bool
     file, news = interrupts.run(api.register(name, urls, broker))
     sums = {checksum.algorithm: checksum.value for checksum in file.checksums}
     if as_json:
-        told = {"name": name, "size": file.size, "checksums": sums, "replicas": [each.url for each in file.replicas]}
+        told = {
+            "name": name,
+            "size": file.size,
+            "checksums": sums,
+            "replicas": [redact(each.url) for each in file.replicas],
+        }
         click.echo(json.dumps({**told, "new": news}, indent=2))
         return
     shown = ", ".join(f"{algorithm} {value}" for algorithm, value in sums.items()) or "no checksum"
@@ -97,7 +103,7 @@ def _document(found: "Found") -> dict[str, Any]:
         "size": file.size,
         "checksums": {checksum.algorithm: checksum.value for checksum in file.checksums},
         "replicas": [
-            {"url": url, **{name: value for name, value in estimate._asdict().items() if name != "bounds"}}
+            {"url": redact(url), **{name: value for name, value in estimate._asdict().items() if name != "bounds"}}
             | {"rate_p10_p90": estimate.bounds}
             for url, estimate in found.expected.items()
         ],
@@ -114,7 +120,7 @@ def _print(found: "Found") -> None:
     out.print(human.one_line(f"{found.dataset}: {size}{', ' if sums else ''}{sums}"))
     rows = [
         (
-            human.one_line(url),
+            human.one_line(redact(url)),
             "?" if estimate.rate is None else human.rate(estimate.rate),
             "" if estimate.bounds is None else f"{human.rate(estimate.bounds[0])} - {human.rate(estimate.bounds[1])}",
             human.one_line(estimate.reason),

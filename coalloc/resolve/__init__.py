@@ -3,6 +3,7 @@
 Sizes come later, from the engines, through the download.
 """
 
+import os
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
@@ -26,6 +27,8 @@ Fetch = Callable[[str, int], Awaitable[bytes]]
 
 DATASET = re.compile(r"(?:[\w.-]+:)?/?[\w.+=@,~-]+(?:/[\w.+=@,~-]+)*")
 """What a broker may call a dataset: a name, with its scope and a colon before it if it has one."""
+SCHEMES = ("ftp", "gsiftp", "http", "https")
+"""Of replicas that a broker names."""
 METALINKS = (".meta4", ".metalink")
 """How URLs of Metalinks end."""
 
@@ -48,13 +51,26 @@ async def resolve(sources: Sequence[str], fetch_document: Fetch, ask: Ask | None
         if "://" in source:
             check(source)
     if ask and all(map(_may_be_dataset, sources)):
-        return await ask(sources)
+        return _checked(await ask(sources))
     files = await _files(sources, fetch_document)
     return [Found(file, {}) for file in files]
 
 
 def _may_be_dataset(source: str) -> bool:
-    return bool(DATASET.fullmatch(source)) and not Path(source).is_file()
+    return bool(DATASET.fullmatch(source)) and not os.path.exists(source)  # noqa: PTH110 - never raises
+
+
+def _checked(files: Sequence[Found]) -> list[Found]:
+    """What a broker says is no more to be trusted than a Metalink."""
+    for found in files:
+        for replica in found.file.replicas:
+            check(replica.url)
+            if urlsplit(replica.url).scheme not in SCHEMES:
+                raise UsageError(f"the broker names {redact(replica.url)} for {found.dataset}", "tell its curator")
+    names = [found.file.name for found in files]
+    if twice := [found.dataset for found in files if names.count(found.file.name) > 1]:
+        raise UsageError(f"{' and '.join(map(str, twice))} would be one file", "fetch them apart, with -o")
+    return list(files)
 
 
 async def _files(sources: Sequence[str], fetch_document: Fetch) -> list[ReplicaSet]:

@@ -1,9 +1,11 @@
 """coget with a broker: the command, real GridFTP servers, and a broker in a process of its own."""
 
 import json
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import httpx
@@ -61,7 +63,7 @@ def test_a_name_is_enough_and_what_came_of_it_is_told(broker, known, tmp_path):
     assert sum(each["bytes"] for each in told) == len(CONTENT)
     assert {each["sink"] for each in told} == {"HERE"}
     assert {each["outcome"] for each in told} == {"ok"}
-    assert not list((home / ".local/share/coget/outbox").iterdir())
+    assert not list((home / ".local/share/coget/history.sqlite.outbox").iterdir())
 
 
 def test_the_next_transfer_begins_with_what_the_broker_expects(broker, known, tmp_path):
@@ -107,12 +109,12 @@ def test_a_broker_that_is_down_fails_no_transfer_and_hears_of_it_later(broker, k
     result = coget(["--quiet", "-o", "a", *urls], home, **down)
     assert (result.returncode, result.stderr) == (0, "")
     assert (home / "a").read_bytes() == CONTENT
-    (waiting,) = (home / ".local/share/coget/outbox").iterdir()
+    (waiting,) = (home / ".local/share/coget/history.sqlite.outbox").iterdir()
     report = json.loads(waiting.read_text())
     waiting.write_text(json.dumps({**report, "broker": broker.url}))  # as if it had been down
     assert coget(["--quiet", "-o", "b", *urls], home, **_environment(broker)).returncode == 0
     assert sum(each["bytes"] for each in _reported(known)) == 2 * len(CONTENT)
-    assert not list((home / ".local/share/coget/outbox").iterdir())
+    assert not list((home / ".local/share/coget/history.sqlite.outbox").iterdir())
     failed = coget([DATASET], home, **down)
     assert failed.returncode == 3
     assert "does not answer" in failed.stderr
@@ -175,6 +177,83 @@ def test_a_token_goes_to_its_broker_only(broker, known, tmp_path):
     assert (clear.returncode, "in clear" in clear.stderr, "secret" in clear.stderr) == (2, True, False)
     none = coget(["search"], tmp_path)
     assert (none.returncode, "--broker" in none.stderr) == (2, True)
+
+
+ANSWERS = {
+    "nothing": b"",
+    "html": b"<html>log in</html>",
+    "another shape": b"[1]",
+    "not whole": b'{"name": "lab:x"}\n',
+    "none of what was asked": b'{"end": true, "count": 0}\n',
+    "endless": b"x" * 1000,
+}
+GOOD = {"name": "lab:x", "size": 1, "checksums": {}, "error": None}
+REPLICA = {"url": "ftp://h.example/x", "rank": 1, "rate": None, "setup_seconds": 0.1, "rationale": ""}
+WRONG = {
+    "a local file": {"url": "file:///etc/hostname"},
+    "an impossible port": {"url": "ftp://h.example:99999/x"},
+    "a negative rate": {"rate": {"p10": -1, "p50": 1, "p90": 2}},
+    "no number": {"rate": {"p10": 1, "p50": "x", "p90": 2}},
+    "rates upside down": {"rate": {"p10": 3e6, "p50": 2e6, "p90": 1e6}},
+    "an endless rate": {"rate": {"p10": 1, "p50": 2, "p90": 1e400}},
+    "a set-up of a word": {"setup_seconds": "x"},
+}
+for what, change in WRONG.items():
+    line = {**GOOD, "replicas": [{**REPLICA, **change}]}
+    ANSWERS[what] = json.dumps(line).encode() + b'\n{"end": true, "count": 1}\n'
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+def test_what_no_broker_would_answer_is_told_as_that(tmp_path, what):
+    class Stranger(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(ANSWERS[what])
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with HTTPServer(("127.0.0.1", 0), Stranger) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            result = coget(["plan", "lab:x"], tmp_path, COGET_BROKER=f"http://127.0.0.1:{server.server_port}")
+        finally:
+            server.shutdown()
+            thread.join()
+    assert result.returncode in (2, 3), result.stderr
+    assert "defect" not in result.stderr
+
+
+def test_what_lies_broken_in_the_outbox_harms_nobody(broker, known, tmp_path):
+    outbox = tmp_path / ".local/share/coget/history.sqlite.outbox"
+    outbox.mkdir(parents=True)
+    for i, text in enumerate(("", "{", "[]", '{"broker": 1}', json.dumps({"broker": broker.url, "observations": 5}))):
+        (outbox / f"{i}.report").write_text(text)
+    nonsense = {"broker": broker.url, "observations": [{"id": "x"}], "bad": []}
+    (outbox / "9.report").write_text(json.dumps(nonsense))
+    (outbox / "mine.json").write_text("a file of somebody else")
+    result = coget(["--quiet", DATASET], tmp_path, **_environment(broker))
+    assert result.returncode == 0, result.stderr
+    assert sum(each["bytes"] for each in _reported(known)) == len(CONTENT)
+    assert {path.name for path in outbox.iterdir()} == {"mine.json", "3.report"}  # of another broker, and not old
+
+
+def test_a_checksum_of_the_user_marks_no_replica(broker, known, tmp_path):
+    result = coget(["--checksum", f"md5:{'0' * 32}", DATASET], tmp_path, **_environment(broker))
+    assert result.returncode == 4
+    assert known.get("/broker/v1/replicas").json()["replicas"] == []
+
+
+def test_two_datasets_never_become_one_file(broker, known, tmp_path):
+    (line,) = known.get("/broker/v1/export", params={"prefix": DATASET}).text.splitlines()[:-1]
+    other = {**json.loads(line), "name": "lab:2023/x.root"}
+    known.post("/broker/v1/import", content=json.dumps(other))
+    result = coget([DATASET, "lab:2023/x.root"], tmp_path, **_environment(broker))
+    assert (result.returncode, "would be one file" in result.stderr) == (2, True)
+    assert not (tmp_path / "x.root").exists()
 
 
 def test_without_a_broker_names_are_files_as_before(tmp_path):

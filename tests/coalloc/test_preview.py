@@ -12,10 +12,12 @@ SIZE = 1_000_000_000
 QUANTILES = st.tuples(st.floats(1e5, 1e7), st.floats(1e7, 1e8), st.floats(1e8, 1e9))
 
 
-def _plan(strategy, *rates, setup=0.5):
+def _plan(strategy, *rates, setups=None):
     """:param rates: of each source p10, p50 and p90; or None"""
+    setups = setups or [0.5] * len(rates)
     file = ReplicaSet("x", tuple(Replica(f"ftp://{i}/x") for i in range(len(rates))))
-    estimates = [Estimate(setup, r[1], "", (r[0], r[2])) if r else Estimate(setup) for r in rates]
+    known = zip(setups, rates, strict=True)
+    estimates = [Estimate(setup, r[1], "", (r[0], r[2])) if r else Estimate(setup) for setup, r in known]
     return preview(file, estimates, make(strategy), {i: Stat(SIZE) for i in range(len(rates))})
 
 
@@ -35,6 +37,12 @@ def test_who_rebalances_is_surer_than_who_waits_for_the_slowest():
 def test_a_plan_says_what_is_likely_on_both_sides(sources, strategy):
     low, high = _plan(strategy, *sources).bounds
     assert 0 < low < high
+
+
+@pytest.mark.parametrize("strategy", ["adaptive", "history"])
+def test_what_is_expected_lies_within_what_is_likely_also_where_set_ups_differ(strategy):
+    plan = _plan(strategy, *[(90e6, 100e6, 110e6)] * 4, setups=[0.1, 3.0, 3.0, 3.0])
+    assert plan.bounds[0] < plan.seconds < plan.bounds[1]
 
 
 def test_who_knows_nothing_claims_nothing():

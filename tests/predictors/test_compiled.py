@@ -1,5 +1,7 @@
 """Compiled and plain functions say the same; without numba it is said how to have it."""
 
+import os
+import subprocess
 import sys
 from random import Random
 
@@ -65,3 +67,18 @@ def test_what_was_compiled_is_kept_for_one_state_of_the_source_only(tmp_path):
     assert stamp(tmp_path) == before
     (tmp_path / "models" / "b.py").write_text("x = 22\n")
     assert stamp(tmp_path) != before
+
+
+def test_what_is_kept_may_be_damaged(tmp_path):
+    code = (
+        "from predictors.compiled import compiled; from predictors.models.last import last_learn; "
+        "import numpy; row = numpy.zeros(1); compiled(last_learn)(row, 0, 5.0, 0.0); print(row[0])"
+    )
+    for _ in range(3):
+        environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
+        done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
+        assert done.stdout == "5.0\n"
+        kept = [path for path in tmp_path.rglob("*.nb?") if path.is_file()]
+        assert kept
+        for path in kept:
+            path.write_bytes(b"")

@@ -8,6 +8,14 @@ from coalloc.errors import NoSuchFile, PermissionRefused, ServerSays, Unreachabl
 from coalloc.model import Replica, ReplicaSet
 from coalloc.resolve import fetch, metalink, resolve
 
+
+async def files(sources, fetch_document):
+    """What is found, without a broker: no more than the files."""
+    found = await resolve(sources, fetch_document)
+    assert all((each.expected, each.dataset) == ({}, None) for each in found)
+    return [each.file for each in found]
+
+
 DOCUMENT = b"""<metalink xmlns="urn:ietf:params:xml:ns:metalink">
 <file name="x"><url>ftp://a/x</url></file></metalink>"""
 FILE = ReplicaSet("x", (Replica("ftp://a/x"),))
@@ -20,7 +28,7 @@ async def no_engine(url: str, limit: int) -> bytes:
 
 async def test_urls_are_replicas_of_one_file_named_by_the_first():
     urls = ["ftp://ann:secret@a/d/x%20y", "gsiftp://b/other", "ftp://ann:secret@a/d/x%20y"]
-    (file,) = await resolve(urls, no_engine)
+    (file,) = await files(urls, no_engine)
     assert file == ReplicaSet("x y", (Replica(urls[0]), Replica(urls[1])))
 
 
@@ -39,21 +47,21 @@ async def test_urls_are_replicas_of_one_file_named_by_the_first():
 )
 async def test_a_malformed_url_is_refused_without_its_password(url, reason):
     with pytest.raises(UsageError, match=reason) as caught:
-        await resolve(["ftp://a/x", url], no_engine)
+        await files(["ftp://a/x", url], no_engine)
     assert "secret" not in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 async def test_nothing_is_refused():
     with pytest.raises(UsageError, match="nothing was named"):
-        await resolve([], no_engine)
+        await files([], no_engine)
 
 
 @pytest.mark.parametrize("name", ["x.meta4", "x.metalink", "without-extension"])
 async def test_a_local_metalink_is_read(tmp_path, name):
     path = tmp_path / name
     path.write_bytes(DOCUMENT)
-    assert await resolve([str(path)], no_engine) == [FILE]
+    assert await files([str(path)], no_engine) == [FILE]
 
 
 @pytest.mark.parametrize("content", [b"", b"data" * 100, b"\0" * (metalink.MAX_BYTES + 5)])
@@ -61,7 +69,7 @@ async def test_a_local_file_that_is_no_metalink_is_refused(tmp_path, content):
     path = tmp_path / "x.dat"
     path.write_bytes(content)
     with pytest.raises(UsageError, match=r"x\.dat"):
-        await resolve([str(path)], no_engine)
+        await files([str(path)], no_engine)
 
 
 @pytest.mark.parametrize(
@@ -70,14 +78,14 @@ async def test_a_local_file_that_is_no_metalink_is_refused(tmp_path, content):
 async def test_what_is_neither_url_nor_file_is_refused(tmp_path, monkeypatch, name, reason):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=reason) as caught:
-        await resolve([name], no_engine)
+        await files([name], no_engine)
     assert "ftp://host/data/x" in caught.value.remedy
 
 
 @pytest.mark.parametrize("sources", [["x.meta4", "ftp://a/x"], ["ftp://a/x", "ftp://u:secret@b/x.meta4"]])
 async def test_a_metalink_stands_alone(sources):
     with pytest.raises(UsageError, match="stands alone") as caught:
-        await resolve(sources, no_engine)
+        await files(sources, no_engine)
     assert "secret" not in str(caught.value)
 
 
@@ -88,7 +96,7 @@ async def test_a_metalink_at_another_scheme_comes_through_an_engine():
         asked.append((url, limit))
         return DOCUMENT
 
-    assert await resolve(["ftp://u:pw@a/x.META4"], engine) == [FILE]
+    assert await files(["ftp://u:pw@a/x.META4"], engine) == [FILE]
     assert asked == [("ftp://u:pw@a/x.META4", metalink.MAX_BYTES)]
 
 
@@ -102,14 +110,14 @@ async def test_a_metalink_by_http_is_known_by_its_name_or_by_its_type(serve):
         }
     )
     for path in ("x.meta4?v=1", "named-by-type", "moved"):
-        assert await resolve([f"{server}/{path}"], no_engine) == [FILE]
+        assert await files([f"{server}/{path}"], no_engine) == [FILE]
     for path in ("x", "missing"):
-        assert await resolve([f"{server}/{path}"], no_engine) == [ReplicaSet(path, (Replica(f"{server}/{path}"),))]
+        assert await files([f"{server}/{path}"], no_engine) == [ReplicaSet(path, (Replica(f"{server}/{path}"),))]
 
 
 async def test_a_server_that_refuses_head_has_a_replica(serve):
     url = serve({"/x": (200, KIND, DOCUMENT)}, head=False) + "/x"
-    assert await resolve([url], no_engine) == [ReplicaSet("x", (Replica(url),))]
+    assert await files([url], no_engine) == [ReplicaSet("x", (Replica(url),))]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +127,7 @@ async def test_a_metalink_that_cannot_be_had_says_why(serve, status, error):
     server = serve({"/x.meta4": (status, "text/html", b"no")})
     url = f"{server}/x.meta4".replace("//", "//ann:secret@")
     with pytest.raises(error, match=str(status)) as caught:
-        await resolve([url], no_engine)
+        await files([url], no_engine)
     assert "secret" not in str(caught.value)
 
 
@@ -127,9 +135,9 @@ async def test_a_metalink_at_a_closed_port():
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with pytest.raises(Unreachable, match=f"127.0.0.1:{port}"):
-        await resolve([f"http://127.0.0.1:{port}/x.meta4"], no_engine)
+        await files([f"http://127.0.0.1:{port}/x.meta4"], no_engine)
     url = f"http://127.0.0.1:{port}/x"
-    assert await resolve([url], no_engine) == [ReplicaSet("x", (Replica(url),))]
+    assert await files([url], no_engine) == [ReplicaSet("x", (Replica(url),))]
 
 
 @pytest.mark.parametrize("name", ["x.meta4", "x"])
@@ -138,11 +146,11 @@ async def test_a_server_that_does_not_answer_is_waited_for_once(name, monkeypatc
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://me:secret@127.0.0.1:{silent.getsockname()[1]}/{name}"
         with pytest.raises(Unreachable, match=r"gave no answer within 0\.1 s") as caught:
-            await resolve([url], no_engine)
+            await files([url], no_engine)
     assert "secret" not in str(caught.value)
 
 
 async def test_a_metalink_that_does_not_end_is_given_up(serve):
     server = serve({"/x.meta4": (200, KIND, b" " * (metalink.MAX_BYTES + 1))})
     with pytest.raises(UsageError, match="too large"):
-        await resolve([f"{server}/x.meta4"], no_engine)
+        await files([f"{server}/x.meta4"], no_engine)
