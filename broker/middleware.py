@@ -1,7 +1,7 @@
 """What happens to every request around its handler: its length is limited, and it is counted and logged."""
 
 import time
-from collections.abc import MutableMapping
+from collections.abc import Collection, MutableMapping
 from typing import Any
 
 import structlog
@@ -14,16 +14,19 @@ __all__ = ["BodyLimit", "Observer"]
 
 log = structlog.get_logger("broker.requests")
 
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
+"""Any other word may be sent as one, and would be a series of its own for good."""
+
 
 class BodyLimit:
     """Refuses bodies that are longer than any request needs, before they fill the memory.
 
     The framework's own limit answers in plain text; this one raises what all errors are made of.
 
-    :param unlimited: how paths end whose bodies are streams, and never held
+    :param unlimited: paths whose bodies are streams, and never held
     """
 
-    def __init__(self, app: ASGIApp, largest: int, unlimited: tuple[str, ...]) -> None:
+    def __init__(self, app: ASGIApp, largest: int, unlimited: Collection[str]) -> None:
         self._app = app
         self._largest = largest
         self._unlimited = unlimited
@@ -39,7 +42,7 @@ class BodyLimit:
                 raise TooLarge(f"the request is longer than {self._largest} bytes", "send it in parts")
             return message
 
-        free = scope["type"] != "http" or scope["path"].endswith(self._unlimited)
+        free = scope["type"] != "http" or scope["path"] in self._unlimited
         await self._app(scope, receive if free else limited, send)
 
 
@@ -70,9 +73,10 @@ class Observer:
             await self._app(scope, receive, watched)
         finally:
             seconds, route = time.perf_counter() - began, _route(scope)
-            self._count.labels(scope["method"], route, str(status)).inc()
-            self._seconds.labels(scope["method"], route).observe(seconds)
-            log.info("request", method=scope["method"], route=route, status=status, seconds=round(seconds, 6))
+            method = scope["method"] if scope["method"] in METHODS else "OTHER"
+            self._count.labels(method, route, str(status)).inc()
+            self._seconds.labels(method, route).observe(seconds)
+            log.info("request", method=method, route=route, status=status, seconds=round(seconds, 6))
 
 
 def _route(scope: Scope) -> str:

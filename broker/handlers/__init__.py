@@ -19,4 +19,4 @@ for module in (places, datasets, replicas, bulk, transfers, forecasts, plans, ac
     own.include_router(module.router)
 
 operation = health.router
-UNLIMITED = bulk.PATHS + transfers.PATHS
+UNLIMITED = frozenset(f"{root}{own.prefix}{path}" for root in ("", "/v0.10") for path in bulk.PATHS + transfers.PATHS)

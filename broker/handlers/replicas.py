@@ -30,10 +30,11 @@ FOUND: dict[int | str, dict[str, Any]] = {
 
 
 class Replicas(Wire):
-    """A page; `next` is the `after` of the page that follows."""
+    """A page; `next` and `next_endpoint` are `after` and `after_endpoint` of the page that follows."""
 
     replicas: list[Replica]
     next: str | None
+    next_endpoint: str | None
 
 
 @router.get("/replicas")
@@ -41,12 +42,15 @@ async def wanting(
     caller: Reader,
     services: Services,
     state: Annotated[ReplicaState, Query(description="any but AVAILABLE: those are found by dataset")] = "BAD",
-    after: Annotated[Did | None, Query()] = None,
+    after: Annotated[Did | None, Query(description="dataset of the last one of the page before")] = None,
+    after_endpoint: Annotated[Named | None, Query(description="its endpoint")] = None,
     limit: Limit = 100,
 ) -> Replicas:
-    """Replicas that are not available, by dataset: what somebody should look at."""
-    page = await services.catalogue.wanting(state, after or "", limit)
-    return Replicas.model_construct(replicas=page, next=page[-1].dataset if len(page) == limit else None)
+    """Replicas that are not available, by dataset and endpoint: what somebody should look at."""
+    page = await services.catalogue.wanting(state, after or "", after_endpoint or "", limit)
+    if len(page) < limit:
+        return Replicas.model_construct(replicas=page, next=None, next_endpoint=None)
+    return Replicas.model_construct(replicas=page, next=page[-1].dataset, next_endpoint=page[-1].endpoint)
 
 
 @router.put("/replicas")
@@ -98,11 +102,16 @@ async def _found(
     if METALINK in request.headers.get("Accept", ""):
         found = [each async for part in parts for each in part]
         return Response(metalinked(found, datetime.now(UTC)), media_type=METALINK)
-    return StreamingResponse(_lines(parts), media_type=NDJSON)
+    first: Sequence[Resolved] = ()
+    async for part in parts:  # what is wrong is said before the answer begins
+        first = part
+        break
+    return StreamingResponse(_lines(first, parts), media_type=NDJSON)
 
 
-async def _lines(parts: AsyncIterator[Sequence[Resolved]]) -> AsyncIterator[bytes]:
-    count = 0
+async def _lines(first: Sequence[Resolved], parts: AsyncIterator[Sequence[Resolved]]) -> AsyncIterator[bytes]:
+    count = len(first)
+    yield b"".join(line(each) for each in first)
     async for part in parts:
         count += len(part)
         yield b"".join(line(each) for each in part)

@@ -67,7 +67,7 @@ async def export(
     caller: Reader, services: Services, wanted: Filter, format: Annotated[Literal["csv", "parquet"], Query()] = "csv"
 ) -> Response:
     """All that was reported, the newest first, as a table; Parquet where the broker has pyarrow."""
-    pages = services.reports.pages(wanted)
+    pages = await services.reports.pages(wanted)
     if format == "csv":
         return StreamingResponse(csv_of(pages), media_type=CSV)
     return StreamingResponse(await parquet_of(pages), media_type=PARQUET)

@@ -9,6 +9,8 @@ from broker.models.names import FileClass, Key, Remark, SinkName, SourceName
 
 __all__ = ["Ingested", "LogTaken", "Observed", "Pair", "Refusal", "TransferRecord"]
 
+FASTEST = 1e13
+"""Bytes per second."""
 Direction = Literal["read", "write"]
 
 
@@ -48,6 +50,8 @@ class Observed(Wire):
     def _in_order(self) -> Self:
         if self.ended <= self.started:
             raise ValueError("it ended when it began, or before")
+        if self.bytes > FASTEST * (self.ended - self.started if self.busy_seconds is None else self.busy_seconds):
+            raise ValueError("so many bytes in so little time are beyond any network")
         return self
 
 
@@ -59,7 +63,7 @@ class Ingested(Wire):
 
 
 class Refusal(Wire):
-    """A line of a log that is no transfer, and why."""
+    """A line of a log that is no transfer, and why; 0 where it is one that cannot be kept."""
 
     line: int
     why: str

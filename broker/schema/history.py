@@ -55,6 +55,7 @@ observations = Table(
     Column("forecast_id", BigInteger),  # what was expected of it, if anybody had asked
     Index(None, "pair_id", "ended"),
     Index(None, "pair_id", "id"),
+    sqlite_autoincrement=True,  # no number twice, even after the newest were forgotten
 )
 """On PostgreSQL the key is (id, ended), and the table is partitioned by month of `ended`."""
 

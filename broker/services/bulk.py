@@ -1,6 +1,6 @@
 """Whole catalogues in and out, as streams: any length, little memory, and again as often as one likes."""
 
-import json
+import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import closing
@@ -19,6 +19,8 @@ __all__ = ["Bulk"]
 
 CHUNK = 1000
 """Entries in one transaction."""
+EXPORTED = re.compile(r'\{"end": ?true, ?"count": ?\d+\}\s*$')
+"""What an export ends with."""
 REPORT_IN_MEMORY = 1 << 20
 LARGEST_METALINK = 64 << 20
 
@@ -61,7 +63,8 @@ class Bulk:
         refused = [(number, error) for number, error in chunk if isinstance(error, BrokerError)]
         refused += [(entries[i][0], error) for i, error in kept.refused.items()]
         for number, error in sorted(refused, key=lambda each: each[0]):
-            fault = {"code": error.code, "message": error.message, "remedy": error.remedy}
+            message = error.message.encode(errors="replace").decode()  # of what is no Unicode, too
+            fault = {"code": error.code, "message": message, "remedy": error.remedy}
             report.write(orjson.dumps({"line": number, "error": fault}, option=orjson.OPT_APPEND_NEWLINE))
         counts["read"] += len(chunk)
         counts["kept"] += len(chunk) - len(refused)
@@ -114,9 +117,7 @@ def _read(read: Callable[[str], Entry | None], line: bytes) -> Entry | BrokerErr
     except UnicodeDecodeError:
         return Invalid("it is not UTF-8", "write names in UTF-8")
     try:
-        if text.startswith('{"end"') and json.loads(text).get("end") is True:
-            return None  # what an export ends with
-        return read(text)
+        return None if EXPORTED.match(text) else read(text)
     except BrokerError as error:
         return error
 

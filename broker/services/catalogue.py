@@ -5,7 +5,7 @@ bytes has another dataset.
 """
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -37,25 +37,28 @@ class Catalogue:
 
     async def keep(self, by: str, entries: Sequence[Entry], note: str) -> Kept:
         """All entries that make sense, in one transaction; said again, they change nothing."""
-        endpoints = (await self._places.map()).by_name
         now = time.time()
         async with self._database.write() as connection:
             stored = Stored(connection)
-            known = await stored.known(entry.dataset.name for entry in entries)
+            endpoints = await stored.endpoints(replica.endpoint for entry in entries for replica in _all(entry))
+            refused: dict[int, BrokerError] = {
+                i: error for i, entry in enumerate(entries) if (error := _unplaced(entry, endpoints))
+            }
+            names = {entry.dataset.name for i, entry in enumerate(entries) if i not in refused}
+            await stored.add(names, now)  # first, so that nobody else says something of them until this is done
+            known = await stored.known(names, lock=True)
             said: dict[str, Dataset] = {}
-            refused: dict[int, BrokerError] = {}
             for i, entry in enumerate(entries):
-                try:
-                    dataset = _agreed(entry.dataset, known.get(entry.dataset.name), said.get(entry.dataset.name))
-                    for replica in entry.replicas:
-                        if replica.endpoint not in endpoints:
-                            raise NotFound(f"there is no endpoint {replica.endpoint}", "make it first")
-                    said[dataset.name] = dataset
-                except BrokerError as error:
-                    refused[i] = error
-            await _store(stored, said, known, now)
-            replicas = [replica for i, entry in enumerate(entries) if i not in refused for replica in entry.replicas]
-            changed = await stored.put_replicas(replicas, now) if replicas else 0
+                if i not in refused:
+                    try:
+                        name = entry.dataset.name
+                        said[name] = _agreed(entry.dataset, known[name], said.get(name))
+                    except BrokerError as error:
+                        refused[i] = error
+            await _store(stored, said, known)
+            kept = [entry for i, entry in enumerate(entries) if i not in refused]
+            changed = await stored.put_replicas([each for entry in kept for each in entry.replicas], now)
+            changed += await stored.put_replicas([each for entry in kept for each in entry.mentioned], now, True)
             if said:
                 await Records(connection).note(now, by, note, _counted(said))
         return Kept(changed, refused)
@@ -69,11 +72,11 @@ class Catalogue:
 
     async def put_replica(self, by: str, replica: Replica) -> Replica:
         """Make a replica, or change it. :raises NotFound: when its dataset or its endpoint is not there"""
-        if replica.endpoint not in (await self._places.map()).by_name:
-            raise NotFound(f"there is no endpoint {replica.endpoint}", "see GET /broker/v1/endpoints")
         now = time.time()
         async with self._database.write() as connection:
             stored = Stored(connection)
+            if replica.endpoint not in await stored.endpoints([replica.endpoint]):
+                raise NotFound(f"there is no endpoint {replica.endpoint}", "see GET /broker/v1/endpoints")
             if not await stored.known([replica.dataset]):
                 raise _no_dataset(replica.dataset)
             await stored.put_replicas([replica], now)
@@ -110,10 +113,10 @@ class Catalogue:
             found = await stored.all_replicas([dataset.name for dataset in page]) if page else {}
         return [(dataset, found.get(dataset.name, [])) for dataset in page]
 
-    async def wanting(self, state: str, after: str, limit: int) -> list[Replica]:
-        """Replicas that are not available."""
+    async def wanting(self, state: str, after: str, endpoint: str, limit: int) -> list[Replica]:
+        """Replicas that are not available, by dataset and endpoint; those after one."""
         async with self._database.read() as connection:
-            return await Stored(connection).wanting(state, after, limit)
+            return await Stored(connection).wanting(state, after, endpoint, limit)
 
     async def remove(self, by: str, name: str) -> None:
         """Forget a dataset and where it is; no file is touched. :raises NotFound:"""
@@ -136,7 +139,8 @@ class Catalogue:
         async with self._database.write() as connection:
             stored = Stored(connection)
             for replica in await stored.replicas(bad.dataset):
-                url = endpoints[replica.endpoint].endpoint.url(replica.path or bad.dataset.rpartition(":")[2])
+                placed = endpoints.get(replica.endpoint)  # None: made by another process a moment ago
+                url = placed.endpoint.url(replica.path or bad.dataset.rpartition(":")[2]) if placed else ""
                 if replica.endpoint == bad.endpoint or (bad.url and unquote(bad.url) == unquote(url)):
                     marked = replica.model_copy(update={"state": "BAD", "reason": f"{by}: {bad.reason}"[:500]})
                     await stored.put_replicas([marked], now)
@@ -151,15 +155,15 @@ class Catalogue:
             return await Stored(connection).counts()
 
 
-def _agreed(dataset: Dataset, known: Known | None, said: Dataset | None) -> Dataset:
+def _agreed(dataset: Dataset, known: Known, said: Dataset | None) -> Dataset:
     """What is said of a dataset now, with what was said just before; :raises Conflict: against what is known."""
-    sizes = {size for size in (dataset.size, known and known.size, said and said.size) if size is not None}
+    sizes = {size for size in (dataset.size, known.size, said and said.size) if size is not None}
     if len(sizes) > 1:
         raise Conflict(
-            f"{dataset.name} is known with {(known and known.size) or (said and said.size)} bytes, not {dataset.size}",
+            f"{dataset.name} is known with {known.size or (said and said.size)} bytes, not {dataset.size}",
             "give other bytes another name, or remove the dataset first",
         )
-    before = {**(known.checksums if known else {}), **(said.checksums if said else {})}
+    before = {**known.checksums, **(said.checksums if said else {})}
     for algorithm, value in dataset.checksums.items():
         if before.get(algorithm, value) != value:
             raise Conflict(
@@ -170,20 +174,30 @@ def _agreed(dataset: Dataset, known: Known | None, said: Dataset | None) -> Data
     return Dataset.model_construct(name=dataset.name, size=size, checksums={**before, **dataset.checksums})
 
 
-async def _store(stored: Stored, said: Mapping[str, Dataset], known: Mapping[str, Known], now: float) -> None:
-    if new := [dataset for name, dataset in said.items() if name not in known]:
-        await stored.add(new, now)
+def _unplaced(entry: Entry, endpoints: Collection[str]) -> NotFound | None:
+    """The error of an entry with a replica at no endpoint that there is."""
+    for replica in _all(entry):
+        if replica.endpoint not in endpoints:
+            return NotFound(f"there is no endpoint {replica.endpoint}", "make it first")
+    return None
+
+
+def _all(entry: Entry) -> tuple[Replica, ...]:
+    return entry.replicas + entry.mentioned
+
+
+async def _store(stored: Stored, said: Mapping[str, Dataset], known: Mapping[str, Known]) -> None:
     sizes = {
         known[name].id: dataset.size
         for name, dataset in said.items()
-        if name in known and known[name].size is None and dataset.size is not None
+        if known[name].size is None and dataset.size is not None
     }
     await stored.say_sizes(sizes)
     digests = [
         (name, algorithm, value)
         for name, dataset in said.items()
         for algorithm, value in dataset.checksums.items()
-        if name not in known or algorithm not in known[name].checksums
+        if algorithm not in known[name].checksums
     ]
     if digests:
         await stored.add_checksums(digests)

@@ -42,6 +42,10 @@ FRESH = 10.0
 EVERYWHERE = 5000
 """Newest observations of all pairs that are taken in at a look."""
 REMEMBERED = 100_000
+TURN = 20
+"""Forecasts after which others get their turn."""
+MAKING = 4
+"""Forecasters that are made at once: each holds a connection, and a thread."""
 
 
 class Book:
@@ -76,6 +80,7 @@ class Forecasting:
         self._remembered: set[tuple[Pair, int, str, int]] = set()
         self._news = asyncio.Event()
         self._looking = asyncio.Lock()
+        self._turns = asyncio.Semaphore(MAKING)
 
     def news(self) -> None:
         """Somebody reported something: look now."""
@@ -92,7 +97,12 @@ class Forecasting:
         asked = [each.model_copy(update={"source": sources[each.source]}) for each in asked]
         now = time.time()
         await self._open({_pair(each) for each in asked})
-        return [self._answer(each, now) for each in asked]
+        answers = []
+        for i, each in enumerate(asked):
+            answers.append(self._answer(each, now))
+            if i % TURN == TURN - 1:
+                await asyncio.sleep(0)
+        return answers
 
     async def by_class(self, pairs: Iterable[Pair], classes: Iterable[int]) -> dict[tuple[Pair, int], Forecast]:
         """What to expect of transfers of a size in the middle of each class, over each pair."""
@@ -140,7 +150,7 @@ class Forecasting:
 
     def _remember(self, pair: Pair, nbytes: int | None, forecast: Forecast, now: float) -> None:
         """To be stored with the next look: each distinct forecast once."""
-        if forecast.rates is None:
+        if forecast.rates is None or not all(map(math.isfinite, forecast.rates)):
             return
         book = self._books.get(pair)
         own = book is not None and book.forecaster is not None
@@ -172,17 +182,22 @@ class Forecasting:
                     self._books[pair] = Book(stand, None)
                 elif pair not in self._making:  # another may have begun meanwhile
                     self._making[pair] = asyncio.create_task(self._make(pair, stand))
-            while len(self._books) > PAIRS:
-                self._books.popitem(last=False)
+            self._trim()
         if making := [self._making[pair] for pair in pairs & self._making.keys()]:
             await asyncio.wait(making, timeout=PATIENCE)
 
+    def _trim(self) -> None:
+        while len(self._books) > PAIRS:
+            self._books.popitem(last=False)
+
     async def _make(self, pair: Pair, stand: Stand) -> None:
         try:
-            async with self._database.read() as connection:
-                kept = await History(connection).newest(stand.id, NEWEST)
-            forecaster = await asyncio.to_thread(self._made, kept)
+            async with self._turns:
+                async with self._database.read() as connection:
+                    kept = await History(connection).newest(stand.id, NEWEST)
+                forecaster = await asyncio.to_thread(self._made, kept)
             self._books[pair] = Book(stand, forecaster, kept)
+            self._trim()
         except BrokerError as error:  # asked again, it is tried again
             log.warning("no forecaster could be made for %s to %s: %s", pair.source, pair.sink, error)
         finally:
@@ -227,18 +242,24 @@ class Forecasting:
         async with self._database.read() as connection:
             history = History(connection)
             stands = await history.stands(list(self._books))
-            behind = [pair for pair, stand in stands.items() if self._seen(pair) < stand.newest_id]
-            for pair in behind:
-                book, stand = self._books[pair], stands[pair]
-                new = await history.since(stand.id, book.seen, NEWEST + 1) if book.forecaster else []
-                if book.forecaster is None or len(new) > NEWEST:
-                    self._books.pop(pair, None)
-                    if pair not in self._making:
-                        self._making[pair] = asyncio.create_task(self._make(pair, stand))
-                else:
-                    await self._learn(book, new)
-                    book.saw(stand, new)
-                    book.by_class.clear()
+            behind = {pair: stand for pair, stand in stands.items() if self._seen(pair) < stand.newest_id}
+            new: dict[Pair, list[Kept]] = {}
+            for pair, stand in behind.items():
+                book = self._books.get(pair)
+                known = book and book.forecaster
+                new[pair] = await history.since(stand.id, book.seen, NEWEST + 1) if book and known else []
+        for pair, stand in behind.items():  # outside of the transaction: learning takes its time
+            book = self._books.get(pair)
+            if book is None:
+                continue
+            if book.forecaster is None or len(new[pair]) > NEWEST:
+                del self._books[pair]
+                if pair not in self._making:
+                    self._making[pair] = asyncio.create_task(self._make(pair, stand))
+            else:
+                await self._learn(book, new[pair])
+                book.saw(stand, new[pair])
+                book.by_class.clear()
 
     def _seen(self, pair: Pair) -> float:
         book = self._books.get(pair)
@@ -268,12 +289,15 @@ class Forecasting:
         given, self._given = self._given, {}
         if not given:
             return
-        async with self._database.write() as connection:
-            history = History(connection)
-            pairs = {key[0] for key in given}
-            await history.make_pairs(pairs)
-            stands = await history.stands(pairs)
-            await Ledger(connection).add([each._replace(pair_id=stands[key[0]].id) for key, each in given.items()])
+        try:
+            async with self._database.write() as connection:
+                stands = await History(connection).stands({key[0] for key in given})
+                # Of pairs that nobody ever reported anything of there is nothing to be matched with.
+                known = sorted((key, each) for key, each in given.items() if key[0] in stands)
+                await Ledger(connection).add([each._replace(pair_id=stands[key[0]].id) for key, each in known])
+        except BaseException:
+            self._given = given | self._given
+            raise
 
 
 def _pair(asked: Asked) -> Pair:

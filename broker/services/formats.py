@@ -34,10 +34,11 @@ LISTED = re.compile(r"^\\?([0-9A-Fa-f]{8,128})\s+\*?(\S.*)$")
 
 
 class Entry(NamedTuple):
-    """A dataset, and replicas of it."""
+    """A dataset, and replicas of it: those whose state was said, and those that were only mentioned."""
 
     dataset: Dataset
     replicas: tuple[Replica, ...] = ()
+    mentioned: tuple[Replica, ...] = ()
 
 
 class Context(NamedTuple):
@@ -58,7 +59,7 @@ class _Place(Wire):
     endpoint: Named | None = None
     path: ReplicaPath | None = None
     url: str | None = None
-    state: ReplicaState = "AVAILABLE"
+    state: ReplicaState | None = None
     reason: str = ""
     verified_at: float | None = None
 
@@ -93,6 +94,8 @@ def parser(form: Format, context: Context) -> Callable[[str], Entry | None]:
             return read(line) if line.strip() else None
         except ValidationError as error:
             raise _faulty(error) from None
+        except (ValueError, csv.Error, RecursionError) as error:  # whatever else a line may do to its reader
+            raise Invalid(f"it cannot be read: {error}"[:300], "see docs/reference/broker.md") from None
 
     return reader
 
@@ -129,7 +132,9 @@ def _entry(said: Mapping[str, Any], context: Context) -> Entry:
     read = LINE.validate_python(said)
     name = read.name if ":" in read.name or not context.scope else f"{context.scope}:{read.name}"
     dataset = Dataset.model_validate({"name": name, "size": read.size, "checksums": read.checksums})
-    return Entry(dataset, tuple(_replica(name, place, context) for place in read.replicas))
+    stated = tuple(_replica(name, place, context) for place in read.replicas if place.state)
+    mentioned = tuple(_replica(name, place, context) for place in read.replicas if not place.state)
+    return Entry(dataset, stated, mentioned)
 
 
 def _replica(name: str, place: _Place, context: Context) -> Replica:
@@ -138,7 +143,7 @@ def _replica(name: str, place: _Place, context: Context) -> Replica:
         endpoint, path = _placed(place.url, context.endpoints)
     if endpoint is None:
         raise Invalid("a replica has neither endpoint nor url", "say where it is")
-    said = place.model_dump(include={"state", "reason", "verified_at"})
+    said = place.model_dump(include={"state", "reason", "verified_at"}, exclude_none=True)
     return Replica.model_validate({"dataset": name, "endpoint": endpoint, "path": path, **said})
 
 
@@ -190,7 +195,7 @@ def _rucio(said: Mapping[str, Any], context: Context) -> Entry:
     if not isinstance(rses, dict) or not isinstance(states, dict):
         raise Invalid("its rses or states are no object", "list replicas with Rucio's POST /replicas/list")
     places = [
-        {"endpoint": rse, "state": states.get(rse, "AVAILABLE"), **_path_at(urls, context.endpoints.get(rse))}
+        {"endpoint": rse, "state": states.get(rse), **_path_at(urls, context.endpoints.get(rse))}
         for rse, urls in rses.items()
     ]
     return _entry({"name": name, "size": said.get("bytes"), "checksums": digests, "replicas": places}, context)

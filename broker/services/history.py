@@ -6,17 +6,21 @@ import logging
 import re
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from broker.errors import BrokerError, Invalid
+from pydantic import ValidationError
+from sqlalchemy.exc import IntegrityError
+
+from broker.errors import Invalid
 from broker.models.history import Ingested, LogTaken, Observed, Refusal, TransferRecord
 from broker.services.forecasting import Forecasting
 from broker.services.places import Places
 from broker.storage.database import Database
 from broker.storage.history import History
-from broker.storage.months import Months
+from broker.storage.months import Months, begin_of_month
 from coalloc.api import read_log
 from coalloc.errors import CoallocError
 from predictors.observation import Observation
@@ -63,11 +67,18 @@ class Reports:
             each if sources[each.source] == each.source else each.model_copy(update={"source": sources[each.source]})
             for each in observed
         ]
-        await self._have_months(named)
-        async with self._database.write() as connection:
-            accepted = await History(connection).add(subject, named)
+        try:
+            accepted = await self._add(subject, named)
+        except IntegrityError:  # another process has dropped a month in which this reports
+            self._months.forget()
+            accepted = await self._add(subject, named)
         self._forecasting.news()
         return Ingested(accepted=accepted, known=len(observed) - accepted)
+
+    async def _add(self, subject: str, observed: Sequence[Observed]) -> int:
+        await self._have_months(observed)
+        async with self._database.write() as connection:
+            return await History(connection).add(subject, observed)
 
     async def take_log(self, subject: str, body: AsyncIterator[bytes]) -> LogTaken:
         """Keep the transfers of another program's log; those of the same log sent again are known.
@@ -82,22 +93,36 @@ class Reports:
                 log = await asyncio.to_thread(read_log, Path(file.name))
             except CoallocError as error:
                 raise Invalid(error.message.replace(file.name, "the log"), error.remedy) from None
+        refused = [Refusal(line=each.line, why=each.why) for each in log.refused]
+        observed, seen = [], Counter[tuple[object, ...]]()
+        latest = time.time() + AHEAD
+        for each in log.observations:
+            what = (each.source, each.sink, each.direction, each.start, each.end, each.bytes)
+            seen[what] += 1  # two that are alike are two, and the same two when the log is sent again
+            try:
+                observed.append(_observed(each, (*what, seen[what])))
+            except ValidationError as error:
+                refused.append(Refusal(line=0, why=f"{what}: {error.errors()[0]['msg']}"[:300]))
+        ended = [each for each in observed if each.ended <= latest]
+        late = [each for each in observed if each.ended > latest]
+        refused += [Refusal(line=0, why=f"a transfer from {each.source} ended in the future") for each in late]
         accepted = 0
-        for begin in range(0, len(log.observations), CHUNK):
-            part = [_observed(each) for each in log.observations[begin : begin + CHUNK]]
-            accepted += (await self.take(subject, part)).accepted
-        refused = [Refusal(line=each.line, why=each.why) for each in log.refused[:SHOWN]]
-        known = len(log.observations) - accepted
-        return LogTaken(accepted=accepted, known=known, kind=log.kind, refused=refused)
+        for begin in range(0, len(ended), CHUNK):
+            accepted += (await self.take(subject, ended[begin : begin + CHUNK])).accepted
+        return LogTaken(accepted=accepted, known=len(ended) - accepted, kind=log.kind, refused=refused[:SHOWN])
 
     async def forget(self, before: float) -> int:
         """Forget what ended before a moment, on PostgreSQL in whole months; how many transfers, or months."""
         async with self._database.write() as connection:
             history = History(connection)
-            await history.forget_keys(before)
             if self._database.sqlite:
-                return await history.forget(before)
-            return await self._months.drop_before(connection, before)
+                count = await history.forget(before)
+            else:
+                count = await self._months.drop_before(connection, before)
+                before = begin_of_month(before)  # of what is kept, reports are known
+            await history.forget_keys(before)
+        self._months.forget()
+        return count
 
     async def keep_forgetting(self, days: float) -> None:
         """Forget what is older than this, now and then, until cancelled."""
@@ -105,8 +130,8 @@ class Reports:
             try:
                 if count := await self.forget(time.time() - days * DAY):
                     log.info("forgotten: %d %s", count, "transfers" if self._database.sqlite else "months")
-            except BrokerError as error:
-                log.warning("nothing could be forgotten: %s", error)
+            except Exception:  # else nothing would ever be forgotten again
+                log.exception("nothing could be forgotten")
             await asyncio.sleep(FORGET)
 
     async def _have_months(self, observed: Sequence[Observed]) -> None:
@@ -118,11 +143,16 @@ class Reports:
         self._months.made(lacking)
 
     async def pages(self, wanted: Mapping[str, Any]) -> AsyncIterator[list[TransferRecord]]:
-        """All that is wanted, in parts, the newest report first."""
-        before = None
-        while page := await self.listed(wanted, before, PAGE):
-            yield page
-            before = page[-1].id
+        """All that is wanted, in parts, the newest report first. What is wrong is said before the first."""
+        first = await self.listed(wanted, None, PAGE)
+
+        async def all_of_them() -> AsyncIterator[list[TransferRecord]]:
+            page = first
+            while page:
+                yield page
+                page = await self.listed(wanted, page[-1].id, PAGE)
+
+        return all_of_them()
 
     async def listed(self, wanted: Mapping[str, Any], before: int | None, limit: int) -> list[TransferRecord]:
         """The newest report first."""
@@ -132,9 +162,8 @@ class Reports:
             return await History(connection).listed(wanted, before, limit)
 
 
-def _observed(each: Observation) -> Observed:
-    """As if it had been reported; the same transfer gets the same id each time."""
-    what = (each.source, each.sink, each.direction, each.start, each.end, each.bytes)
+def _observed(each: Observation, what: object) -> Observed:
+    """As if it had been reported; what tells it from others makes its id."""
     return Observed(
         id="log-" + hashlib.sha256(repr(what).encode()).hexdigest()[:40],
         source=each.source,

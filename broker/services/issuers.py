@@ -4,6 +4,9 @@ Only of issuers that an admin has named; only with the algorithms that were name
 secret; for us (audience), not expired, with a subject. What a token says of its algorithm or its keys decides nothing.
 """
 
+import asyncio
+import logging
+import math
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -19,10 +22,12 @@ from broker.models.access import ROLES, Caller
 
 __all__ = ["Issuers"]
 
+log = logging.getLogger(__name__)
+
 REMEMBERED = 3600.0
 """Seconds for which an issuer's keys are believed."""
 PAUSE = 30.0
-"""Seconds before an issuer is asked again for a key that it did not have."""
+"""Seconds before an issuer is asked again for a key that it did not have, or when it did not answer."""
 SECONDS = 10.0
 LARGEST = 1 << 20
 CLAIMS = ("scope", "scp", "wlcg.groups", "groups", "roles", "entitlements")
@@ -31,10 +36,11 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Keys(NamedTuple):
-    """An issuer's keys by their ids, and when they were asked for."""
+    """An issuer's keys by their ids, when it was asked for them, and when it told them."""
 
     by_id: Mapping[str, jwt.PyJWK]
-    asked_at: float
+    asked_at: float = -math.inf
+    told_at: float = -math.inf
 
 
 class Issuers:
@@ -42,7 +48,8 @@ class Issuers:
 
     def __init__(self, issuers: Sequence[Issuer]) -> None:
         self._issuers = {issuer.url: issuer for issuer in issuers}
-        self._keys: dict[str, Keys] = {}
+        self._keys = {url: Keys({}) for url in self._issuers}
+        self._asking = {url: asyncio.Lock() for url in self._issuers}
 
     async def caller(self, token: str) -> Caller:
         """Whose token it is, and what it lets them do.
@@ -71,13 +78,20 @@ class Issuers:
         return _caller(issuer, claims)
 
     async def _key(self, issuer: Issuer, number: str) -> jwt.PyJWK:
-        now, known = time.monotonic(), self._keys.get(issuer.url)
-        unknown = known is None or (number not in known.by_id and now > known.asked_at + PAUSE)
-        if known is None or unknown or now > known.asked_at + REMEMBERED:
-            known = self._keys[issuer.url] = Keys(await _fetched(issuer), now)
-        if number not in known.by_id:
-            raise _unknown()
-        return known.by_id[number]
+        async with self._asking[issuer.url]:  # one asks, the others wait for what it is told
+            now, known = time.monotonic(), self._keys[issuer.url]
+            old = now > known.told_at + REMEMBERED or number not in known.by_id
+            if old and now > known.asked_at + PAUSE:
+                known = self._keys[issuer.url] = known._replace(asked_at=now)
+                try:
+                    known = self._keys[issuer.url] = Keys(await _fetched(issuer), now, now)
+                except Unavailable as error:
+                    log.warning("%s", error)
+        if number in known.by_id:
+            return known.by_id[number]
+        if not known.by_id:
+            raise Unavailable(f"the keys of {issuer.url} cannot be had", "try again in a moment")
+        raise _unknown()
 
 
 def _unknown() -> Unauthenticated:

@@ -114,6 +114,7 @@ class Replicas:
         for endpoint in (option.choice.endpoint for option in options):
             pair = Pair(endpoint.source, sink, "read")
             if not self._forecasting.knows(pair) and now >= self._explored.get(pair, 0.0):
+                self._explored = {old: until for old, until in self._explored.items() if until > now}
                 self._explored[pair] = now + EXPLORED
                 return endpoint.name
         return None

@@ -22,7 +22,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.catalogue import Dataset, Replica
 from broker.models.names import Parts, split
-from broker.schema.base import ID
 from broker.schema.catalogue import checksums, datasets, endpoints, replicas
 from broker.storage.tabled import Columns, tabled
 from broker.storage.upsert import ALWAYS, insert
@@ -56,13 +55,25 @@ class Catalogue:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def known(self, dids: Iterable[str]) -> dict[str, Known]:
-        """Of these datasets, those that there are."""
+    async def endpoints(self, names: Iterable[str]) -> set[str]:
+        """Of these endpoints, those that there are now: none of them goes before the transaction ends."""
+        asked = select(endpoints.c.name).where(endpoints.c.name.in_(set(names))).order_by(endpoints.c.id)
+        if self._connection.dialect.name != "sqlite":
+            asked = asked.with_for_update(read=True, key_share=True)
+        return {name for (name,) in await self._connection.execute(asked)}
+
+    async def known(self, dids: Iterable[str], lock: bool = False) -> dict[str, Known]:
+        """Of these datasets, those that there are.
+
+        :param lock: nobody else changes them before the transaction ends
+        """
         asked = list(dict.fromkeys(dids))
         given = self._given(asked)
-        rows = await self._connection.execute(
-            select(given.c.number, datasets.c.id, datasets.c.size, datasets.c.created_at).join(datasets, _same(given))
-        )
+        columns = (given.c.number, datasets.c.id, datasets.c.size, datasets.c.created_at)
+        wanted = select(*columns).join(datasets, _same(given))
+        if lock and self._connection.dialect.name != "sqlite":
+            wanted = wanted.order_by(datasets.c.id).with_for_update(of=datasets)
+        rows = await self._connection.execute(wanted)
         found = list(rows)
         digests = await self._digests(asked)
         return {asked[i]: Known(number, size, digests.get(i, {}), created) for i, number, size, created in found}
@@ -103,19 +114,19 @@ class Catalogue:
     def _given(self, dids: Iterable[str]) -> Subquery:
         return tabled(self._connection, [(i, *split(did)) for i, did in enumerate(dids)], NAMES)
 
-    async def add(self, new: Iterable[Dataset], now: float) -> None:
-        """Datasets that are not there; what is there by now stays as it is."""
-        rows = [(*split(dataset.name), dataset.size) for dataset in new]
-        columns: Columns = {"scope": String(), "name": String(), "size": ID}
-        given = tabled(self._connection, rows, columns)
-        fresh = select(given.c.scope, given.c.name, given.c.size, bindparam(None, now)).where(ALWAYS)
-        statement = insert(self._connection, datasets).from_select(["scope", "name", "size", "created_at"], fresh)
+    async def add(self, dids: Iterable[str], now: float) -> None:
+        """Datasets of which no more is known than the name; what is there already stays as it is."""
+        rows = sorted(split(did) for did in dids)  # in one order for all, lest two wait for each other
+        given = tabled(self._connection, rows, {"scope": String(), "name": String()})
+        fresh = select(given.c.scope, given.c.name, bindparam(None, now)).where(ALWAYS)
+        statement = insert(self._connection, datasets).from_select(["scope", "name", "created_at"], fresh)
         await self._connection.execute(statement.on_conflict_do_nothing(index_elements=["scope", "name"]))
 
     async def say_sizes(self, sizes: Mapping[int, int]) -> None:
         """Sizes of datasets, by their number, that were not known."""
         if sizes:
-            statement = update(datasets).where(datasets.c.id == bindparam("number")).values(size=bindparam("said"))
+            unsaid = and_(datasets.c.id == bindparam("number"), datasets.c.size.is_(None))
+            statement = update(datasets).where(unsaid).values(size=bindparam("said"))
             await self._connection.execute(statement, [{"number": i, "said": size} for i, size in sizes.items()])
 
     async def add_checksums(self, digests: Iterable[tuple[str, str, str]]) -> None:
@@ -127,8 +138,11 @@ class Catalogue:
         statement = insert(self._connection, checksums).from_select(["dataset_id", "algorithm", "value"], fresh)
         await self._connection.execute(statement.on_conflict_do_nothing())
 
-    async def put_replicas(self, said: Iterable[Replica], now: float) -> int:
-        """Replicas as they are said to be; how many that changed. Datasets and endpoints are there."""
+    async def put_replicas(self, said: Iterable[Replica], now: float, mentioned: bool = False) -> int:
+        """Replicas as they are said to be; how many that changed. Datasets and endpoints are there.
+
+        :param mentioned: they are only said to be there: the state of those that are known stays as it is
+        """
         rows = {
             (replica.dataset, replica.endpoint): (
                 *split(replica.dataset),
@@ -138,8 +152,10 @@ class Catalogue:
                 replica.verified_at,
                 replica.reason,
             )
-            for replica in said
+            for replica in sorted(said, key=lambda replica: (replica.dataset, replica.endpoint))
         }
+        if not rows:
+            return 0
         columns: Columns = {
             "scope": String(),
             "name": String(),
@@ -151,6 +167,7 @@ class Catalogue:
         }
         given = tabled(self._connection, list(rows.values()), columns)
         fields = ["path", "state", "verified_at", "reason"]
+        changing = fields[:1] if mentioned else fields
         fresh = (
             select(datasets.c.id, endpoints.c.id, *(given.c[name] for name in fields), bindparam(None, now))
             .select_from(given)
@@ -164,8 +181,8 @@ class Catalogue:
         done = await self._connection.execute(
             new.on_conflict_do_update(
                 index_elements=["dataset_id", "endpoint_id"],
-                set_={name: new.excluded[name] for name in [*fields, "changed_at"]},
-                where=or_(*(replicas.c[name].is_distinct_from(new.excluded[name]) for name in fields)),
+                set_={name: new.excluded[name] for name in [*changing, "changed_at"]},
+                where=or_(*(replicas.c[name].is_distinct_from(new.excluded[name]) for name in changing)),
             ),
             execution_options={"preserve_rowcount": True},
         )
@@ -185,10 +202,11 @@ class Catalogue:
             found.setdefault(replica.dataset, []).append(replica)
         return found
 
-    async def wanting(self, state: str, after: str, limit: int) -> list[Replica]:
-        """Replicas in a state that is not AVAILABLE, by dataset; those of datasets after one of a name."""
-        parts = split(after)
-        later = or_(datasets.c.scope > parts.scope, and_(datasets.c.scope == parts.scope, datasets.c.name > parts.name))
+    async def wanting(self, state: str, after: str, endpoint: str, limit: int) -> list[Replica]:
+        """Replicas in a state that is not AVAILABLE, by dataset and endpoint; those after one."""
+        scope, name = split(after)
+        here = and_(datasets.c.scope == scope, datasets.c.name == name, endpoints.c.name > endpoint)
+        later = or_(datasets.c.scope > scope, and_(datasets.c.scope == scope, datasets.c.name > name), here)
         return await self._replicas(and_(replicas.c.state == state, later), limit)
 
     async def _replicas(self, where: ColumnElement[bool], limit: int | None) -> list[Replica]:

@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from sqlalchemy import Connection, event, make_url, text
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, TimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from broker.errors import Invalid, Unavailable
@@ -84,7 +84,7 @@ class Database:
     async def _mended(self) -> AsyncIterator[None]:
         try:
             yield
-        except (OperationalError, InterfaceError) as error:
+        except (OperationalError, InterfaceError, TimeoutError) as error:
             raise Unavailable(f"the database cannot be used now: {_said(error)}", "try again in a moment") from error
 
     async def ready(self) -> None:
@@ -97,8 +97,9 @@ class Database:
         await self._engine.dispose()
 
 
-def _said(error: DBAPIError) -> str:
-    return str(error.orig).partition("\n")[0]
+def _said(error: DBAPIError | TimeoutError) -> str:
+    said = error.orig if isinstance(error, DBAPIError) else "all connections are in use"
+    return str(said).partition("\n")[0]
 
 
 def _prepare(connection: Any, _: object) -> None:

@@ -82,7 +82,7 @@ class History:
         return len(new)
 
     async def _new(self, subject: str, observed: Sequence[Observed]) -> list[Observed]:
-        once = {each.id: each for each in observed}
+        once = {each.id: each for each in sorted(observed, key=lambda each: each.id)}  # in one order for all
         given = tabled(
             self._connection, [(each.id, each.ended) for each in once.values()], {"key": String(), "ended": Double()}
         )

@@ -8,7 +8,7 @@ import alembic.command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, inspect
+from sqlalchemy import Connection, create_engine, inspect, text
 from sqlalchemy.exc import OperationalError
 
 from broker import migrations
@@ -24,6 +24,8 @@ def upgrade(url: str) -> bool:
     :raises Invalid: when its tables are of a newer broker, or somebody else's
     """
     with _connected(url) as connection:
+        if connection.dialect.name == "postgresql":  # of several that start at once the first makes them
+            connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget upgrade'))"))
         before = _version(connection)
         empty = before is None and not inspect(connection).get_table_names()
         _refuse_strange(connection, before, empty)

@@ -6,7 +6,10 @@ from datetime import UTC, datetime
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-__all__ = ["Months", "month_of"]
+__all__ = ["Months", "begin_of_month", "month_of"]
+
+ALONE = "SELECT pg_advisory_xact_lock(hashtext('coget observations'))"
+"""Who makes or drops partitions does so one after the other."""
 
 
 def month_of(moment: float) -> tuple[int, int]:
@@ -40,7 +43,9 @@ class Months:
     async def make(self, connection: AsyncConnection, months: Iterable[tuple[int, int]]) -> None:
         """Partitions for these months; those that are there stay."""
         # Two that make the same at once would fail on the catalogue's index: one after the other.
-        await connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget observations'))"))
+        await connection.execute(text(ALONE))
+        # A report locks pairs and then observations, a new partition the other way round.
+        await connection.execute(text("LOCK TABLE pairs IN SHARE ROW EXCLUSIVE MODE"))
         for year, month in sorted(months):
             await connection.execute(
                 text(
@@ -49,16 +54,25 @@ class Months:
                 )
             )
 
+    def forget(self) -> None:
+        """Nothing is known of what there is: another process may have dropped some."""
+        self._made.clear()
+
     def made(self, months: Iterable[tuple[int, int]]) -> None:
         """These are there, now that it is committed."""
         self._made.update(months)
 
     async def drop_before(self, connection: AsyncConnection, moment: float) -> int:
-        """Drop partitions that end before a moment; how many."""
+        """Drop partitions that end before a moment; how many. `forget` what there was once it is committed."""
+        await connection.execute(text(ALONE))
         asked = text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'observations'::regclass")
         names = [name for (name,) in await connection.execute(asked)]
         old = [name for name in names if name < _name(*month_of(moment))]
         for name in old:
             await connection.execute(text(f"DROP TABLE {name}"))
-        self._made.clear()
         return len(old)
+
+
+def begin_of_month(moment: float) -> float:
+    """When the month of a moment began: what is kept of the partitions that are left."""
+    return _begin(*month_of(moment))

@@ -132,3 +132,5 @@ async def test_a_body_that_is_too_long_is_refused_before_it_is_read(database):
         answer = await admin.put("/broker/v1/sites/X", content=b" " * 20_000)
         assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
         assert (await admin.post("/broker/v1/import", content=b"\n" * 20_000)).status_code == 200
+        answer = await admin.put("/broker/v1/datasets/x/import", content=b" " * 20_000)
+        assert answer.status_code == 413

@@ -48,11 +48,13 @@ async def test_each_refused_line_says_why(stocked):
         '{"name": "ok:4", "checksums": {"adler32": "xyz"}}',
         "",
         '{"name": "ok:5"}',
+        '{"end": tr',
+        '{"name": "ok:6", "replicas": [{"url": "ftp://[x/"}]}',
     ]
     refused, counts = await _import(stocked, "\n".join(lines))
-    assert [each["line"] for each in refused] == [2, 3, 4, 5, 6, 7, 8]
+    assert [each["line"] for each in refused] == [2, 3, 4, 5, 6, 7, 8, 11, 12]
     assert all(each["error"]["message"] and each["error"]["remedy"] for each in refused)
-    assert counts == {"read": 9, "kept": 2, "changed": 0, "refused": 7}
+    assert counts == {"read": 11, "kept": 2, "changed": 0, "refused": 9}
     assert (await stocked.get("/broker/v1/datasets", params={"prefix": "ok:1"})).json()["datasets"]
 
 

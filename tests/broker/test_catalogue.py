@@ -1,5 +1,6 @@
 """Sites, endpoints, datasets and replicas as callers say and find them."""
 
+import asyncio
 import json
 
 import httpx
@@ -158,3 +159,39 @@ async def test_the_metalink_names_the_replicas_best_first(stocked):
     assert '<url priority="1">https://fnal-1.example/store/2024/a.root</url>' in answer.text
     assert '<hash type="adler32">01020304</hash>' in answer.text
     assert "nothing" not in answer.text
+
+
+async def test_who_say_different_things_of_one_dataset_at_once_are_not_both_believed(stocked):
+    for turn in range(5):
+        names = [f"race{turn}:{i:03}" for i in range(50)]
+        one = "\n".join(json.dumps({"name": name, "size": 1, "checksums": {"md5": "1" * 32}}) for name in names)
+        two = "\n".join(json.dumps({"name": name, "size": 2, "checksums": {"md5": "2" * 32}}) for name in names[::-1])
+        answers = await asyncio.gather(*(stocked.post("/broker/v1/import", content=text) for text in (one, two)))
+        assert all(answer.status_code == 200 for answer in answers), [answer.text for answer in answers]
+        page = await stocked.get("/broker/v1/datasets", params={"prefix": f"race{turn}:"})
+        for dataset in page.json()["datasets"]:
+            assert dataset["checksums"] == {"md5": str(dataset["size"]) * 32}
+        kept = [json.loads(answer.text.splitlines()[-1])["kept"] for answer in answers]
+        assert sum(kept) == 50
+
+
+async def test_bad_replicas_of_one_dataset_are_on_pages_too(stocked):
+    for name in ("cern-1", "cern-2", "fnal-1"):
+        await stocked.post("/broker/v1/replicas/bad", json={"dataset": A, "endpoint": name, "reason": "r"})
+    found, where = [], {}
+    while True:
+        page = (await stocked.get("/broker/v1/replicas", params={"limit": 1, **where})).json()
+        found += [replica["endpoint"] for replica in page["replicas"]]
+        if page["next"] is None:
+            break
+        where = {"after": page["next"], "after_endpoint": page["next_endpoint"]}
+    assert found == ["cern-1", "cern-2", "fnal-1"]
+
+
+async def test_an_import_that_says_no_state_brings_no_bad_replica_back(stocked):
+    await stocked.post("/broker/v1/replicas/bad", json={"dataset": A, "endpoint": "cern-1", "reason": "r"})
+    line = {"name": A, "replicas": [{"endpoint": "cern-1"}, {"endpoint": "cern-2"}]}
+    report = (await stocked.post("/broker/v1/import", content=json.dumps(line))).json()
+    assert (report["kept"], report["changed"]) == (1, 0)
+    (bad,) = (await stocked.get("/broker/v1/replicas")).json()["replicas"]
+    assert bad["endpoint"] == "cern-1"

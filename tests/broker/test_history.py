@@ -4,6 +4,7 @@ import asyncio
 import csv
 import io
 import time
+from datetime import UTC, datetime
 
 import pyarrow.parquet
 import pytest
@@ -83,6 +84,7 @@ async def test_reports_can_be_filtered(broker, stocked):
         {"sink": "<img onerror=x>"},
         {"error": "a\x00b"},
         {"outcome": "good"},
+        {"busy_seconds": 1e-303},
         {"unknown": 1},
     ],
 )
@@ -116,6 +118,33 @@ async def test_what_is_too_old_is_forgotten(broker, admin):
     assert len((await admin.get(T)).json()["transfers"]) == 5
     assert (await admin.post(T, json=_transfer(20))).json() == {"accepted": 0, "known": 1}
     assert (await admin.post(T, json=old)).json() == {"accepted": 10, "known": 0}  # their month is made anew
+    kept = (await admin.get(T)).json()["transfers"]
+    assert len(kept) == len({each["id"] for each in kept}) == 15
+
+
+async def test_what_is_left_of_a_month_is_known_when_reported_again(broker, admin):
+    middle = datetime(2026, 9, 20, tzinfo=UTC).timestamp()
+    some = [_transfer(i, started=middle + 86_400 * i, ended=middle + 86_400 * i + 5) for i in (-15, 5)]
+    assert (await admin.post(T, json=some)).json() == {"accepted": 2, "known": 0}
+    await broker.factory.reports.forget(middle)
+    left = (await admin.get(T)).json()["transfers"]
+    again = (await admin.post(T, json=some)).json()
+    assert again == {"accepted": 2 - len(left), "known": len(left)}
+
+
+async def test_alike_transfers_of_a_log_are_all_kept_and_none_twice(admin):
+    log = b"source,start,bytes,seconds\n" + b"ftp://a.example,1700000000,10000000,1\n" * 3
+    assert (await admin.post(f"{T}/import", content=log)).json()["accepted"] == 3
+    assert (await admin.post(f"{T}/import", content=log)).json() == {
+        "accepted": 0,
+        "known": 3,
+        "kind": "a table of transfers",
+        "refused": [],
+    }
+
+
+async def test_an_export_of_nothing_that_there_is_is_refused_before_it_begins(admin):
+    assert (await admin.get(f"{T}/export", params={"source": "nosuch"})).status_code == 422
 
 
 async def test_the_log_of_a_real_gridftp_server_is_taken_once(admin, start_gridftp, tmp_path):

@@ -172,7 +172,8 @@ def _observations() -> None:
         sa.Column("forecast_id", sa.BigInteger),
     )
     if op.get_bind().dialect.name == "sqlite":
-        op.create_table("observations", sa.Column("id", ID, primary_key=True), *columns)
+        number = sa.Column("id", ID, primary_key=True)
+        op.create_table("observations", number, *columns, sqlite_autoincrement=True)
         return
     op.execute("CREATE SEQUENCE observations_id_seq")
     number = sa.Column("id", sa.BigInteger, server_default=sa.text("nextval('observations_id_seq')"), nullable=False)
