@@ -1,5 +1,5 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
-.PHONY: demo test bench bench-forecasts bench-paper bench-wan bench-testbed results
+.PHONY: demo test bench bench-broker bench-forecasts bench-paper bench-wan bench-testbed results
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -22,6 +22,10 @@ test: $(READY)
 # coget beside globus-url-copy on this machine.
 bench: $(READY)
 	@$(RUN) tests.benchmarks.loopback
+
+# The broker over HTTP, with large catalogues and histories.
+bench-broker: $(READY)
+	@$(RUN) tests.benchmarks.broker
 
 # How good and how fast forecasts are, on published logs.
 bench-forecasts: $(READY)
