@@ -5,7 +5,7 @@ from pathlib import Path
 
 from tests.benchmarks.page import page
 from tests.benchmarks.race import Copy, Outcome, Run, Sample
-from tests.benchmarks.results import Result, beside, read, rows, typical, write
+from tests.benchmarks.results import LIMIT, Result, beside, read, rows, typical, write
 from tests.benchmarks.table import show
 
 SIZE = 1_000_000
@@ -39,7 +39,7 @@ def test_failures_are_told_and_count_as_endless():
 
 def test_who_takes_too_long_is_beyond_the_limit():
     (lftp,) = rows(result(lftp=[run(80.0, "late", moved=SIZE // 2)]))
-    assert lftp[2] == "> 8"
+    assert lftp[2] == f"> {LIMIT}"
     assert lftp[-1] == "1 of 1 ended when 50% had gone over the wire"
 
 

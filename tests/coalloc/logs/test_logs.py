@@ -70,7 +70,9 @@ def test_what_a_real_aria2_remembers(tmp_path):
     root.mkdir()
     (root / "x").write_bytes(bytes(20 * MB))
     with Nginx(root, tmp_path / "nginx") as server:
-        command = ["aria2c", "--quiet", "--no-conf", f"--dir={tmp_path}", f"--server-stat-of={stat}", server.url("x")]
+        slowly = "--max-download-limit=10M"  # of what is over at once it remembers no rate
+        keeping = [f"--dir={tmp_path}", f"--server-stat-of={stat}"]
+        command = ["aria2c", "--quiet", "--no-conf", slowly, *keeping, server.url("x")]
         subprocess.run(command, check=True, timeout=60)
     (seen,) = read_log(stat).observations
     assert seen.source == "http://127.0.0.1"

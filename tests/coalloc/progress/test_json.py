@@ -51,6 +51,7 @@ def test_a_plan_shows_what_each_source_is_expected_to_do():
         "fraction": 0.7,
         "setup_seconds": 0.1,
         "rate": 5.0,
+        "rate_p10_p90": None,
         "reason": "seen yesterday",
         "priority": None,
         "error": None,
