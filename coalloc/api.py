@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from random import getrandbits
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
@@ -21,7 +21,8 @@ from coalloc.engine import open_source, speaks
 from coalloc.engine.base import EngineOptions, Source, Span
 from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
-from coalloc.history import History, SourceSummary, Transfer, source_key
+from coalloc.history import History, SourceSummary, Transfer
+from coalloc.imports import read_log, remember
 from coalloc.model import (
     Checksum,
     Estimate,
@@ -33,13 +34,11 @@ from coalloc.model import (
     TransferReport,
 )
 from coalloc.preview import preview
+from coalloc.report import past_transfers
 from coalloc.resolve import resolve, target
 from coalloc.schedule.policies import make
 from coalloc.urls import redact
 from coalloc.verify import SUSPECTED, Jury, agreed_checksum
-
-if TYPE_CHECKING:
-    from coalloc.logs import Log
 
 __all__ = [
     "Engine",
@@ -201,9 +200,9 @@ async def _download(
         report = await fetch.run()
     except CoallocError as error:
         if isinstance(error.report, TransferReport):
-            await _remember(past, broker, _transfers(request, error.report, began))
+            await _remember(past, broker, past_transfers(error.report, began, request.streams))
         raise
-    await _remember(past, broker, _transfers(request, report, began), _bad(request, found, report))
+    await _remember(past, broker, past_transfers(report, began, request.streams), _bad(request, found, report))
     return report
 
 
@@ -245,26 +244,6 @@ def _ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
 
 def _sources(request: Request, file: ReplicaSet, options: EngineOptions) -> list[Source]:
     return [open_source(replica.url, request.engine, options) for replica in file.replicas]
-
-
-def _transfers(request: Request, report: TransferReport, began: float) -> list[Transfer]:
-    """What the history remembers of a transfer that began at `began`, seconds since the epoch."""
-    return [
-        Transfer(
-            url=source.url,
-            start=began,
-            end=began + report.seconds,
-            bytes=source.bytes,
-            busy_seconds=source.seconds,
-            setup_seconds=source.setup_seconds,
-            ranges=source.ranges,
-            streams=request.streams or source.streams,
-            strategy=report.strategy,
-            outcome=source.outcome,
-            error=source.error,
-        )
-        for source in report.sources
-    ]
 
 
 async def plan(request: Request) -> list[Plan]:
@@ -405,71 +384,3 @@ def _some_broker(named: str | None) -> Broker:
 def history() -> list[SourceSummary]:
     """What this user's transfers achieved at each source."""
     return History.open().summary()
-
-
-class Remembered(NamedTuple):
-    """What an import brought.
-
-    `kind` says what the log is. Of its `transfers`, those that this user's history can use were `usable`, and of these
-    `new` were not in it yet.
-    """
-
-    kind: str
-    transfers: int
-    usable: int
-    new: int
-
-
-def remember(path: Path) -> Remembered:
-    """Put what another program logged into this user's history: reads that went well, each once.
-
-    :raises UsageError: when it is no log that is known, or there is no history to put it into
-    """
-    from coalloc.logs import read_log
-
-    history = History.open()
-    if history.path is None:
-        raise UsageError("COGET_HISTORY is off: there is no history to import into", "unset it, or name a file")
-    log = read_log(path)
-    usable = [
-        (url, each)
-        for each in log.observations
-        if each.direction == "read" and each.outcome in ("ok", "slow") and (url := _address(each.source))
-    ]
-    transfers = [
-        Transfer(
-            url=url,
-            start=each.start,
-            end=each.end,
-            bytes=each.bytes,
-            busy_seconds=each.end - each.start,
-            setup_seconds=each.setup_seconds,
-            ranges=each.ranges,
-            streams=each.streams,
-            strategy="imported",
-            outcome=each.outcome,
-        )
-        for url, each in usable
-    ]
-    return Remembered(log.kind, len(log.observations), len(usable), history.remember(transfers))
-
-
-def read_log(path: Path) -> "Log":
-    """What another program logged: transfers by the addresses of their sources, and the lines that are none.
-
-    :raises UsageError: when it is no log that is known
-    """
-    from coalloc.logs import read_log as read
-
-    log = read(path)
-    known = [(each, url) for each in log.observations if (url := _address(each.source))]
-    return log._replace(observations=[replace(each, source=source_key(url)) for each, url in known])
-
-
-def _address(source: str) -> str | None:
-    """The URL of what a log calls a source; None for what is no address."""
-    url = source if "://" in source else f"gsiftp://{source}"
-    try:
-        return url if not source_key(url).endswith("//") else None
-    except ValueError:  # a port that is no number, brackets that do not match
-        return None

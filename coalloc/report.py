@@ -1,12 +1,13 @@
-"""What a transfer looks like from outside: source lines for a display, and the final report. Pure."""
+"""What a transfer looks like from outside: source lines for a display, the final report, what is remembered. Pure."""
 
 from collections.abc import Container, Mapping, Sequence
 
 from coalloc.errors import NoFreeConnection, ServerBusy, SourceError
-from coalloc.model import Outcome, PartialCopy, SourceReport, SourceState, SourceView
+from coalloc.history import Transfer
+from coalloc.model import Outcome, PartialCopy, SourceReport, SourceState, SourceView, TransferReport
 from coalloc.schedule.state import Copy, Lane, State
 
-__all__ = ["source_reports", "source_views", "unstarted_reports", "unstarted_views"]
+__all__ = ["past_transfers", "source_reports", "source_views", "unstarted_reports", "unstarted_views"]
 
 SLOW = 0.1
 """A source below this part of the fastest one's rate is reported as slow."""
@@ -121,3 +122,27 @@ def _state(state: State, lane: Lane, now: float) -> SourceState:
     if lane.status in ("connecting", "waiting", "pausing", "left"):
         return lane.status
     return "idle"
+
+
+def past_transfers(report: TransferReport, began: float, streams: int | None) -> list[Transfer]:
+    """What the history remembers of a transfer.
+
+    :param began: seconds since the epoch
+    :param streams: of each source, where the user said how many
+    """
+    return [
+        Transfer(
+            url=source.url,
+            start=began,
+            end=began + report.seconds,
+            bytes=source.bytes,
+            busy_seconds=source.seconds,
+            setup_seconds=source.setup_seconds,
+            ranges=source.ranges,
+            streams=streams or source.streams,
+            strategy=report.strategy,
+            outcome=source.outcome,
+            error=source.error,
+        )
+        for source in report.sources
+    ]

@@ -1,0 +1,81 @@
+"""What other programs logged, for this user's history and for a broker's: by the addresses of the sources."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from coalloc.errors import UsageError
+from coalloc.history import History, Transfer, source_key
+
+if TYPE_CHECKING:
+    from coalloc.logs import Log
+
+__all__ = ["Remembered", "read_log", "remember"]
+
+
+class Remembered(NamedTuple):
+    """What an import brought.
+
+    `kind` says what the log is. Of its `transfers`, those that this user's history can use were `usable`, and of these
+    `new` were not in it yet.
+    """
+
+    kind: str
+    transfers: int
+    usable: int
+    new: int
+
+
+def remember(path: Path) -> Remembered:
+    """Put what another program logged into this user's history: reads that went well, each once.
+
+    :raises UsageError: when it is no log that is known, or there is no history to put it into
+    """
+    from coalloc.logs import read_log
+
+    history = History.open()
+    if history.path is None:
+        raise UsageError("COGET_HISTORY is off: there is no history to import into", "unset it, or name a file")
+    log = read_log(path)
+    usable = [
+        (url, each)
+        for each in log.observations
+        if each.direction == "read" and each.outcome in ("ok", "slow") and (url := _address(each.source))
+    ]
+    transfers = [
+        Transfer(
+            url=url,
+            start=each.start,
+            end=each.end,
+            bytes=each.bytes,
+            busy_seconds=each.end - each.start,
+            setup_seconds=each.setup_seconds,
+            ranges=each.ranges,
+            streams=each.streams,
+            strategy="imported",
+            outcome=each.outcome,
+        )
+        for url, each in usable
+    ]
+    return Remembered(log.kind, len(log.observations), len(usable), history.remember(transfers))
+
+
+def read_log(path: Path) -> "Log":
+    """What another program logged: transfers by the addresses of their sources, and the lines that are none.
+
+    :raises UsageError: when it is no log that is known
+    """
+    from coalloc.logs import read_log as read
+
+    log = read(path)
+    known = [(each, url) for each in log.observations if (url := _address(each.source))]
+    return log._replace(observations=[replace(each, source=source_key(url)) for each, url in known])
+
+
+def _address(source: str) -> str | None:
+    """The URL of what a log calls a source; None for what is no address."""
+    url = source if "://" in source else f"gsiftp://{source}"
+    try:
+        return url if not source_key(url).endswith("//") else None
+    except ValueError:  # a port that is no number, brackets that do not match
+        return None
