@@ -65,15 +65,23 @@ def read_log(path: Path) -> "Log":
 
     :raises UsageError: when it is no log that is known
     """
+    from coalloc.logs import Refused
     from coalloc.logs import read_log as read
 
     log = read(path)
-    known = [(each, url) for each in log.observations if (url := _address(each.source))]
-    return log._replace(observations=[replace(each, source=source_key(url)) for each, url in known])
+    known, strange = [], []
+    for each in log.observations:
+        if url := _address(each.source):
+            known.append(replace(each, source=source_key(url)))
+        else:
+            strange.append(Refused(0, f"{each.source!r} is no address of a server"))
+    return log._replace(observations=known, refused=[*log.refused, *strange])
 
 
 def _address(source: str) -> str | None:
     """The URL of what a log calls a source; None for what is no address."""
+    if source.count(":") > 1 and "[" not in source and "://" not in source:  # IPv6, as servers log it
+        source = f"[{source}]"
     url = source if "://" in source else f"gsiftp://{source}"
     try:
         return url if not source_key(url).endswith("//") else None

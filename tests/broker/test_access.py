@@ -81,6 +81,15 @@ async def test_who_is_nobody_is_told_how_to_be_somebody(broker, headers):
     assert answer.json()["error"]["remedy"]
 
 
+async def test_much_is_taken_only_of_who_is_known(broker, admin):
+    much = b"[" * (2 << 20)
+    path = "/broker/v1/transfers"
+    for headers in ({}, {"Authorization": "Bearer cogetb_nobody"}):
+        answer = await broker.with_headers(headers).post(path, content=much)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthenticated")
+    assert (await admin.post(path, content=much)).status_code in (400, 422)
+
+
 async def test_a_revoked_token_is_worth_nothing(broker, admin):
     issued = (await admin.post("/broker/v1/tokens", json={"subject": "ann", "role": "reader"})).json()
     ann = broker.with_headers({"Authorization": f"Bearer {issued['token']}"})

@@ -143,6 +143,18 @@ async def test_alike_transfers_of_a_log_are_all_kept_and_none_twice(admin):
     }
 
 
+async def test_a_source_by_ipv6_is_one_and_one_without_address_is_told(admin):
+    line = (
+        "DATE=20261121214512.3 HOST=dtn.example.org PROG=globus-gridftp-server NL.EVNT=FTP_INFO START=20261121214510.1 "
+        "USER=u FILE=/x BUFFER=0 BLOCK=262144 NBYTES=104857600 VOLUME=/ STREAMS=4 STRIPES=1 DEST=[{}] TYPE=STOR "
+        "CODE=226\n"
+    )
+    taken = (await admin.post(f"{T}/import", content=line.format("2001:db8::7") + line.format("a b"))).json()
+    assert (taken["accepted"], len(taken["refused"])) == (1, 1)
+    (kept,) = (await admin.get(T)).json()["transfers"]
+    assert (kept["source"], kept["direction"]) == ("gsiftp://[2001:db8::7]", "write")
+
+
 async def test_an_export_of_nothing_that_there_is_is_refused_before_it_begins(admin):
     assert (await admin.get(f"{T}/export", params={"source": "nosuch"})).status_code == 422
 
