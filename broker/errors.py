@@ -1,7 +1,6 @@
 """The error tree of the broker. Every error names the thing, what went wrong, and what to do.
 
     BrokerError
-    ├── Malformed          400  it cannot be read at all
     ├── Unauthenticated    401  who is it? no token, or one that is unknown, expired or revoked
     ├── Forbidden          403  the role does not allow it
     ├── NotFound           404
@@ -11,7 +10,8 @@
     ├── TooManyRequests    429  says when to come back
     └── Unavailable        503  the database cannot be used now
 
-The number is the HTTP status. On the wire all have one shape: `{"error": {"code", "message", "remedy"}}`.
+The number is the HTTP status. On the wire all have one shape: `{"error": {"code", "message", "remedy"}}`. What cannot
+be read at all is refused before it gets here, with 400 (`broker.main`).
 """
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Conflict",
     "Forbidden",
     "Invalid",
-    "Malformed",
     "NotFound",
     "TooLarge",
     "TooManyRequests",
@@ -42,13 +41,6 @@ class BrokerError(Exception):
         super().__init__(message)
         self.message = message
         self.remedy = remedy
-
-
-class Malformed(BrokerError):
-    """It cannot be read at all."""
-
-    status = 400
-    code = "malformed"
 
 
 class Unauthenticated(BrokerError):

@@ -229,11 +229,14 @@ async def _remember(
 def _ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
     """The replicas in the order in which they are worth using: by priority, then by forecast rate.
 
-    What a broker expects counts more than this user's own history: it knows that, and what others achieved.
+    What a broker has measured counts more than this user's own history: it knows that, and what others achieved. What
+    it guesses counts less.
     """
     file = found.file
     expected = past.estimates([replica.url for replica in file.replicas], time.time())
-    expected |= {url: estimate for url, estimate in found.expected.items() if estimate.rate is not None}
+    for url, estimate in found.expected.items():
+        if estimate.rate is not None and (url in found.measured or expected[url].rate is None):
+            expected[url] = estimate
 
     def worth(replica: Replica) -> tuple[float, float]:
         return (math.inf if replica.priority is None else replica.priority, -(expected[replica.url].rate or 0.0))

@@ -41,11 +41,15 @@ class BrokerRefuses(CoallocError):
 
 
 class Found(NamedTuple):
-    """A file, what is expected of its replicas by URL, and what the broker calls it; None where no broker was asked."""
+    """A file, what is expected of its replicas by URL, and what the broker calls it; None where no broker was asked.
+
+    `measured` are the URLs of which that rests on transfers over the very path; of the others it is a guess.
+    """
 
     file: ReplicaSet
     expected: Mapping[str, Estimate]
     dataset: str | None = None
+    measured: frozenset[str] = frozenset()
 
 
 class Dataset(NamedTuple):
@@ -94,7 +98,8 @@ class Broker:
         size = None if line["size"] is None else int(line["size"])
         plain = name.rpartition(":")[2].rpartition("/")[2]
         file = ReplicaSet(plain, replicas, size, tuple(checksum(*pair) for pair in known))
-        return Found(file, {str(each["url"]): _estimate(each) for each in line["replicas"]}, name)
+        measured = frozenset(str(each["url"]) for each in line["replicas"] if each["measured"])
+        return Found(file, {str(each["url"]): _estimate(each) for each in line["replicas"]}, name, measured)
 
     async def report(self, observations: Sequence[Mapping[str, Any]]) -> None:
         """Tell what transfers achieved, as the broker's interface writes it."""

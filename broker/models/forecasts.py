@@ -81,13 +81,17 @@ class Wanted(Wire):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A replica, and what to expect of it: the one of rank 1 is the best. No model: 30,000 are made for one answer."""
+    """A replica, and what to expect of it: the one of rank 1 is the best. No model: 30,000 are made for one answer.
+
+    `measured`: there were transfers over this very path; otherwise the rate is that of others like it.
+    """
 
     url: str
     endpoint: str
     site: str
     rank: int
     rate: Quantiles | None
+    measured: bool
     setup_seconds: float | None
     seconds: float | None
     rationale: str

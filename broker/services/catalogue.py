@@ -149,11 +149,6 @@ class Catalogue:
         where = bad.endpoint or bad.url
         raise NotFound(f"there is no replica of {bad.dataset} at {where}", f"see GET /broker/v1/datasets/{bad.dataset}")
 
-    async def counts(self) -> tuple[int, int]:
-        """How many datasets and replicas there are."""
-        async with self._database.read() as connection:
-            return await Stored(connection).counts()
-
 
 def _agreed(dataset: Dataset, known: Known, said: Dataset | None) -> Dataset:
     """What is said of a dataset now, with what was said just before; :raises Conflict: against what is known."""

@@ -25,7 +25,7 @@ from predictors.hedge import Hedge
 from predictors.models.hierarchy import Hierarchy
 from predictors.observation import Forecast, Query
 
-__all__ = ["Forecasting"]
+__all__ = ["Forecasting", "quantiles"]
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ class Forecasting:
         self._books: OrderedDict[Pair, Book] = OrderedDict()
         self._making: dict[Pair, asyncio.Task[None]] = {}
         self._everywhere = Hierarchy()
-        self._seen_everywhere: int | None = None
+        self._seen_everywhere = 0
         self._given: dict[tuple[Pair, int, str, int], Given] = {}
         self._remembered: set[tuple[Pair, int, str, int]] = set()
         self._news = asyncio.Event()
@@ -116,7 +116,7 @@ class Forecasting:
         forecast = self._forecast(pair, asked.size, asked.file_class, now)
         return Expected.model_construct(
             **asked.model_dump(exclude={"file_class"}),
-            rate=_quantiles(forecast),
+            rate=quantiles(forecast),
             setup_seconds=forecast.setup_seconds,
             seconds=None if asked.size is None else forecast.seconds(asked.size),
             forecaster=forecast.forecaster,
@@ -154,7 +154,7 @@ class Forecasting:
             return
         book = self._books.get(pair)
         own = book is not None and book.forecaster is not None
-        seen = book.seen if book and own else self._seen_everywhere or 0
+        seen = book.seen if book and own else self._seen_everywhere
         key = (pair, size_class(nbytes or 0), forecast.forecaster, seen)
         if key in self._remembered:
             return
@@ -245,43 +245,42 @@ class Forecasting:
             behind = {pair: stand for pair, stand in stands.items() if self._seen(pair) < stand.newest_id}
             new: dict[Pair, list[Kept]] = {}
             for pair, stand in behind.items():
-                book = self._books.get(pair)
-                known = book and book.forecaster
-                new[pair] = await history.since(stand.id, book.seen, NEWEST + 1) if book and known else []
+                if (book := self._books.get(pair)) and book.forecaster:
+                    new[pair] = await history.since(stand.id, book.seen, NEWEST + 1)
         for pair, stand in behind.items():  # outside of the transaction: learning takes its time
             book = self._books.get(pair)
-            if book is None:
+            if book is None or book.seen >= stand.newest_id:  # evicted, or made anew, meanwhile
                 continue
-            if book.forecaster is None or len(new[pair]) > NEWEST:
+            if book.forecaster and pair in new and len(new[pair]) <= NEWEST:
+                await self._learn(book.forecaster, new[pair])
+                book.saw(stand, new[pair])
+                book.by_class.clear()
+            else:
                 del self._books[pair]
                 if pair not in self._making:
                     self._making[pair] = asyncio.create_task(self._make(pair, stand))
-            else:
-                await self._learn(book, new[pair])
-                book.saw(stand, new[pair])
-                book.by_class.clear()
 
     def _seen(self, pair: Pair) -> float:
         book = self._books.get(pair)
         return book.seen if book else math.inf
 
-    async def _learn(self, book: Book, new: Iterable[Kept]) -> None:
+    @staticmethod
+    async def _learn(forecaster: Hedge, new: Iterable[Kept]) -> None:
         for each in new:
-            assert book.forecaster
-            book.forecaster.learn(each.observation)
+            forecaster.learn(each.observation)
             await asyncio.sleep(0)
 
     async def _learn_everywhere(self) -> None:
         async with self._database.read() as connection:
             history = History(connection)
             last = await history.last_id()
-            seen = self._seen_everywhere or 0
+            seen = self._seen_everywhere
             if last <= seen:
                 return
             new = await history.all_since(max(seen, last - EVERYWHERE), EVERYWHERE)
         for i, each in enumerate(new):
             self._everywhere.learn(each.observation)
-            if i % 20 == 0:
+            if i % TURN == 0:
                 await asyncio.sleep(0)
         self._seen_everywhere = last
 
@@ -311,5 +310,6 @@ def _middle(size: int) -> int:
     return int(math.sqrt(low * high))
 
 
-def _quantiles(forecast: Forecast) -> Quantiles | None:
+def quantiles(forecast: Forecast) -> Quantiles | None:
+    """Its rates, as they go over the wire."""
     return None if forecast.rates is None else Quantiles.model_construct(**forecast.rates._asdict())

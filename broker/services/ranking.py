@@ -27,7 +27,7 @@ class Choice(NamedTuple):
     """A replica's endpoint, what is expected of it, and how far it is, km, None where that is not known."""
 
     endpoint: Endpoint
-    forecast: Forecast | None
+    forecast: Forecast
     distance: float | None
 
 
@@ -64,9 +64,9 @@ def _worth(strategy: Strategy, choice: Choice, size: int | None, chance: Random)
             return chance.random()
 
 
-def _expected(forecast: Forecast | None, size: int | None) -> float:
+def _expected(forecast: Forecast, size: int | None) -> float:
     """Seconds, or the time that a byte takes where no size is known."""
-    if forecast is None or forecast.rates is None:
+    if forecast.rates is None:
         return inf
     if size is None:
         return 1 / forecast.rates.p50
@@ -79,7 +79,7 @@ def rationale(choice: Choice, tried: bool) -> str:
     :param tried: it was put first so that something becomes known of it
     """
     said = [f"priority {choice.endpoint.read_priority}"]
-    if choice.forecast and choice.forecast.rates:
+    if choice.forecast.rates:
         low, middle, high = (rate / MB for rate in choice.forecast.rates)
         setup = choice.forecast.setup_seconds
         said.append(

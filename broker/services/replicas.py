@@ -14,7 +14,7 @@ from broker.models.catalogue import address
 from broker.models.forecasts import Candidate, Quantiles, Resolved
 from broker.models.history import Pair
 from broker.models.names import split
-from broker.services.forecasting import Forecasting
+from broker.services.forecasting import Forecasting, quantiles
 from broker.services.places import Map, Places
 from broker.services.ranking import Choice, kilometres, rank, rationale
 from broker.storage.catalogue import Catalogue, Located
@@ -35,6 +35,7 @@ class Option(NamedTuple):
     choice: Choice
     root: str
     rate: Quantiles | None
+    measured: bool
     rationale: str
 
 
@@ -82,9 +83,8 @@ class Replicas:
             root = placed.endpoint.source + quote(placed.endpoint.prefix)
             for size in classes:
                 choice = Choice(placed.endpoint, forecasts[pairs[i], size], away)
-                rates = choice.forecast and choice.forecast.rates
-                quantiles = Quantiles.model_construct(**rates._asdict()) if rates else None
-                options[i, size] = Option(choice, root, quantiles, rationale(choice, False))
+                measured = self._forecasting.knows(pairs[i])
+                options[i, size] = Option(choice, root, quantiles(choice.forecast), measured, rationale(choice, False))
         return options
 
     def _resolved(
@@ -131,7 +131,8 @@ def _candidate(
         site=endpoint.site,
         rank=place,
         rate=option.rate,
-        setup_seconds=forecast.setup_seconds if forecast else None,
-        seconds=forecast.seconds(size) if forecast and size is not None else None,
+        measured=option.measured,
+        setup_seconds=forecast.setup_seconds,
+        seconds=None if size is None else forecast.seconds(size),
         rationale=rationale(option.choice, True) if tried else option.rationale,
     )

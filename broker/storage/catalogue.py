@@ -13,7 +13,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
-    func,
     or_,
     select,
     update,
@@ -46,7 +45,7 @@ class Located(NamedTuple):
     did: str
     size: int | None
     checksums: Mapping[str, str]
-    replicas: Sequence[tuple[int, str | None]]
+    replicas: list[tuple[int, str | None]]
 
 
 class Catalogue:
@@ -73,10 +72,9 @@ class Catalogue:
         wanted = select(*columns).join(datasets, _same(given))
         if lock and self._connection.dialect.name != "sqlite":
             wanted = wanted.order_by(datasets.c.id).with_for_update(of=datasets)
-        rows = await self._connection.execute(wanted)
-        found = list(rows)
+        rows = (await self._connection.execute(wanted)).all()
         digests = await self._digests(asked)
-        return {asked[i]: Known(number, size, digests.get(i, {}), created) for i, number, size, created in found}
+        return {asked[i]: Known(number, size, digests.get(i, {}), created) for i, number, size, created in rows}
 
     async def located(self, dids: Sequence[str]) -> dict[str, Located]:
         """Of these datasets, those that there are, with their available replicas."""
@@ -95,7 +93,7 @@ class Catalogue:
             if did not in found:
                 found[did] = Located(did, size, digests.get(number, {}), [])
             if endpoint is not None:
-                found[did].replicas.append((endpoint, path))  # type: ignore[attr-defined]
+                found[did].replicas.append((endpoint, path))
         return found
 
     async def _digests(self, dids: Sequence[str]) -> dict[int, dict[str, str]]:
@@ -278,15 +276,6 @@ class Catalogue:
             if row.algorithm is not None:
                 found[row.id].checksums[row.algorithm] = row.value
         return list(found.values())
-
-    async def counts(self) -> tuple[int, int]:
-        """How many datasets and replicas there are."""
-        asked = select(
-            select(func.count()).select_from(datasets).scalar_subquery(),
-            select(func.count()).select_from(replicas).scalar_subquery(),
-        )
-        row = (await self._connection.execute(asked)).one()
-        return int(row[0]), int(row[1])
 
 
 def _same(given: Subquery) -> ColumnElement[bool]:

@@ -6,7 +6,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 from sqlalchemy import Connection, event, make_url, text
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError, TimeoutError
+from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as NoFreeConnectionError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from broker.errors import Invalid, Unavailable
@@ -84,7 +85,7 @@ class Database:
     async def _mended(self) -> AsyncIterator[None]:
         try:
             yield
-        except (OperationalError, InterfaceError, TimeoutError) as error:
+        except (OperationalError, InterfaceError, NoFreeConnectionError) as error:
             raise Unavailable(f"the database cannot be used now: {_said(error)}", "try again in a moment") from error
 
     async def ready(self) -> None:
@@ -97,7 +98,7 @@ class Database:
         await self._engine.dispose()
 
 
-def _said(error: DBAPIError | TimeoutError) -> str:
+def _said(error: DBAPIError | NoFreeConnectionError) -> str:
     said = error.orig if isinstance(error, DBAPIError) else "all connections are in use"
     return str(said).partition("\n")[0]
 

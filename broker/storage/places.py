@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from sqlalchemy import delete, select
+from sqlalchemy import Delete, delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -83,9 +83,9 @@ class Places:
         gone = delete(endpoints).where(endpoints.c.name == name)
         await self._remove(gone, f"endpoint {name}", "replicas are there")
 
-    async def _remove(self, statement: object, thing: str, why: str) -> None:
+    async def _remove(self, statement: Delete, thing: str, why: str) -> None:
         try:
-            done = await self._connection.execute(statement)  # type: ignore[call-overload]
+            done = await self._connection.execute(statement)
         except IntegrityError:
             raise Conflict(f"{thing} cannot be removed: {why}", "remove these first") from None
         if not done.rowcount:

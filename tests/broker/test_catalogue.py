@@ -2,9 +2,13 @@
 
 import asyncio
 import json
+import time
 
 import httpx
 import pytest
+
+from broker.config import Settings
+from tests.broker.conftest import running, stock
 
 A = "run1:2024/a.root"
 RESOLVE = "/broker/v1/replicas/resolve"
@@ -173,6 +177,27 @@ async def test_who_say_different_things_of_one_dataset_at_once_are_not_both_beli
             assert dataset["checksums"] == {"md5": str(dataset["size"]) * 32}
         kept = [json.loads(answer.text.splitlines()[-1])["kept"] for answer in answers]
         assert sum(kept) == 50
+
+
+async def test_what_is_unknown_is_tried_first_now_and_then(database):
+    async with running(Settings(database, explore=1)) as broker:
+        client = await broker.client("admin")
+        await stock(client.put)
+        now = time.time()
+        for name in ("cern-1", "cern-2"):
+            told = {"id": name, "source": name, "sink": "CERN", "started": now - 20, "ended": now - 10, "bytes": 10**9}
+            await client.post("/broker/v1/transfers", json=told)
+        await client.post("/broker/v1/forecasts", json={"forecasts": [{"source": "cern-1", "sink": "CERN"}]})
+        await broker.settled()
+        answers = []
+        for _ in range(4):
+            found, _end = await _lines(client, [A], sink="CERN")
+            answers.append(found["replicas"])
+            await broker.settled()
+        tried = [replicas[0]["endpoint"] for replicas in answers if "tried first" in replicas[0]["rationale"]]
+        assert tried == ["fnal-1"]  # not again before its transfer can have been reported
+        measured = {each["endpoint"]: each["measured"] for each in answers[-1]}
+        assert measured == {"cern-1": True, "cern-2": True, "fnal-1": False}
 
 
 async def test_bad_replicas_of_one_dataset_are_on_pages_too(stocked):

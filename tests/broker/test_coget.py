@@ -132,6 +132,26 @@ def test_a_replica_with_wrong_bytes_is_marked_bad(broker, known, tmp_path):
     assert (bad["endpoint"], bad["state"]) == ("two", "BAD")
 
 
+def test_a_guess_of_the_broker_does_not_outweigh_what_this_user_saw(broker, known, tmp_path):
+    urls, now = _urls(known), time.time()
+    assert coget(["--quiet", "-o", "own", *urls], tmp_path).returncode == 0
+    seen = {share["url"]: share["rate"] for share in _shares(tmp_path, urls, {})}
+    slow = {"id": "x", "source": "ftp://other.example", "sink": "HERE", "started": now - 100, "ended": now - 1}
+    known.post("/broker/v1/transfers", json={**slow, "bytes": 10_000_000})
+    planned = {share["url"]: share["rate"] for share in _shares(tmp_path, [DATASET], _environment(broker))}
+    assert planned == seen
+
+
+def _shares(home: Path, words: list[str], environment: dict[str, str]) -> list[dict]:
+    return json.loads(coget(["plan", "--json", *words], home, **environment).stdout)["shares"]
+
+
+@pytest.mark.parametrize("name", ["x" * 300, "/dev/fd/63", "no/such/dataset"])
+def test_what_is_neither_file_nor_dataset_is_told_so(broker, known, tmp_path, name):
+    result = coget([name], tmp_path, **_environment(broker))
+    assert (result.returncode, "there is no dataset" in result.stderr) == (3, True), result.stderr
+
+
 def test_what_there_is_can_be_searched(broker, known, tmp_path):
     found = coget(["search", "lab:20"], tmp_path, **_environment(broker))
     assert (found.returncode, DATASET in found.stdout) == (0, True)
@@ -188,7 +208,7 @@ ANSWERS = {
     "endless": b"x" * 1000,
 }
 GOOD = {"name": "lab:x", "size": 1, "checksums": {}, "error": None}
-REPLICA = {"url": "ftp://h.example/x", "rank": 1, "rate": None, "setup_seconds": 0.1, "rationale": ""}
+REPLICA = {"url": "ftp://h.example/x", "rank": 1, "rate": None, "measured": True, "setup_seconds": 0.1, "rationale": ""}
 WRONG = {
     "a local file": {"url": "file:///etc/hostname"},
     "an impossible port": {"url": "ftp://h.example:99999/x"},

@@ -17,7 +17,8 @@ NAME = sa.Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 
 def upgrade() -> None:
     _access()
-    _catalogue()
+    _places()
+    _datasets()
     _history()
 
 
@@ -45,7 +46,7 @@ def _access() -> None:
     op.create_index("ix_audit_at", "audit", ["at"])
 
 
-def _catalogue() -> None:
+def _places() -> None:
     op.create_table(
         "sites",
         sa.Column("id", ID, primary_key=True),
@@ -71,6 +72,9 @@ def _catalogue() -> None:
         sa.Column("longitude", sa.Double),
         sa.UniqueConstraint("name", name="uq_endpoints_name"),
     )
+
+
+def _datasets() -> None:
     op.create_table(
         "datasets",
         sa.Column("id", ID, primary_key=True),
