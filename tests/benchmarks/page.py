@@ -64,8 +64,10 @@ def _summary(result: Result) -> Iterator[str]:
 def _section(result: Result) -> str:
     scenario = SCENARIOS[result.scenario]
     happened = "; ".join(f"{text} at {at:.2f} s" for at, text in result.timeline if at < 2 * result.ideal)
+    counts = [len(runs) for runs in result.runs.values()]
     facts = [
         f"{scenario.says}. {result.size / 1e6:.0f} MB, {result.congestion}, ideal {result.ideal:.2f} s",
+        f"{min(counts)} run{'s' if min(counts) > 1 else ''} of each rival" if counts else "",
         happened,
         checked(result),
         beside(result),
