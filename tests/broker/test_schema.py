@@ -25,11 +25,11 @@ def _run(address: str, *statements: str) -> None:
     engine.dispose()
 
 
-def test_an_old_schema_is_refused_with_the_command_that_upgrades(empty_database, monkeypatch):
+def test_an_old_schema_is_refused_with_the_command_that_upgrades(empty_database):
     address = addressed(empty_database)
     upgrade(address)
-    monkeypatch.setattr("alembic.script.ScriptDirectory.get_current_head", lambda self: "9999")
-    with pytest.raises(Invalid, match="version 0001, and this broker needs 9999") as refused:
+    _run(address, "UPDATE alembic_version SET version_num = '0001'")
+    with pytest.raises(Invalid, match=r"version 0001, and this broker needs \d{4}") as refused:
         check(address)
     assert "coget-broker upgrade" in refused.value.remedy
 

@@ -1,0 +1,108 @@
+"""Collections: a folder at a GridFTP server, one at the workers of a site, or the catalogue; and who may use them."""
+
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import Field, StringConstraints, field_validator, model_validator
+
+from broker.models.base import Moment, Wire
+from broker.models.names import Named, Remark, ReplicaPath, SinkName
+
+__all__ = [
+    "PAUSABLE",
+    "AccessRule",
+    "Bookmark",
+    "Collection",
+    "NewCollection",
+    "PauseRule",
+    "Permissions",
+    "PrincipalType",
+]
+
+Kind = Literal["gridftp", "local", "catalogue"]
+PrincipalType = Literal["identity", "role", "all_authenticated_users", "anonymous"]
+Permissions = Literal["r", "rw"]
+Title = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.()+-]{0,127}$")]
+PAUSABLE = (
+    "ls",
+    "mkdir",
+    "rename",
+    "symlink",
+    "task_delete",
+    "task_transfer_read",
+    "task_transfer_write",
+)
+"""What can be paused at a collection, as Globus names it."""
+
+
+class NewCollection(Wire):
+    """A collection to be made, or changed.
+
+    `gridftp` has an endpoint, and everything lies below `base` there; `local` is a folder `base` at the workers of a
+    `site`; `catalogue` shows datasets as files, for reading. `credential` names one that the workers know. At most
+    `concurrency` transfers run there at once, and `rate` bytes per second over all workers.
+    """
+
+    name: Title
+    kind: Kind = "gridftp"
+    endpoint: Named | None = None
+    base: ReplicaPath = "/"
+    site: SinkName = ""
+    description: Remark = ""
+    credential: SinkName = ""
+    concurrency: Annotated[int, Field(ge=1, le=1000)] | None = None
+    rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+
+    @field_validator("base")
+    @classmethod
+    def _absolute(cls, base: str) -> str:
+        if not base.startswith("/"):
+            raise ValueError("does not begin with a slash")
+        return base.rstrip("/") + "/"
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.endpoint is not None) != (self.kind == "gridftp"):
+            raise ValueError("an endpoint is what a collection of kind gridftp has, and no other")
+        return self
+
+
+class Collection(NewCollection):
+    """One that there is."""
+
+    id: UUID
+    owner: str
+    created_at: Moment
+
+
+class AccessRule(Wire):
+    """Who may read, or read and write, below a path of a collection."""
+
+    id: UUID
+    principal_type: PrincipalType
+    principal: str
+    path: str
+    permissions: Permissions
+
+
+class Bookmark(Wire):
+    """A name that a user gave to a path of a collection."""
+
+    id: UUID
+    name: str
+    collection_id: UUID
+    path: str
+    pinned: bool
+
+
+class PauseRule(Wire):
+    """What an admin has paused at a collection, for one subject or for all."""
+
+    id: UUID
+    collection_id: UUID
+    subject: str | None
+    message: str
+    operations: tuple[str, ...]
+    modified_by: str
+    created_at: Moment
+    modified_at: Moment

@@ -1,0 +1,65 @@
+"""Collections as Globus knows them: what users name in tasks; who may use them, bookmarks, and what is paused."""
+
+from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
+
+from broker.schema.base import METADATA, MOMENT, NAME
+from broker.schema.catalogue import endpoints
+
+__all__ = ["access_rules", "bookmarks", "collections", "pause_rules"]
+
+collections = Table(
+    "collections",
+    METADATA,
+    Column("id", Text, primary_key=True),  # a UUID, as Globus's clients demand
+    Column("name", NAME, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("endpoint_id", ForeignKey(endpoints.c.id)),
+    Column("base", Text, nullable=False),
+    Column("site", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("credential", Text, nullable=False),
+    Column("concurrency", Integer),
+    Column("rate", Double),
+    Column("rate_until", MOMENT, nullable=False),  # until then its bytes per second are promised
+    Column("created_at", MOMENT, nullable=False),
+)
+
+access_rules = Table(
+    "access_rules",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("collection_id", ForeignKey(collections.c.id, ondelete="CASCADE"), nullable=False),
+    Column("principal_type", Text, nullable=False),
+    Column("principal", Text, nullable=False),
+    Column("path", Text, nullable=False),
+    Column("permissions", Text, nullable=False),
+    Column("created_at", MOMENT, nullable=False),
+    UniqueConstraint("collection_id", "principal_type", "principal", "path"),
+)
+
+bookmarks = Table(
+    "bookmarks",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("collection_id", Text, nullable=False),  # it may be gone by now
+    Column("path", Text, nullable=False),
+    Column("pinned", Boolean, nullable=False),
+    UniqueConstraint("owner", "name"),
+)
+
+pause_rules = Table(
+    "pause_rules",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("collection_id", ForeignKey(collections.c.id, ondelete="CASCADE"), nullable=False),
+    Column("subject", Text),  # NULL: everybody
+    Column("message", Text, nullable=False),
+    Column("operations", Text, nullable=False),  # of models.collections.PAUSABLE, with blanks between
+    Column("modified_by", Text, nullable=False),
+    Column("created_at", MOMENT, nullable=False),
+    Column("modified_at", MOMENT, nullable=False),
+    Index(None, "collection_id"),
+)

@@ -1,0 +1,159 @@
+"""Tasks, the work that they consist of, who is at it, and what happened.
+
+The tables are the truth. What is leased is in `work`, fenced by worker and attempt; a worker that is gone from
+`workers` has no leases.
+"""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+from broker.schema.base import ID, METADATA, MOMENT
+
+__all__ = ["events", "lanes", "tasks", "tunings", "work", "workers"]
+
+UNFINISHED = text("state IN ('pending', 'leased')")
+RETRYING = text("state = 'pending' AND attempt > 0")
+
+tasks = Table(
+    "tasks",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("owner", Text, nullable=False),
+    Column("submission_id", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("label", Text),
+    Column("source", Text, nullable=False),
+    Column("destination", Text),
+    Column("options", Text, nullable=False),  # JSON of models.tasks.Options
+    Column("queue", Text, nullable=False),  # of the site whose workers do it; empty: any
+    Column("priority", Integer, nullable=False),
+    Column("deadline", MOMENT, nullable=False),
+    Column("requested_at", MOMENT, nullable=False),
+    Column("started_at", MOMENT),
+    Column("completed_at", MOMENT),
+    Column("paused", Text),  # why, by an admin; NULL: not
+    Column("canceled", Text),  # by whom; NULL: not
+    Column("canceled_by_admin", Boolean, nullable=False),
+    Column("cancel_message", Text),
+    Column("waits", Text, nullable=False),  # for what, in a sentence; empty: it does not
+    Column("error_code", Text),
+    Column("error", Text),
+    Column("total", BigInteger, nullable=False),  # rows of `work`, by what became of them
+    Column("succeeded", BigInteger, nullable=False),
+    Column("failed", BigInteger, nullable=False),
+    Column("skipped", BigInteger, nullable=False),
+    Column("canceled_work", BigInteger, nullable=False),
+    Column("expired", BigInteger, nullable=False),
+    Column("files", BigInteger, nullable=False),
+    Column("directories", BigInteger, nullable=False),
+    Column("symlinks", BigInteger, nullable=False),
+    Column("files_skipped", BigInteger, nullable=False),
+    Column("files_transferred", BigInteger, nullable=False),
+    Column("bytes_transferred", BigInteger, nullable=False),
+    Column("bytes_checksummed", BigInteger, nullable=False),
+    Column("faults", BigInteger, nullable=False),
+    UniqueConstraint("owner", "submission_id"),
+    Index(None, "owner", "requested_at"),
+    Index(
+        "ix_tasks_active",
+        "queue",
+        "requested_at",
+        sqlite_where=text("status = 'ACTIVE'"),
+        postgresql_where=text("status = 'ACTIVE'"),
+    ),
+)
+
+work = Table(
+    "work",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("task_id", ForeignKey(tasks.c.id, ondelete="CASCADE"), nullable=False),
+    Column("key", Text, nullable=False),  # a hash of what is to be done: to find it again adds nothing
+    Column("kind", Text, nullable=False),
+    Column("phase", Integer, nullable=False),  # nothing of a later one begins before
+    Column("source", Text, nullable=False),
+    Column("destination", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("details", Text, nullable=False),  # JSON of models.tasks.Details
+    Column("state", Text, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("worker", Text),
+    Column("not_before", MOMENT, nullable=False),
+    Column("received", Text),  # JSON: ranges that the destination has, after a failure
+    Column("checksum", Text),  # ALGORITHM:HEX
+    Column("error_code", Text),
+    Column("error", Text),
+    Column("finished_at", MOMENT),
+    UniqueConstraint("task_id", "key"),
+    Index(
+        "ix_work_unfinished", "task_id", "state", "phase", "size", sqlite_where=UNFINISHED, postgresql_where=UNFINISHED
+    ),
+    Index("ix_work_retrying", "task_id", sqlite_where=RETRYING, postgresql_where=RETRYING),
+    Index(None, "task_id", "state", "id"),
+    Index("ix_work_worker", "worker", sqlite_where=text("state = 'leased'"), postgresql_where=text("state = 'leased'")),
+    sqlite_autoincrement=True,
+)
+
+workers = Table(
+    "workers",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("site", Text, nullable=False),
+    Column("place", Text, nullable=False),  # host and process, for people
+    Column("started_at", MOMENT, nullable=False),
+    Column("seen_at", MOMENT, nullable=False),
+)
+
+lanes = Table(
+    "lanes",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("worker", ForeignKey(workers.c.id, ondelete="CASCADE"), nullable=False),
+    Column("task_id", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("source", Text, nullable=False),
+    Column("destination", Text, nullable=False),
+    Column("opened_at", MOMENT, nullable=False),
+    Index(None, "worker"),
+)
+"""Each is a transfer under way: what the concurrency of collections counts, over all workers."""
+
+tunings = Table(
+    "tunings",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("source", Text, nullable=False),
+    Column("destination", Text, nullable=False),
+    Column("at", MOMENT, nullable=False),
+    Column("concurrency", Integer, nullable=False),
+    Column("rate", Double, nullable=False),
+    Column("failures", Double, nullable=False),
+    Column("reason", Text, nullable=False),
+    Index(None, "source", "destination", "id"),
+)
+"""How many lanes a pair of collections has, each change with its reason."""
+
+events = Table(
+    "events",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("task_id", ForeignKey(tasks.c.id, ondelete="CASCADE"), nullable=False),
+    Column("at", MOMENT, nullable=False),
+    Column("code", Text, nullable=False),
+    Column("is_error", Boolean, nullable=False),
+    Column("description", Text, nullable=False),
+    Column("details", Text, nullable=False),
+    Index(None, "task_id", "id"),
+)

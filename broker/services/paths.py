@@ -1,0 +1,41 @@
+"""Paths as users write them, and where these are at a server; pure. None leads out of its collection."""
+
+from broker.errors import Invalid
+
+__all__ = ["below", "normal"]
+
+LONGEST = 4096
+
+
+def normal(path: str) -> str:
+    """A path within a collection, from its root: `~` and `/~/` are the root, `..` is resolved; a final slash stays.
+
+    :raises Invalid: when it leads out of the collection, or has what no path should have
+
+    >>> normal("~/data/../run 1/"), normal("/~/x"), normal("a//b/./c"), normal("")
+    ('/run 1/', '/x', '/a/b/c', '/')
+    """
+    if len(path) > LONGEST or not path.isprintable():
+        raise Invalid(f"{path[:80]!r} is no path", "name one of at most 4096 characters that can all be printed")
+    parts: list[str] = []
+    for part in path.removeprefix("/").split("/"):
+        if part in ("", ".") or (part == "~" and not parts):
+            continue
+        if part != "..":
+            parts.append(part)
+        elif parts:
+            parts.pop()
+        else:
+            raise Invalid(f"{path} leads out of the collection", "begin at its root: /")
+    last = path.rpartition("/")[2]
+    folder = "/" if parts and last in ("", ".", "..", "~") else ""
+    return "/" + "/".join(parts) + folder
+
+
+def below(base: str, path: str) -> str:
+    """Where a normal path is, at a server whose folder `base` is the collection.
+
+    >>> below("/data/", "/run 1/x"), below("/", "/")
+    ('/data/run 1/x', '/')
+    """
+    return base.rstrip("/") + path

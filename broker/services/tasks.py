@@ -1,0 +1,123 @@
+"""Tasks as their owners see them: submitted once, looked at, changed, canceled; and paused by admins."""
+
+import time
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from broker.errors import Conflict, NotFound
+from broker.models.access import Caller
+from broker.models.tasks import Event, NewTask, Task, WorkKind
+from broker.storage.access import Records
+from broker.storage.database import Database
+from broker.storage.tasks import Done, Page, Wanted
+from broker.storage.tasks import Tasks as Stored
+from broker.storage.work import Planned
+
+__all__ = ["Submitted", "Tasks"]
+
+Order = Sequence[tuple[str, bool]]
+
+
+class Submitted(NamedTuple):
+    """A task's id, and whether it is new: else the same was submitted before."""
+
+    task: str
+    new: bool
+
+
+class Tasks:
+    """The tasks of all users. A caller sees their own, an admin all.
+
+    :param wake: tells workers of a queue that there is work
+    """
+
+    def __init__(self, database: Database, wake: Callable[[str], None]) -> None:
+        self._database = database
+        self._wake = wake
+
+    async def submit(self, new: NewTask) -> Submitted:
+        """Take a task; the same again when its owner submits it again."""
+        kind: WorkKind = "look" if new.kind == "TRANSFER" else "delete"
+        planned = [Planned.of(kind, item) for item in new.items]
+        async with self._database.write() as connection:
+            submitted = Submitted(*await Stored(connection).add(new, planned, time.time()))
+        self._wake(new.queue)
+        return submitted
+
+    async def one(self, caller: Caller, number: str) -> Task:
+        """:raises NotFound: when there is none, or it is none of the caller's business"""
+        async with self._database.read() as connection:
+            return await self._owned(Stored(connection), caller, number)
+
+    @staticmethod
+    async def _owned(stored: Stored, caller: Caller, number: str) -> Task:
+        task = await stored.one(number)
+        if task is None or not (task.owner == caller.subject or caller.may("admin")):
+            raise NotFound(f"there is no task {number}", "see the list of your tasks")
+        return task
+
+    async def page(self, wanted: Wanted, order: Order, limit: int, offset: int) -> Page:
+        """Those wanted, whoever they belong to: `wanted.owner` is the caller's unless they are an admin."""
+        async with self._database.read() as connection:
+            return await Stored(connection).page(wanted, order, limit, offset)
+
+    async def change(self, caller: Caller, number: str, label: str | None, deadline: float | None) -> Task:
+        """Change its label or its deadline. :raises NotFound: :raises Conflict: when it is over"""
+        values = {"label": label, "deadline": deadline}
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            task = await self._owned(stored, caller, number)
+            if not await stored.change(number, **{name: value for name, value in values.items() if value is not None}):
+                raise Conflict(f"task {number} is over", "submit a new one")
+            return task
+
+    async def cancel(self, caller: Caller, number: str, message: str | None = None, admin: bool = False) -> bool:
+        """End it before its work is done; False when it was over. :raises NotFound:"""
+        now = time.time()
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            task = await self._owned(stored, caller, number)
+            if task.status != "ACTIVE":
+                return False
+            said = message or f"canceled by {'an admin' if admin else 'its owner'}"
+            await stored.change(
+                number, canceled=caller.subject, canceled_by_admin=admin, cancel_message=message if admin else None
+            )
+            await stored.end(number, now, "CANCELED", said, "canceled")
+            await stored.note([(number, Event(now, "CANCELED", False, "canceled", said))])
+            if admin:
+                await Records(connection).note(now, caller.subject, "cancel task", number)
+        return True
+
+    async def pause(self, caller: Caller, number: str, message: str | None) -> bool:
+        """Pause it, or let it go on where there is no message; False when it was over."""
+        now, stops = time.time(), message is not None
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            await self._owned(stored, caller, number)
+            if not await stored.change(number, paused=message):
+                return False
+            event = Event(
+                now, "PAUSED" if stops else "UNPAUSED", False, "paused" if stops else "resumed", message or ""
+            )
+            await stored.note([(number, event)])
+            await Records(connection).note(now, caller.subject, "pause task" if stops else "resume task", number)
+        if not stops:
+            self._wake("")
+        return True
+
+    async def events(
+        self, caller: Caller, number: str, errors: bool | None, limit: int, offset: int
+    ) -> tuple[list[Event], int]:
+        """What happened, the newest first, and how much in all. :raises NotFound:"""
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            await self._owned(stored, caller, number)
+            return await stored.events(number, errors, limit, offset)
+
+    async def done(self, caller: Caller, number: str, state: str, after: int, limit: int) -> list[Done]:
+        """Its files that were transferred (`succeeded`), or left out for an error (`skipped`). :raises NotFound:"""
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            await self._owned(stored, caller, number)
+            return await stored.done(number, state, after, limit)

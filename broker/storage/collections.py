@@ -1,0 +1,129 @@
+"""Collections in the database, with who may use them, and what is paused there."""
+
+from collections.abc import Collection as Some
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from sqlalchemy import delete, or_, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import NotFound
+from broker.models.collections import AccessRule, Bookmark, Collection, NewCollection, PauseRule
+from broker.schema.catalogue import endpoints
+from broker.schema.collections import access_rules, bookmarks, collections, pause_rules
+from broker.storage.upsert import insert
+
+__all__ = ["Collections"]
+
+RULE = [access_rules.c[name] for name in AccessRule.model_fields]
+BOOKMARK = [bookmarks.c[name] for name in Bookmark.model_fields]
+PAUSE = [pause_rules.c[name] for name in PauseRule.model_fields]
+
+
+class Collections:
+    """The collections."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def all(self, numbers: Some[str] | None = None) -> list[Collection]:
+        """All by name, or those of these ids."""
+        fields = [collections.c[name] for name in Collection.model_fields if name != "endpoint"]
+        joined = select(*fields, endpoints.c.name.label("endpoint")).outerjoin(endpoints).order_by(collections.c.name)
+        chosen = joined if numbers is None else joined.where(collections.c.id.in_(list(numbers)))
+        rows = await self._connection.execute(chosen)
+        return [Collection.model_construct(**{**row._mapping, "id": UUID(row.id)}) for row in rows]
+
+    async def put(self, number: UUID, owner: str, new: NewCollection, now: float) -> UUID:
+        """Make it, or change the one of this name; its id. :raises NotFound: when there is no such endpoint"""
+        endpoint = None
+        if new.endpoint is not None:
+            found = await self._connection.execute(select(endpoints.c.id).where(endpoints.c.name == new.endpoint))
+            endpoint = found.scalar()
+            if endpoint is None:
+                raise NotFound(f"there is no endpoint {new.endpoint}", "make it first: PUT /broker/v1/endpoints/NAME")
+        values = new.model_dump(exclude={"endpoint"})
+        made = {"id": str(number), "owner": owner, "created_at": now, "rate_until": 0.0, "endpoint_id": endpoint}
+        once = insert(self._connection, collections).values(**values, **made)
+        changes = {name: once.excluded[name] for name in (*values, "endpoint_id") if name != "name"}
+        put = once.on_conflict_do_update(index_elements=["name"], set_=changes).returning(collections.c.id)
+        return UUID((await self._connection.execute(put)).scalar_one())
+
+    async def remove(self, number: UUID) -> None:
+        """:raises NotFound:"""
+        done = await self._connection.execute(delete(collections).where(collections.c.id == str(number)))
+        if not done.rowcount:
+            raise NotFound(f"there is no collection {number}", "see GET /broker/v1/collections")
+
+    async def rules(self, numbers: Some[str] | None = None) -> dict[str, list[AccessRule]]:
+        """Who may use which collection, of all or of these ids; by collection."""
+        chosen = select(access_rules.c.collection_id, *RULE).order_by(access_rules.c.created_at, access_rules.c.id)
+        if numbers is not None:
+            chosen = chosen.where(access_rules.c.collection_id.in_(list(numbers)))
+        found: dict[str, list[AccessRule]] = {}
+        for row in await self._connection.execute(chosen):
+            found.setdefault(row.collection_id, []).append(_of(AccessRule, row[1:], RULE))
+        return found
+
+    async def add_rule(self, collection: UUID, rule: AccessRule, now: float) -> bool:
+        """Add it, or change that of the same principal and path; whether it is new."""
+        values = {**rule.model_dump(), "id": str(rule.id), "collection_id": str(collection), "created_at": now}
+        once = insert(self._connection, access_rules).values(values)
+        where = ["collection_id", "principal_type", "principal", "path"]
+        changed = once.on_conflict_do_update(
+            index_elements=where, set_={"permissions": once.excluded.permissions}
+        ).returning(access_rules.c.id)
+        return bool((await self._connection.execute(changed)).scalar_one() == str(rule.id))
+
+    async def remove_rule(self, collection: UUID, rule: str) -> bool:
+        """Whether there was one."""
+        mine = delete(access_rules).where(access_rules.c.collection_id == str(collection), access_rules.c.id == rule)
+        return bool((await self._connection.execute(mine)).rowcount)
+
+    async def bookmarks(self, owner: str) -> list[Bookmark]:
+        """Those of a user, by name."""
+        chosen = select(*BOOKMARK).where(bookmarks.c.owner == owner).order_by(bookmarks.c.name)
+        return [_of(Bookmark, row, BOOKMARK) for row in await self._connection.execute(chosen)]
+
+    async def add_bookmark(self, owner: str, bookmark: Bookmark) -> bool:
+        """Whether there was none of that name."""
+        values = {**bookmark.model_dump(mode="json"), "owner": owner}
+        once = insert(self._connection, bookmarks).values(values).on_conflict_do_nothing()
+        return bool((await self._connection.execute(once)).rowcount)
+
+    async def change_bookmark(self, owner: str, number: str, values: dict[str, Any]) -> bool:
+        """Whether there was one of that id."""
+        mine = bookmarks.update().where(bookmarks.c.owner == owner, bookmarks.c.id == number).values(values)
+        return bool((await self._connection.execute(mine)).rowcount)
+
+    async def remove_bookmark(self, owner: str, number: str) -> bool:
+        """Whether there was one of that id."""
+        mine = delete(bookmarks).where(bookmarks.c.owner == owner, bookmarks.c.id == number)
+        return bool((await self._connection.execute(mine)).rowcount)
+
+    async def pauses(self, numbers: Some[str], subject: str | None = None) -> list[PauseRule]:
+        """What is paused at these collections, for this subject or for anybody."""
+        chosen = select(*PAUSE).where(pause_rules.c.collection_id.in_(list(numbers))).order_by(pause_rules.c.created_at)
+        if subject is not None:
+            chosen = chosen.where(or_(pause_rules.c.subject.is_(None), pause_rules.c.subject == subject))
+        rows: Sequence[Any] = (await self._connection.execute(chosen)).all()
+        return [_of(PauseRule, (*row[:4], tuple(row.operations.split()), *row[5:]), PAUSE) for row in rows]
+
+    async def put_pause(self, rule: PauseRule) -> None:
+        """Make it, or change that of this id."""
+        values = {**rule.model_dump(mode="json"), "operations": " ".join(rule.operations)}
+        once = insert(self._connection, pause_rules).values(values)
+        changes = {name: once.excluded[name] for name in values if name != "id"}
+        await self._connection.execute(once.on_conflict_do_update(index_elements=["id"], set_=changes))
+
+    async def remove_pause(self, number: str) -> bool:
+        """Whether there was one."""
+        done = await self._connection.execute(delete(pause_rules).where(pause_rules.c.id == number))
+        return bool(done.rowcount)
+
+
+def _of(model: Any, row: Sequence[Any], columns: Sequence[Any]) -> Any:
+    """The model of a row, with ids as they are on the wire."""
+    names = [column.name for column in columns]
+    return model.model_validate(dict(zip(names, row, strict=True)))

@@ -1,0 +1,184 @@
+"""Tasks in the database: taken once, listed, changed, and what happened in them. Their work is in `storage.work`."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+from uuid import uuid4
+
+from sqlalchemy import BigInteger, and_, func, literal, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.tasks import Event, NewTask, Options, Status, Task, TaskKind
+from broker.schema.tasks import events, tasks, work
+from broker.storage.upsert import insert
+from broker.storage.work import Planned, Works
+
+__all__ = ["Done", "Page", "Tasks", "Wanted"]
+
+ORDERED = {
+    "request_time": tasks.c.requested_at,
+    "completion_time": tasks.c.completed_at,
+    "label": tasks.c.label,
+    "task_id": tasks.c.id,
+    "status": tasks.c.status,
+    "type": tasks.c.kind,
+}
+"""By what lists may be ordered, as Globus names it."""
+
+
+class Wanted(NamedTuple):
+    """Which tasks; what is None does not matter. Each of `labels` is (pattern with `*`, whether it is to fit)."""
+
+    owner: str | None = None
+    kinds: Collection[TaskKind] | None = None
+    statuses: Collection[Status] | None = None
+    ids: Collection[str] | None = None
+    labels: Sequence[tuple[str, bool]] = ()
+    requested: tuple[float | None, float | None] = (None, None)
+    completed: tuple[float | None, float | None] = (None, None)
+    collection: str | None = None
+    paused: bool | None = None
+
+
+class Page(NamedTuple):
+    """Some tasks, and how many there are in all."""
+
+    tasks: list[Task]
+    total: int
+
+
+class Done(NamedTuple):
+    """A piece of work that is over: a file that was transferred, or skipped for its error."""
+
+    id: int
+    kind: str
+    source: str
+    destination: str
+    size: int
+    checksum: str | None
+    error_code: str | None
+    error: str | None
+    finished_at: float | None
+
+
+class Tasks:
+    """The tasks."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def add(self, new: NewTask, planned: Sequence[Planned], now: float) -> tuple[str, bool]:
+        """Take a task, unless its owner has submitted it before; its id, and whether it is new."""
+        values = {
+            "id": str(uuid4()),
+            **new.model_dump(include={"owner", "kind", "label", "queue", "priority", "deadline"}),
+            "submission_id": str(new.submission_id),
+            "source": str(new.source),
+            "destination": new.destination and str(new.destination),
+            "options": new.options.model_dump_json(exclude_defaults=True),
+            "status": "ACTIVE",
+            "requested_at": now,
+            "canceled_by_admin": False,
+            "waits": "",
+            **dict.fromkeys(COUNTERS, 0),
+        }
+        once = insert(self._connection, tasks).values(values)
+        once = once.on_conflict_do_nothing(index_elements=["owner", "submission_id"]).returning(tasks.c.id)
+        number = (await self._connection.execute(once)).scalar()
+        if number is None:
+            known = select(tasks.c.id).where(
+                tasks.c.owner == new.owner, tasks.c.submission_id == str(new.submission_id)
+            )
+            return (await self._connection.execute(known)).scalar_one(), False
+        await Works(self._connection).add(number, planned)
+        return number, True
+
+    async def one(self, number: str) -> Task | None:
+        """The task of this id, if there is one."""
+        row = (await self._connection.execute(select(*SHOWN).where(tasks.c.id == number))).one_or_none()
+        return None if row is None else _task(row)
+
+    async def page(self, wanted: Wanted, order: Sequence[tuple[str, bool]], limit: int, offset: int) -> Page:
+        """Those wanted; `order` is of names in ORDERED, each with whether it descends."""
+        where = and_(*_conditions(wanted))
+        by = [ORDERED[name].desc() if down else ORDERED[name].asc() for name, down in order]
+        page = select(*SHOWN).where(where).order_by(*by, tasks.c.id).limit(limit).offset(offset)
+        found = [_task(row) for row in await self._connection.execute(page)]
+        total = await self._connection.execute(select(func.count()).select_from(tasks).where(where))
+        return Page(found, total.scalar_one())
+
+    async def change(self, number: str, **values: Any) -> bool:
+        """Change an active task; whether it was one."""
+        active = update(tasks).where(tasks.c.id == number, tasks.c.status == "ACTIVE").values(values)
+        return bool((await self._connection.execute(active)).rowcount)
+
+    async def end(self, number: str, now: float, code: str, error: str, state: str) -> None:
+        """End an active task before its work is done: what is left of that gets this state."""
+        left = and_(work.c.task_id == number, work.c.state.in_(("pending", "leased")))
+        ended = update(work).where(left).values(state=state, worker=None, finished_at=now)
+        count = (await self._connection.execute(ended)).rowcount
+        column = tasks.c.canceled_work if state == "canceled" else tasks.c.expired
+        values = {"status": "FAILED", "completed_at": now, "error_code": code, "error": error, "waits": ""}
+        await self.change(number, **values, **{column.name: column + count})
+
+    async def note(self, happened: Sequence[tuple[str, Event]]) -> None:
+        """Keep what happened in which task."""
+        if happened:
+            rows = [{"task_id": number, **event._asdict()} for number, event in happened]
+            await self._connection.execute(events.insert(), rows)
+
+    async def events(self, number: str, errors: bool | None, limit: int, offset: int) -> tuple[list[Event], int]:
+        """The newest first, errors only or no errors if that is wanted; and how many there are in all."""
+        where = and_(events.c.task_id == number, literal(True) if errors is None else events.c.is_error.is_(errors))
+        page = select(events).where(where).order_by(events.c.id.desc()).limit(limit).offset(offset)
+        found = [Event.of(row) for row in await self._connection.execute(page)]
+        total = await self._connection.execute(select(func.count()).select_from(events).where(where))
+        return found, total.scalar_one()
+
+    async def done(self, number: str, state: str, after: int, limit: int) -> list[Done]:
+        """Work of a task that came to this state, in the order of its ids, those after one."""
+        kinds = ("copy", "link") if state == "succeeded" else ("look", "expand", "copy", "link", "delete", "remove")
+        columns = [work.c[name] for name in Done._fields]
+        where = (work.c.task_id == number, work.c.state == state, work.c.id > after, work.c.kind.in_(kinds))
+        rows = await self._connection.execute(select(*columns).where(*where).order_by(work.c.id).limit(limit))
+        return [Done(*row) for row in rows]
+
+
+COUNTERS = [column.name for column in tasks.c if isinstance(column.type, BigInteger)]
+RETRYING = (
+    select(func.count())
+    .where(work.c.task_id == tasks.c.id, work.c.state == "pending", work.c.attempt > 0)
+    .correlate(tasks)
+    .scalar_subquery()
+)
+SHOWN = [RETRYING.label(name) if name == "retrying" else tasks.c[name] for name in Task._fields]
+
+
+def _task(row: Any) -> Task:
+    fields = dict(row._mapping)
+    return Task(**{**fields, "options": Options.model_validate_json(fields["options"])})
+
+
+def _conditions(wanted: Wanted) -> list[Any]:
+    columns = tasks.c
+    chosen: list[Any] = [literal(True)]
+    for column, values in ((columns.kind, wanted.kinds), (columns.status, wanted.statuses), (columns.id, wanted.ids)):
+        if values is not None:
+            chosen.append(column.in_(list(values)))
+    if wanted.owner is not None:
+        chosen.append(columns.owner == wanted.owner)
+    if wanted.collection is not None:
+        chosen.append(or_(columns.source == wanted.collection, columns.destination == wanted.collection))
+    if wanted.paused is not None:
+        chosen.append(columns.paused.is_not(None) if wanted.paused else columns.paused.is_(None))
+    for column, (since, until) in ((columns.requested_at, wanted.requested), (columns.completed_at, wanted.completed)):
+        chosen += [column >= since] if since is not None else []
+        chosen += [column < until] if until is not None else []
+    for pattern, fits in wanted.labels:
+        like = func.lower(func.coalesce(columns.label, "")).like(_like(pattern), escape="\\")
+        chosen.append(like if fits else ~like)
+    return chosen
+
+
+def _like(pattern: str) -> str:
+    escaped = pattern.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return escaped.replace("*", "%")
