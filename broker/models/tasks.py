@@ -8,6 +8,7 @@ from pydantic import Field
 from broker.models.base import Moment, Wire
 
 __all__ = [
+    "LOST",
     "Details",
     "Event",
     "FilterRule",
@@ -30,6 +31,10 @@ what is no folder; removes a folder that is empty by then.
 """
 WorkState = Literal["pending", "leased", "succeeded", "skipped", "failed", "canceled", "expired"]
 """`skipped`: it failed, and the task goes on without it."""
+
+
+LOST = "WORKER_LOST"
+"""What befell work whose worker died: said of it until it is tried again."""
 
 
 class FilterRule(Wire):
@@ -112,6 +117,7 @@ class Work(NamedTuple):
     size: int
     details: Details
     attempt: int
+    error_code: str | None = None
     received: tuple[tuple[int, int], ...] = ()
 
 

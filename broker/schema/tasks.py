@@ -138,6 +138,7 @@ tunings = Table(
     Column("destination", Text, nullable=False),
     Column("at", MOMENT, nullable=False),
     Column("concurrency", Integer, nullable=False),
+    Column("step", Integer, nullable=False),
     Column("rate", Double, nullable=False),
     Column("failures", Double, nullable=False),
     Column("reason", Text, nullable=False),

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
-from sqlalchemy import BigInteger, and_, func, literal, or_, select, update
+from sqlalchemy import BigInteger, and_, case, func, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Event, NewTask, Options, Status, Task, TaskKind
@@ -119,6 +119,47 @@ class Tasks:
         column = tasks.c.canceled_work if state == "canceled" else tasks.c.expired
         values = {"status": "FAILED", "completed_at": now, "error_code": code, "error": error, "waits": ""}
         await self.change(number, **values, **{column.name: column + count})
+
+    async def rise(self, number: str, **counts: int) -> None:
+        """Let counters rise."""
+        values = {name: tasks.c[name] + count for name, count in counts.items()}
+        await self._connection.execute(update(tasks).where(tasks.c.id == number).values(values))
+
+    async def finish(self, numbers: Collection[str], now: float) -> list[Task]:
+        """End those of these tasks whose work is all over."""
+        over = tasks.c.total == tasks.c.succeeded + tasks.c.failed + tasks.c.skipped
+        ended = update(tasks).where(tasks.c.id.in_(sorted(numbers)), tasks.c.status == "ACTIVE", over)
+        status = case((tasks.c.failed > 0, "FAILED"), else_="SUCCEEDED")
+        rows = await self._connection.execute(
+            ended.values(status=status, completed_at=now, waits="").returning(tasks.c.id, tasks.c.failed)
+        )
+        finished = []
+        for row in rows.all():
+            if row.failed:
+                await self._blame(row.id)
+            task = await self.one(row.id)
+            assert task is not None
+            finished.append(task)
+        return finished
+
+    async def _blame(self, number: str) -> None:
+        """What failed first is why the task did."""
+        failed = select(work.c.error_code, work.c.error).where(work.c.task_id == number, work.c.state == "failed")
+        first = (await self._connection.execute(failed.order_by(work.c.id).limit(1))).one()
+        await self._connection.execute(
+            update(tasks).where(tasks.c.id == number).values(error_code=first.error_code, error=first.error)
+        )
+
+    async def expired(self, now: float) -> list[str]:
+        """Active tasks whose deadline is over."""
+        late = select(tasks.c.id).where(tasks.c.status == "ACTIVE", tasks.c.deadline <= now)
+        return list((await self._connection.execute(late)).scalars())
+
+    async def stopped(self, numbers: Collection[str]) -> set[str]:
+        """Those of these that workers are to leave: over, canceled or paused."""
+        left = or_(tasks.c.status != "ACTIVE", tasks.c.paused.is_not(None))
+        rows = await self._connection.execute(select(tasks.c.id).where(tasks.c.id.in_(sorted(numbers)), left))
+        return set(rows.scalars())
 
     async def note(self, happened: Sequence[tuple[str, Event]]) -> None:
         """Keep what happened in which task."""

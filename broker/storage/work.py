@@ -89,13 +89,13 @@ class Works:
         """Add work to a task; how much of it is new."""
         if not planned:
             return 0
-        rows = [(each.key, *each[:1], each.phase, *each[1:4], orjson.dumps(each.details).decode()) for each in planned]
+        rows = [_row(each) for each in planned]
         given = tabled(self._connection, rows, PLANNED)
         fresh = select(literal(task), *given.c, literal("pending"), literal(0), literal(0.0)).where(ALWAYS)
         names = ["task_id", *PLANNED, "state", "attempt", "not_before"]
         once = insert(self._connection, work).from_select(names, fresh)
-        added = await self._connection.execute(once.on_conflict_do_nothing(index_elements=["task_id", "key"]))
-        count = int(added.rowcount)
+        once = once.on_conflict_do_nothing(index_elements=["task_id", "key"])
+        count = (await self._connection.execute(once, execution_options={"preserve_rowcount": True})).rowcount
         await self._connection.execute(update(tasks).where(tasks.c.id == task).values(total=tasks.c.total + count))
         return count
 
@@ -210,12 +210,11 @@ class Works:
         seen = update(workers).where(workers.c.id == worker).values(seen_at=now)
         return bool((await self._connection.execute(seen)).rowcount)
 
-    async def leave(self, gone: Collection[str], now: float, code: str, error: str) -> None:
+    async def leave(self, gone: Collection[str], error_code: str | None = None) -> None:
         """Workers have gone: what they had leased is free again."""
         mine = and_(work.c.worker.in_(list(gone)), work.c.state == "leased")
-        await self._connection.execute(
-            update(work).where(mine).values(state="pending", worker=None, error_code=code, error=error, not_before=now)
-        )
+        free = update(work).where(mine).values(state="pending", worker=None, error_code=error_code)
+        await self._connection.execute(free)
         await self._connection.execute(delete(lanes).where(lanes.c.worker.in_(list(gone))))
         await self._connection.execute(delete(workers).where(workers.c.id.in_(list(gone))))
 
@@ -223,6 +222,11 @@ class Works:
         """Workers that were not seen since."""
         rows = await self._connection.execute(select(workers.c.id).where(workers.c.seen_at < before))
         return list(rows.scalars())
+
+
+def _row(each: Planned) -> tuple[Any, ...]:
+    details = orjson.dumps(tuple(each.details)).decode()
+    return each.key, each.kind, each.phase, each.source, each.destination, each.size, details
 
 
 def _work(row: Any) -> Work:

@@ -241,6 +241,7 @@ def _tunings() -> None:
         sa.Column("destination", sa.Text, nullable=False),
         sa.Column("at", sa.Double, nullable=False),
         sa.Column("concurrency", sa.Integer, nullable=False),
+        sa.Column("step", sa.Integer, nullable=False),
         sa.Column("rate", sa.Double, nullable=False),
         sa.Column("failures", sa.Double, nullable=False),
         sa.Column("reason", sa.Text, nullable=False),

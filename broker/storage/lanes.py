@@ -1,0 +1,163 @@
+"""Lanes in the database: which task gets the next one, how many each collection has, over all workers."""
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import Row, and_, bindparam, delete, func, or_, select, text, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.tasks import Options
+from broker.schema.collections import collections, pause_rules
+from broker.schema.tasks import lanes, tasks, tunings, work
+
+__all__ = ["Candidate", "Lanes", "Open", "Pair", "Tuning"]
+
+
+class Pair(NamedTuple):
+    """From which collection to which; a task that deletes has no destination."""
+
+    source: str
+    destination: str
+
+
+class Candidate(NamedTuple):
+    """A task that has work to be done now: the first of its owner's between a pair of collections."""
+
+    task: str
+    owner: str
+    pair: Pair
+    kind: str
+    options: Options
+    priority: int
+    deadline: float
+    requested_at: float
+
+
+class Open(NamedTuple):
+    """A lane that some worker has open."""
+
+    task: str
+    owner: str
+    pair: Pair
+
+
+class Tuning(NamedTuple):
+    """How many lanes a pair may have, by how much that was changed, and what it achieved when that was decided."""
+
+    pair: Pair
+    at: float
+    concurrency: int
+    step: int
+    rate: float
+    failures: float
+    reason: str
+
+
+class Lanes:
+    """The lanes."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+        self._sqlite = connection.dialect.name == "sqlite"
+
+    async def alone(self) -> None:
+        """Until the end of this transaction nobody else opens a lane."""
+        if not self._sqlite:
+            await self._connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget lanes'))"))
+
+    async def candidates(self, queues: Collection[str], now: float) -> list[Candidate]:
+        """One of each owner, kind and pair: of the highest priority, then the nearest deadline, then the oldest."""
+        free = (
+            select(work.c.id)
+            .where(work.c.task_id == tasks.c.id, work.c.state == "pending", work.c.not_before <= now)
+            .exists()
+        )
+        place = func.row_number().over(
+            partition_by=(tasks.c.owner, tasks.c.kind, tasks.c.source, tasks.c.destination),
+            order_by=(tasks.c.priority.desc(), tasks.c.deadline, tasks.c.requested_at, tasks.c.id),
+        )
+        names = ("id", "owner", "source", "destination", "kind", "options", "priority", "deadline", "requested_at")
+        active = and_(tasks.c.status == "ACTIVE", tasks.c.queue.in_(list(queues)), tasks.c.paused.is_(None), free)
+        ranked = select(*(tasks.c[name] for name in names), place.label("place")).where(active).subquery()
+        rows = await self._connection.execute(select(ranked).where(ranked.c.place == 1))
+        return [
+            Candidate(
+                row.id,
+                row.owner,
+                Pair(row.source, row.destination or ""),
+                row.kind,
+                Options.model_validate_json(row.options),
+                row.priority,
+                row.deadline,
+                row.requested_at,
+            )
+            for row in rows
+        ]
+
+    async def open(self) -> list[Open]:
+        """All that are open."""
+        rows = await self._connection.execute(
+            select(lanes.c.task_id, lanes.c.owner, lanes.c.source, lanes.c.destination)
+        )
+        return [Open(row.task_id, row.owner, Pair(row.source, row.destination)) for row in rows]
+
+    async def add(self, worker: str, of: Candidate, now: float) -> int:
+        """Open one for a task; its number."""
+        values = {"worker": worker, "task_id": of.task, "owner": of.owner, **of.pair._asdict(), "opened_at": now}
+        number = await self._connection.execute(lanes.insert().values(values).returning(lanes.c.id))
+        begun = update(tasks).where(tasks.c.id == of.task)
+        await self._connection.execute(begun.values(started_at=func.coalesce(tasks.c.started_at, now), waits=""))
+        return int(number.scalar_one())
+
+    async def close(self, number: int) -> None:
+        """It has no more to do."""
+        await self._connection.execute(delete(lanes).where(lanes.c.id == number))
+
+    async def caps(self, of: Collection[str]) -> dict[str, int | None]:
+        """How many lanes these collections may have, those that still are; None: as many as help."""
+        rows = await self._connection.execute(
+            select(collections.c.id, collections.c.concurrency).where(collections.c.id.in_(list(of)))
+        )
+        return {row.id: row.concurrency for row in rows}
+
+    async def paused(self, of: Collection[str]) -> dict[str, list[tuple[str | None, frozenset[str], str]]]:
+        """What is paused at these collections: for whom (None: all), which operations, and why."""
+        rows = await self._connection.execute(select(pause_rules).where(pause_rules.c.collection_id.in_(list(of))))
+        found: dict[str, list[tuple[str | None, frozenset[str], str]]] = {}
+        for row in rows:
+            rule = (row.subject, frozenset(row.operations.split()), row.message)
+            found.setdefault(row.collection_id, []).append(rule)
+        return found
+
+    async def say(self, waits: Mapping[str, str]) -> None:
+        """Keep for what each task waits, where that is news."""
+        if waits:
+            row = update(tasks).where(tasks.c.id == bindparam("task"), tasks.c.waits != bindparam("why"))
+            rows = [{"task": task, "why": why} for task, why in sorted(waits.items())]
+            await self._connection.execute(row.values(waits=bindparam("why")), rows)
+
+    async def tuned(self, pairs: Iterable[Pair]) -> dict[Pair, Tuning]:
+        """The newest tuning of each of these pairs that has one."""
+        wanted = list(pairs)
+        if not wanted:
+            return {}
+        which = or_(
+            *(and_(tunings.c.source == pair.source, tunings.c.destination == pair.destination) for pair in wanted)
+        )
+        newest = select(func.max(tunings.c.id)).where(which).group_by(tunings.c.source, tunings.c.destination)
+        rows = await self._connection.execute(select(tunings).where(tunings.c.id.in_(newest)))
+        known = [_tuning(row) for row in rows]
+        return {each.pair: each for each in known}
+
+    async def tune(self, new: Tuning) -> None:
+        """Keep a decision."""
+        values = new._asdict()
+        pair: Pair = values.pop("pair")
+        await self._connection.execute(tunings.insert().values(**values, **pair._asdict()))
+
+
+def _tuning(row: Row[Any]) -> Tuning:
+    fields = dict(row._mapping)
+    pair = Pair(fields.pop("source"), fields.pop("destination"))
+    del fields["id"]
+    return Tuning(pair, **fields)

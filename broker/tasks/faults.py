@@ -1,0 +1,78 @@
+"""What an error means for a task: its code, as Globus names faults, and whether trying again is of use; pure."""
+
+from typing import NamedTuple
+
+from broker.models.tasks import LOST, Options, Work
+from broker.storage.work import Result
+from coalloc import errors
+
+__all__ = ["Fault", "failed", "fault", "pause", "poisoned"]
+
+ATTEMPTS = 3
+"""So often something is tried that is unlikely to change."""
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
+"""Seconds before something is tried again: twice as many each time."""
+
+
+class Fault(NamedTuple):
+    """:param lasting: trying again may help only if somebody does something"""
+
+    code: str
+    lasting: bool
+
+
+CODES: tuple[tuple[type[errors.CoallocError], Fault], ...] = (
+    (errors.NoSuchFile, Fault("FILE_NOT_FOUND", True)),
+    (errors.PermissionRefused, Fault("PERMISSION_DENIED", True)),
+    (errors.NotAllowed, Fault("PERMISSION_DENIED", True)),
+    (errors.ReplicaChanged, Fault("FILE_SIZE_CHANGED", False)),
+    (errors.VerificationError, Fault("VERIFY_CHECKSUM", True)),
+    (errors.Unsupported, Fault("ENDPOINT_ERROR", True)),
+    (errors.NotThatProtocol, Fault("ENDPOINT_ERROR", True)),
+    (errors.ServerBusy, Fault("ENDPOINT_TOO_BUSY", False)),
+    (errors.Stalled, Fault("TIMEOUT", False)),
+    (errors.ConnectionLost, Fault("CONNECTION_BROKEN", False)),
+    (errors.Unreachable, Fault("CONNECT_FAILED", False)),
+    (errors.UnknownHost, Fault("CONNECT_FAILED", False)),
+    (errors.SinkError, Fault("NO_SPACE_LEFT", False)),
+)
+
+
+def fault(error: Exception) -> Fault:
+    """What an error is called."""
+    for kind, known in CODES:
+        if isinstance(error, kind):
+            return known
+    return Fault("UNKNOWN", not isinstance(error, errors.CoallocError))
+
+
+def failed(work: Work, error: Exception, options: Options, now: float, at_source: bool = False) -> Result:
+    """What becomes of work after an attempt that failed: it waits for the next one, is left out, or has failed.
+
+    :param at_source: whether it is the source that refused
+    """
+    code, lasting = fault(error)
+    said = str(error) or type(error).__name__
+    if code == "QUOTA_EXCEEDED" and options.fail_on_quota_errors:
+        return Result(work, "failed", error_code=code, error=said)
+    if lasting and at_source and options.skip_source_errors:
+        return Result(work, "skipped", error_code=code, error=said)
+    if lasting and work.attempt >= ATTEMPTS:
+        return Result(work, "failed", error_code=code, error=said)
+    return Result(work, "pending", error_code=code, error=said, not_before=now + pause(work.attempt))
+
+
+def poisoned(work: Work) -> Result | None:
+    """Work that is not tried again, since workers died of it."""
+    if work.error_code != LOST or work.attempt <= ATTEMPTS:
+        return None
+    return Result(work, "failed", error_code=LOST, error=f"{ATTEMPTS} workers died while they were at it")
+
+
+def pause(attempt: int) -> float:
+    """Seconds until the next attempt after this one, which is the first if 1.
+
+    >>> pause(1), pause(3), pause(20)
+    (1.0, 4.0, 120.0)
+    """
+    return float(min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(attempt - 1, 10)))

@@ -1,0 +1,125 @@
+"""Records what workers do: many results in one transaction, each under the fence of its lease.
+
+Results are kept for a moment and written together, since a transaction costs more than a small file. Whoever needs to
+know that they are written waits for `flush`.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from broker.models.tasks import Event, Task
+from broker.storage.database import Database
+from broker.storage.tasks import Tasks
+from broker.storage.work import Result, Works
+from broker.tasks.tuner import Done
+
+__all__ = ["Recorder"]
+
+MANY = 200
+"""Results that are written at once, without waiting for more."""
+SHOWN = 300
+"""Characters of an error that its event tells."""
+
+
+class Recorder:
+    """The results of one worker.
+
+    :param finished: is told of tasks that are over
+    """
+
+    def __init__(self, database: Database, finished: Callable[[list[Task]], None]) -> None:
+        self._database = database
+        self._finished = finished
+        self._results: list[Result] = []
+        self._bytes: Counter[str] = Counter()
+        self._events: list[tuple[str, Event]] = []
+        self._taken: dict[str, Done] = {}
+        self._writing = asyncio.Lock()
+        self.full = asyncio.Event()
+
+    def report(self, result: Result) -> None:
+        """A piece of work is over, or an attempt at it."""
+        self._results.append(result)
+        task = result.work.task_id
+        self._take(task, Done(files=result.counts.get("files_transferred", 0), failures=bool(result.error_code)))
+        if len(self._results) >= MANY:
+            self.full.set()
+
+    def moved(self, task: str, count: int) -> None:
+        """Bytes of a task have arrived."""
+        self._bytes[task] += count
+        self._take(task, Done(bytes=count))
+
+    def _take(self, task: str, done: Done) -> None:
+        before = self._taken.get(task, Done())
+        self._taken[task] = Done(*(a + b for a, b in zip(before, done, strict=True)))
+
+    def taken(self) -> dict[str, Done]:
+        """What was done of each task since this was asked last."""
+        taken, self._taken = self._taken, {}
+        return taken
+
+    def note(self, task: str, event: Event) -> None:
+        """Something happened in a task."""
+        self._events.append((task, event))
+
+    async def flush(self, worker: str) -> set[int]:
+        """Write what there is; the ids of that work whose results counted.
+
+        :raises Unavailable: when it cannot be written now: then it is kept
+        """
+        async with self._writing:
+            results, moved, events = self._results, self._bytes, self._events
+            self._results, self._bytes, self._events = [], Counter(), []
+            self.full.clear()
+            if not (results or moved or events):
+                return set()
+            try:
+                accepted, ended = await self._write(worker, results, moved, events)
+            except BaseException:
+                self._results, self._events = results + self._results, events + self._events
+                self._bytes = moved + self._bytes
+                raise
+        if ended:
+            self._finished(ended)
+        return accepted
+
+    async def _write(
+        self, worker: str, results: Sequence[Result], moved: Counter[str], events: Sequence[tuple[str, Event]]
+    ) -> tuple[set[int], list[Task]]:
+        now = time.time()
+        async with self._database.write() as connection:
+            tasks = Tasks(connection)
+            accepted = await Works(connection).complete(worker, results, now) if results else set()
+            for task in sorted(moved):
+                await tasks.rise(task, bytes_transferred=moved[task])
+            good = [each for each in results if each.work.id in accepted]
+            ended = await tasks.finish({each.work.task_id for each in good}, now)
+            ends = [(task.id, _end(task, now)) for task in ended]
+            await tasks.note([*events, *_faults(good, now), *ends])
+        return accepted, ended
+
+
+def _faults(results: Sequence[Result], now: float) -> list[tuple[str, Event]]:
+    """An event for each kind of error in each task, with the first that it befell."""
+    first: dict[tuple[str, str], Result] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for each in results:
+        if each.error_code:
+            kind = (each.work.task_id, each.error_code)
+            first.setdefault(kind, each)
+            counts[kind] += 1
+    events = []
+    for (task, code), each in first.items():
+        others = f" (and {counts[task, code] - 1} more)" if counts[task, code] > 1 else ""
+        details = f"{each.work.source}: {each.error}"[:SHOWN] + others
+        events.append((task, Event(now, code, True, code.replace("_", " ").lower(), details)))
+    return events
+
+
+def _end(task: Task, now: float) -> Event:
+    if task.status == "SUCCEEDED":
+        return Event(now, "SUCCEEDED", False, "succeeded", f"files succeeded: {task.files_transferred}")
+    return Event(now, "FAILED", True, "failed", task.error or "")

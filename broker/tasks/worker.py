@@ -1,0 +1,276 @@
+"""A worker: opens lanes for tasks, leases work for them, and keeps the database told.
+
+The database is the truth. A worker says every second that it is there; one that is silent for `SILENCE` is taken for
+dead by any other, and what it had leased is free again. Should it live on, the database refuses what it records, and it
+begins anew under another name.
+"""
+
+import asyncio
+import itertools
+import os
+import socket
+import time
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
+from typing import NamedTuple, Protocol
+from uuid import uuid4
+
+import structlog
+
+from broker.errors import Unavailable
+from broker.models.tasks import LOST, Event, Task, Work, WorkKind
+from broker.storage.database import Database
+from broker.storage.lanes import Candidate, Lanes
+from broker.storage.tasks import Tasks
+from broker.storage.work import Works
+from broker.tasks.fairness import choose
+from broker.tasks.faults import failed, poisoned
+from broker.tasks.recorder import Recorder
+from broker.tasks.tuner import Tuner
+
+__all__ = ["Performer", "Worker"]
+
+BEAT = 1.0
+SILENCE = 15.0
+"""Seconds after which a worker that says nothing is dead."""
+LOOK = 5.0
+"""How often a worker looks for work that nobody told it of, for dead workers and for deadlines."""
+TURN = 10.0
+"""Seconds after which a lane goes to whoever is next."""
+IDLE = 1.0
+"""Seconds for which a task that had nothing to lease is left alone: what it has waits for other lanes."""
+MOST_LANES = 32
+BATCH, BATCH_BYTES = 100, 64 << 20
+"""How much work is leased at once."""
+GROUPS: tuple[tuple[WorkKind, ...], ...] = (("look", "expand"), ("copy", "link", "delete", "remove"))
+log = structlog.get_logger("broker.tasks")
+
+
+class Performer(Protocol):
+    """Does work, whatever it is."""
+
+    async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+        """Do all of the batch and report each piece. Cancelled, it leaves off within a second."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of all sessions."""
+        ...
+
+
+class Lane(NamedTuple):
+    """A lane that this worker drives."""
+
+    candidate: Candidate
+    number: int
+    driver: asyncio.Task[None]
+
+
+class Worker:
+    """One worker of a site: its queue, and what any site may do."""
+
+    def __init__(
+        self, database: Database, performer: Performer, finished: Callable[[list[Task]], None], site: str = ""
+    ) -> None:
+        self._database = database
+        self._performer = performer
+        self._recorder = Recorder(database, finished)
+        self._tuner = Tuner(database)
+        self._site = site
+        self._name = ""
+        self._lanes: dict[int, Lane] = {}
+        self._idle: dict[str, float] = {}
+        self._woken = asyncio.Event()
+
+    def wake(self) -> None:
+        """There may be work."""
+        self._woken.set()
+
+    async def run(self) -> None:
+        """Work until cancelled; what was begun is given back then."""
+        beating = [asyncio.create_task(self._every(*each)) for each in ((BEAT, self._beat), (LOOK, self._look))]
+        try:
+            await self._enrol()
+            while True:
+                await self._persist(self._fill)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), LOOK)
+                self._woken.clear()
+        finally:
+            for task in beating:
+                task.cancel()
+            await self._leave()
+
+    async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            await self._persist(work)
+
+    async def _persist(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do it; a database that cannot be used for a while does not end a worker."""
+        try:
+            await work()
+        except Unavailable as error:
+            log.warning("the database cannot be used now", error=error.message)
+            await asyncio.sleep(BEAT)
+        except Exception:
+            log.exception("a worker has a defect")
+            await asyncio.sleep(BEAT)
+
+    async def _enrol(self) -> None:
+        self._name = str(uuid4())
+        async with self._database.write() as connection:
+            place = f"{socket.gethostname()}:{os.getpid()}"
+            await Works(connection).enrol(self._name, self._site, place, time.time())
+
+    async def _leave(self) -> None:
+        """Stop, record what was done, and give back the rest."""
+        await self._stop(list(self._lanes))
+        with suppress(Unavailable):
+            await self._recorder.flush(self._name)
+            async with self._database.write() as connection:
+                await Works(connection).leave([self._name])
+        await self._performer.close()
+
+    async def _beat(self) -> None:
+        """Say that we are there, write what was done, and leave what was stopped."""
+        async with self._database.write() as connection:
+            alive = not self._name or await Works(connection).beat(self._name, time.time())
+        if not alive:
+            log.warning("this worker was taken for dead", worker=self._name)
+            await self._stop(list(self._lanes))
+            await self._enrol()
+        await self._recorder.flush(self._name)
+        if self._lanes:
+            async with self._database.read() as connection:
+                stopped = await Tasks(connection).stopped({lane.candidate.task for lane in self._lanes.values()})
+            await self._stop([number for number, lane in self._lanes.items() if lane.candidate.task in stopped])
+
+    async def _look(self) -> None:
+        """Dead workers, deadlines, and whether more lanes would help."""
+        now = time.time()
+        async with self._database.write() as connection:
+            works, tasks = Works(connection), Tasks(connection)
+            dead = [name for name in await works.dead(now - SILENCE) if name != self._name]
+            if dead:
+                log.warning("workers are dead", workers=dead)
+                await works.leave(dead, LOST)
+            for task in await tasks.expired(now):
+                await tasks.end(task, now, "EXPIRED", "its deadline is over", "expired")
+                await tasks.note([(task, Event(now, "EXPIRED", True, "expired", "its deadline is over"))])
+        pairs = {lane.candidate.task: lane.candidate.pair for lane in self._lanes.values()}
+        for task, done in self._recorder.taken().items():
+            if task in pairs:
+                self._tuner.saw(pairs[task], done)
+        await self._tuner.step([lane.candidate.pair for lane in self._lanes.values()])
+        self.wake()
+
+    async def _fill(self) -> None:
+        """Open lanes while there are tasks to open them for."""
+        while len(self._lanes) < MOST_LANES and (candidate := await self._open()):
+            log.debug("a lane is open", task=candidate.task)
+
+    async def _open(self) -> Candidate | None:
+        now = time.time()
+        self._idle = {task: until for task, until in self._idle.items() if until > now}
+        async with self._database.read() as connection:
+            if not await Lanes(connection).candidates(self._queues, now):
+                return None
+        async with self._database.write() as connection:
+            lanes = Lanes(connection)
+            await lanes.alone()
+            candidates = await lanes.candidates(self._queues, now)
+            ends = {end for each in candidates for end in each.pair if end}
+            running = [each for each in candidates if not _paused(each, await lanes.paused(ends))]
+            tuned = await self._tuner.limits(lanes, {each.pair for each in running})
+            choice = choose(running, await lanes.open(), await lanes.caps(ends), tuned, frozenset(self._idle))
+            await lanes.say(choice.waits)
+            if choice.candidate is None:
+                return None
+            number = await lanes.add(self._name, choice.candidate, now)
+        driver = asyncio.create_task(self._drive(choice.candidate, number))
+        self._lanes[number] = Lane(choice.candidate, number, driver)
+        driver.add_done_callback(lambda _: self._driven(number))
+        return choice.candidate
+
+    @property
+    def _queues(self) -> Collection[str]:
+        return {"", self._site}
+
+    def _driven(self, number: int) -> None:
+        self._lanes.pop(number, None)
+        self.wake()
+
+    async def _drive(self, candidate: Candidate, number: int) -> None:
+        """Do work of one task until its turn is over, or there is no more."""
+        until, turns = time.monotonic() + TURN, itertools.cycle((GROUPS, GROUPS[::-1]))
+        try:
+            while time.monotonic() < until and (
+                batch := await self._lease(candidate.task, next(turns), large_first=number % 2 == 0)
+            ):
+                await self._batch(candidate, batch)
+        except Unavailable as error:
+            log.warning("the database cannot be used now", error=error.message)
+        except Exception:
+            log.exception("a lane has a defect", task=candidate.task)
+        finally:
+            await asyncio.shield(self._close(number))
+
+    async def _batch(self, candidate: Candidate, batch: Sequence[Work]) -> None:
+        hopeless = [result for work in batch if (result := poisoned(work))]
+        for result in hopeless:
+            self._recorder.report(result)
+        lost = {result.work.id for result in hopeless}
+        try:
+            await self._performer.perform(candidate, [work for work in batch if work.id not in lost], self._recorder)
+        except Exception as defect:
+            log.exception("work could not be done", task=candidate.task)
+            for work in batch:
+                self._recorder.report(failed(work, defect, candidate.options, time.time()))
+        finally:
+            await asyncio.shield(self._settle(batch))
+
+    async def _settle(self, batch: Sequence[Work]) -> None:
+        """Record what was done of a batch, and give back what was not."""
+        await self._recorder.flush(self._name)
+        async with self._database.write() as connection:
+            await Works(connection).release(self._name, batch)
+
+    async def _lease(self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool) -> list[Work]:
+        """Work of the first of these groups that has some.
+
+        Groups take turns, so that copying begins before all folders are read; every other lane takes large files
+        first, so that small ones fill the gaps.
+        """
+        async with self._database.write() as connection:
+            works = Works(connection)
+            for group in groups:
+                if batch := await works.lease(task, self._name, group, large_first, BATCH, BATCH_BYTES, time.time()):
+                    return batch
+        self._idle[task] = time.time() + IDLE
+        return []
+
+    async def _close(self, number: int) -> None:
+        with suppress(Unavailable):
+            async with self._database.write() as connection:
+                await Lanes(connection).close(number)
+
+    async def _stop(self, numbers: Sequence[int]) -> None:
+        drivers = [self._lanes[number].driver for number in numbers if number in self._lanes]
+        for driver in drivers:
+            driver.cancel()
+        await asyncio.gather(*drivers, return_exceptions=True)
+
+
+def _paused(each: Candidate, rules: dict[str, list[tuple[str | None, frozenset[str], str]]]) -> bool:
+    """Whether an admin has paused what the task would do, at one of its collections."""
+    delete = each.kind == "DELETE"
+    wanted = {
+        each.pair.source: "task_delete" if delete else "task_transfer_read",
+        each.pair.destination: "task_transfer_write",
+    }
+    return any(
+        operation in operations and subject in (None, each.owner)
+        for end, operation in wanted.items()
+        for subject, operations, _ in rules.get(end, ())
+    )

@@ -1,0 +1,221 @@
+"""Tasks survive: leases are fenced, dead workers' work passes on, a poisoned file stops only itself."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from uuid import uuid4
+
+import pytest
+
+from broker.models.access import Caller
+from broker.models.tasks import LOST, Item, NewTask, Options, Work
+from broker.services.tasks import Tasks
+from broker.storage.database import Database, addressed
+from broker.storage.lanes import Candidate
+from broker.storage.tasks import Tasks as Stored
+from broker.storage.work import Planned, Result, Works
+from broker.tasks.recorder import Recorder
+from broker.tasks.worker import Worker
+
+ANN = Caller(subject="ann", role="transfer")
+SITE, SINK = uuid4(), uuid4()
+
+
+class Ready:
+    """Does copies at once, but for those whose name says otherwise."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.begun = asyncio.Event()
+
+    async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+        self.begun.set()
+        for work in batch:
+            if "endless" in work.source:
+                await asyncio.Event().wait()
+            if "poison" in work.source:
+                recorder.report(Result(work, "failed", error_code="UNKNOWN", error="poison"))
+                continue
+            self.done.append(work.source)
+            children = tuple(Planned("copy", f"{work.source}/{i}", f"/to/{i}", 10) for i in range(3))
+            recorder.report(
+                Result(work, "succeeded", counts={"files": 1}, children=children if work.source == "/folder" else ())
+            )
+
+    async def close(self) -> None:
+        pass
+
+
+@pytest.fixture
+async def opened(database: str) -> AsyncIterator[Database]:
+    database = Database(addressed(database))
+    yield database
+    await database.close()
+
+
+def task(*names: str, owner: str = "ann", submission: object = None, **options: object) -> NewTask:
+    return NewTask(
+        owner=owner,
+        kind="TRANSFER",
+        submission_id=submission or uuid4(),
+        source=SITE,
+        destination=SINK,
+        deadline=time.time() + 3600,
+        options=Options(**options),
+        items=tuple(Item(source=name, destination=f"/to{name}") for name in names),
+    )
+
+
+@asynccontextmanager
+async def working(database: Database, performer: Ready) -> AsyncIterator[Worker]:
+    worker = Worker(database, performer, lambda tasks: None)
+    running = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def until(question: Callable[[], object]) -> None:
+    async with asyncio.timeout(30):
+        while not await question():
+            await asyncio.sleep(0.02)
+
+
+async def test_a_task_is_done_with_all_that_is_found_on_the_way(opened):
+    tasks, performer = Tasks(opened, lambda queue: None), Ready()
+    number, new = await tasks.submit(task("/a", "/folder", "/b"))
+    assert new
+    async with working(opened, performer):
+        await until(lambda: over(tasks, number))
+    done = await tasks.one(ANN, number)
+    assert (done.status, done.total, done.succeeded, done.files) == ("SUCCEEDED", 6, 6, 6)
+    assert sorted(performer.done) == ["/a", "/b", "/folder", "/folder/0", "/folder/1", "/folder/2"]
+    assert [event.code for event in (await tasks.events(ANN, number, None, 10, 0))[0]][0] == "SUCCEEDED"
+
+
+async def over(tasks: Tasks, number: str) -> bool:
+    return (await tasks.one(ANN, number)).status != "ACTIVE"
+
+
+async def test_the_same_submission_is_one_task(opened):
+    tasks, submission = Tasks(opened, lambda queue: None), uuid4()
+    first, again, others = [
+        await tasks.submit(task("/a", owner=owner, submission=submission)) for owner in ("ann", "ann", "bob")
+    ]
+    assert again == (first.task, False)
+    assert others.new and others.task != first.task
+
+
+async def test_a_poisoned_file_stops_only_itself(opened):
+    tasks, performer = Tasks(opened, lambda queue: None), Ready()
+    number, _ = await tasks.submit(task("/a", "/poison", "/b"))
+    async with working(opened, performer):
+        await until(lambda: over(tasks, number))
+    done = await tasks.one(ANN, number)
+    assert (done.status, done.succeeded, done.failed, done.error) == ("FAILED", 2, 1, "poison")
+
+
+async def test_what_a_worker_records_late_does_not_count(opened):
+    tasks = Tasks(opened, lambda queue: None)
+    number, _ = await tasks.submit(task("/a"))
+    async with opened.write() as connection:
+        works = Works(connection)
+        await works.enrol("slow", "", "here", time.time() - 100)
+        (first,) = await works.lease(number, "slow", ["look"], True, 10, 10, time.time())
+        assert await works.dead(time.time() - 50) == ["slow"]
+        await works.leave(["slow"], LOST)
+        await works.enrol("quick", "", "here", time.time())
+        (second,) = await works.lease(number, "quick", ["look"], True, 10, 10, time.time())
+        assert (second.attempt, second.error_code) == (2, LOST)
+        assert await works.complete("slow", [Result(first, "succeeded")], time.time()) == set()
+        assert await works.complete("quick", [Result(second, "succeeded")], time.time()) == {second.id}
+
+
+async def test_a_dead_workers_lease_passes_on(opened):
+    tasks, performer = Tasks(opened, lambda queue: None), Ready()
+    number, _ = await tasks.submit(task("/a", "/b"))
+    async with opened.write() as connection:
+        works = Works(connection)
+        await works.enrol("dead", "", "here", time.time() - 100)
+        assert len(await works.lease(number, "dead", ["look"], True, 10, 10, time.time())) == 2
+    async with working(opened, performer):
+        await until(lambda: over(tasks, number))
+    assert sorted(performer.done) == ["/a", "/b"]
+
+
+async def test_a_canceled_task_is_left_at_once(opened):
+    tasks, performer = Tasks(opened, lambda queue: None), Ready()
+    number, _ = await tasks.submit(task("/endless", "/a"))
+    async with working(opened, performer):
+        await performer.begun.wait()
+        assert await tasks.cancel(ANN, number)
+        assert not await tasks.cancel(ANN, number)
+        await until(lambda: no_lanes(opened))
+    done = await tasks.one(ANN, number)
+    assert (done.status, done.error_code, done.canceled_work) == ("FAILED", "CANCELED", 2)
+
+
+async def no_lanes(database: Database) -> bool:
+    from broker.storage.lanes import Lanes
+
+    async with database.read() as connection:
+        return not await Lanes(connection).open()
+
+
+async def test_a_paused_task_waits_and_goes_on(opened):
+    tasks, performer = Tasks(opened, lambda queue: None), Ready()
+    admin = Caller(subject="root", role="admin")
+    number, _ = await tasks.submit(task("/a"))
+    await tasks.pause(admin, number, "maintenance")
+    other, _ = await tasks.submit(task("/b"))
+    async with working(opened, performer) as worker:
+        await until(lambda: over(tasks, other))
+        assert performer.done == ["/b"]
+        await tasks.pause(admin, number, None)
+        worker.wake()
+        await until(lambda: over(tasks, number))
+
+
+async def test_a_task_ends_at_its_deadline(opened):
+    tasks, performer = Tasks(opened, lambda queue: None), Ready()
+    late = task("/endless").model_copy(update={"deadline": time.time() + 1})
+    number, _ = await tasks.submit(late)
+    async with working(opened, performer):
+        await until(lambda: over(tasks, number))
+    done = await tasks.one(ANN, number)
+    assert (done.status, done.error_code, done.expired) == ("FAILED", "EXPIRED", 1)
+
+
+async def test_later_phases_wait_for_earlier_ones(opened):
+    tasks = Tasks(opened, lambda queue: None)
+    number, _ = await tasks.submit(task("/a"))
+    async with opened.write() as connection:
+        works, now = Works(connection), time.time()
+        await works.enrol("w", "", "here", now)
+        await works.add(number, [Planned("remove", "/x", phase=5), Planned("remove", "/x/y", phase=4)])
+        (look,) = await works.lease(number, "w", ["look", "remove"], True, 10, 10, now)
+        assert look.kind == "look"
+        assert not await works.lease(number, "w", ["remove"], True, 10, 10, now)
+        await works.complete("w", [Result(look, "succeeded")], now)
+        (deep,) = await works.lease(number, "w", ["remove"], True, 10, 10, now)
+        assert deep.source == "/x/y"
+        assert not await Stored(connection).finish([number], now)
+
+
+async def test_work_that_is_found_twice_is_done_once(opened):
+    tasks = Tasks(opened, lambda queue: None)
+    number, _ = await tasks.submit(task("/a"))
+    async with opened.write() as connection:
+        works = Works(connection)
+        planned = [Planned("copy", f"/f{i}", f"/t{i}", i) for i in range(5)]
+        assert [await works.add(number, planned), await works.add(number, planned)] == [5, 0]
+        assert (await Stored(connection).one(number)).total == 6
+        await works.enrol("w", "", "here", time.time())
+        large = await works.lease(number, "w", ["copy"], True, 10, 7, time.time())
+        assert [work.size for work in large] == [4, 3]
+        small = await works.lease(number, "w", ["copy"], False, 10, 100, time.time())
+        assert [work.size for work in small] == [0, 1, 2]
