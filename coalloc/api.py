@@ -19,6 +19,7 @@ from coalloc.dialer import DirectDialer
 from coalloc.download import Download, Wishes
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import EngineOptions, Source, Span
+from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
 from coalloc.history import History, SourceSummary, Transfer
@@ -44,6 +45,7 @@ __all__ = [
     "Engine",
     "Probe",
     "Request",
+    "Storage",
     "Strategy",
     "datasets",
     "download",
@@ -58,6 +60,7 @@ __all__ = [
     "register",
     "remember",
     "search",
+    "storage",
 ]
 
 Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
@@ -350,6 +353,17 @@ async def _probe(url: str, request: Request) -> Probe:
         return Probe(redact(url), False, seconds, error=answer)
     features = () if answer.ranged else ("ignores ranges",)
     return Probe(redact(url), True, seconds, answer.size, features)
+
+
+async def storage(url: str, proxy: Path | None = None, data_hosts: frozenset[str] = frozenset()) -> Storage:
+    """A session with the GridFTP server of a URL, to list, make, rename and delete; an async context manager, too.
+
+    :param url: `ftp://[USER:PASSWORD@]HOST[:PORT]/` or `gsiftp://...`; a path in it makes no difference
+    :param proxy: the file of the proxy certificate to show; None for the user's usual one
+    :param data_hosts: third hosts that listings may come from
+    :raises SourceError: when there is no login
+    """
+    return await open_storage(url, EngineOptions(DirectDialer(), data_hosts=data_hosts), proxy)
 
 
 async def search(beginning: str, most: int = 100, broker: str | None = None) -> list[Dataset]:

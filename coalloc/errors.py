@@ -16,6 +16,11 @@
         ├── ServerBusy            it takes no more work now; says when to come back, or not
         ├── NoFreeConnection      other transfers of this machine have all that it may have to this server
         ├── NoSuchFile            permanent
+        │   ├── IsDirectory       where a file is needed
+        │   └── NotDirectory      where a directory is needed
+        ├── AlreadyThere          permanent: a file or directory of that name exists
+        ├── NotEmpty              permanent: a directory that has something in it
+        ├── NoSpace               the server's disk, or the user's quota there, is full
         ├── PermissionRefused     permanent: login, certificate, mode bits
         ├── NotThatProtocol       permanent: something else answers at that port
         ├── Unsupported           permanent: the server lacks what we need (ranges, a command)
@@ -29,11 +34,16 @@ these at the border where they arise.
 from collections.abc import Awaitable, Callable, Sequence
 
 __all__ = [
+    "AlreadyThere",
     "CoallocError",
     "ConnectionLost",
+    "IsDirectory",
     "NoFreeConnection",
+    "NoSpace",
     "NoSuchFile",
     "NotAllowed",
+    "NotDirectory",
+    "NotEmpty",
     "NotThatProtocol",
     "NothingToFetchFrom",
     "PermissionRefused",
@@ -202,6 +212,38 @@ class NoSuchFile(SourceError):
     status = 3
     code = "no_such_file"
     permanent = True
+
+
+class IsDirectory(NoSuchFile):
+    """There is a directory where a file is needed."""
+
+    code = "is_directory"
+
+
+class NotDirectory(NoSuchFile):
+    """There is a file where a directory is needed, as the last part of a path or before."""
+
+    code = "not_directory"
+
+
+class AlreadyThere(SourceError):
+    """There is something of that name already."""
+
+    code = "already_there"
+    permanent = True
+
+
+class NotEmpty(SourceError):
+    """The directory has something in it."""
+
+    code = "not_empty"
+    permanent = True
+
+
+class NoSpace(SourceError):
+    """The server's disk is full, or what the user may have of it."""
+
+    code = "no_space"
 
 
 class PermissionRefused(SourceError):

@@ -7,8 +7,10 @@ from typing import Literal, NamedTuple
 
 __all__ = [
     "Checksum",
+    "Entry",
     "Estimate",
     "Extent",
+    "Kind",
     "Outcome",
     "PartialCopy",
     "Phase",
@@ -29,6 +31,7 @@ __all__ = [
 Outcome = Literal["ok", "slow", "failed", "corrupt", "unused"]
 SourceState = Literal["connecting", "idle", "fetching", "stalled", "waiting", "pausing", "left"]
 Phase = Literal["connecting", "fetching", "verifying", "done"]
+Kind = Literal["file", "dir", "link", "other"]
 
 
 class Checksum(NamedTuple):
@@ -80,6 +83,23 @@ class Stat(NamedTuple):
     checksums: tuple[Checksum, ...] = ()
     ranged: bool = True
     rtt: float | None = None
+
+
+class Entry(NamedTuple):
+    """A name at a server and what it stands for; None is what the server does not say.
+
+    Most servers tell the `kind` of what a symbolic link leads to; then `link_target` alone shows that it is one.
+    `modified` is in seconds since the epoch, `permissions` are octal, such as "0644".
+    """
+
+    name: str
+    kind: Kind
+    size: int | None = None
+    modified: int | None = None
+    permissions: str | None = None
+    user: str | None = None
+    group: str | None = None
+    link_target: str | None = None
 
 
 class Way(NamedTuple):

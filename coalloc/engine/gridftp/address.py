@@ -4,12 +4,13 @@ Paths are as in the Globus world: `ftp://host/a/b` is the absolute path /a/b (RF
 login directory), `ftp://host/~/b` is b in the login directory.
 """
 
-from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
+from dataclasses import dataclass, field, replace
+from typing import Self
+from urllib.parse import quote, unquote, urlsplit
 
 from coalloc.errors import Unsupported, UsageError
 
-__all__ = ["Address", "parse"]
+__all__ = ["Address", "parse", "parse_server"]
 
 PORTS = {"ftp": 21, "gsiftp": 2811}
 UNSENDABLE = {"\0": "NUL character", "\r": "line break", "\n": "line break"}
@@ -26,6 +27,19 @@ class Address:
     shown: str
     user: str = "anonymous"
     password: str = field(default="coget@", repr=False)
+
+    def at(self, path: str) -> Self:
+        """The same server and user, another file: an absolute path, or `/~/` and one from the login directory.
+
+        :raises UsageError: when it is neither
+        :raises Unsupported: when it cannot be sent
+        """
+        root = self.shown[: self.shown.index("/", self.shown.index("://") + 3)]
+        if not path.startswith("/"):
+            raise UsageError(f"{root}: {path!r} is no absolute path", "begin it with / or /~/")
+        other = replace(self, path=_path(path[1:]), shown=root + quote(path, safe="/~", errors="surrogateescape"))
+        other.refuse_unsendable()
+        return other
 
     def refuse_unsendable(self) -> None:
         """Refuse a path that would end a command before its end.
@@ -58,12 +72,20 @@ def parse(url: str) -> Address:
     login = {}
     if parts.username is not None:
         login = {"user": _decode(parts.username), "password": _decode(parts.password or "")}
-    return Address(scheme.lower(), host, port or PORTS[scheme.lower()], _path(path), shown, **login)
+    return Address(scheme.lower(), host, port or PORTS[scheme.lower()], _path(_decode(path)), shown, **login)
+
+
+def parse_server(url: str) -> Address:
+    """The same of a URL of which only the server matters; the path is the login directory.
+
+    :raises UsageError: when it is not a ftp:// or gsiftp:// URL with a host
+    """
+    scheme, mark, rest = url.partition("://")
+    return parse(f"{scheme}{mark}{rest.partition('/')[0]}/~/")
 
 
 def _path(path: str) -> str:
-    decoded = _decode(path)
-    return (decoded[2:] or ".") if decoded.startswith("~/") else f"/{decoded}"
+    return (path[2:] or ".") if path.startswith("~/") else f"/{path}"
 
 
 def _decode(text: str) -> str:

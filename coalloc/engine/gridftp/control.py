@@ -7,6 +7,7 @@ to say is left to `session`; security plugs in as a `Protection`.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, cast
 
 from coalloc.dialer import Dialer, round_trip
@@ -17,6 +18,10 @@ from coalloc.errors import ConnectionLost, NotThatProtocol, ServerBusy, SourceEr
 __all__ = ["ControlConnection", "PendingReply", "Protection"]
 
 PendingReply = asyncio.Future[Reply]
+Heard = Callable[[Reply], None]
+
+LOOK_SECONDS = 1.0
+"""How often it is looked whether a command has come to its turn that may not take for ever."""
 
 
 class Protection(Protocol):
@@ -32,10 +37,16 @@ class Protection(Protocol):
 
 
 class _Asked(NamedTuple):
-    """A command whose reply is to come, protected as the command was."""
+    """A command whose reply is to come, protected as the command was.
+
+    The server may keep silent for `patience` seconds once it has answered all before it; None for ever. `heard` is told
+    of preliminary replies.
+    """
 
     reply: PendingReply
     protection: Protection | None
+    patience: float | None = None
+    heard: Heard | None = None
 
 
 class ControlConnection(asyncio.Protocol):
@@ -56,6 +67,9 @@ class ControlConnection(asyncio.Protocol):
         self._pending: deque[_Asked] = deque([_Asked(self._greeting, None)])
         self._transport: asyncio.Transport | None = None
         self._lost: SourceError | None = None
+        self._time = asyncio.get_running_loop().time
+        self._stirred = 0.0
+        self._look: asyncio.TimerHandle | None = None
 
     @classmethod
     async def connect(cls, dialer: Dialer, host: str, port: int, seconds: float) -> "ControlConnection":
@@ -105,17 +119,45 @@ class ControlConnection(asyncio.Protocol):
         assert self._transport is not None
         return round_trip(self._transport.get_extra_info("socket"))
 
-    def submit(self, command: str) -> PendingReply:
-        """Send a command; its final reply (2xx to 6xx) comes into the future, whether or not it is waited for."""
+    def submit(self, command: str, patience: float | None = None, heard: Heard | None = None) -> PendingReply:
+        """Send a command; its final reply (2xx to 6xx) comes into the future, whether or not it is waited for.
+
+        :param patience: seconds after which a silent server is given up, counted from when it had answered what was
+            asked before; None to leave that to `reply`
+        :param heard: is told of preliminary replies (1xx)
+        """
         pending: PendingReply = asyncio.get_running_loop().create_future()
         line = format_command(command)
         if self._lost is not None:
             _fail(pending, self._lost)
             return pending
         assert self._transport is not None
-        self._pending.append(_Asked(pending, self.protection))
+        if not self._pending:
+            self._stirred = self._time()
+        self._pending.append(_Asked(pending, self.protection, patience, heard))
+        if patience is not None and self._look is None:
+            self._look_after(patience)
         self._transport.write(self.protection.seal(line) if self.protection else line)
         return pending
+
+    def stir(self) -> None:
+        """Count the server's silence from now on: it was heard elsewhere."""
+        self._stirred = self._time()
+
+    def _look_after(self, seconds: float) -> None:
+        self._look = asyncio.get_running_loop().call_later(seconds, self._look_now)
+
+    def _look_now(self) -> None:
+        """Give up a server that has been silent for longer than what it was asked takes."""
+        self._look = None
+        if not self._pending:
+            return
+        patience = self._pending[0].patience
+        left = LOOK_SECONDS if patience is None else self._stirred + patience - self._time()
+        if left > 0.0:
+            self._look_after(left)
+        elif patience is not None:
+            self._end(self._silence(patience))
 
     async def reply(self, pending: PendingReply, seconds: float | None = None) -> Reply:
         """Wait for a reply, `seconds` if it may take longer than others.
@@ -157,6 +199,7 @@ class ControlConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        self.stir()
         try:
             for line in self._lines.feed(data):
                 self._line_received(line)
@@ -177,7 +220,11 @@ class ControlConnection(asyncio.Protocol):
 
     def _plain_line_received(self, line: bytes) -> None:
         reply = self._replies.feed(line)
-        if reply is None or reply.preliminary:
+        if reply is None:
+            return
+        if reply.preliminary:
+            if self._pending and (heard := self._pending[0].heard):
+                heard(reply)
             return
         if not self._greeting.done():
             self._greeted(reply)
@@ -195,6 +242,9 @@ class ControlConnection(asyncio.Protocol):
             self._end(refusal(reply, self.where))
 
     def _end(self, error: SourceError) -> None:
+        if self._look:
+            self._look.cancel()
+            self._look = None
         if self._lost is None:
             self._lost = error
             while self._pending:

@@ -25,19 +25,20 @@ class DataConnections:
         self._control = control
         self._address = address
         self._options = options
-        self._command = "EPSV" if ":" in control.peer else "PASV"
+        self.command = "EPSV" if ":" in control.peer else "PASV"
+        """What asks for an address."""
         self._asked: PendingReply | None = None
         self._coming: asyncio.Task[socket.socket] | None = None
 
     def prepare(self) -> None:
         """Ask for the next one's address, behind what is under way, and connect as soon as it is told."""
         self.forget()
-        self._asked = self._control.submit(self._command)
+        self._asked = self._control.submit(self.command)
         self._coming = asyncio.create_task(self._follow(self._asked))
         self._coming.add_done_callback(_noted)
 
     async def _follow(self, asked: PendingReply) -> socket.socket:
-        return await self._connect(await asyncio.shield(asked))
+        return await self.connect(await asyncio.shield(asked))
 
     def forget(self) -> None:
         """Do without what was prepared; may be called twice."""
@@ -59,17 +60,18 @@ class DataConnections:
                 if _stands(data):
                     return data
                 data.close()
-        return await self._connect(await self._control.ask(self._command))
+        return await self.connect(await self._control.ask(self.command))
 
-    async def _connect(self, reply: Reply) -> socket.socket:
+    async def connect(self, reply: Reply) -> socket.socket:
+        """The connection to where a reply to `command` says; to where one to EPSV does, where PASV was refused."""
         if reply.code == 227:
             host, port = passive_address(reply)
             host = await self._checked(host)
         elif reply.code == 229:
             host, port = self._control.peer, extended_passive_port(reply)
-        elif self._command == "PASV":
-            self._command = "EPSV"
-            return await self._connect(await self._control.ask(self._command))
+        elif self.command == "PASV":
+            self.command = "EPSV"
+            return await self.connect(await self._control.ask(self.command))
         else:
             raise refusal(reply, self._address.shown)
         return await self._options.dialer.dial(host, port, self._options.connect_seconds)

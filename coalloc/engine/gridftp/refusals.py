@@ -4,8 +4,13 @@ import re
 
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.errors import (
+    AlreadyThere,
     ConnectionLost,
+    IsDirectory,
+    NoSpace,
     NoSuchFile,
+    NotDirectory,
+    NotEmpty,
     PermissionRefused,
     ServerBusy,
     ServerSays,
@@ -15,10 +20,18 @@ from coalloc.errors import (
 
 __all__ = ["refusal"]
 
-MISSING = r"no such|not found|not exist|PATH_NOT_FOUND|not a (plain|regular) file|is a directory"
+MISSING = r"no such|not found|not exist|PATH_NOT_FOUND|not a (plain|regular) file"
+DISK = (
+    (r"no space|disk full|quota|insufficient (disk|storage)", NoSpace, "make room there, or ask for more"),
+    (r"not empty", NotEmpty, "delete what is in it first"),
+    (r"is a directory|IS_A_DIRECTORY", IsDirectory, "name a file in it"),
+    (r"not a directory|NOT_A_DIRECTORY", NotDirectory, "check the path"),
+    (r"(file|already) exists|PATH_EXISTS", AlreadyThere, "choose another name, or delete what is there"),
+)
+"""What file systems say, in the words of the C library, and the Globus servers' names for it."""
 FULL = r"too many|\bbusy\b|maximum|\bmax \d|limit exceeded|overload"
 """What servers say that have as many clients as they want: with 421, as they should, or with 425, 450 or 530."""
-FORBIDDEN = r"permission|denied|not allowed|forbidden|not authori[sz]ed|GSSAPI"
+FORBIDDEN = r"permission|denied|not (allowed|permitted)|forbidden|not authori[sz]ed|read-only|GSSAPI"
 
 
 def refusal(reply: Reply, thing: str) -> SourceError:
@@ -33,6 +46,9 @@ def refusal(reply: Reply, thing: str) -> SourceError:
         return _login_refused(reply, said)
     if reply.code == 421:
         return ConnectionLost(said, "try again later")
+    for words, error, remedy in DISK:
+        if _says(words, reply):
+            return error(said, remedy)
     if _says(FORBIDDEN, reply):
         return PermissionRefused(said, "ask the owner for access, or log in: ftp://USER:PASSWORD@HOST/...")
     if reply.code in (550, 553) or _says(MISSING, reply):

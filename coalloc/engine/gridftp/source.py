@@ -14,8 +14,9 @@ from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.engine.gridftp import stream
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.control import ControlConnection
+from coalloc.engine.gridftp.login import security_for
 from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
-from coalloc.engine.gridftp.session import Security, Session
+from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.way import way_of
 from coalloc.errors import ConnectionLost, ReplicaChanged, Unsupported
 from coalloc.model import Stat, Way
@@ -71,20 +72,13 @@ class GridFTPSource(Source):
 
     async def _open_session(self) -> Session:
         session = await Session.open(
-            self._address, self.options, self._security(), self._reached, self._known.pipelined
+            self._address, self.options, security_for(self._address), self._reached, self._known.pipelined
         )
         self._known.pipelined = session.pipelined
         return session
 
     def _reached(self, control: ControlConnection) -> None:
         self._known.rtt = control.round_trip
-
-    def _security(self) -> Security | None:
-        if self._address.scheme != "gsiftp":
-            return None
-        from coalloc.engine.gridftp.gsi import GridSecurity  # it takes its time, and plain FTP has no use for it
-
-        return GridSecurity(self._address)
 
     async def _connected(self) -> Session:
         """A new session in place of the one before."""

@@ -29,23 +29,24 @@ class Credential:
     key: Path
 
 
-def find_credential() -> Credential:
+def find_credential(proxy: Path | None = None) -> Credential:
     """The proxy if there is one, else the user's own certificate; X509_* variables come before default places.
 
+    :param proxy: a file that is named outright, to be used in place of all these
     :raises PermissionRefused: when there is none, or another user could read or have written the key
     """
-    named, proxy = os.environ.get("X509_USER_PROXY"), Path(PROXY.format(uid=os.geteuid()))
+    named, usual = proxy or os.environ.get("X509_USER_PROXY"), Path(PROXY.format(uid=os.geteuid()))
     folder = Path.home() / ".globus"
     certificate = Path(os.environ.get("X509_USER_CERT") or folder / "usercert.pem")
     key = Path(os.environ.get("X509_USER_KEY") or folder / "userkey.pem")
     if named:
         found = Credential(Path(named), Path(named))
-    elif proxy.exists():
-        found = Credential(proxy, proxy)
+    elif usual.exists():
+        found = Credential(usual, usual)
     elif certificate.exists() and key.exists():
         found = Credential(certificate, key)
     else:
-        raise PermissionRefused(f"no proxy certificate found: neither {proxy} nor {certificate} exists", NEW_PROXY)
+        raise PermissionRefused(f"no proxy certificate found: neither {usual} nor {certificate} exists", NEW_PROXY)
     _check_private(found.key)
     return found
 

@@ -44,14 +44,18 @@ DATA_SECONDS = 30.0  # for the exchange on a data connection
 
 
 class GridSecurity:
-    """How one session is authenticated: `coalloc.engine.gridftp.session.Security`.
+    """How one session is authenticated: `coalloc.engine.gridftp.login.Security`.
 
     :param modes: data channel authentication as it is offered to the server, best first: none, with our own
         certificate, with one that we delegate
+    :param proxy: the file of the proxy to show, in place of the user's usual one
     """
 
-    def __init__(self, address: Address, modes: Sequence[DataMode] = ("N", "S", "A")) -> None:
+    def __init__(
+        self, address: Address, modes: Sequence[DataMode] = ("N", "S", "A"), proxy: Path | None = None
+    ) -> None:
         self._address = address
+        self._proxy = proxy
         self._where = f"{address.host}:{address.port}"
         self._modes = list(modes)
         self._delegated = b""
@@ -80,7 +84,7 @@ class GridSecurity:
         :raises PermissionRefused: when there is no usable credential, or one end does not trust the other
         :raises NotThatProtocol: when the server does not speak GSI
         """
-        self._credential, self._authorities = find_credential(), find_authorities()
+        self._credential, self._authorities = find_credential(self._proxy), find_authorities()
         self._tls = tls_context(self._credential, self._authorities)
         self._hurried = False
         try:

@@ -6,7 +6,16 @@ from coalloc.engine.gridftp import GridFTPSource
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.url_copy import URLCopySource
-from coalloc.errors import ConnectionLost, NoSuchFile, PermissionRefused, ServerBusy, ServerSays
+from coalloc.errors import (
+    AlreadyThere,
+    ConnectionLost,
+    NoSpace,
+    NoSuchFile,
+    NotEmpty,
+    PermissionRefused,
+    ServerBusy,
+    ServerSays,
+)
 from tests.support.fetching import opened, options, random_file
 
 FULL = [
@@ -37,6 +46,12 @@ def test_a_server_that_is_full(code, text):
         (550, "x.busy: No such file", NoSuchFile),
         (550, "too many levels of symbolic links", NoSuchFile),
         (426, "Connection closed; transfer aborted", ServerSays),
+        (500, "System error in write: No space left on device", NoSpace),
+        (451, "GridFTP-Error-String: Disk quota exceeded", NoSpace),
+        (552, "Insufficient storage space", NoSpace),
+        (550, "Operation not permitted", PermissionRefused),
+        (521, "Directory already exists", AlreadyThere),
+        (550, "x: Directory not empty", NotEmpty),
     ],
 )
 def test_other_refusals(code, text, kind):

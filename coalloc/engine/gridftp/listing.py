@@ -1,0 +1,88 @@
+"""What servers say of files and directories (RFC 3659, MLST and MLSD), as entries; and times as they write them. Pure.
+
+    Type=file;Modify=20240229120000;Size=12;UNIX.mode=0644;UNIX.owner=ann; name with spaces
+
+What to ask for is left to `storage`.
+"""
+
+from calendar import timegm
+from datetime import UTC, datetime
+from urllib.parse import unquote
+
+from coalloc.engine.gridftp.protocol import LineReader
+from coalloc.model import Entry, Kind
+
+__all__ = ["Listing", "entry", "stamp"]
+
+KINDS: dict[str, Kind] = {"file": "file", "dir": "dir", "cdir": "dir", "pdir": "dir"}
+LINK = ("os.unix=slink", "os.unix=symlink")
+HERE = ("cdir", "pdir")
+"""Types of the directory that is listed and the one above it."""
+
+
+class Listing:
+    """Bytes of a listing in, entries out, without those of the directory itself and the one above it.
+
+    >>> listing = Listing()
+    >>> listing.feed(b"Type=cdir; .\\r\\nType=file;Size=1; a b\\r\\nType=d")
+    [Entry(name='a b', kind='file', size=1, modified=None, permissions=None, user=None, group=None, link_target=None)]
+    >>> [entry.name for entry in listing.feed(b"ir; c\\r\\n")]
+    ['c']
+    """
+
+    def __init__(self) -> None:
+        self._lines = LineReader()
+
+    def feed(self, data: bytes) -> list[Entry]:
+        """:raises ServerSays: when a line never ends"""
+        found = []
+        for line in self._lines.feed(data):
+            facts, blank, path = line.decode("utf-8", "surrogateescape").partition("; ")
+            name = path.rpartition("/")[2]  # some servers write whole paths
+            if blank and name not in ("", ".", "..") and _facts(facts).get("type", "").lower() not in HERE:
+                found.append(entry(facts, name))
+        return found
+
+
+def entry(facts: str, name: str) -> Entry:
+    """What facts say of `name`.
+
+    >>> entry("Type=file;Size=3;Modify=19700101000010;UNIX.mode=0644;", "x")[1:5]
+    ('file', 3, 10, '0644')
+    >>> entry("Type=OS.unix=slink:/target;", "x")[1], entry("Type=OS.unix=slink:/target;", "x").link_target
+    ('link', '/target')
+    """
+    known = _facts(facts)
+    kind, _, target = known.get("type", "").partition(":")
+    size, mode = known.get("size", ""), known.get("unix.mode", "")
+    return Entry(
+        name,
+        kind="link" if kind.lower() in LINK else KINDS.get(kind.lower(), "other"),
+        size=int(size) if size.isdecimal() else None,
+        modified=_seconds(known.get("modify", "")),
+        permissions=mode or None,
+        user=known.get("unix.owner") or known.get("unix.uid"),
+        group=known.get("unix.group") or known.get("unix.gid"),
+        link_target=unquote(known.get("unix.slink") or target, errors="surrogateescape") or None,
+    )
+
+
+def _facts(facts: str) -> dict[str, str]:
+    pairs = (fact.partition("=") for fact in facts.split(";") if "=" in fact)
+    return {name.lower(): value for name, _, value in pairs}
+
+
+def _seconds(said: str) -> int | None:
+    try:
+        return timegm((int(said[:4]), *(int(said[at : at + 2]) for at in (4, 6, 8, 10, 12)), 0, 0, 0))
+    except ValueError:
+        return None
+
+
+def stamp(modified: float) -> str:
+    """Seconds since the epoch as servers write them.
+
+    >>> stamp(10)
+    '19700101000010'
+    """
+    return f"{datetime.fromtimestamp(modified, UTC):%Y%m%d%H%M%S}"

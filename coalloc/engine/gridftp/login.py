@@ -1,0 +1,182 @@
+"""A login at one server: the control connection, what the server offers, how data connections are protected.
+
+Commands go out in one flight where the server allows, ahead of its greeting, since at distance each round trip costs
+more than all else. What a login is for is left to who inherits: `session` fetches one file, `storage` changes names,
+`thirdparty` has two servers copy.
+"""
+
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Protocol, Self
+
+from coalloc.engine.base import EngineOptions
+from coalloc.engine.gridftp.address import Address
+from coalloc.engine.gridftp.control import ControlConnection, PendingReply
+from coalloc.engine.gridftp.data import DataConnections
+from coalloc.engine.gridftp.protocol import Reply, features
+from coalloc.engine.gridftp.refusals import refusal
+from coalloc.errors import ConnectionLost, ServerSays, Stalled
+
+__all__ = ["Login", "Security", "security_for"]
+
+CHECKSUM_RATE = 20e6  # bytes per second: what the slowest server is granted before it counts as silent
+
+Reached = Callable[[ControlConnection], None]
+"""Is told of the control connection as soon as it stands."""
+
+
+class Security(Protocol):
+    """How a session is authenticated in place of USER and PASS (GSI)."""
+
+    @property
+    def protects_data(self) -> bool:
+        """Whether `secure` has something to do."""
+        ...
+
+    async def authenticate(self, control: ControlConnection, pipelined: bool) -> None:
+        """Tell the server who we are, and set `control.protection`."""
+        ...
+
+    async def admitted(self, control: ControlConnection) -> None:
+        """Wait for the server's last word on that; what comes after it may be on its way already."""
+        ...
+
+    @property
+    def login(self) -> Sequence[str]:
+        """The commands that log in after that."""
+        ...
+
+    async def check_login(self, control: ControlConnection, replies: Sequence[Reply]) -> None:
+        """Judge the replies to `login`; agree on how data connections are protected."""
+        ...
+
+    async def secure(self, data: socket.socket) -> None:
+        """Do what was agreed on a data connection, before its first byte of data."""
+        ...
+
+
+def security_for(address: Address, proxy: Path | None = None) -> Security | None:
+    """What a login there needs; `proxy` is the file of the one to show in place of the user's usual one."""
+    if address.scheme != "gsiftp":
+        return None
+    from coalloc.engine.gridftp.gsi import GridSecurity  # it takes its time, and plain FTP has no use for it
+
+    return GridSecurity(address, proxy=proxy)
+
+
+class Login:
+    """A control connection that is logged in; made by `open`.
+
+    :param pipelined: whether commands are sent without waiting for the reply to the one before
+    """
+
+    def __init__(self, control: ControlConnection, address: Address, options: EngineOptions, pipelined: bool) -> None:
+        self.control = control
+        self.address = address
+        self.options = options
+        self.data = DataConnections(control, address, options)
+        self.pipelined = pipelined
+        self._security: Security | None = None
+        self._features: dict[str, str] = {}
+
+    @classmethod
+    async def open(
+        cls, address: Address, options: EngineOptions, security: Security | None, reached: Reached, pipelined: bool
+    ) -> Self:
+        """Connect and log in; once more command by command where a server loses commands."""
+        try:
+            return await cls._open(address, options, security, reached, pipelined)
+        except (ConnectionLost, Stalled, ServerSays):
+            if not pipelined:
+                raise
+            return await cls._open(address, options, security, reached, pipelined=False)
+
+    @classmethod
+    async def _open(
+        cls, address: Address, options: EngineOptions, security: Security | None, reached: Reached, pipelined: bool
+    ) -> Self:
+        address.refuse_unsendable()
+        control = await ControlConnection.connect(options.dialer, address.host, address.port, options.connect_seconds)
+        reached(control)
+        session = cls(control, address, options, pipelined)
+        try:
+            await session._login(security)
+        except BaseException:
+            session.close()
+            raise
+        return session
+
+    async def _login(self, security: Security | None) -> None:
+        login: Sequence[str] = [f"USER {self.address.user}", f"PASS {self.address.password}"]
+        if not self.pipelined:
+            await self.control.greeting()
+        if security:
+            await security.authenticate(self.control, self.pipelined)
+            login = security.login
+        replies = await self._ask_all([*login, "TYPE I", "FEAT", *self._questions()], security)
+        await self._check_login(security, replies[: len(login)])
+        binary, offers, *answers = replies[len(login) :]
+        if not binary.positive:
+            raise refusal(binary, self.address.shown)
+        self._features = features(offers)
+        await self._answered(answers)
+
+    def _questions(self) -> Sequence[str]:
+        """The commands that go out behind the login, in the same flight."""
+        return ()
+
+    async def _answered(self, answers: Sequence[Reply]) -> None:
+        """Hear what the server says to `_questions`."""
+
+    def _asked(self) -> None:
+        """Send what else may go out before the first answer is here."""
+
+    async def _ask_all(self, commands: Sequence[str], security: Security | None) -> list[Reply]:
+        """The replies to commands that go out in one flight, or one by one."""
+        pending = [self.control.submit(command) for command in commands] if self.pipelined else []
+        self._asked()
+        if security:
+            await security.admitted(self.control)
+        if self.pipelined:
+            return [await self.control.reply(each) for each in pending]
+        return [await self.control.ask(command) for command in commands]
+
+    async def _check_login(self, security: Security | None, replies: Sequence[Reply]) -> None:
+        if security is None:
+            self._check_password(*replies)
+            return
+        await security.check_login(self.control, replies)
+        self._security = security
+        if security.protects_data:
+            self.data.forget()  # it was asked for before that was agreed
+
+    def _check_password(self, user: Reply, password: Reply) -> None:
+        # A server that wants no password answers the pipelined PASS with 202 or an error.
+        refused = user if not user.positive else password
+        if user.code != 230 and not (user.positive and password.code in (202, 230)):
+            raise refusal(refused, f"login as {self.address.user} at {self.control.where}")
+
+    @property
+    def usable(self) -> bool:
+        """Whether the connection still stands, as far as is known."""
+        return self.control.usable
+
+    async def secure(self, data: socket.socket) -> None:
+        """Protect a data connection as was agreed when logging in."""
+        if self._security:
+            await self._security.secure(data)
+
+    def _checksum_of(self, path: str, algorithm: str, start: int, end: int) -> PendingReply | None:
+        """The reply to come with the server's digest of bytes [start, end); None where it does not offer it."""
+        offered = {name.partition(":")[0] for name in self._features.get("CKSM", "").upper().split(";")}
+        name = next((name for name in offered if name.replace("-", "") == algorithm.upper()), None)
+        if name is None:
+            return None
+        seconds = self.options.connect_seconds + (end - start) / CHECKSUM_RATE
+        return self.control.submit(f"CKSM {name} {start} {end - start} {path}", seconds)
+
+    def close(self) -> None:
+        """End the session; may be called twice."""
+        self.data.forget()
+        self.control.close()

@@ -1,0 +1,189 @@
+"""Names at one server: list, look at, make, rename, delete. A session that is about no one file.
+
+Commands that are awaited side by side go out without waiting for each other; a server answers them in order, and does
+nothing else while it lists a directory or computes a checksum. What a listing's lines say is left to `listing`.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from coalloc.engine.base import EngineOptions
+from coalloc.engine.gridftp.address import Address, parse_server
+from coalloc.engine.gridftp.control import ControlConnection, PendingReply
+from coalloc.engine.gridftp.listing import Listing, entry, stamp
+from coalloc.engine.gridftp.login import Login, security_for
+from coalloc.engine.gridftp.protocol import Reply
+from coalloc.engine.gridftp.refusals import refusal
+from coalloc.errors import ConnectionLost, Unsupported
+from coalloc.model import Entry
+
+__all__ = ["Storage", "open_storage"]
+
+PIECE = 256 * 1024
+LIST_SECONDS = 60.0
+"""How long a listing may stand still: a server that reads a large directory says nothing, or we take nothing."""
+ODD = "/\N{LATIN SMALL LETTER E WITH ACUTE}"
+"""Where nothing is, unless a server drops from names what is not ASCII."""
+
+
+class Storage(Login):
+    """The names at one server, made by `coalloc.api.storage`; may be used by several tasks at once.
+
+    Paths are absolute, or begin with `/~/` from the login directory. Every call may raise what `coalloc.errors` has
+    below SourceError: NoSuchFile, IsDirectory, NotDirectory, AlreadyThere, NotEmpty, PermissionRefused, NoSpace,
+    ServerBusy; Unsupported for a path that cannot be sent; ConnectionLost and Stalled, after which it is not `usable`.
+    """
+
+    def __init__(self, control: ControlConnection, address: Address, options: EngineOptions, pipelined: bool) -> None:
+        super().__init__(control, address, options, pipelined)
+        self._listing = asyncio.Lock()
+        self._turn: AbstractAsyncContextManager[None] = nullcontext() if pipelined else self._listing
+        self._hears_all: PendingReply | None = None
+        self._listed = False
+        """Whether a listing has worked: then the next one is asked for in one flight."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self.close()
+        await asyncio.sleep(0)  # the loop closes the socket in its next round
+
+    async def stat(self, path: str) -> Entry:
+        """What is at `path`; of a symbolic link mostly what it leads to."""
+        reply = await self._ask("MLST", path)
+        line = reply.lines[1] if len(reply.lines) > 2 else ""
+        return entry(line.partition("; ")[0], path.rstrip("/").rpartition("/")[2] or "/")
+
+    async def list(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+        """The entries of a directory, some at a time as they come; symbolic links that lead nowhere may be missing.
+
+        Until it has ended the server does nothing else: do not wait for another call meanwhile. Listings that are asked
+        for side by side follow each other. To leave one early ends the session: Globus servers take it badly.
+        """
+        address = await self._checked(path)
+        async with self._listing:
+            listed, data = await self._begin(address)
+            listed.add_done_callback(lambda _: _wake(listed, data))
+            try:
+                await self.secure(data)
+                async for entries in self._entries(data, address):
+                    yield entries
+                _positive(await asyncio.shield(listed), address)
+            finally:
+                data.close()
+                if not listed.done():
+                    self.close()
+            self._listed = True
+
+    async def _begin(self, address: Address) -> tuple[PendingReply, socket.socket]:
+        """Ask for a listing: the reply to it, and where it comes."""
+        where = self._submit(self.data.command)
+        listed = self._submit(f"MLSD {address.path}", LIST_SECONDS) if self._listed else None
+        try:
+            data = await self.data.connect(await where)
+        except BaseException:
+            if listed:
+                self.close()  # the server waits for a connection
+            raise
+        return listed or self._submit(f"MLSD {address.path}", LIST_SECONDS), data
+
+    async def _entries(self, data: socket.socket, address: Address) -> AsyncIterator[Sequence[Entry]]:
+        loop, listing = asyncio.get_running_loop(), Listing()
+        try:
+            while piece := await loop.sock_recv(data, PIECE):
+                self.control.stir()
+                if entries := listing.feed(piece):
+                    yield entries
+        except OSError as error:
+            raise ConnectionLost(f"{address.shown}: the listing was lost: {error}", "try again") from None
+
+    async def make(self, path: str) -> None:
+        """Make a directory, in one that is there."""
+        await self._ask("MKD", path)
+
+    async def rename(self, old: str, new: str) -> None:
+        """Give a file or directory another name. As on POSIX, a file that is there under the new name is replaced."""
+        await self._ask_both(("RNFR", old), ("RNTO", new))
+
+    async def link(self, target: str, path: str) -> None:
+        """Make a symbolic link at `path` to something that is there."""
+        await self._ask_both(("SITE SYMLINKFROM", target), ("SITE SYMLINKTO", path))
+
+    async def delete(self, path: str) -> None:
+        """Delete a file, or a symbolic link."""
+        await self._ask("DELE", path)
+
+    async def remove(self, path: str) -> None:
+        """Remove an empty directory."""
+        await self._ask("RMD", path)
+
+    async def touch(self, path: str, modified: float) -> None:
+        """Set when a file was modified, in seconds since the epoch; servers know whole ones."""
+        command = "MFMT" if "MFMT" in self._features else "SITE UTIME"
+        await self._ask(f"{command} {stamp(modified)}", path)
+
+    async def checksum(self, path: str, algorithm: str, start: int, end: int) -> str | None:
+        """The server's digest of bytes [start, end) in lower-case hex; None when it does not offer it."""
+        address = await self._checked(path)
+        async with self._turn:
+            asked = self._checksum_of(address.path, algorithm, start, end)
+            return None if asked is None else _positive(await asked, address).lines[0].strip().lower()
+
+    async def _ask(self, command: str, path: str) -> Reply:
+        address = await self._checked(path)
+        async with self._turn:
+            return _positive(await self._submit(f"{command} {address.path}"), address)
+
+    async def _ask_both(self, *commands: tuple[str, str]) -> None:
+        """Two commands of which the second is about the path of the first."""
+        asked = [(command, await self._checked(path)) for command, path in commands]
+        async with self._turn:
+            pending = [self._submit(f"{command} {address.path}") for command, address in asked]
+            replies = await asyncio.gather(*pending)
+        for reply, (_, address) in zip(replies, asked, strict=True):
+            _positive(reply, address)
+
+    def _submit(self, command: str, patience: float | None = None) -> PendingReply:
+        return self.control.submit(command, patience or self.options.connect_seconds)
+
+    async def _checked(self, path: str) -> Address:
+        """Where a path is, which the server hears as it is.
+
+        :raises Unsupported: when it does not: Globus servers drop all but ASCII on connections that are not protected
+        """
+        address = self.address.at(path)
+        if not path.isascii():
+            self._hears_all = self._hears_all or self._submit(f"MLST {ODD}")
+            reply = await asyncio.shield(self._hears_all)
+            if reply.code == 250 and not reply.lines[1].endswith(ODD):
+                raise Unsupported(f"{address.shown}: the server drops all but ASCII from names", "try gsiftp://")
+        return address
+
+
+async def open_storage(url: str, options: EngineOptions, proxy: Path | None = None) -> Storage:
+    """Log in at the server of a URL.
+
+    :param proxy: the file of the proxy to show, in place of the user's usual one
+    """
+    address = parse_server(url)
+    return await Storage.open(address, options, security_for(address, proxy), lambda _: None, pipelined=True)
+
+
+def _positive(reply: Reply, address: Address) -> Reply:
+    """:raises SourceError: when the server refuses"""
+    if not reply.positive:
+        raise refusal(reply, address.shown)
+    return reply
+
+
+def _wake(listed: PendingReply, data: socket.socket) -> None:
+    """End the wait for data where none will come."""
+    if listed.cancelled() or listed.exception() or not listed.result().positive:
+        with suppress(OSError):
+            data.shutdown(socket.SHUT_RDWR)
