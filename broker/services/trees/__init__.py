@@ -1,0 +1,10 @@
+"""Folders and files of collections, whatever these are: looked at, gone through, made and renamed.
+
+All errors are `coalloc.errors.SourceError`s, so that who carries out tasks has one family of them.
+"""
+
+from broker.services.trees.base import Tree
+from broker.services.trees.catalogue import CatalogueTree
+from broker.services.trees.local import LocalTree
+
+__all__ = ["CatalogueTree", "LocalTree", "Tree"]

@@ -1,0 +1,31 @@
+"""What every collection can be asked, whatever is behind it."""
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+from coalloc.model import Entry
+
+__all__ = ["Tree"]
+
+
+class Tree(Protocol):
+    """A collection's folders and files. Paths are as `services.paths.normal` makes them: from the collection's root.
+
+    Every method raises a `coalloc.errors.SourceError` where the server, or the disk, refuses.
+    """
+
+    async def stat(self, path: str) -> Entry:
+        """What is at a path; of a symbolic link what the server makes of it. :raises NoSuchFile:"""
+        ...
+
+    def list(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+        """What a folder has, in batches, in any order; without `.` and `..`. :raises NoSuchFile:"""
+        ...
+
+    async def make(self, path: str) -> None:
+        """Make a folder in one that there is."""
+        ...
+
+    async def rename(self, old: str, new: str) -> None:
+        """Give a file or a folder another path."""
+        ...

@@ -1,0 +1,158 @@
+"""A folder of this machine as a collection. No symbolic link is followed, so that nothing leads out of it."""
+
+import asyncio
+import errno
+import grp
+import os
+import pwd
+import stat
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
+
+from coalloc.errors import (
+    AlreadyThere,
+    NoSpace,
+    NoSuchFile,
+    NotDirectory,
+    NotEmpty,
+    PermissionRefused,
+    ServerSays,
+    SourceError,
+)
+from coalloc.model import Entry, Kind
+
+__all__ = ["LocalTree"]
+
+BATCH = 1000
+FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class LocalTree:
+    """Folders and files below `base`."""
+
+    def __init__(self, base: Path) -> None:
+        self._base = base
+
+    async def stat(self, path: str) -> Entry:
+        """What is at a path."""
+        return await _aside(self._stat, path)
+
+    async def list(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+        """What a folder has, in batches."""
+        folder = await _aside(self._folder, path)
+        try:
+            with os.scandir(folder) as scan:
+                while batch := await _aside(_some, path, scan, folder):
+                    yield batch
+        finally:
+            os.close(folder)
+
+    async def make(self, path: str) -> None:
+        """Make a folder in one that there is."""
+        await _aside(self._make, path)
+
+    async def rename(self, old: str, new: str) -> None:
+        """Give a file or a folder another path; what is at the new path already is replaced, as the system does it."""
+        await _aside(self._rename, old, new)
+
+    def _folder(self, path: str) -> int:
+        """A folder, opened step by step from the root; to be closed by the caller."""
+        folder = os.open(self._base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for part in path.split("/"):
+            if part:
+                outer = folder
+                try:
+                    folder = os.open(part, FOLDER, dir_fd=outer)
+                finally:
+                    os.close(outer)
+        return folder
+
+    @contextmanager
+    def _parent(self, path: str) -> Iterator[tuple[int, str]]:
+        """The folder that has a path, and the name that this has in it; the root is `.` in itself."""
+        parent, _, name = path.rstrip("/").rpartition("/")
+        folder = self._folder(parent)
+        try:
+            yield folder, name or "."
+        finally:
+            os.close(folder)
+
+    def _stat(self, path: str) -> Entry:
+        with self._parent(path) as (folder, name):
+            found = _entry(name, os.stat(name, dir_fd=folder, follow_symlinks=False), folder)
+        if path.endswith("/") and found.kind != "dir":
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        return found
+
+    def _make(self, path: str) -> None:
+        with self._parent(path) as (folder, name):
+            os.mkdir(name, dir_fd=folder)
+
+    def _rename(self, old: str, new: str) -> None:
+        with self._parent(old) as (origin, name), self._parent(new) as (aim, called):
+            os.rename(name, called, src_dir_fd=origin, dst_dir_fd=aim)
+
+
+async def _aside(do: Callable[Concatenate[str, P], R], path: str, *args: P.args, **more: P.kwargs) -> R:
+    """Do it in a thread, since disks may be slow; what the system says becomes one of our errors."""
+    try:
+        return await asyncio.to_thread(do, path, *args, **more)
+    except OSError as error:
+        raise _refusal(path, error) from None
+
+
+REFUSALS: dict[int, type[SourceError]] = {
+    errno.ENOENT: NoSuchFile,
+    errno.ELOOP: NoSuchFile,
+    errno.ENOTDIR: NotDirectory,
+    errno.EEXIST: AlreadyThere,
+    errno.ENOTEMPTY: NotEmpty,
+    errno.EACCES: PermissionRefused,
+    errno.EPERM: PermissionRefused,
+    errno.EROFS: PermissionRefused,
+    errno.ENOSPC: NoSpace,
+    errno.EDQUOT: NoSpace,
+}
+
+
+def _refusal(path: str, error: OSError) -> SourceError:
+    """What the system said, as one of our errors."""
+    kind = REFUSALS.get(error.errno or 0, ServerSays)
+    return kind(f"{path}: {error.strerror or error}", "list a folder to see what there is; links are not followed")
+
+
+def _some(path: str, scan: Iterator[os.DirEntry[str]], folder: int) -> list[Entry]:
+    found = []
+    for each in islice(scan, BATCH):
+        with suppress(FileNotFoundError):  # gone in the meantime
+            found.append(_entry(each.name, each.stat(follow_symlinks=False), folder))
+    return found
+
+
+def _entry(name: str, found: os.stat_result, folder: int) -> Entry:
+    kind: Kind = "dir" if stat.S_ISDIR(found.st_mode) else "file" if stat.S_ISREG(found.st_mode) else "other"
+    link = None
+    if stat.S_ISLNK(found.st_mode):
+        kind, link = "link", os.readlink(name, dir_fd=folder)
+    return Entry(
+        "/" if name == "." else name,
+        kind,
+        found.st_size,
+        int(found.st_mtime),
+        f"{stat.S_IMODE(found.st_mode):04o}",
+        _called(found.st_uid, lambda number: pwd.getpwuid(number).pw_name),
+        _called(found.st_gid, lambda number: grp.getgrgid(number).gr_name),
+        link,
+    )
+
+
+def _called(number: int, name: Callable[[int], str]) -> str:
+    try:
+        return name(number)
+    except KeyError:  # nobody that this machine knows
+        return str(number)

@@ -1,0 +1,163 @@
+"""Collections as trees of folders and files: a folder of this machine, the catalogue."""
+
+import pytest
+import sqlalchemy as sa
+
+from broker.errors import Invalid
+from broker.models.catalogue import Dataset
+from broker.services.formats import Entry as Said
+from broker.services.paths import normal
+from broker.services.trees import CatalogueTree, LocalTree
+from broker.services.trees import catalogue as catalogue_trees
+from coalloc.errors import AlreadyThere, NoSuchFile, PermissionRefused
+
+
+async def listed(tree, path):
+    return {entry.name: entry async for batch in tree.list(path) for entry in batch}
+
+
+@pytest.fixture
+def disk(tmp_path):
+    """A collection's folder with a secret beside it."""
+    base = tmp_path / "base"
+    (base / "data" / "inner").mkdir(parents=True)
+    (base / "data" / "a.root").write_bytes(b"x" * 1000)
+    (tmp_path / "secret").write_text("secret")
+    return base
+
+
+async def test_a_folder_of_this_machine_is_looked_at_and_changed(disk):
+    tree = LocalTree(disk)
+    found = await listed(tree, "/data/")
+    assert {name: (entry.kind, entry.size) for name, entry in found.items() if entry.kind == "file"} == {
+        "a.root": ("file", 1000)
+    }
+    assert found["inner"].kind == "dir"
+    assert found["a.root"] == await tree.stat("/data/a.root")
+    assert (await tree.stat("/")).kind == "dir"
+    await tree.make("/data/new")
+    await tree.rename("/data/a.root", "/data/new/b.root")
+    assert (disk / "data" / "new" / "b.root").stat().st_size == 1000
+    assert set(await listed(tree, "/data")) == {"inner", "new"}
+
+
+async def test_links_lead_nowhere(disk):
+    (disk / "up").symlink_to("..")
+    (disk / "data" / "leak").symlink_to("../../secret")
+    tree = LocalTree(disk)
+    leak = await tree.stat("/data/leak")
+    assert (leak.kind, leak.link_target) == ("link", "../../secret")
+    for path in ("/up/secret", "/up/", "/data/leak/x"):
+        with pytest.raises(NoSuchFile):
+            await listed(tree, path) if path.endswith("/") else await tree.stat(path)
+    with pytest.raises(NoSuchFile):
+        await tree.rename("/data/a.root", "/up/stolen")
+    with pytest.raises(NoSuchFile):
+        await tree.make("/up/x")
+
+
+async def test_what_the_disk_refuses_is_an_error_of_ours(disk):
+    tree = LocalTree(disk)
+    with pytest.raises(NoSuchFile, match="/none: No such file"):
+        await tree.stat("/none")
+    with pytest.raises(NoSuchFile, match="Not a directory"):
+        await listed(tree, "/data/a.root/")
+    with pytest.raises(NoSuchFile):
+        await tree.stat("/data/a.root/")
+    with pytest.raises(AlreadyThere, match="File exists"):
+        await tree.make("/data")
+
+
+async def test_a_folder_of_many_files_comes_in_batches(disk):
+    for i in range(2500):
+        (disk / "data" / "inner" / f"{i}").touch()
+    sizes = [len(batch) async for batch in LocalTree(disk).list("/data/inner")]
+    assert sum(sizes) == 2500
+    assert max(sizes) <= 1000
+
+
+@pytest.mark.parametrize(
+    "path", ["..", "/../x", "/a/../../x", "~/../x", "/a\x00b", "/a\nb", "/\u202e", "/\ud800", "/" + "x" * 5000]
+)
+def test_hostile_paths_are_refused(path):
+    with pytest.raises(Invalid):
+        normal(path)
+
+
+NAMES = [
+    "cms:run1/a.root",
+    "cms:run1/b.root",
+    "cms:run1-old/a.root",
+    "cms:run1.txt",
+    "cms:/store/mc/x.root",
+    "atlas-x:x.root",
+    "atlas:x.root",
+    "plain.root",
+    "/store/data/y.root",
+    "folder/z.root",
+    "cms/run1/b.root",
+    "cms/run1/only.root",
+]
+
+
+@pytest.fixture
+async def names(broker):
+    datasets = [Said(Dataset(name=name, size=len(name))) for name in NAMES]
+    await broker.factory.catalogue.keep("tests", datasets, "put")
+    return CatalogueTree(broker.factory.database)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 1000])
+async def test_the_catalogue_looks_like_folders_and_files(names, monkeypatch, batch):
+    monkeypatch.setattr(catalogue_trees, "BATCH", batch)
+    for path, folders, files in (
+        ("/", {"cms", "atlas", "atlas-x", "store", "folder"}, {"plain.root"}),
+        ("/cms/", {"run1", "run1-old", "store"}, {"run1.txt"}),
+        ("/cms/run1", set(), {"a.root", "b.root", "only.root"}),
+        ("/cms/store", {"mc"}, set()),
+        ("/store", {"data"}, set()),
+        ("/store/data/", set(), {"y.root"}),
+    ):
+        found = [entry async for part in names.list(path) for entry in part]
+        assert {entry.name for entry in found if entry.kind == "dir"} == folders
+        assert {entry.name for entry in found if entry.kind == "file"} == files
+        assert len(found) == len(folders | files)  # nothing twice
+
+
+async def test_a_path_in_the_catalogue_names_a_dataset(names):
+    assert await names.did("/cms/run1/a.root") == "cms:run1/a.root"
+    assert await names.did("/cms/run1/b.root") == "cms:run1/b.root"  # before cms/run1/b.root, which has no scope
+    assert await names.did("/cms/store/mc/x.root") == "cms:/store/mc/x.root"
+    assert await names.did("/store/data/y.root") == "/store/data/y.root"
+    entry = await names.stat("/cms/run1/only.root")
+    assert (entry.kind, entry.name, entry.size) == ("file", "only.root", len("cms/run1/only.root"))
+    assert (await names.stat("/cms/run1")).kind == "dir"
+    for path in ("/none", "/cms/run1/a.root/", "/cms/run", "/cms:run1"):
+        with pytest.raises(NoSuchFile, match="the catalogue has no"):
+            await names.stat(path)
+
+
+async def test_the_catalogue_is_for_reading(names):
+    with pytest.raises(PermissionRefused, match="for reading"):
+        await names.make("/cms/new")
+    with pytest.raises(PermissionRefused, match="for reading"):
+        await names.rename("/cms/run1/a.root", "/cms/run1/c.root")
+
+
+async def test_a_folder_is_walked_in_leaps(broker, names):
+    """The plan of the query has no step that looks at all datasets."""
+    deep = [Said(Dataset(name=f"deep:f{i // 500}/{i}")) for i in range(5000)]
+    await broker.factory.catalogue.keep("tests", deep, "put")
+    seen = []
+    engine = broker.factory.database._engine.sync_engine
+    sa.event.listen(engine, "before_cursor_execute", lambda *said: seen.append(said[2:4]))
+    assert set(await listed(names, "/deep")) == {f"f{i}" for i in range(10)}
+    statement, values = max(seen, key=lambda said: said[0].count("RECURSIVE"))
+    async with broker.factory.database.read() as connection:
+        if broker.factory.database.sqlite:
+            rows = await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)
+            assert not [row for row in rows if str(row[-1]).startswith("SCAN datasets")]
+        else:
+            await connection.exec_driver_sql("SET enable_seqscan = off")
+            rows = await connection.exec_driver_sql(f"EXPLAIN {statement}", values)
+            assert not [row for row in rows if "Seq Scan on datasets" in row[0]]
