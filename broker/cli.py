@@ -11,7 +11,7 @@ import click
 from broker.errors import BrokerError
 
 try:
-    from broker.config import Settings, Strategy, issuers
+    from broker.config import Settings, Strategy, credentials, issuers
     from broker.models.access import ROLES, NewToken
 except ModuleNotFoundError as missing:  # coget was installed without its broker
     sys.exit(f"coget-broker: {missing.name} is not installed\n  run: pip install 'coget[broker]'")
@@ -74,7 +74,7 @@ def broker() -> None:
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Whose signed tokens (JWT) count, beside our own; TOML.",
+    help="Whose signed tokens (JWT) count, beside our own, and files of proxy certificates; TOML.",
 )
 def serve(
     database: str,
@@ -95,7 +95,9 @@ def serve(
     from broker.storage.database import addressed
     from broker.storage.migration import check, upgrade
 
-    settings = Settings(database, anonymous, _ranking(rank), explore, keep_days, issuers(config) if config else ())
+    settings = Settings(database, anonymous, _ranking(rank), explore, keep_days)
+    if config:
+        settings = settings._replace(issuers=issuers(config), credentials=credentials(config))
     address = addressed(database)
     if not check(address):
         upgrade(address)

@@ -3,13 +3,14 @@
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from broker.errors import Invalid
 from broker.models.access import ROLES, Role
 
-__all__ = ["Issuer", "Settings", "Strategy", "issuers"]
+__all__ = ["Issuer", "Settings", "Strategy", "credentials", "issuers"]
 
 Strategy = Literal["priority", "predicted", "distance", "random"]
 ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -41,6 +42,8 @@ class Settings(NamedTuple):
     :param issuers: whose signed tokens count, beside our own
     :param requests_per_second: of one caller, on average
     :param largest_body: bytes that a request may have, imports apart
+    :param site: where this process is: folders of collections at it are folders of this machine
+    :param credentials: files of proxy certificates, by the names that collections call them
     """
 
     database: str = "sqlite:///coget-broker.sqlite"
@@ -51,6 +54,8 @@ class Settings(NamedTuple):
     issuers: tuple[Issuer, ...] = ()
     requests_per_second: float = 1000.0
     largest_body: int = 64 << 20
+    site: str = ""
+    credentials: Mapping[str, Path] = MappingProxyType({})
 
 
 def issuers(path: Path) -> tuple[Issuer, ...]:
@@ -58,13 +63,30 @@ def issuers(path: Path) -> tuple[Issuer, ...]:
 
     :raises Invalid: naming the file, and what in it makes no sense
     """
+    return tuple(_issuer(path, said) for said in _document(path).get("issuer", []))
+
+
+def credentials(path: Path) -> dict[str, Path]:
+    """Those of a TOML file: `[credentials]` with names, and the file of a proxy certificate for each.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    said = _document(path).get("credentials", {})
+    if not isinstance(said, dict) or not all(isinstance(file, str) for file in said.values()):
+        raise Invalid(f"{path}: [credentials] makes no sense", 'write [credentials] and name = "/path/proxy.pem"')
+    return {name: path.parent / file for name, file in said.items()}
+
+
+def _document(path: Path) -> dict[str, Any]:
     try:
         document = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise Invalid(f"{path} cannot be read: {error}", "see docs/howto/broker.md for what is in it") from None
-    if strange := document.keys() - {"issuer"}:
-        raise Invalid(f"{path}: {', '.join(sorted(strange))} is nothing that is known", "there is [[issuer]]")
-    return tuple(_issuer(path, said) for said in document.get("issuer", []))
+    if strange := document.keys() - {"issuer", "credentials"}:
+        raise Invalid(
+            f"{path}: {', '.join(sorted(strange))} is nothing that is known", "there are [[issuer]] and [credentials]"
+        )
+    return document
 
 
 def _issuer(path: Path, said: Mapping[str, Any]) -> Issuer:

@@ -12,6 +12,7 @@ from broker.services.issuers import Issuers
 from broker.services.places import Places
 from broker.services.plans import Plans
 from broker.services.replicas import Replicas
+from broker.services.trees import Trees
 from broker.storage.database import Database, addressed
 
 __all__ = ["Factory"]
@@ -30,6 +31,7 @@ class Factory(NamedTuple):
     reports: Reports
     replicas: Replicas
     plans: Plans
+    trees: Trees
 
     @classmethod
     def of(cls, settings: Settings, compiled: bool | None = None) -> Self:
@@ -53,4 +55,5 @@ class Factory(NamedTuple):
             Reports(database, places, forecasting),
             replicas,
             Plans(replicas),
+            Trees(database, places, settings),
         )

@@ -39,6 +39,7 @@ def create_app(factory: Factory) -> FastAPI:
             for task in beside:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
+            factory.trees.close()
             await factory.database.close()
 
     app = FastAPI(

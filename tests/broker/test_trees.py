@@ -1,4 +1,7 @@
-"""Collections as trees of folders and files: a folder of this machine, the catalogue."""
+"""Collections as trees of folders and files: a folder of this machine, one of a GridFTP server, the catalogue."""
+
+import asyncio
+from contextlib import aclosing
 
 import pytest
 import sqlalchemy as sa
@@ -7,9 +10,11 @@ from broker.errors import Invalid
 from broker.models.catalogue import Dataset
 from broker.services.formats import Entry as Said
 from broker.services.paths import normal
-from broker.services.trees import CatalogueTree, LocalTree
+from broker.services.trees import CatalogueTree, GridFTPTree, LocalTree
 from broker.services.trees import catalogue as catalogue_trees
+from broker.services.trees.gridftp import MOST, Server, Sessions
 from coalloc.errors import AlreadyThere, NoSuchFile, PermissionRefused
+from tests.support.gridftp import GridFTPServer
 
 
 async def listed(tree, path):
@@ -161,3 +166,63 @@ async def test_a_folder_is_walked_in_leaps(broker, names):
             await connection.exec_driver_sql("SET enable_seqscan = off")
             rows = await connection.exec_driver_sql(f"EXPLAIN {statement}", values)
             assert not [row for row in rows if "Seq Scan on datasets" in row[0]]
+
+
+@pytest.fixture
+def remote(tmp_path):
+    """A folder of a GridFTP server, with something beside it."""
+    with GridFTPServer(tmp_path / "server") as running:
+        for name in ("base/data/a.root", "base/data/run 1#%41.root", "beside/b.root"):
+            (running.root / name).parent.mkdir(parents=True, exist_ok=True)
+            (running.root / name).write_bytes(b"x" * 1000)
+        yield running
+
+
+@pytest.fixture
+async def far(remote):
+    sessions = Sessions()
+    yield GridFTPTree(sessions, Server(f"ftp://127.0.0.1:{remote.port}", None), f"{remote.root}/base/")
+    sessions.close()
+
+
+async def test_a_folder_of_a_gridftp_server_is_looked_at_and_changed(far, remote):
+    assert set(await listed(far, "/data/")) == {"a.root", "run 1#%41.root"}
+    entry = await far.stat("/data/run 1#%41.root")
+    assert (entry.name, entry.kind, entry.size) == ("run 1#%41.root", "file", 1000)
+    assert (await far.stat("/")).kind == "dir"
+    await far.make("/data/new")
+    await far.rename("/data/a.root", "/data/new/b.root")
+    assert (remote.root / "base/data/new/b.root").stat().st_size == 1000
+    assert far.url("/data/run 1#%41.root").endswith("/base/data/run%201%23%2541.root")
+    with pytest.raises(NoSuchFile):
+        await far.stat("/none")
+    with pytest.raises(AlreadyThere):
+        await far.make("/data")
+
+
+async def test_sessions_are_kept_for_a_moment(far, remote):
+    """The second look needs no login: the server is paused for nobody, and one session is there for all."""
+    for _ in range(5):
+        await far.stat("/data/a.root")
+    (idle,) = far._sessions._idle.values()
+    assert len(idle) == 1
+    remote.end_sessions()
+    while idle[0][0].usable:  # noqa: ASYNC110 - it hears of it by itself
+        await asyncio.sleep(0.01)
+    assert (await far.stat("/data/a.root")).size == 1000
+
+
+async def test_of_many_who_look_at_once_all_are_answered(far):
+    entries = await asyncio.gather(*(far.stat("/data/a.root") for _ in range(50)))
+    assert {entry.size for entry in entries} == {1000}
+    (idle,) = far._sessions._idle.values()
+    assert len(idle) <= MOST
+
+
+async def test_a_listing_that_is_not_read_to_its_end_harms_nobody(far, remote):
+    for i in range(3000):
+        (remote.root / "base" / "data" / f"file-{i:05}").touch()
+    async with aclosing(far.list("/data")) as batches:
+        async for _ in batches:
+            break
+    assert len(await listed(far, "/data")) == 3002

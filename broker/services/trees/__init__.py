@@ -5,6 +5,8 @@ All errors are `coalloc.errors.SourceError`s, so that who carries out tasks has 
 
 from broker.services.trees.base import Tree
 from broker.services.trees.catalogue import CatalogueTree
+from broker.services.trees.gridftp import GridFTPTree
 from broker.services.trees.local import LocalTree
+from broker.services.trees.trees import Trees
 
-__all__ = ["CatalogueTree", "LocalTree", "Tree"]
+__all__ = ["CatalogueTree", "GridFTPTree", "LocalTree", "Tree", "Trees"]

@@ -1,6 +1,6 @@
 """What every collection can be asked, whatever is behind it."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol
 
 from coalloc.model import Entry
@@ -18,8 +18,11 @@ class Tree(Protocol):
         """What is at a path; of a symbolic link what the server makes of it. :raises NoSuchFile:"""
         ...
 
-    def list(self, path: str) -> AsyncIterator[Sequence[Entry]]:
-        """What a folder has, in batches, in any order; without `.` and `..`. :raises NoSuchFile:"""
+    def list(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
+        """What a folder has, in batches, in any order; without `.` and `..`. Who stops early closes it.
+
+        :raises NoSuchFile:
+        """
         ...
 
     async def make(self, path: str) -> None:

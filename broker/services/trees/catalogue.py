@@ -1,6 +1,6 @@
 """The catalogue as a collection: datasets are files, the scopes and the parts of their names are folders."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from broker.models.names import Parts
 from broker.storage.database import Database
@@ -52,7 +52,7 @@ class CatalogueTree:
                     return _entry(Child(name, True))
         raise _nothing(path)
 
-    async def list(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+    async def list(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
         """What a folder has, in batches. :raises NoSuchFile:"""
         inside = path.rstrip("/") + "/"
         await self.stat(inside)

@@ -6,7 +6,7 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -42,7 +42,7 @@ class LocalTree:
         """What is at a path."""
         return await _aside(self._stat, path)
 
-    async def list(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+    async def list(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
         """What a folder has, in batches."""
         folder = await _aside(self._folder, path)
         try:

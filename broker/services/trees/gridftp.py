@@ -1,0 +1,116 @@
+"""A folder of a GridFTP server as a collection; sessions are kept for a moment, for whoever comes next."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from typing import NamedTuple, cast
+from urllib.parse import quote
+
+from broker.services.paths import below
+from coalloc.api import Storage, storage
+from coalloc.model import Entry
+
+__all__ = ["GridFTPTree", "Server", "Sessions"]
+
+KEPT_SECONDS = 5.0
+MOST = 8
+"""Sessions with one server at once; who comes then waits for one."""
+
+
+class Server(NamedTuple):
+    """Where to log in, and with which proxy certificate; None where none is needed."""
+
+    source: str
+    proxy: Path | None
+
+
+class Sessions:
+    """Sessions with servers: of each at most some, and those that nobody uses for a moment only."""
+
+    def __init__(self) -> None:
+        self._idle: defaultdict[Server, list[tuple[Storage, asyncio.TimerHandle]]] = defaultdict(list)
+        self._free: defaultdict[Server, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(MOST))
+
+    @asynccontextmanager
+    async def one(self, server: Server) -> AsyncIterator[Storage]:
+        """A session for one user at a time; a kept one if there is any that still stands."""
+        async with self._free[server]:
+            session = self._take(server) or await storage(f"{server.source}/", proxy=server.proxy)
+            try:
+                yield session
+            finally:
+                self._keep(server, session)
+
+    def _take(self, server: Server) -> Storage | None:
+        while self._idle[server]:
+            session, timer = self._idle[server].pop()
+            timer.cancel()
+            if session.usable:
+                return session
+            session.close()
+        return None
+
+    def _keep(self, server: Server, session: Storage) -> None:
+        if not session.usable:
+            session.close()
+            return
+        timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop, server, session)
+        self._idle[server].append((session, timer))
+
+    def _drop(self, server: Server, session: Storage) -> None:
+        self._idle[server] = [(each, timer) for each, timer in self._idle[server] if each is not session]
+        session.close()
+
+    def close(self) -> None:
+        """End those that nobody uses."""
+        for idle in self._idle.values():
+            for session, timer in idle:
+                timer.cancel()
+                session.close()
+        self._idle.clear()
+
+
+class GridFTPTree:
+    """What lies below `folder` at a server.
+
+    A symbolic link at the server may lead out of the folder: nobody but the server can see that.
+
+    :param folder: an absolute path, with a slash at its end
+    """
+
+    def __init__(self, sessions: Sessions, server: Server, folder: str) -> None:
+        self._sessions = sessions
+        self.server = server
+        self._folder = folder
+
+    def url(self, path: str) -> str:
+        """Of a file or a folder, as `coalloc.api` takes it."""
+        return self.server.source + quote(self._at(path))
+
+    def _at(self, path: str) -> str:
+        return below(self._folder, path)
+
+    async def stat(self, path: str) -> Entry:
+        """What is at a path; of a symbolic link what it leads to."""
+        async with self._sessions.one(self.server) as session:
+            return await session.stat(self._at(path))
+
+    async def list(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
+        """What a folder has, in batches as they come; to stop early, close it."""
+        async with self._sessions.one(self.server) as session:
+            listing = cast("AsyncGenerator[Sequence[Entry], None]", session.list(self._at(path)))
+            async with aclosing(listing):  # before somebody else has the session
+                async for batch in listing:
+                    yield batch
+
+    async def make(self, path: str) -> None:
+        """Make a folder in one that there is."""
+        async with self._sessions.one(self.server) as session:
+            await session.make(self._at(path))
+
+    async def rename(self, old: str, new: str) -> None:
+        """Give a file or a folder another path; a file that is there is replaced, as servers do it."""
+        async with self._sessions.one(self.server) as session:
+            await session.rename(self._at(old), self._at(new))
