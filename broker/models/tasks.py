@@ -96,13 +96,19 @@ class NewTask(Wire):
 
 
 class Details(NamedTuple):
-    """What is known of a piece of work beside its paths."""
+    """What is known of a piece of work beside its paths.
+
+    `checksum` is what the file must have; `link` what a link is to lead to; `found` what was there in a listing;
+    `compare`: it is only copied if its checksum differs.
+    """
 
     modified: float | None = None
     checksum: str | None = None
     link: str | None = None
     recursive: bool | None = None
     depth: int = 0
+    found: str | None = None
+    compare: bool = False
 
 
 class Work(NamedTuple):

@@ -35,6 +35,8 @@ DONE: Columns = {
     "not_before": Double(),
     "received": Text(),
 }
+ABOUT: dict[WorkKind, str] = {"copy": "files", "delete": "files", "link": "symlinks", "expand": "directories"}
+"""Which counters say what a task is about."""
 COUNTED = {"succeeded": "succeeded", "failed": "failed", "skipped": "skipped"}
 
 
@@ -86,18 +88,27 @@ class Works:
         self._sqlite = connection.dialect.name == "sqlite"
 
     async def add(self, task: str, planned: Collection[Planned]) -> int:
-        """Add work to a task; how much of it is new."""
-        if not planned:
-            return 0
-        rows = [_row(each) for each in planned]
-        given = tabled(self._connection, rows, PLANNED)
+        """Add work to a task; how much of it is new. The task's counters of what it is about rise by that."""
+        kinds: defaultdict[WorkKind, list[Planned]] = defaultdict(list)
+        for each in planned:
+            kinds[each.kind].append(each)
+        counts = {kind: await self._add(task, some) for kind, some in kinds.items()}
+        rise = Counter(total=sum(counts.values()))
+        for kind, count in counts.items():
+            if kind in ABOUT:
+                rise[ABOUT[kind]] += count
+        if rise["total"]:
+            values = {name: tasks.c[name] + count for name, count in rise.items()}
+            await self._connection.execute(update(tasks).where(tasks.c.id == task).values(values))
+        return rise["total"]
+
+    async def _add(self, task: str, planned: Sequence[Planned]) -> int:
+        given = tabled(self._connection, [_row(each) for each in planned], PLANNED)
         fresh = select(literal(task), *given.c, literal("pending"), literal(0), literal(0.0)).where(ALWAYS)
         names = ["task_id", *PLANNED, "state", "attempt", "not_before"]
         once = insert(self._connection, work).from_select(names, fresh)
         once = once.on_conflict_do_nothing(index_elements=["task_id", "key"])
-        count = (await self._connection.execute(once, execution_options={"preserve_rowcount": True})).rowcount
-        await self._connection.execute(update(tasks).where(tasks.c.id == task).values(total=tasks.c.total + count))
-        return count
+        return (await self._connection.execute(once, execution_options={"preserve_rowcount": True})).rowcount
 
     async def lease(
         self,

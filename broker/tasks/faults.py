@@ -6,8 +6,9 @@ from broker.models.tasks import LOST, Options, Work
 from broker.storage.work import Result
 from coalloc import errors
 
-__all__ = ["Fault", "failed", "fault", "pause", "poisoned"]
+__all__ = ["MISSING", "Fault", "failed", "fault", "pause", "poisoned"]
 
+MISSING = "FILE_NOT_FOUND"
 ATTEMPTS = 3
 """So often something is tried that is unlikely to change."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
@@ -22,7 +23,10 @@ class Fault(NamedTuple):
 
 
 CODES: tuple[tuple[type[errors.CoallocError], Fault], ...] = (
-    (errors.NoSuchFile, Fault("FILE_NOT_FOUND", True)),
+    (errors.IsDirectory, Fault("IS_A_DIRECTORY", True)),
+    (errors.NotDirectory, Fault("NOT_A_DIRECTORY", True)),
+    (errors.NoSpace, Fault("NO_SPACE_LEFT", False)),
+    (errors.NoSuchFile, Fault(MISSING, True)),
     (errors.PermissionRefused, Fault("PERMISSION_DENIED", True)),
     (errors.NotAllowed, Fault("PERMISSION_DENIED", True)),
     (errors.ReplicaChanged, Fault("FILE_SIZE_CHANGED", False)),
@@ -53,7 +57,7 @@ def failed(work: Work, error: Exception, options: Options, now: float, at_source
     """
     code, lasting = fault(error)
     said = str(error) or type(error).__name__
-    if code == "QUOTA_EXCEEDED" and options.fail_on_quota_errors:
+    if code == "NO_SPACE_LEFT" and options.fail_on_quota_errors:
         return Result(work, "failed", error_code=code, error=said)
     if lasting and at_source and options.skip_source_errors:
         return Result(work, "skipped", error_code=code, error=said)

@@ -32,3 +32,15 @@ class Tree(Protocol):
     async def rename(self, old: str, new: str) -> None:
         """Give a file or a folder another path."""
         ...
+
+    async def delete(self, path: str) -> None:
+        """Delete a file, or a symbolic link."""
+        ...
+
+    async def remove(self, path: str) -> None:
+        """Remove an empty folder."""
+        ...
+
+    async def link(self, target: str, path: str) -> None:
+        """Make a symbolic link; its target is kept as it is."""
+        ...

@@ -79,6 +79,18 @@ class CatalogueTree:
         """:raises PermissionRefused: always"""
         raise _read_only(old)
 
+    async def delete(self, path: str) -> None:
+        """:raises PermissionRefused: always"""
+        raise _read_only(path)
+
+    async def remove(self, path: str) -> None:
+        """:raises PermissionRefused: always"""
+        raise _read_only(path)
+
+    async def link(self, target: str, path: str) -> None:
+        """:raises PermissionRefused: always"""
+        raise _read_only(path)
+
 
 def _beginning(each: Parts) -> str:
     """Of the names in the folder that this is."""

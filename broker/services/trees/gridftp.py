@@ -87,20 +87,21 @@ class GridFTPTree:
 
     def url(self, path: str) -> str:
         """Of a file or a folder, as `coalloc.api` takes it."""
-        return self.server.source + quote(self._at(path))
+        return self.server.source + quote(self.at(path))
 
-    def _at(self, path: str) -> str:
+    def at(self, path: str) -> str:
+        """Where at the server a path is."""
         return below(self._folder, path)
 
     async def stat(self, path: str) -> Entry:
         """What is at a path; of a symbolic link what it leads to."""
         async with self._sessions.one(self.server) as session:
-            return await session.stat(self._at(path))
+            return await session.stat(self.at(path))
 
     async def list(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
         """What a folder has, in batches as they come; to stop early, close it."""
         async with self._sessions.one(self.server) as session:
-            listing = cast("AsyncGenerator[Sequence[Entry], None]", session.list(self._at(path)))
+            listing = cast("AsyncGenerator[Sequence[Entry], None]", session.list(self.at(path)))
             async with aclosing(listing):  # before somebody else has the session
                 async for batch in listing:
                     yield batch
@@ -108,9 +109,24 @@ class GridFTPTree:
     async def make(self, path: str) -> None:
         """Make a folder in one that there is."""
         async with self._sessions.one(self.server) as session:
-            await session.make(self._at(path))
+            await session.make(self.at(path))
 
     async def rename(self, old: str, new: str) -> None:
         """Give a file or a folder another path; a file that is there is replaced, as servers do it."""
         async with self._sessions.one(self.server) as session:
-            await session.rename(self._at(old), self._at(new))
+            await session.rename(self.at(old), self.at(new))
+
+    async def delete(self, path: str) -> None:
+        """Delete a file, or a symbolic link."""
+        async with self._sessions.one(self.server) as session:
+            await session.delete(self.at(path))
+
+    async def remove(self, path: str) -> None:
+        """Remove an empty folder."""
+        async with self._sessions.one(self.server) as session:
+            await session.remove(self.at(path))
+
+    async def link(self, target: str, path: str) -> None:
+        """Make a symbolic link; its target is kept as it is."""
+        async with self._sessions.one(self.server) as session:
+            await session.link(target, self.at(path))

@@ -60,6 +60,22 @@ class LocalTree:
         """Give a file or a folder another path; what is at the new path already is replaced, as the system does it."""
         await _aside(self._rename, old, new)
 
+    async def delete(self, path: str) -> None:
+        """Delete a file, or a symbolic link."""
+        await _aside(self._delete, path)
+
+    async def remove(self, path: str) -> None:
+        """Remove an empty folder."""
+        await _aside(self._remove, path)
+
+    async def link(self, target: str, path: str) -> None:
+        """:raises PermissionRefused: always: links lead out of folders"""
+        raise PermissionRefused(f"{path}: no links are made at the folders of workers", "copy what they lead to")
+
+    def at(self, path: str) -> Path:
+        """Where on this machine a path is; that no part of it is a link is for `stat` and `make` to see."""
+        return self._base / path.lstrip("/")
+
     def _folder(self, path: str) -> int:
         """A folder, opened step by step from the root; to be closed by the caller."""
         folder = os.open(self._base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -96,6 +112,14 @@ class LocalTree:
     def _rename(self, old: str, new: str) -> None:
         with self._parent(old) as (origin, name), self._parent(new) as (aim, called):
             os.rename(name, called, src_dir_fd=origin, dst_dir_fd=aim)
+
+    def _delete(self, path: str) -> None:
+        with self._parent(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+
+    def _remove(self, path: str) -> None:
+        with self._parent(path) as (folder, name):
+            os.rmdir(name, dir_fd=folder)
 
 
 async def _aside(do: Callable[Concatenate[str, P], R], path: str, *args: P.args, **more: P.kwargs) -> R:

@@ -1,0 +1,83 @@
+"""Deletes files and folders: each folder is gone through, and removed once all in it is gone."""
+
+from contextlib import aclosing, suppress
+from fnmatch import fnmatchcase
+
+from broker.models.tasks import Details, Options, Work
+from broker.services.trees import Tree
+from broker.storage.database import Database
+from broker.storage.work import Planned, Result, Works
+from broker.tasks.faults import MISSING
+from coalloc.errors import IsDirectory, NoSuchFile
+from coalloc.model import Entry
+
+__all__ = ["Clearing"]
+
+EMPTIED = 1_000_000
+"""The phase in which folders at the root are removed; what is deeper comes before."""
+
+
+class Clearing:
+    """Deletes at one end."""
+
+    def __init__(self, database: Database, tree: Tree, options: Options, recursive: bool) -> None:
+        self._database = database
+        self._tree = tree
+        self._options = options
+        self._recursive = recursive
+
+    async def delete(self, work: Work) -> Result:
+        """Delete a file, or plan for what is in a folder.
+
+        :raises NoSuchFile: unless what is missing may be
+        :raises IsDirectory: when folders are not to be deleted
+        """
+        try:
+            return await self._delete(work)
+        except NoSuchFile:
+            interrupted = work.attempt > 1 and work.error_code != MISSING  # it may have deleted it
+            if self._options.ignore_missing or work.details.found or interrupted:
+                return Result(work, "succeeded")
+            raise
+
+    async def _delete(self, work: Work) -> Result:
+        if self._options.interpret_globs and not work.details.found and "*" in work.source.rpartition("/")[2]:
+            return await self._globbed(work)
+        found = work.details.found or _kind(await self._tree.stat(work.source))
+        if found != "dir":
+            await self._tree.delete(work.source)
+            return Result(work, "succeeded")
+        if not self._recursive:
+            raise IsDirectory(f"{work.source} is a folder", "delete it recursively")
+        folder = work.source.rstrip("/")
+        await self._plan(work, folder, "*")
+        depth = folder.count("/")
+        return Result(work, "succeeded", children=(Planned("remove", folder, phase=EMPTIED - depth),))
+
+    async def _globbed(self, work: Work) -> Result:
+        folder, _, pattern = work.source.rpartition("/")
+        await self._plan(work, folder, pattern)
+        return Result(work, "succeeded")
+
+    async def _plan(self, work: Work, folder: str, pattern: str) -> None:
+        """Plan to delete what is in a folder and fits a pattern, some at a time."""
+        async with aclosing(self._tree.list(folder or "/")) as listing:
+            async for entries in listing:
+                children = [
+                    Planned("delete", f"{folder}/{entry.name}", details=Details(found=_kind(entry)), phase=work.phase)
+                    for entry in entries
+                    if fnmatchcase(entry.name, pattern)
+                ]
+                async with self._database.write() as connection:
+                    await Works(connection).add(work.task_id, children)
+
+    async def remove(self, work: Work) -> Result:
+        """Remove a folder that is empty by now."""
+        with suppress(NoSuchFile):  # the last attempt has done it
+            await self._tree.remove(work.source)
+        return Result(work, "succeeded")
+
+
+def _kind(entry: Entry) -> str:
+    """A link is deleted, never followed."""
+    return "dir" if entry.kind == "dir" and entry.link_target is None else "file"

@@ -1,0 +1,153 @@
+"""Finds out what is to be copied: an item that was submitted, or the next folder. Folders are streamed, never held.
+
+A folder is only held where it has to be compared with its other end: for sync levels, and to find what is only there.
+"""
+
+from contextlib import aclosing
+
+from broker.models.tasks import Details, Options, Work
+from broker.services.trees import Tree
+from broker.storage.database import Database
+from broker.storage.work import Planned, Result, Works
+from broker.tasks.choosing import included, outdated
+from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory
+from coalloc.model import Entry
+
+__all__ = ["EXTRA", "Looking"]
+
+EXTRA = 1
+"""The phase in which what is only at the destination is deleted: when all is copied."""
+DEEPEST = 100
+"""Folders within each other: what has more goes in a circle of links."""
+
+
+class Plan:
+    """What was found: work to be done, and files that are at the destination already."""
+
+    def __init__(self) -> None:
+        self.children: list[Planned] = []
+        self.skipped = 0
+
+    def taken(self) -> list[Planned]:
+        """The work, which is then somebody else's to keep."""
+        children, self.children = self.children, []
+        return children
+
+    def result(self, work: Work) -> Result:
+        """What became of looking."""
+        counts = {"files_skipped": self.skipped, "files": self.skipped} if self.skipped else {}
+        return Result(work, "succeeded", counts=counts, children=tuple(self.children))
+
+
+class Looking:
+    """Looks at one end and plans for the other."""
+
+    def __init__(self, database: Database, source: Tree, destination: Tree, options: Options) -> None:
+        self._database = database
+        self._source = source
+        self._destination = destination
+        self._options = options
+        self._there: set[str] = {"/"}
+
+    async def look(self, work: Work) -> Result:
+        """What an item is.
+
+        :raises IsDirectory: :raises NotDirectory: when it is not what was said
+        """
+        entry = await self._source.stat(work.source)
+        if entry.kind == "dir":
+            if work.details.recursive is False:
+                raise IsDirectory(f"{work.source} is a folder", "transfer it recursively")
+            folder = Planned("expand", _folder(work.source), _folder(work.destination))
+            return Result(work, "succeeded", children=(folder,))
+        if work.details.recursive:
+            raise NotDirectory(f"{work.source} is no folder", "leave --recursive out")
+        destination = work.destination
+        if destination.endswith("/"):
+            destination += work.source.rpartition("/")[2]
+        await self._make(destination.rpartition("/")[0] or "/")
+        there = None if self._options.sync_level is None else await self._stat(destination)
+        plan = Plan()
+        self._file(plan, entry, work.source, destination, there, work.details.checksum)
+        return plan.result(work)
+
+    async def expand(self, work: Work) -> Result:
+        """Plan all that is in a folder, some at a time."""
+        if work.details.depth > DEEPEST:
+            raise NotDirectory(f"{work.source} is too deep", "look for links that lead in a circle")
+        await self._make(work.destination)
+        level, extra = self._options.sync_level, self._options.delete_destination_extra
+        there = await self._listed(work.destination) if level is not None or extra else {}
+        names: set[str] = set()
+        plan = Plan()
+        async with aclosing(self._source.list(work.source)) as listing:
+            async for entries in listing:
+                for entry in entries:
+                    self._found(plan, work, entry, there.get(entry.name))
+                names.update(entry.name for entry in entries if extra)
+                async with self._database.write() as connection:
+                    await Works(connection).add(work.task_id, plan.taken())
+        plan.children += [_extra(work, entry) for name, entry in there.items() if extra and name not in names]
+        return plan.result(work)
+
+    def _found(self, plan: "Plan", work: Work, entry: Entry, there: Entry | None) -> None:
+        """Plan for an entry of a folder."""
+        folder = entry.kind == "dir"
+        if not included(entry.name, folder, self._options.filter_rules):
+            return
+        source, destination = work.source + entry.name, work.destination + entry.name
+        if entry.link_target is not None or entry.kind == "link":
+            if self._options.recursive_symlinks == "keep":
+                plan.children.append(Planned("link", source, destination, details=Details(link=entry.link_target)))
+            if self._options.recursive_symlinks != "copy":
+                return
+        if folder:
+            deeper = Details(depth=work.details.depth + 1)
+            plan.children.append(Planned("expand", f"{source}/", f"{destination}/", details=deeper))
+        elif entry.kind == "file":
+            self._file(plan, entry, source, destination, there, None)
+
+    def _file(
+        self, plan: "Plan", entry: Entry, source: str, destination: str, there: Entry | None, checksum: str | None
+    ) -> None:
+        needed = outdated(entry, there, self._options)
+        if needed is False:
+            plan.skipped += 1
+            return
+        details = Details(modified=entry.modified, checksum=checksum, compare=needed is None)
+        plan.children.append(Planned("copy", source, destination, entry.size or 0, details))
+
+    async def _listed(self, path: str) -> dict[str, Entry]:
+        async with aclosing(self._destination.list(path)) as listing:
+            return {entry.name: entry async for entries in listing for entry in entries}
+
+    async def _stat(self, path: str) -> Entry | None:
+        try:
+            return await self._destination.stat(path)
+        except NoSuchFile:
+            return None
+
+    async def _make(self, path: str) -> None:
+        """Make a folder at the destination, and those that it is in, unless they are there."""
+        path = path.rstrip("/") or "/"
+        if path in self._there:
+            return
+        try:
+            await self._destination.make(path)
+        except AlreadyThere:
+            pass
+        except NoSuchFile:
+            await self._make(path.rpartition("/")[0] or "/")
+            await self._destination.make(path)
+        self._there.add(path)
+
+
+def _folder(path: str) -> str:
+    return path if path.endswith("/") else f"{path}/"
+
+
+def _extra(work: Work, entry: Entry) -> Planned:
+    """To delete what the source does not have."""
+    found = "dir" if entry.kind == "dir" and entry.link_target is None else "file"
+    details = Details(recursive=True, depth=work.details.depth + 1, found=found)
+    return Planned("delete", work.destination + entry.name, details=details, phase=EXTRA)
