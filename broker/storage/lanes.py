@@ -129,6 +129,21 @@ class Lanes:
             found.setdefault(row.collection_id, []).append(rule)
         return found
 
+    async def promise(self, of: Collection[str], size: int, now: float) -> float:
+        """Promise bytes of collections that have a rate; from when on they may be moved."""
+        starts = [now]
+        for number in sorted(of):
+            begin = (
+                func.max(collections.c.rate_until, now)
+                if self._sqlite
+                else func.greatest(collections.c.rate_until, now)
+            )
+            row = update(collections).where(collections.c.id == number, collections.c.rate.is_not(None))
+            promised = row.values(rate_until=begin + size / collections.c.rate)
+            done = await self._connection.execute(promised.returning(collections.c.rate_until, collections.c.rate))
+            starts += [each.rate_until - size / each.rate for each in done]
+        return max(starts)
+
     async def say(self, waits: Mapping[str, str]) -> None:
         """Keep for what each task waits, where that is news."""
         if waits:

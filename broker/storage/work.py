@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import orjson
-from sqlalchemy import BigInteger, Double, Integer, Text, and_, delete, func, literal, select, update
+from sqlalchemy import BigInteger, Double, Integer, Text, and_, bindparam, delete, func, literal, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Details, Item, Work, WorkKind, WorkState
@@ -33,7 +33,6 @@ DONE: Columns = {
     "error_code": Text(),
     "error": Text(),
     "not_before": Double(),
-    "received": Text(),
 }
 ABOUT: dict[WorkKind, str] = {"copy": "files", "delete": "files", "link": "symlinks", "expand": "directories"}
 """Which counters say what a task is about."""
@@ -75,7 +74,6 @@ class Result(NamedTuple):
     error_code: str | None = None
     error: str | None = None
     not_before: float = 0.0
-    received: tuple[tuple[int, int], ...] = ()
     counts: Mapping[str, int] = {}
     children: tuple[Planned, ...] = ()
 
@@ -166,7 +164,6 @@ class Works:
                 each.error_code,
                 each.error,
                 each.not_before,
-                orjson.dumps(each.received).decode() if each.received else None,
             )
             for each in results
         ]
@@ -182,6 +179,14 @@ class Works:
         accepted = {row.id for row in await self._connection.execute(done)}
         await self._count([each for each in results if each.work.id in accepted])
         return accepted
+
+    async def progress(self, worker: str, received: Sequence[tuple[Work, tuple[tuple[int, int], ...]]]) -> None:
+        """Keep what of these files has arrived, of those leases that this worker still has."""
+        if not received:
+            return
+        rows = [{"number": each.id, "ranges": orjson.dumps(ranges).decode()} for each, ranges in received]
+        held = update(work).where(work.c.id == bindparam("number"), work.c.worker == worker)
+        await self._connection.execute(held.values(received=bindparam("ranges")), rows)
 
     async def _count(self, results: Sequence[Result]) -> None:
         """Add children, and let counters rise; tasks in the order of their ids, so that none waits in a circle."""

@@ -9,11 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
-from broker.models.tasks import Event, Task
+from broker.models.tasks import Event, Task, Work
 from broker.storage.database import Database
 from broker.storage.tasks import Tasks
 from broker.storage.work import Result, Works
 from broker.tasks.tuner import Done
+from coalloc.intervals import Intervals
 
 __all__ = ["Recorder"]
 
@@ -35,6 +36,7 @@ class Recorder:
         self._results: list[Result] = []
         self._bytes: Counter[str] = Counter()
         self._events: list[tuple[str, Event]] = []
+        self._progress: dict[int, tuple[Work, Intervals]] = {}
         self._taken: dict[str, Done] = {}
         self._writing = asyncio.Lock()
         self.full = asyncio.Event()
@@ -42,6 +44,8 @@ class Recorder:
     def report(self, result: Result) -> None:
         """A piece of work is over, or an attempt at it."""
         self._results.append(result)
+        if result.state != "pending":
+            self._progress.pop(result.work.id, None)
         task = result.work.task_id
         self._take(task, Done(files=result.counts.get("files_transferred", 0), failures=bool(result.error_code)))
         if len(self._results) >= MANY:
@@ -61,6 +65,10 @@ class Recorder:
         taken, self._taken = self._taken, {}
         return taken
 
+    def progress(self, work: Work, received: Intervals) -> None:
+        """So much of a large file has arrived, for whoever has to go on with it."""
+        self._progress[work.id] = (work, received)
+
     def note(self, task: str, event: Event) -> None:
         """Something happened in a task."""
         self._events.append((task, event))
@@ -74,7 +82,7 @@ class Recorder:
             results, moved, events = self._results, self._bytes, self._events
             self._results, self._bytes, self._events = [], Counter(), []
             self.full.clear()
-            if not (results or moved or events):
+            if not (results or moved or events or self._progress):
                 return set()
             try:
                 accepted, ended = await self._write(worker, results, moved, events)
@@ -93,6 +101,8 @@ class Recorder:
         async with self._database.write() as connection:
             tasks = Tasks(connection)
             accepted = await Works(connection).complete(worker, results, now) if results else set()
+            progress = [(held, tuple(received)) for held, received in self._progress.values()]
+            await Works(connection).progress(worker, progress)
             for task in sorted(moved):
                 await tasks.rise(task, bytes_transferred=moved[task])
             good = [each for each in results if each.work.id in accepted]

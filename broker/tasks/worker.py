@@ -94,7 +94,8 @@ class Worker:
             while True:
                 await self._persist(self._fill)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._woken.wait(), LOOK)
+                    async with asyncio.timeout(LOOK):
+                        await self._woken.wait()
                 self._woken.clear()
         finally:
             for task in beating:

@@ -68,6 +68,10 @@ class LocalTree:
         """Remove an empty folder."""
         await _aside(self._remove, path)
 
+    async def touch(self, path: str, modified: float) -> None:
+        """Set when a file was modified, in seconds since the epoch."""
+        await _aside(self._touch, path, modified)
+
     async def link(self, target: str, path: str) -> None:
         """:raises PermissionRefused: always: links lead out of folders"""
         raise PermissionRefused(f"{path}: no links are made at the folders of workers", "copy what they lead to")
@@ -120,6 +124,10 @@ class LocalTree:
     def _remove(self, path: str) -> None:
         with self._parent(path) as (folder, name):
             os.rmdir(name, dir_fd=folder)
+
+    def _touch(self, path: str, modified: float) -> None:
+        with self._parent(path) as (folder, name):
+            os.utime(name, (modified, modified), dir_fd=folder, follow_symlinks=False)
 
 
 async def _aside(do: Callable[Concatenate[str, P], R], path: str, *args: P.args, **more: P.kwargs) -> R:

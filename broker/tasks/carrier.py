@@ -1,0 +1,156 @@
+"""Does the work of tasks: knows which collections there are, and who does what between them."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple
+
+from broker.errors import BrokerError, NotFound
+from broker.models.collections import Collection
+from broker.models.tasks import Work
+from broker.services.replicas import Replicas
+from broker.services.trees import CatalogueTree, GridFTPTree, LocalTree, Tree, Trees
+from broker.storage.collections import Collections
+from broker.storage.database import Database
+from broker.storage.lanes import Candidate, Lanes
+from broker.storage.work import Result
+from broker.tasks.clearing import Clearing
+from broker.tasks.copying import Copying
+from broker.tasks.downloading import Downloading
+from broker.tasks.faults import failed
+from broker.tasks.looking import Looking
+from broker.tasks.recorder import Recorder
+from broker.tasks.routes import Routes
+from coalloc.errors import CoallocError, Unsupported
+
+__all__ = ["Carrier"]
+
+LOOKS_AT_ONCE = 8
+
+
+class End(NamedTuple):
+    """A collection, and what it looks like."""
+
+    collection: Collection
+    tree: Tree
+
+
+class Carrier:
+    """Carries out work in one process."""
+
+    def __init__(self, database: Database, trees: Trees, replicas: Replicas) -> None:
+        self._database = database
+        self._trees = trees
+        self._replicas = replicas
+        self._routes = Routes()
+
+    async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+        """Do all of a batch, and report each piece."""
+        try:
+            source = await self._end(task.pair.source)
+            sink = await self._end(task.pair.destination) if task.pair.destination else None
+            by_kind = {
+                kind: [work for work in batch if work.kind == kind] for kind in dict.fromkeys(w.kind for w in batch)
+            }
+            for kind, some in by_kind.items():
+                await self._doer(kind, task, source, sink)(some, recorder)
+        except (BrokerError, CoallocError) as error:
+            for work in batch:
+                recorder.report(failed(work, error, task.options, time.time()))
+
+    async def _end(self, number: str) -> End:
+        """:raises NotFound: when the collection is gone
+        :raises CoallocError: when it cannot be reached from here
+        """
+        async with self._database.read() as connection:
+            found = await Collections(connection).all([number])
+        if not found:
+            raise NotFound(f"the collection {number} is gone", "submit a new task")
+        return End(found[0], await self._trees.of(found[0]))
+
+    def _doer(
+        self, kind: str, task: Candidate, source: End, sink: End | None
+    ) -> Callable[[Sequence[Work], Recorder], Awaitable[None]]:
+        """Who does work of a kind."""
+        if kind in ("delete", "remove"):
+            recursive = task.options.recursive or sink is not None
+            clearing = Clearing(self._database, (sink or source).tree, task.options, recursive)
+            return _each(clearing.delete if kind == "delete" else clearing.remove, task)
+        assert sink is not None
+        if kind in ("look", "expand"):
+            looking = Looking(self._database, source.tree, sink.tree, task.options)
+            return _each(looking.look if kind == "look" else looking.expand, task)
+        if kind == "link":
+            return _each(lambda work: _link(work, source.tree, sink.tree), task)
+        return self._copier(task, source, sink)
+
+    def _copier(self, task: Candidate, source: End, sink: End) -> Callable[[Sequence[Work], Recorder], Awaitable[None]]:
+        """Who copies between such collections."""
+        if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree):
+            admit = None
+            if source.collection.rate or sink.collection.rate:
+                admit = self._admit(task)
+            return Copying(self._routes, source.tree, sink.tree, task.options, admit).copy
+        if isinstance(sink.tree, LocalTree) and isinstance(source.tree, GridFTPTree | CatalogueTree):
+            return Downloading(self._sources(source.tree, sink.collection), sink.tree, task.options).copy
+        raise Unsupported(
+            f"nothing is copied from {source.collection.name} to {sink.collection.name}",
+            "copy from a GridFTP server or the catalogue, to a GridFTP server or a folder of workers",
+        )
+
+    def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection) -> Callable[[str], Awaitable[list[str]]]:
+        """Where to fetch what a path names."""
+
+        async def of(path: str) -> list[str]:
+            if isinstance(tree, GridFTPTree):
+                return [tree.url(path)]
+            found = await self._replicas.one(await tree.did(path), sink.site)
+            return [replica.url for replica in found.replicas]
+
+        return of
+
+    def _admit(self, task: Candidate) -> Callable[[int], Awaitable[None]]:
+        """Waits until both collections have promised so many bytes."""
+
+        async def admit(size: int) -> None:
+            async with self._database.write() as connection:
+                start = await Lanes(connection).promise([end for end in task.pair if end], size, time.time())
+            await asyncio.sleep(max(0.0, start - time.time()))
+
+        return admit
+
+    async def close(self) -> None:
+        """Let go of all sessions."""
+        self._routes.close()
+
+
+def _each(
+    do: Callable[[Work], Awaitable[Result]], task: Candidate
+) -> Callable[[Sequence[Work], Recorder], Awaitable[None]]:
+    """Do pieces of work side by side, some at a time."""
+
+    async def all_of(batch: Sequence[Work], recorder: Recorder) -> None:
+        turn = asyncio.Semaphore(LOOKS_AT_ONCE)
+
+        async def one(work: Work) -> None:
+            async with turn:
+                try:
+                    result = await do(work)
+                except (CoallocError, BrokerError) as error:
+                    # What is looked at is at the source; only there may be left out what cannot be had.
+                    at_source = work.kind in ("look", "expand")
+                    result = failed(work, error, task.options, time.time(), at_source)
+            recorder.report(result)
+
+        await asyncio.gather(*(one(work) for work in batch))
+
+    return all_of
+
+
+async def _link(work: Work, source: Tree, sink: Tree) -> Result:
+    """Make a link that leads to what the one at the source leads to."""
+    target = work.details.link or (await source.stat(work.source)).link_target
+    if target is None:
+        raise Unsupported(f"{work.source} is no symbolic link, as far as its server says", "transfer it as a file")
+    await sink.link(target, work.destination)
+    return Result(work, "succeeded")

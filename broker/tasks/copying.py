@@ -1,0 +1,188 @@
+"""Copies files from one GridFTP server to another: no byte comes through here.
+
+A file is written under another name beside its own, compared by checksum, and only then given its own. Many are under
+way at once on one pair of sessions. What was tried before and failed is tried alone: if it makes a server fail, it
+shall not take others with it.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import suppress
+
+from broker.models.tasks import Options, Work
+from broker.services.trees import GridFTPTree
+from broker.storage.work import Result
+from broker.tasks.faults import failed
+from broker.tasks.recorder import Recorder
+from broker.tasks.routes import Ends, Route, Routes
+from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
+from coalloc.intervals import Intervals
+
+__all__ = ["Copying", "temporary"]
+
+AT_ONCE = 32
+"""Files under way on one pair of sessions, unless the user says otherwise."""
+LARGE = 64 << 20
+"""Bytes from which on a file is looked at before it is copied, and what has come of it is kept for another attempt."""
+ALGORITHMS = ("sha256", "sha1", "md5", "adler32")
+"""What files are compared by: the first that both servers know."""
+LONGEST = 200
+"""Characters of a name that still has room for more beside it."""
+Admit = Callable[[int], Awaitable[None]]
+"""Returns when so many bytes may be moved."""
+
+
+class Copying:
+    """Copies between two collections at servers."""
+
+    def __init__(
+        self, routes: Routes, source: GridFTPTree, sink: GridFTPTree, options: Options, admit: Admit | None = None
+    ) -> None:
+        self._routes = routes
+        self._source = source
+        self._sink = sink
+        self._options = options
+        self._ends = Ends(source.server, sink.server, options.perf_p or 1)
+        self._admit = admit
+        self._turn = asyncio.Semaphore(options.perf_pp or AT_ONCE)
+
+    async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
+        """Copy all of a batch, and report each."""
+        for group in _groups(batch):
+            try:
+                async with self._routes.one(self._ends) as route:
+                    outcomes = await asyncio.gather(*(self._one(route, work, recorder) for work in group))
+            except CoallocError as error:
+                outcomes = [error] * len(group)
+            self._report(group, outcomes, recorder)
+
+    def _report(self, group: Sequence[Work], outcomes: Sequence[CoallocError | None], recorder: Recorder) -> None:
+        """Report what failed; who only lost the connection that another's failure ended begins anew, blamelessly."""
+        broken = any(error and not isinstance(error, ConnectionLost) for error in outcomes)
+        for work, error in zip(group, outcomes, strict=True):
+            if error and not (broken and isinstance(error, ConnectionLost)):
+                at_source = self._source.server.source in str(error)
+                recorder.report(failed(work, error, self._options, time.time(), at_source))
+
+    async def _one(self, route: Route, work: Work, recorder: Recorder) -> CoallocError | None:
+        async with self._turn:
+            try:
+                recorder.report(await self._copy(route, work, recorder))
+            except CoallocError as error:
+                return error
+        return None
+
+    async def _copy(self, route: Route, work: Work, recorder: Recorder) -> Result:
+        source, sink = self._source.at(work.source), self._sink.at(work.destination)
+        beside = temporary(sink, work)
+        size, received = work.size, Intervals(work.received)
+        if work.size >= LARGE or work.attempt > 1:
+            size, received = await self._look(route, work, source)
+        algorithm = work.details.checksum.partition(":")[0] if work.details.checksum else None
+        if work.details.compare and await self._same(route, source, sink, size, algorithm):
+            return Result(work, "succeeded", counts={"files_skipped": 1})
+        await self._move(route, work, (source, beside, size), received, recorder)
+        checksum = await self._verified(route, work, source, beside, size, algorithm)
+        if self._options.preserve_timestamp and work.details.modified is not None:
+            await route.sink.touch(beside, work.details.modified)
+        await route.sink.rename(beside, sink)
+        checksummed = {"bytes_checksummed": size} if checksum else {}
+        return Result(work, "succeeded", checksum, counts={"files_transferred": 1, **checksummed})
+
+    async def _look(self, route: Route, work: Work, source: str) -> tuple[int, Intervals]:
+        """Its size now, and what of it is at the sink already, if it is still the file of which that was a part."""
+        entry = await route.source.stat(source)
+        if entry.size is None:
+            raise ReplicaChanged(f"{work.source} has no size any more", "look at it")
+        same = (entry.size, entry.modified) == (work.size, work.details.modified)
+        return entry.size, Intervals(work.received if same else ())
+
+    async def _move(
+        self, route: Route, work: Work, what: tuple[str, str, int], received: Intervals, recorder: Recorder
+    ) -> None:
+        source, beside, size = what
+        had = received.total
+
+        def arrived(start: int, end: int) -> None:
+            before = received.total
+            received.add(start, end)
+            recorder.moved(work.task_id, received.total - before)
+            if size >= LARGE:
+                recorder.progress(work, received)
+
+        if self._admit:
+            await self._admit(size - had)
+        ranges = received.gaps(0, size) if had else None
+        if ranges is None or ranges:
+            await route.pair.copy(source, beside, size, ranges, arrived)
+        recorder.moved(work.task_id, size - received.total)
+
+    async def _verified(
+        self, route: Route, work: Work, source: str, beside: str, size: int, algorithm: str | None
+    ) -> str | None:
+        """The checksum that both ends have, and that was told us; None where none is wanted.
+
+        :raises VerificationError: when they differ
+        """
+        if not (self._options.verify_checksum or work.details.checksum):
+            return None
+        name, ours, theirs = await self._checksums(route, source, beside, size, algorithm)
+        if algorithm and name is None:
+            raise Unsupported(f"{work.source}: no server knows the checksum {algorithm}", "leave the checksum out")
+        told = work.details.checksum.partition(":")[2].lower() if work.details.checksum else ours
+        if ours == theirs == told:
+            return name and f"{name}:{ours}"
+        with suppress(CoallocError):
+            await route.sink.delete(beside)
+        raise VerificationError(
+            f"{work.source}: {name} is {ours} at the source, {theirs} at the destination, and should be {told}",
+            "it is copied again; if that does not help, look at the disks of both servers",
+        )
+
+    async def _same(self, route: Route, source: str, sink: str, size: int, algorithm: str | None) -> bool:
+        try:
+            name, ours, theirs = await self._checksums(route, source, sink, size, algorithm)
+        except NoSuchFile:
+            return False
+        return name is not None and ours == theirs
+
+    async def _checksums(
+        self, route: Route, source: str, sink: str, size: int, algorithm: str | None
+    ) -> tuple[str | None, str | None, str | None]:
+        """An algorithm that both servers know, and what each says; None where there is none."""
+        for name in (algorithm,) if algorithm else ALGORITHMS:
+            ours, theirs = await asyncio.gather(
+                route.source.checksum(source, name, 0, size), route.sink.checksum(sink, name, 0, size)
+            )
+            if ours is not None and theirs is not None:
+                return name, ours, theirs
+        return None, None, None
+
+    async def leave(self, batch: Sequence[Work]) -> None:
+        """Delete what was begun and will not be ended."""
+        with suppress(CoallocError):
+            async with self._routes.one(self._ends) as route:
+                for work in batch:
+                    with suppress(CoallocError):
+                        await route.sink.delete(temporary(self._sink.at(work.destination), work))
+
+
+def _groups(batch: Sequence[Work]) -> Iterator[Sequence[Work]]:
+    """What may be under way at once: all that is new, and each alone that was tried before."""
+    if fresh := [work for work in batch if work.attempt == 1]:
+        yield fresh
+    for work in batch:
+        if work.attempt > 1:
+            yield [work]
+
+
+def temporary(path: str, work: Work) -> str:
+    """The name under which a file is written until it is whole: always the same for the same work.
+
+    >>> from broker.models.tasks import Details
+    >>> temporary("/a/run.root", Work(7, "0123abcd-", "copy", 0, "", "", 0, Details(), 1))
+    '/a/.run.root.coget-0123abcd-7'
+    """
+    folder, slash, name = path.rpartition("/")
+    return f"{folder}{slash}.{name[:LONGEST]}.coget-{work.task_id[:8]}-{work.id}"

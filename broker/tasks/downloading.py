@@ -1,0 +1,70 @@
+"""Fetches files into a folder of this machine: from one server, or from all that have a dataset, co-allocated."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from broker.models.tasks import Options, Work
+from broker.services.trees import LocalTree
+from broker.storage.work import Result
+from broker.tasks.faults import failed
+from broker.tasks.recorder import Recorder
+from coalloc.api import Request, download
+from coalloc.errors import CoallocError
+from coalloc.model import Snapshot, TransferReport
+
+__all__ = ["Downloading"]
+
+AT_ONCE = 4
+Sources = Callable[[str], Awaitable[Sequence[str]]]
+"""The URLs of all replicas of what a path of the source collection names, the best first."""
+
+
+class Downloading:
+    """Fetches from a collection into a folder."""
+
+    def __init__(self, sources: Sources, sink: LocalTree, options: Options) -> None:
+        self._sources = sources
+        self._sink = sink
+        self._options = options
+        self._turn = asyncio.Semaphore(options.perf_pp or AT_ONCE)
+
+    async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
+        """Fetch all of a batch, and report each."""
+        await asyncio.gather(*(self._one(work, recorder) for work in batch))
+
+    async def _one(self, work: Work, recorder: Recorder) -> None:
+        async with self._turn:
+            try:
+                result = await self._fetch(work, recorder)
+            except CoallocError as error:
+                result = failed(work, error, self._options, time.time())
+            recorder.report(result)
+
+    async def _fetch(self, work: Work, recorder: Recorder) -> Result:
+        folder = work.destination.rpartition("/")[0]
+        await self._sink.stat(f"{folder}/")  # no part of it is a link
+        moved = 0
+
+        def watch(snapshot: Snapshot) -> None:
+            nonlocal moved
+            recorder.moved(work.task_id, max(0, snapshot.done_bytes - moved))
+            moved = max(moved, snapshot.done_bytes)
+
+        wanted = Request(
+            tuple(await self._sources(work.source)),
+            output=self._sink.at(work.destination),
+            streams=self._options.perf_p,
+            checksum=work.details.checksum or (None if self._options.verify_checksum else "none"),
+        )
+        (report,) = await download(wanted, watch)
+        recorder.moved(work.task_id, max(0, report.size - moved))
+        if self._options.preserve_timestamp and work.details.modified is not None:
+            await self._sink.touch(work.destination, work.details.modified)
+        return Result(work, "succeeded", _checksum(report), counts={"files_transferred": 1})
+
+
+def _checksum(report: TransferReport) -> str | None:
+    """What the file is known to have, as ALGORITHM:HEX."""
+    known = report.checksum
+    return known and f"{known.algorithm}:{known.value}"

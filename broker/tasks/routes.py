@@ -1,0 +1,107 @@
+"""Sessions that copy from one server to another, kept from batch to batch."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from broker.services.trees.gridftp import Server
+from coalloc.api import Storage, ThirdParty, storage, third_party
+
+__all__ = ["Ends", "Route", "Routes"]
+
+KEPT_SECONDS = 30.0
+
+
+class Ends(NamedTuple):
+    """From where to where, over how many streams."""
+
+    source: Server
+    sink: Server
+    parallelism: int
+
+
+class Route(NamedTuple):
+    """The pair that copies, and a session at either end for what else there is to be done."""
+
+    pair: ThirdParty
+    source: Storage
+    sink: Storage
+
+    @property
+    def usable(self) -> bool:
+        """Whether more can be copied."""
+        return self.pair.usable and self.source.usable and self.sink.usable
+
+    def close(self) -> None:
+        """End all its sessions; may be called twice."""
+        for each in self:
+            each.close()
+
+
+class Routes:
+    """Those of one process. Each is used by one lane at a time, and kept for a while after."""
+
+    def __init__(self) -> None:
+        self._idle: defaultdict[Ends, list[tuple[Route, asyncio.TimerHandle]]] = defaultdict(list)
+
+    @asynccontextmanager
+    async def one(self, ends: Ends) -> AsyncIterator[Route]:
+        """A route; one that was kept if there is any that still stands.
+
+        :raises SourceError: when one of the servers lets us not in
+        """
+        route = self._take(ends) or await _open(ends)
+        try:
+            yield route
+        finally:
+            if route.usable:
+                timer = asyncio.get_running_loop().call_later(KEPT_SECONDS, self._drop, ends, route)
+                self._idle[ends].append((route, timer))
+            else:
+                route.close()
+
+    def _take(self, ends: Ends) -> Route | None:
+        while self._idle[ends]:
+            route, timer = self._idle[ends].pop()
+            timer.cancel()
+            if route.usable:
+                return route
+            route.close()
+        return None
+
+    def _drop(self, ends: Ends, route: Route) -> None:
+        self._idle[ends] = [each for each in self._idle[ends] if each[0] is not route]
+        route.close()
+
+    def close(self) -> None:
+        """End those that nobody uses."""
+        for idle in self._idle.values():
+            for route, timer in idle:
+                timer.cancel()
+                route.close()
+        self._idle.clear()
+
+
+async def _open(ends: Ends) -> Route:
+    """All sessions at once: each costs several round trips."""
+    source, sink = f"{ends.source.source}/", f"{ends.sink.source}/"
+    opening = [
+        asyncio.ensure_future(each)
+        for each in (
+            third_party(source, sink, (ends.source.proxy, ends.sink.proxy), ends.parallelism),
+            storage(source, ends.source.proxy),
+            storage(sink, ends.sink.proxy),
+        )
+    ]
+    try:
+        await asyncio.gather(*opening)
+    except BaseException:
+        for each in opening:
+            each.cancel()
+        for opened in await asyncio.gather(*opening, return_exceptions=True):
+            if isinstance(opened, Storage | ThirdParty):
+                opened.close()
+        raise
+    return Route(*(each.result() for each in opening))  # type: ignore[arg-type]
