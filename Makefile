@@ -1,5 +1,5 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
-.PHONY: demo test bench bench-broker bench-forecasts bench-paper bench-wan bench-testbed results
+.PHONY: demo test bench bench-copies bench-broker bench-forecasts bench-paper bench-wan bench-testbed results
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -22,6 +22,10 @@ test: $(READY)
 # coget beside globus-url-copy on this machine.
 bench: $(READY)
 	@$(RUN) tests.benchmarks.loopback
+
+# Copies between two servers, beside globus-url-copy.
+bench-copies: $(READY)
+	@$(RUN) tests.benchmarks.thirdparty
 
 # The broker over HTTP, with large catalogues and histories.
 bench-broker: $(READY)

@@ -20,6 +20,7 @@ from coalloc.download import Download, Wishes
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import EngineOptions, Source, Span
 from coalloc.engine.gridftp.storage import Storage, open_storage
+from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
 from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
 from coalloc.history import History, SourceSummary, Transfer
@@ -47,6 +48,7 @@ __all__ = [
     "Request",
     "Storage",
     "Strategy",
+    "ThirdParty",
     "datasets",
     "download",
     "history",
@@ -61,6 +63,7 @@ __all__ = [
     "remember",
     "search",
     "storage",
+    "third_party",
 ]
 
 Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
@@ -364,6 +367,27 @@ async def storage(url: str, proxy: Path | None = None, data_hosts: frozenset[str
     :raises SourceError: when there is no login
     """
     return await open_storage(url, EngineOptions(DirectDialer(), data_hosts=data_hosts), proxy)
+
+
+async def third_party(
+    source: str,
+    sink: str,
+    proxies: tuple[Path | None, Path | None] = (None, None),
+    parallelism: int = 1,
+    stall_seconds: float = 30.0,
+    data_hosts: frozenset[str] = frozenset(),
+) -> ThirdParty:
+    """Sessions with two GridFTP servers that copy from one to the other; an async context manager, too.
+
+    :param source: the URL of the server that sends, as for `storage`
+    :param sink: the same of the server that receives, at whose host, or one of `data_hosts`, the source has to reach it
+    :param proxies: the files of the proxy certificates for either; None for the user's usual one
+    :param parallelism: streams between them
+    :param stall_seconds: after which a copy that does not move is given up; servers tell every 5 s what moves
+    :raises SourceError: when one of them lets us not in, or they cannot be introduced to each other
+    """
+    options = EngineOptions(DirectDialer(), streams=parallelism, data_hosts=data_hosts)
+    return await open_third_party(source, sink, options, proxies, stall_seconds)
 
 
 async def search(beginning: str, most: int = 100, broker: str | None = None) -> list[Dataset]:

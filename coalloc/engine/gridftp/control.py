@@ -66,6 +66,7 @@ class ControlConnection(asyncio.Protocol):
         self._greeting: PendingReply = asyncio.get_running_loop().create_future()
         self._pending: deque[_Asked] = deque([_Asked(self._greeting, None)])
         self._transport: asyncio.Transport | None = None
+        self._unsent = bytearray()
         self._lost: SourceError | None = None
         self._time = asyncio.get_running_loop().time
         self._stirred = 0.0
@@ -137,8 +138,16 @@ class ControlConnection(asyncio.Protocol):
         self._pending.append(_Asked(pending, self.protection, patience, heard))
         if patience is not None and self._look is None:
             self._look_after(patience)
-        self._transport.write(self.protection.seal(line) if self.protection else line)
+        if not self._unsent:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._unsent += self.protection.seal(line) if self.protection else line
         return pending
+
+    def _send(self) -> None:
+        """Send what was submitted in this round of the loop, in one packet if it fits."""
+        if self._transport is not None and self._lost is None:
+            self._transport.write(bytes(self._unsent))
+        self._unsent.clear()
 
     def stir(self) -> None:
         """Count the server's silence from now on: it was heard elsewhere."""

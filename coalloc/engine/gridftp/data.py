@@ -63,18 +63,24 @@ class DataConnections:
         return await self.connect(await self._control.ask(self.command))
 
     async def connect(self, reply: Reply) -> socket.socket:
-        """The connection to where a reply to `command` says; to where one to EPSV does, where PASV was refused."""
+        """The connection to where a reply to `command` says."""
+        host, port = await self.address(reply)
+        return await self._options.dialer.dial(host, port, self._options.connect_seconds)
+
+    async def address(self, reply: Reply) -> tuple[str, int]:
+        """Where a reply to `command` says that the server listens; where one to EPSV does, if PASV was refused.
+
+        :raises PermissionRefused: when that is a third host which nobody has allowed
+        """
         if reply.code == 227:
             host, port = passive_address(reply)
-            host = await self._checked(host)
-        elif reply.code == 229:
-            host, port = self._control.peer, extended_passive_port(reply)
-        elif self.command == "PASV":
+            return await self._checked(host), port
+        if reply.code == 229:
+            return self._control.peer, extended_passive_port(reply)
+        if self.command == "PASV":
             self.command = "EPSV"
-            return await self.connect(await self._control.ask(self.command))
-        else:
-            raise refusal(reply, self._address.shown)
-        return await self._options.dialer.dial(host, port, self._options.connect_seconds)
+            return await self.address(await self._control.ask(self.command))
+        raise refusal(reply, self._address.shown)
 
     async def _checked(self, host: str) -> str:
         """The host to connect to when a reply names `host`: it, the server itself, or none (a third host)."""

@@ -5,10 +5,11 @@ more than all else. What a login is for is left to who inherits: `session` fetch
 `thirdparty` has two servers copy.
 """
 
+import asyncio
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol, Self
+from typing import TYPE_CHECKING, Protocol, Self
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
@@ -16,11 +17,17 @@ from coalloc.engine.gridftp.control import ControlConnection, PendingReply
 from coalloc.engine.gridftp.data import DataConnections
 from coalloc.engine.gridftp.protocol import Reply, features
 from coalloc.engine.gridftp.refusals import refusal
-from coalloc.errors import ConnectionLost, ServerSays, Stalled
+from coalloc.errors import ConnectionLost, ServerSays, Stalled, Unsupported
+
+if TYPE_CHECKING:
+    from coalloc.engine.gridftp.gsi.security import DataMode
 
 __all__ = ["Login", "Security", "security_for"]
 
 CHECKSUM_RATE = 20e6  # bytes per second: what the slowest server is granted before it counts as silent
+
+ODD = "/\N{LATIN SMALL LETTER E WITH ACUTE}"
+"""Where nothing is, unless a server drops from names what is not ASCII."""
 
 Reached = Callable[[ControlConnection], None]
 """Is told of the control connection as soon as it stands."""
@@ -56,13 +63,19 @@ class Security(Protocol):
         ...
 
 
-def security_for(address: Address, proxy: Path | None = None) -> Security | None:
-    """What a login there needs; `proxy` is the file of the one to show in place of the user's usual one."""
+def security_for(
+    address: Address, proxy: Path | None = None, modes: Sequence["DataMode"] | None = None
+) -> Security | None:
+    """What a login there needs.
+
+    :param proxy: the file of the one to show in place of the user's usual one
+    :param modes: of data channel authentication, where not all will do
+    """
     if address.scheme != "gsiftp":
         return None
     from coalloc.engine.gridftp.gsi import GridSecurity  # it takes its time, and plain FTP has no use for it
 
-    return GridSecurity(address, proxy=proxy)
+    return GridSecurity(address, modes, proxy) if modes else GridSecurity(address, proxy=proxy)
 
 
 class Login:
@@ -79,6 +92,7 @@ class Login:
         self.pipelined = pipelined
         self._security: Security | None = None
         self._features: dict[str, str] = {}
+        self._hears_all: PendingReply | None = None
 
     @classmethod
     async def open(
@@ -156,6 +170,19 @@ class Login:
         refused = user if not user.positive else password
         if user.code != 230 and not (user.positive and password.code in (202, 230)):
             raise refusal(refused, f"login as {self.address.user} at {self.control.where}")
+
+    async def locate(self, path: str) -> Address:
+        """Where a path is, which the server hears as it is.
+
+        :raises Unsupported: when it does not: Globus servers drop all but ASCII on connections that are not protected
+        """
+        address = self.address.at(path)
+        if not path.isascii():
+            self._hears_all = self._hears_all or self.control.submit(f"MLST {ODD}", self.options.connect_seconds)
+            reply = await asyncio.shield(self._hears_all)
+            if reply.code == 250 and not reply.lines[1].endswith(ODD):
+                raise Unsupported(f"{address.shown}: the server drops all but ASCII from names", "try gsiftp://")
+        return address
 
     @property
     def usable(self) -> bool:

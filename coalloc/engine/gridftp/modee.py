@@ -15,6 +15,7 @@ from ipaddress import ip_address
 from coalloc.engine.base import Deliver, Span
 from coalloc.engine.gridftp.control import PendingReply
 from coalloc.engine.gridftp.gather import Gather
+from coalloc.engine.gridftp.protocol import port_command
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.stream import BUFFER, lost, said
@@ -199,14 +200,3 @@ def translated(local: str, peer: str) -> bool:
     (False, True, False)
     """
     return ip_address(peer).is_global and not ip_address(local).is_global
-
-
-def port_command(host: str, port: int) -> str:
-    """What tells a server where to connect to.
-
-    >>> port_command("10.0.0.7", 51210), port_command("::1", 51210)
-    ('PORT 10,0,0,7,200,10', 'EPRT |2|::1|51210|')
-    """
-    if ":" in host:
-        return f"EPRT |2|{host}|{port}|"
-    return f"PORT {host.replace('.', ',')},{port >> 8},{port & 255}"

@@ -23,6 +23,7 @@ __all__ = [
     "features",
     "format_command",
     "passive_address",
+    "port_command",
 ]
 
 MAX_LINE = 64 * 1024
@@ -141,6 +142,17 @@ def extended_passive_port(reply: Reply) -> int:
     if (match := re.search(r"\(([!-~])\1\1(\d{1,5})\1\)", reply.text)) and 0 < int(match[2]) < 65536:
         return int(match[2])
     raise _no_address(reply)
+
+
+def port_command(host: str, port: int) -> str:
+    """What tells a server where to connect to.
+
+    >>> port_command("10.0.0.7", 51210), port_command("::1", 51210)
+    ('PORT 10,0,0,7,200,10', 'EPRT |2|::1|51210|')
+    """
+    if ":" in host:
+        return f"EPRT |2|{host}|{port}|"
+    return f"PORT {host.replace('.', ',')},{port >> 8},{port & 255}"
 
 
 def _no_address(reply: Reply) -> ServerSays:

@@ -19,7 +19,7 @@ from coalloc.engine.gridftp.listing import Listing, entry, stamp
 from coalloc.engine.gridftp.login import Login, security_for
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
-from coalloc.errors import ConnectionLost, Unsupported
+from coalloc.errors import ConnectionLost
 from coalloc.model import Entry
 
 __all__ = ["Storage", "open_storage"]
@@ -27,8 +27,6 @@ __all__ = ["Storage", "open_storage"]
 PIECE = 256 * 1024
 LIST_SECONDS = 60.0
 """How long a listing may stand still: a server that reads a large directory says nothing, or we take nothing."""
-ODD = "/\N{LATIN SMALL LETTER E WITH ACUTE}"
-"""Where nothing is, unless a server drops from names what is not ASCII."""
 
 
 class Storage(Login):
@@ -43,7 +41,6 @@ class Storage(Login):
         super().__init__(control, address, options, pipelined)
         self._listing = asyncio.Lock()
         self._turn: AbstractAsyncContextManager[None] = nullcontext() if pipelined else self._listing
-        self._hears_all: PendingReply | None = None
         self._listed = False
         """Whether a listing has worked: then the next one is asked for in one flight."""
 
@@ -66,7 +63,7 @@ class Storage(Login):
         Until it has ended the server does nothing else: do not wait for another call meanwhile. Listings that are asked
         for side by side follow each other. To leave one early ends the session: Globus servers take it badly.
         """
-        address = await self._checked(path)
+        address = await self.locate(path)
         async with self._listing:
             listed, data = await self._begin(address)
             listed.add_done_callback(lambda _: _wake(listed, data))
@@ -130,19 +127,19 @@ class Storage(Login):
 
     async def checksum(self, path: str, algorithm: str, start: int, end: int) -> str | None:
         """The server's digest of bytes [start, end) in lower-case hex; None when it does not offer it."""
-        address = await self._checked(path)
+        address = await self.locate(path)
         async with self._turn:
             asked = self._checksum_of(address.path, algorithm, start, end)
             return None if asked is None else _positive(await asked, address).lines[0].strip().lower()
 
     async def _ask(self, command: str, path: str) -> Reply:
-        address = await self._checked(path)
+        address = await self.locate(path)
         async with self._turn:
             return _positive(await self._submit(f"{command} {address.path}"), address)
 
     async def _ask_both(self, *commands: tuple[str, str]) -> None:
         """Two commands of which the second is about the path of the first."""
-        asked = [(command, await self._checked(path)) for command, path in commands]
+        asked = [(command, await self.locate(path)) for command, path in commands]
         async with self._turn:
             pending = [self._submit(f"{command} {address.path}") for command, address in asked]
             replies = await asyncio.gather(*pending)
@@ -151,19 +148,6 @@ class Storage(Login):
 
     def _submit(self, command: str, patience: float | None = None) -> PendingReply:
         return self.control.submit(command, patience or self.options.connect_seconds)
-
-    async def _checked(self, path: str) -> Address:
-        """Where a path is, which the server hears as it is.
-
-        :raises Unsupported: when it does not: Globus servers drop all but ASCII on connections that are not protected
-        """
-        address = self.address.at(path)
-        if not path.isascii():
-            self._hears_all = self._hears_all or self._submit(f"MLST {ODD}")
-            reply = await asyncio.shield(self._hears_all)
-            if reply.code == 250 and not reply.lines[1].endswith(ODD):
-                raise Unsupported(f"{address.shown}: the server drops all but ASCII from names", "try gsiftp://")
-        return address
 
 
 async def open_storage(url: str, options: EngineOptions, proxy: Path | None = None) -> Storage:

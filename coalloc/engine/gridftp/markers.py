@@ -1,0 +1,83 @@
+"""What a server that receives a file says meanwhile: how much has come, and which ranges are on its disk. Pure.
+
+    112-Perf Marker                       every few seconds, and at the beginning and the end
+     Stripe Index: 0
+     Stripe Bytes Transferred: 10240
+    112 End.
+    111 Range Marker 0-10240              behind the former, where something is news
+
+Offsets are counted from where the transfer began (GFD.20, 3.4; RFC 959 has 110 for text only).
+"""
+
+import re
+
+from coalloc.engine.gridftp.protocol import Reply
+from coalloc.intervals import Intervals
+
+__all__ = ["Progress", "performance", "ranges"]
+
+RANGE, PERFORMANCE = 111, 112
+RANGES = re.compile(r"(\d+)-(\d+)")
+
+
+def ranges(reply: Reply) -> list[tuple[int, int]]:
+    """The ranges [start, end) of a 111 reply.
+
+    >>> ranges(Reply(111, ("Range Marker 0-10,20-30",)))
+    [(0, 10), (20, 30)]
+    """
+    return [(int(start), int(end)) for start, end in RANGES.findall(" ".join(reply.lines))]
+
+
+def performance(reply: Reply) -> tuple[int, int] | None:
+    """The number of a stripe and the bytes that it has, of a 112 reply.
+
+    >>> performance(Reply(112, ("Perf Marker", "Stripe Index: 1", "Stripe Bytes Transferred: 12", "End.")))
+    (1, 12)
+    """
+    facts = dict(line.strip().partition(": ")[::2] for line in reply.lines)
+    count = facts.get("Stripe Bytes Transferred", "").strip()
+    stripe = facts.get("Stripe Index", "0").strip()
+    return (int(stripe), int(count)) if count.isdecimal() and stripe.isdecimal() else None
+
+
+class Progress:
+    """How far one transfer has come, by its markers.
+
+    >>> progress = Progress()
+    >>> progress.hear(Reply(111, ("Range Marker 0-10",))), progress.hear(Reply(111, ("Range Marker 5-30",)))
+    ([(0, 10)], [(10, 30)])
+    >>> progress.bytes
+    30
+    """
+
+    def __init__(self) -> None:
+        self.kept = Intervals()
+        self._stripes: dict[int, int] = {}
+
+    @property
+    def told(self) -> bool:
+        """Whether there was any marker."""
+        return bool(self._stripes or self.kept)
+
+    @property
+    def bytes(self) -> int:
+        """How many have come; exact by the last marker."""
+        return self.kept.total or sum(self._stripes.values())
+
+    @property
+    def moving(self) -> int:
+        """A number that grows when bytes come, however that is told."""
+        return self.kept.total + sum(self._stripes.values())
+
+    def hear(self, reply: Reply) -> list[tuple[int, int]]:
+        """Take a preliminary reply; the ranges that it says are on disk now and were not before."""
+        if reply.code == PERFORMANCE and (told := performance(reply)):
+            self._stripes[told[0]] = told[1]
+        if reply.code != RANGE:
+            return []
+        news = []
+        for start, end in ranges(reply):
+            news += self.kept.gaps(start, end)
+            self.kept.add(start, end)
+        return news

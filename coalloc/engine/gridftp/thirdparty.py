@@ -1,0 +1,341 @@
+"""Files from one server to another, no byte through us: two sessions that are told to talk to each other (MODE E).
+
+The sink listens, the source connects, and the connections are kept from file to file. Commands for many files are on
+their way at once. Each file is asked of the source first, and of the sink once the source has opened it: a file that
+the source refuses is then none of the sink's business, and the bytes of one file never land in another.
+
+What the sink says meanwhile is left to `markers`.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from coalloc.engine.base import EngineOptions
+from coalloc.engine.gridftp.address import Address, parse_server
+from coalloc.engine.gridftp.control import PendingReply
+from coalloc.engine.gridftp.login import Login, security_for
+from coalloc.engine.gridftp.markers import Progress
+from coalloc.engine.gridftp.protocol import Reply, port_command
+from coalloc.engine.gridftp.refusals import refusal
+from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError, Stalled, Unsupported
+
+if TYPE_CHECKING:
+    from coalloc.engine.gridftp.gsi.security import DataMode
+
+__all__ = ["KeptRange", "ThirdParty", "open_third_party"]
+
+End = TypeVar("End", bound=Login)
+KeptRange = Callable[[int, int], None]
+"""`received(start, end)`: these bytes of the file are on the sink's disk."""
+
+UNPROTECTED: Sequence["DataMode"] = ("N",)
+"""Data channel authentication: none, since the two ends may trust different authorities."""
+WINDOW = 64
+"""Files that may be under way at once. When one fails in the middle, all behind it have to begin anew."""
+LOOKS = 4
+"""How often it is looked whether anything moves, in the time that nothing may."""
+
+
+class _Source(Login):
+    """The end that sends, over as many streams as the options say."""
+
+    def _questions(self) -> Sequence[str]:
+        streams = self.options.streams
+        return "MODE E", f"OPTS RETR Parallelism={streams},{streams},{streams};"
+
+    async def _answered(self, answers: Sequence[Reply]) -> None:
+        _need(self, answers[0])
+        if self.options.streams > 1:
+            _need(self, answers[1])
+
+
+class _Sink(Login):
+    """The end that receives."""
+
+    listens: Reply
+
+    def _questions(self) -> Sequence[str]:
+        return "MODE E", self.data.command
+
+    async def _answered(self, answers: Sequence[Reply]) -> None:
+        mode, self.listens = answers
+        _need(self, mode)
+
+
+def _need(end: Login, reply: Reply) -> None:
+    if not reply.positive:
+        where = end.control.where
+        raise Unsupported(
+            f"{where} cannot take part in a copy between servers: it says {reply.code} {reply.text}", "fetch from it"
+        )
+
+
+class ThirdParty:
+    """Copies from one server to another, made by `coalloc.api.third_party`; may be used by several tasks at once.
+
+    :param stall_seconds: how long nothing may move; servers tell every 5 s what does
+    """
+
+    def __init__(self, source: Login, sink: Login, stall_seconds: float) -> None:
+        self.source = source
+        self.sink = sink
+        self._stall_seconds = stall_seconds
+        self._window = asyncio.Semaphore(WINDOW)
+        self._under_way: set[_Transfer] = set()
+        self._error: SourceError | None = None
+        self._loop = asyncio.get_running_loop()
+        self._moved = 0.0
+        self._look: asyncio.TimerHandle | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
+        self.close()
+        await asyncio.sleep(0)  # the loop closes the sockets in its next round
+
+    @property
+    def usable(self) -> bool:
+        """Whether more can be copied."""
+        return self._error is None and self.source.usable and self.sink.usable
+
+    async def copy(
+        self,
+        source_path: str,
+        sink_path: str,
+        size: int,
+        ranges: Sequence[tuple[int, int]] | None = None,
+        received: KeptRange | None = None,
+    ) -> None:
+        """Copy a file of `size` bytes, or `ranges` [start, end) of it to the same place in a file that may be there.
+
+        A whole file takes the place of what was there. Returns when all bytes are counted: by the sink's markers, or,
+        where it sends none, by the size of the file there. `received` is told meanwhile what is on disk for good.
+
+        When a file fails that has begun, or is cancelled, this pair is no longer `usable`, and others that are under
+        way fail with it: until they are copied anew, what is under their names at the sink may be anything.
+
+        :raises NoSuchFile: (or another refusal) by the source or the sink; its message says whose
+        :raises ReplicaChanged: when the source has more or less than `size` bytes
+        :raises ConnectionLost: when one of the ends is gone, or another file's failure has ended this pair
+        :raises Stalled: when nothing has moved for too long
+        """
+        source, sink = await self.source.locate(source_path), await self.sink.locate(sink_path)
+        transfers: list[_Transfer] = []
+        try:
+            for start, end in ((0, size),) if ranges is None else ranges:
+                whole = (start, end) == (0, size)
+                retrieve = f"RETR {source.path}" if whole else f"ERET P {start} {end - start} {source.path}"
+                store = f"STOR {sink.path}" if whole else f"ESTO A {start} {sink.path}"
+                await self._window.acquire()
+                transfers.append(_Transfer(self, start, end, (retrieve, source.shown), (store, sink.shown), received))
+                self._begin(transfers[-1])
+            if transfers:
+                await asyncio.wait([transfer.over for transfer in transfers])
+        except asyncio.CancelledError:
+            if not all(transfer.over.done() for transfer in transfers):
+                self.fail(ConnectionLost(f"{sink.shown}: a copy that had begun was cancelled", "connect again"))
+            raise
+        for transfer in transfers:
+            transfer.over.result()
+        if not all(transfer.progress.told for transfer in transfers):
+            await self._check_size(sink, size, whole=ranges is None)
+
+    def _begin(self, transfer: "_Transfer") -> None:
+        if not self._under_way:
+            self.moved()
+            self._look = self._look or self._loop.call_later(self._stall_seconds / LOOKS, self._look_now)
+        self._under_way.add(transfer)
+        transfer.over.add_done_callback(lambda _: self._ended(transfer))
+        if self._error:
+            transfer.end(self._error)
+        else:
+            transfer.begin()
+
+    def _ended(self, transfer: "_Transfer") -> None:
+        self._under_way.discard(transfer)
+        self._window.release()
+
+    def moved(self) -> None:
+        """Count the time in which nothing moves from now on."""
+        self._moved = self._loop.time()
+
+    def _look_now(self) -> None:
+        self._look = None
+        if not self._under_way:
+            return
+        if self._loop.time() - self._moved > self._stall_seconds:
+            ends = f"{self.source.control.where} to {self.sink.control.where}"
+            self.fail(Stalled(f"nothing has moved from {ends} for {self._stall_seconds:g} s", "try again later"))
+        else:
+            self._look = self._loop.call_later(self._stall_seconds / LOOKS, self._look_now)
+
+    async def _check_size(self, sink: Address, size: int, whole: bool) -> None:
+        """Where there were no markers: whether the file at the sink is as long as it should be."""
+        reply = await self.sink.control.submit(f"SIZE {sink.path}", self.sink.options.connect_seconds)
+        said = reply.lines[0].strip()
+        if reply.code == 213 and said.isdecimal() and (int(said) == size or (int(said) < size and not whole)):
+            return
+        raise ConnectionLost(f"{sink.shown} has {said} of {size} bytes", "copy it again")
+
+    def fail(self, error: SourceError) -> None:
+        """End both sessions and all that is under way; may be called twice."""
+        self._error = self._error or error
+        if self._look:
+            self._look.cancel()
+            self._look = None
+        self.source.close()
+        self.sink.close()
+        for transfer in list(self._under_way):
+            transfer.end(self._error)
+
+    def close(self) -> None:
+        """End both sessions, and what is under way; may be called twice."""
+        self.fail(ConnectionLost("the copy was ended", "connect again"))
+
+
+class _Transfer:
+    """One range on its way: asked of the source, then of the sink.
+
+    :param retrieve: the command for the source, and what its errors are about
+    :param store: the same for the sink
+    """
+
+    def __init__(
+        self,
+        pair: ThirdParty,
+        start: int,
+        end: int,
+        retrieve: tuple[str, str],
+        store: tuple[str, str],
+        received: KeptRange | None,
+    ) -> None:
+        self._pair = pair
+        self._start = start
+        self._length = end - start
+        self._retrieve = retrieve
+        self._store = store
+        self._received = received
+        self._sent = False
+        self._storing: PendingReply | None = None
+        self.progress = Progress()
+        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def begin(self) -> None:
+        """Ask the source, behind what is under way."""
+        retrieving = self._pair.source.control.submit(self._retrieve[0], heard=self._opened)
+        retrieving.add_done_callback(self._retrieved)
+
+    def _opened(self, _: Reply | None) -> None:
+        """The source has the file and sends it: now ask the sink."""
+        if self._storing is None:
+            self._pair.moved()
+            self._storing = self._pair.sink.control.submit(self._store[0], heard=self._heard)
+            self._storing.add_done_callback(self._stored)
+
+    def _heard(self, reply: Reply) -> None:
+        """A marker of the sink."""
+        before = self.progress.moving
+        for start, end in self.progress.hear(reply):
+            self._tell(start, end)
+        if self.progress.moving > before:
+            self._pair.moved()
+
+    def _tell(self, start: int, end: int) -> None:
+        if self._received:
+            self._received(self._start + start, self._start + end)
+
+    def _retrieved(self, retrieving: PendingReply) -> None:
+        error = _trouble(retrieving, self._retrieve[1])
+        if error and self._storing is None and self._pair.source.usable:
+            self.end(error)  # the sink has not heard of it
+        elif error:
+            self._broken(error)
+        else:
+            self._opened(None)  # by a server that says nothing before
+            self._sent = True
+            self._finish()
+
+    def _stored(self, storing: PendingReply) -> None:
+        if error := _trouble(storing, self._store[1]):
+            self._broken(error)
+        else:
+            self._finish()
+
+    def _broken(self, error: SourceError) -> None:
+        """What is left of this range stands in the connection, where the next file is expected."""
+        self.end(error)
+        ends = f"{self._pair.source.control.where} to {self._pair.sink.control.where}"
+        self._pair.fail(ConnectionLost(f"another file's copy from {ends} has failed: {error.message}", "connect again"))
+
+    def _finish(self) -> None:
+        """Count what has come, once both ends say that they are done."""
+        self._pair.moved()
+        if not (self._sent and self._storing and self._storing.done()):
+            return
+        if self.progress.told and self.progress.bytes != self._length:
+            had = f"{self.progress.bytes} of {self._length} bytes"
+            self.end(ReplicaChanged(f"{self._retrieve[1]}: the server has sent {had}", "look at it again"))
+            return
+        for start, end in self.progress.kept.gaps(0, self._length):
+            self._tell(start, end)
+        self.end()
+
+    def end(self, error: SourceError | None = None) -> None:
+        """Say that it is over; may be called twice."""
+        if self.over.done():
+            return
+        if error:
+            self.over.set_exception(error)
+            self.over.exception()  # seen: whoever waited may have gone
+        else:
+            self.over.set_result(None)
+
+
+def _trouble(pending: PendingReply, thing: str) -> SourceError | None:
+    """Why a command was not done."""
+    if error := pending.exception():
+        return error if isinstance(error, SourceError) else ConnectionLost(f"{thing}: {error}", "connect again")
+    reply = pending.result()
+    return None if reply.positive else refusal(reply, thing)
+
+
+async def open_third_party(
+    source: str,
+    sink: str,
+    options: EngineOptions,
+    proxies: tuple[Path | None, Path | None] = (None, None),
+    stall_seconds: float = 30.0,
+) -> ThirdParty:
+    """Log in at the servers of two URLs, and introduce them to each other.
+
+    :param proxies: the files of the proxies to show, in place of the user's usual one
+    """
+    sending = asyncio.create_task(_open(_Source, source, options, proxies[0]))
+    receiving = asyncio.create_task(_open(_Sink, sink, options, proxies[1]))
+    try:
+        await asyncio.gather(sending, receiving)
+        await _introduce(sending.result(), receiving.result())
+    except BaseException:
+        for end in (sending, receiving):
+            end.cancel()
+        for opened in await asyncio.gather(sending, receiving, return_exceptions=True):
+            if isinstance(opened, Login):
+                opened.close()
+        raise
+    return ThirdParty(sending.result(), receiving.result(), stall_seconds)
+
+
+async def _open(kind: type[End], url: str, options: EngineOptions, proxy: Path | None) -> End:
+    address = parse_server(url)
+    security = security_for(address, proxy, modes=UNPROTECTED)
+    return await kind.open(address, options, security, lambda _: None, pipelined=True)
+
+
+async def _introduce(source: _Source, sink: _Sink) -> None:
+    """Tell the source where the sink listens."""
+    host, port = await sink.data.address(sink.listens)
+    _need(source, await source.control.ask(port_command(host, port)))

@@ -1,0 +1,134 @@
+"""Copies between two servers: ours beside globus-url-copy, in one run, on files in memory. Prints ratios with spread.
+
+    python -m tests.benchmarks.thirdparty [--files 10000] [--gib 2] [--rounds 5]
+
+Scenario names are permanent: `small` (a directory of files of 10 kB: listed, then copied over 4 pairs of sessions),
+`big` (one file). globus-url-copy runs as a command, ours in this process, as in a broker; each round runs the rivals in
+a new random order; a ratio is taken within a round. Both ends and who tells them share one machine here, and big files
+measure its memory rather than the tools.
+"""
+
+import argparse
+import asyncio
+import random
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+from coalloc import api
+from tests.benchmarks.loopback import MEMORY, Run, measure, rounds, spread
+from tests.support.gridftp import GridFTPServer
+
+PAIRS = 4
+SMALL = 10_000
+
+
+def timed(work: Callable[[], Coroutine[None, None, None]]) -> Run:
+    """What our own client needs, in this process."""
+    began, cpu = time.perf_counter(), time.process_time()
+    asyncio.run(work())
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return Run(time.perf_counter() - began, time.process_time() - cpu, memory)
+
+
+async def copy_directory(source: GridFTPServer, sink: GridFTPServer, target: Path) -> None:
+    """List a directory at the source, and copy its files over several pairs."""
+    pairs = await asyncio.gather(*(api.third_party(source.url(""), sink.url("")) for _ in range(PAIRS)))
+    copies = []
+    async with await api.storage(source.url("")) as store:
+        async for entries in store.list(str(source.root / "small")):
+            for entry in entries:
+                pair = pairs[len(copies) % PAIRS]
+                copy = pair.copy(f"{source.root}/small/{entry.name}", f"{target}/{entry.name}", entry.size or 0)
+                copies.append(asyncio.create_task(copy))
+    await asyncio.gather(*copies)
+    for pair in pairs:
+        pair.close()
+
+
+async def copy_file(source: GridFTPServer, sink: GridFTPServer, size: int) -> None:
+    async with await api.third_party(source.url(""), sink.url("")) as pair:
+        await pair.copy(f"{source.root}/big", f"{sink.root}/big", size)
+
+
+def emptied(target: Path, work: Callable[[], Run]) -> Callable[[], Run]:
+    """Measures what fills a directory, or writes a file, that is not there when it begins."""
+
+    def run() -> Run:
+        if target.name == "big":
+            target.unlink(missing_ok=True)
+        else:
+            shutil.rmtree(target, ignore_errors=True)
+            target.mkdir()
+        return work()
+
+    return run
+
+
+def small(source: GridFTPServer, sink: GridFTPServer, files: int, count: int) -> None:
+    """`small`."""
+    (source.root / "small").mkdir()
+    for number in range(files):
+        (source.root / "small" / f"file-{number}").write_bytes(random.randbytes(SMALL))
+    target = sink.root / "small"
+    guc = ["globus-url-copy", "-pp", "-cc", str(PAIRS), "-r"]
+    urls = [source.url("small") + "/", sink.url("small") + "/"]
+    rivals = {
+        "globus-url-copy -pp -cc 4": emptied(target, lambda: measure([*guc, *urls])),
+        "the same, -fast": emptied(target, lambda: measure([*guc, "-fast", *urls])),
+        "coget": emptied(target, lambda: timed(lambda: copy_directory(source, sink, target))),
+    }
+    show(f"small: {files} files of {SMALL} bytes, files/s", rivals, files, count)
+    copied = sum(path.stat().st_size == SMALL for path in target.iterdir())
+    print(f"wanted: >= 500 files/s, ratio >= 1.0; {copied} of {files} are whole after the last round")
+
+
+def big(source: GridFTPServer, sink: GridFTPServer, size: int, count: int) -> None:
+    """`big`."""
+    with (source.root / "big").open("wb") as file:
+        for _ in range(size >> 20):
+            file.write(random.randbytes(1 << 20))
+    target = sink.root / "big"
+    urls = [source.url("big"), sink.url("big")]
+    rivals = {
+        "globus-url-copy": emptied(target, lambda: measure(["globus-url-copy", *urls])),
+        "the same, -fast": emptied(target, lambda: measure(["globus-url-copy", "-fast", *urls])),
+        "coget": emptied(target, lambda: timed(lambda: copy_file(source, sink, size))),
+    }
+    show(f"big: one file of {size >> 20} MiB, MB/s", rivals, size / 1e6, count)
+    print("wanted: ratio >= 0.95")
+
+
+def show(title: str, rivals: dict[str, Callable[[], Run]], amount: float, count: int) -> None:
+    """A line a rival: amount per second, and how it compares with the first."""
+    runs = rounds(rivals, count)
+    peer = next(iter(runs.values()))
+    print(f"\n{title}, {count} rounds: median [least-most]")
+    for name, mine in runs.items():
+        ratios = [p.seconds / m.seconds for p, m in zip(peer, mine, strict=True)]
+        rate = spread([amount / run.seconds for run in mine], "{:.0f}")
+        cpu = median(run.cpu for run in mine)
+        print(f"  {name:26}  {rate:>20}  ratio {spread(ratios):>18}  CPU {cpu:.2f} s", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--gib", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="coget-bench-") as name, ExitStack() as stack:
+        source = stack.enter_context(GridFTPServer(Path(name) / "source", "127.0.0.2", life=3600))
+        sink = stack.enter_context(GridFTPServer(Path(name) / "sink", "127.0.0.3", life=3600))
+        small(source, sink, options.files, options.rounds)
+        shutil.rmtree(sink.root / "small")
+        big(source, sink, int(options.gib * 1024) << 20, options.rounds)
+
+
+if __name__ == "__main__":
+    main()
