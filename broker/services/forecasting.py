@@ -11,6 +11,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 
 from broker.errors import BrokerError
@@ -216,11 +217,10 @@ class Forecasting:
         try:
             while True:
                 await self.look()
-                try:
-                    await asyncio.wait_for(self._news.wait(), LOOK)
-                    self._news.clear()
-                except TimeoutError:
-                    pass
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK):  # wait_for forgets that it was cancelled where news come then
+                        await self._news.wait()
+                self._news.clear()
         finally:
             await self._store()
 
