@@ -19,7 +19,7 @@ router = APIRouter(tags=["history"], route_class=Guarded)
 TABLE: dict[int | str, dict[str, Any]] = {200: {"description": "a table", "content": {CSV: {}, PARQUET: {}}}}
 MOST = 50_000
 PATHS = ("/transfers/import",)
-"""Whose bodies may have any length."""
+"""Whose bodies are streams; how long they may be is the service's to say."""
 BYTES = {"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}}
 
 
@@ -43,7 +43,7 @@ async def report(
 @router.post("/transfers/import", openapi_extra=BYTES)
 async def report_log(request: Request, caller: Transferrer, services: Services) -> LogTaken:
     """Report what another program logged: a GridFTP server's transfer log, or what `coget history import` takes."""
-    return await services.reports.take_log(caller.subject, request.stream())
+    return await services.logs.take(caller.subject, request.stream())
 
 
 def wanted(
