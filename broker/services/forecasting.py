@@ -18,7 +18,7 @@ from broker.errors import BrokerError
 from broker.models.forecasts import Asked, Expected, Quantiles
 from broker.models.history import Pair
 from broker.services.places import Places
-from broker.storage.database import Database
+from broker.storage.database import Database, retried
 from broker.storage.forecasts import Given, Ledger
 from broker.storage.history import History, Kept, Stand
 from predictors.context import SIZES, size_class
@@ -284,6 +284,7 @@ class Forecasting:
                 await asyncio.sleep(0)
         self._seen_everywhere = last
 
+    @retried
     async def _store(self) -> None:
         given, self._given = self._given, {}
         if not given:

@@ -12,7 +12,7 @@ from broker.errors import Invalid
 from broker.models.history import Ingested, Observed, TransferRecord
 from broker.services.forecasting import Forecasting
 from broker.services.places import Places
-from broker.storage.database import Database
+from broker.storage.database import Database, retried
 from broker.storage.history import History
 from broker.storage.months import Months, begin_of_month
 
@@ -62,11 +62,13 @@ class Reports:
         self._forecasting.news()
         return Ingested(accepted=accepted, known=len(observed) - accepted)
 
+    @retried
     async def _add(self, subject: str, observed: Sequence[Observed]) -> int:
         await self._have_months(observed)
         async with self._database.write() as connection:
             return await History(connection).add(subject, observed)
 
+    @retried
     async def forget(self, before: float) -> int:
         """Forget what ended before a moment, on PostgreSQL in whole months; how many transfers, or months."""
         async with self._database.write() as connection:
@@ -90,6 +92,7 @@ class Reports:
                 log.exception("nothing could be forgotten")
             await asyncio.sleep(FORGET)
 
+    @retried
     async def _have_months(self, observed: Sequence[Observed]) -> None:
         """In a transaction of its own: it locks the table, for a moment."""
         if self._database.sqlite or not (lacking := self._months.lacking(each.ended for each in observed)):
