@@ -9,6 +9,7 @@ from broker.services.catalogue import Catalogue
 from broker.services.forecasting import Forecasting
 from broker.services.history import Reports
 from broker.services.issuers import Issuers
+from broker.services.logs import Logs
 from broker.services.places import Places
 from broker.services.plans import Plans
 from broker.services.replicas import Replicas
@@ -29,6 +30,7 @@ class Factory(NamedTuple):
     bulk: Bulk
     forecasting: Forecasting
     reports: Reports
+    logs: Logs
     replicas: Replicas
     plans: Plans
     trees: Trees
@@ -43,6 +45,7 @@ class Factory(NamedTuple):
         places = Places(database)
         catalogue = Catalogue(database, places)
         forecasting = Forecasting(database, places, compiled)
+        reports = Reports(database, places, forecasting)
         replicas = Replicas(database, places, forecasting, settings)
         return cls(
             settings,
@@ -52,7 +55,8 @@ class Factory(NamedTuple):
             catalogue,
             Bulk(catalogue, places),
             forecasting,
-            Reports(database, places, forecasting),
+            reports,
+            Logs(reports),
             replicas,
             Plans(replicas),
             Trees(database, places, settings),

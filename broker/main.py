@@ -55,8 +55,7 @@ def create_app(factory: Factory) -> FastAPI:
     app.include_router(own, prefix="/v0.10", include_in_schema=False)  # where the globus CLI can reach it
     app.include_router(ga4gh.router)
     app.include_router(operation)
-    largest, known = factory.settings.largest_body, factory.access.caller
-    app.add_middleware(BodyLimit, largest=largest, unlimited=UNLIMITED, known=known)
+    app.add_middleware(BodyLimit, largest=factory.settings.largest_body, unlimited=UNLIMITED)
     app.add_middleware(Observer, registry=app.state.registry)
     app.add_exception_handler(BrokerError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)

@@ -1,22 +1,19 @@
 """What happens to every request around its handler: its length is limited, and it is counted and logged."""
 
 import time
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Collection, MutableMapping
 from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from broker.errors import TooLarge, Unauthenticated
+from broker.errors import TooLarge
 
 __all__ = ["BodyLimit", "Observer"]
 
 log = structlog.get_logger("broker.requests")
 
-FROM_ANYBODY = 1 << 20
-"""Bytes of a body that are taken from who may be nobody."""
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """Any other word may be sent as one, and would be a series of its own for good."""
 
@@ -27,33 +24,20 @@ class BodyLimit:
     The framework's own limit answers in plain text; this one raises what all errors are made of.
 
     :param unlimited: paths whose bodies are streams, and never held
-    :param known: says whose token it is, or raises that it is nobody's: asked before much is read, since the framework
-        reads and parses a body before it asks who sends it
     """
 
-    def __init__(
-        self, app: ASGIApp, largest: int, unlimited: Collection[str], known: Callable[[str], Awaitable[object]]
-    ) -> None:
+    def __init__(self, app: ASGIApp, largest: int, unlimited: Collection[str]) -> None:
         self._app = app
         self._largest = largest
         self._unlimited = unlimited
-        self._known = known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        taken, asked = 0, False
+        taken = 0
 
         async def limited() -> Message:
-            nonlocal taken, asked
+            nonlocal taken
             message = await receive()
             taken += len(message.get("body", b""))
-            if taken > FROM_ANYBODY and not asked:
-                asked = True
-                kind, _, token = Headers(scope=scope).get("Authorization", "").partition(" ")
-                if kind.lower() != "bearer":
-                    raise Unauthenticated(
-                        f"more than {FROM_ANYBODY} bytes, and no token", "send the header Authorization: Bearer TOKEN"
-                    )
-                await self._known(token.strip())
             if taken > self._largest:
                 raise TooLarge(f"the request is longer than {self._largest} bytes", "send it in parts")
             return message

@@ -2,6 +2,7 @@
 
     CoallocError
     ├── UsageError             2  an option, URL or Metalink that makes no sense
+    │   └── TooMuch               it may make sense, and is more than is taken at once
     ├── NothingToFetchFrom     3  no source could be used
     ├── VerificationError      4  a checksum does not match, or replicas disagree
     ├── TransferFailed         5  every source was tried and left
@@ -54,6 +55,7 @@ __all__ = [
     "SourceError",
     "Stalled",
     "TargetInUse",
+    "TooMuch",
     "TransferFailed",
     "UnknownHost",
     "Unreachable",
@@ -91,6 +93,10 @@ class UsageError(CoallocError):
 
     status = 2
     code = "usage"
+
+
+class TooMuch(UsageError):
+    """It may make sense, and is more than is taken at once."""
 
 
 class NothingToFetchFrom(CoallocError):

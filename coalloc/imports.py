@@ -60,15 +60,18 @@ def remember(path: Path) -> Remembered:
     return Remembered(log.kind, len(log.observations), len(usable), history.remember(transfers))
 
 
-def read_log(path: Path) -> "Log":
+def read_log(path: Path, most: int | None = None) -> "Log":
     """What another program logged: transfers by the addresses of their sources, and the lines that are none.
 
+    :param most: bytes that it may have once it is unpacked, each line counted as 256 at least: reading one takes some
+        600 bytes of memory
     :raises UsageError: when it is no log that is known
+    :raises TooMuch: when it is longer
     """
     from coalloc.logs import Refused
     from coalloc.logs import read_log as read
 
-    log = read(path)
+    log = read(path, most)
     known, strange = [], []
     for each in log.observations:
         if url := _address(each.source):

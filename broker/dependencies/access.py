@@ -1,15 +1,18 @@
 """Who asks, and whether they may. Every route declares one of these; a test walks the routes to see that it does."""
 
 import time
-from typing import Annotated
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, cast
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
+from fastapi.routing import APIRoute
 
-from broker.dependencies.context import Services
+from broker.dependencies.context import services
 from broker.errors import Forbidden, TooManyRequests, Unauthenticated
+from broker.factory import Factory
 from broker.models.access import Caller, Role
 
-__all__ = ["Admin", "Curator", "Open", "Policy", "Reader", "Transferrer"]
+__all__ = ["Admin", "Curator", "Guarded", "Open", "Policy", "Reader", "Transferrer"]
 
 ANONYMOUS = Caller(subject="anonymous", role="reader")
 BURST = 2.0
@@ -23,15 +26,20 @@ class Policy:
     def __init__(self, role: Role | None) -> None:
         self.role = role
 
-    async def __call__(self, request: Request, services: Services) -> Caller:
+    async def __call__(self, request: Request) -> Caller:
+        """Who asks, as the route has found."""
+        return cast(Caller, request.state.caller)
+
+    async def judge(self, request: Request) -> Caller:
         """Who asks.
 
         :raises Unauthenticated: :raises Forbidden: :raises TooManyRequests:
         """
         if self.role is None:
             return ANONYMOUS
-        caller = await _caller(request, services)
-        _turn(request, caller, services.settings.requests_per_second)
+        known = services(request)
+        caller = await _caller(request, known)
+        _turn(request, caller, known.settings.requests_per_second)
         if not caller.may(self.role):
             raise Forbidden(
                 f"{caller.subject} is a {caller.role}, and this needs a {self.role}", "ask an admin for such a token"
@@ -39,7 +47,21 @@ class Policy:
         return caller
 
 
-async def _caller(request: Request, services: Services) -> Caller:
+class Guarded(APIRoute):
+    """A route that asks its policy first: the framework would read and parse a body before any dependency."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        handle = super().get_route_handler()
+        (policy,) = [each.call for each in self.dependant.dependencies if isinstance(each.call, Policy)]
+
+        async def guarded(request: Request) -> Response:
+            request.state.caller = await policy.judge(request)
+            return await handle(request)
+
+        return guarded
+
+
+async def _caller(request: Request, services: Factory) -> Caller:
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     if not token:
         if services.settings.anonymous:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, status
 
-from broker.dependencies.access import Admin, Reader
+from broker.dependencies.access import Admin, Guarded, Reader
 from broker.dependencies.context import Services
 from broker.handlers.paging import Before, Limit
 from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
@@ -12,7 +12,7 @@ from broker.models.base import Wire
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["access"])
+router = APIRouter(tags=["access"], route_class=Guarded)
 
 
 class Tokens(Wire):

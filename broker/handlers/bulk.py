@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from broker.dependencies.access import Curator, Reader
+from broker.dependencies.access import Curator, Guarded, Reader
 from broker.dependencies.context import Services
 from broker.models.names import Beginning, Named
 from broker.services.formats import Format
@@ -14,7 +14,7 @@ from broker.wire import NDJSON
 
 __all__ = ["PATHS", "router"]
 
-router = APIRouter(tags=["bulk"])
+router = APIRouter(tags=["bulk"], route_class=Guarded)
 PATHS = ("/import",)
 """Whose bodies may have any length."""
 STREAM: dict[int | str, dict[str, Any]] = {

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, status
 
-from broker.dependencies.access import Curator, Reader
+from broker.dependencies.access import Curator, Guarded, Reader
 from broker.dependencies.context import Services
 from broker.errors import Invalid
 from broker.handlers.paging import Limit
@@ -14,7 +14,7 @@ from broker.models.names import Beginning, Did
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["datasets"])
+router = APIRouter(tags=["datasets"], route_class=Guarded)
 Name = Annotated[Did, Path()]
 
 

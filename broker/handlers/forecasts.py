@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from broker.dependencies.access import Reader
+from broker.dependencies.access import Guarded, Reader
 from broker.dependencies.context import Services
 from broker.models.base import Size
 from broker.models.forecasts import Asked, Expected, Forecasts, Questions
@@ -13,7 +13,7 @@ from broker.models.names import FileClass, SinkName, SourceName
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["forecasts"])
+router = APIRouter(tags=["forecasts"], route_class=Guarded)
 
 
 @router.get("/forecasts")

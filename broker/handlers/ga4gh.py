@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Path, Request
 
-from broker.dependencies.access import Open, Reader
+from broker.dependencies.access import Guarded, Open, Reader
 from broker.dependencies.context import Services
 from broker.errors import NotFound
 from broker.models.base import Wire
@@ -18,7 +18,7 @@ from broker.models.names import Did, Named
 
 __all__ = ["Error", "router"]
 
-router = APIRouter(prefix="/ga4gh/drs/v1", tags=["ga4gh"])
+router = APIRouter(prefix="/ga4gh/drs/v1", tags=["ga4gh"], route_class=Guarded)
 Id = Annotated[Did, Path()]
 NAMES = {"sha224": "sha-224", "sha256": "sha-256", "sha384": "sha-384", "sha512": "sha-512"}
 """As DRS writes those that are written otherwise here."""

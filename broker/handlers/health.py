@@ -3,13 +3,13 @@
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from broker.dependencies.access import Open
+from broker.dependencies.access import Guarded, Open
 from broker.dependencies.context import Services
 from broker.models.base import Problem, Wire
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["operation"])
+router = APIRouter(tags=["operation"], route_class=Guarded)
 
 
 class Health(Wire):

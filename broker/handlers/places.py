@@ -4,7 +4,7 @@ from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Path, status
 
-from broker.dependencies.access import Curator, Reader
+from broker.dependencies.access import Curator, Guarded, Reader
 from broker.dependencies.context import Services
 from broker.errors import Invalid
 from broker.models.base import Wire
@@ -13,7 +13,7 @@ from broker.models.names import Named
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["places"])
+router = APIRouter(tags=["places"], route_class=Guarded)
 Name = Annotated[Named, Path()]
 Thing = TypeVar("Thing", Site, Endpoint)
 

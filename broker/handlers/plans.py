@@ -2,13 +2,13 @@
 
 from fastapi import APIRouter
 
-from broker.dependencies.access import Reader
+from broker.dependencies.access import Guarded, Reader
 from broker.dependencies.context import Services
 from broker.models.plans import Planned, PlanWanted
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["plans"])
+router = APIRouter(tags=["plans"], route_class=Guarded)
 
 
 @router.post("/plans")

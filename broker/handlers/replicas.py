@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response, status
 from fastapi.responses import StreamingResponse
 
-from broker.dependencies.access import Curator, Reader, Transferrer
+from broker.dependencies.access import Curator, Guarded, Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.paging import Limit
@@ -20,7 +20,7 @@ from broker.wire import METALINK, NDJSON, line, metalinked
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["replicas"])
+router = APIRouter(tags=["replicas"], route_class=Guarded)
 FOUND: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "one dataset a line, then a line that says the end; or a Metalink 4 document",

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Body, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from broker.dependencies.access import Reader, Transferrer
+from broker.dependencies.access import Guarded, Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.handlers.paging import Before, Limit
 from broker.models.base import Moment, Wire
@@ -15,11 +15,11 @@ from broker.tables import CSV, PARQUET, csv_of, parquet_of
 
 __all__ = ["PATHS", "router"]
 
-router = APIRouter(tags=["history"])
+router = APIRouter(tags=["history"], route_class=Guarded)
 TABLE: dict[int | str, dict[str, Any]] = {200: {"description": "a table", "content": {CSV: {}, PARQUET: {}}}}
 MOST = 50_000
 PATHS = ("/transfers/import",)
-"""Whose bodies may have any length."""
+"""Whose bodies are streams; how long they may be is the service's to say."""
 BYTES = {"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}}
 
 
@@ -43,7 +43,7 @@ async def report(
 @router.post("/transfers/import", openapi_extra=BYTES)
 async def report_log(request: Request, caller: Transferrer, services: Services) -> LogTaken:
     """Report what another program logged: a GridFTP server's transfer log, or what `coget history import` takes."""
-    return await services.reports.take_log(caller.subject, request.stream())
+    return await services.logs.take(caller.subject, request.stream())
 
 
 def wanted(

@@ -9,7 +9,7 @@ from broker.errors import NotFound, Unauthenticated
 from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
 from broker.services.issuers import Issuers
 from broker.storage.access import Records
-from broker.storage.database import Database
+from broker.storage.database import Database, retried
 
 __all__ = ["PREFIX", "Access"]
 
@@ -62,6 +62,7 @@ class Access:
         self._believed[hashed] = Believed(caller, now + REMEMBERED)
         return caller
 
+    @retried
     async def issue(self, by: str, new: NewToken) -> IssuedToken:
         """A new token."""
         token, now = PREFIX + secrets.token_urlsafe(32), time.time()
@@ -72,6 +73,7 @@ class Access:
             await records.note(now, by, "issue token", f"{record.id} for {new.subject}, {new.role}")
         return IssuedToken.model_construct(**record.model_dump(), token=token)
 
+    @retried
     async def revoke(self, by: str, number: int) -> None:
         """:raises NotFound: when there is no such token that was not revoked"""
         now = time.time()

@@ -16,7 +16,7 @@ from broker.services.places import Places
 from broker.storage.access import Records
 from broker.storage.catalogue import Catalogue as Stored
 from broker.storage.catalogue import Known
-from broker.storage.database import Database
+from broker.storage.database import Database, retried
 
 __all__ = ["Catalogue", "Kept"]
 
@@ -35,6 +35,7 @@ class Catalogue:
         self._database = database
         self._places = places
 
+    @retried
     async def keep(self, by: str, entries: Sequence[Entry], note: str) -> Kept:
         """All entries that make sense, in one transaction; said again, they change nothing."""
         now = time.time()
@@ -70,6 +71,7 @@ class Catalogue:
             raise error
         return (await self.dataset(dataset.name))[0]
 
+    @retried
     async def put_replica(self, by: str, replica: Replica) -> Replica:
         """Make a replica, or change it. :raises NotFound: when its dataset or its endpoint is not there"""
         now = time.time()
@@ -118,6 +120,7 @@ class Catalogue:
         async with self._database.read() as connection:
             return await Stored(connection).wanting(state, after, endpoint, limit)
 
+    @retried
     async def remove(self, by: str, name: str) -> None:
         """Forget a dataset and where it is; no file is touched. :raises NotFound:"""
         async with self._database.write() as connection:
@@ -125,6 +128,7 @@ class Catalogue:
                 raise _no_dataset(name)
             await Records(connection).note(time.time(), by, "remove dataset", name)
 
+    @retried
     async def remove_replica(self, by: str, name: str, endpoint: str) -> None:
         """Forget a replica; no file is touched. :raises NotFound:"""
         async with self._database.write() as connection:
@@ -132,6 +136,7 @@ class Catalogue:
                 raise NotFound(f"there is no replica of {name} at {endpoint}", f"see GET /broker/v1/datasets/{name}")
             await Records(connection).note(time.time(), by, "remove replica", f"{name} at {endpoint}")
 
+    @retried
     async def mark_bad(self, by: str, bad: BadReplica) -> Replica:
         """A replica that somebody found wrong is handed out no more until a curator looked at it. :raises NotFound:"""
         endpoints = (await self._places.map()).by_name

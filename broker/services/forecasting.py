@@ -11,13 +11,14 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 
 from broker.errors import BrokerError
 from broker.models.forecasts import Asked, Expected, Quantiles
 from broker.models.history import Pair
 from broker.services.places import Places
-from broker.storage.database import Database
+from broker.storage.database import Database, retried
 from broker.storage.forecasts import Given, Ledger
 from broker.storage.history import History, Kept, Stand
 from predictors.context import SIZES, size_class
@@ -216,11 +217,10 @@ class Forecasting:
         try:
             while True:
                 await self.look()
-                try:
-                    await asyncio.wait_for(self._news.wait(), LOOK)
-                    self._news.clear()
-                except TimeoutError:
-                    pass
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(LOOK):  # wait_for forgets that it was cancelled where news come then
+                        await self._news.wait()
+                self._news.clear()
         finally:
             await self._store()
 
@@ -284,6 +284,7 @@ class Forecasting:
                 await asyncio.sleep(0)
         self._seen_everywhere = last
 
+    @retried
     async def _store(self) -> None:
         given, self._given = self._given, {}
         if not given:

@@ -1,39 +1,26 @@
 """What transfers achieved: reports are taken in once, and what they say is what was kept."""
 
 import asyncio
-import hashlib
 import logging
-import re
-import tempfile
 import time
-from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
 from sqlalchemy.exc import IntegrityError
 
 from broker.errors import Invalid
-from broker.models.history import Ingested, LogTaken, Observed, Refusal, TransferRecord
+from broker.models.history import Ingested, Observed, TransferRecord
 from broker.services.forecasting import Forecasting
 from broker.services.places import Places
-from broker.storage.database import Database
+from broker.storage.database import Database, retried
 from broker.storage.history import History
 from broker.storage.months import Months, begin_of_month
-from coalloc.api import read_log
-from coalloc.errors import CoallocError
-from predictors.observation import Observation
 
-__all__ = ["Reports"]
+__all__ = ["AHEAD", "Reports"]
 
 log = logging.getLogger(__name__)
 
-CHUNK = 10_000
-"""Transfers of a log in one transaction."""
 PAGE = 5000
-SHOWN = 100
-"""Refused lines that are told."""
 DAY = 86_400.0
 FORGET = 6 * 3600.0
 """Seconds between looks for what is too old."""
@@ -75,42 +62,13 @@ class Reports:
         self._forecasting.news()
         return Ingested(accepted=accepted, known=len(observed) - accepted)
 
+    @retried
     async def _add(self, subject: str, observed: Sequence[Observed]) -> int:
         await self._have_months(observed)
         async with self._database.write() as connection:
             return await History(connection).add(subject, observed)
 
-    async def take_log(self, subject: str, body: AsyncIterator[bytes]) -> LogTaken:
-        """Keep the transfers of another program's log; those of the same log sent again are known.
-
-        :raises Invalid: when it is no log that is known
-        """
-        with tempfile.NamedTemporaryFile(prefix="coget-log-") as file:
-            async for piece in body:
-                file.write(piece)
-            file.flush()
-            try:
-                log = await asyncio.to_thread(read_log, Path(file.name))
-            except CoallocError as error:
-                raise Invalid(error.message.replace(file.name, "the log"), error.remedy) from None
-        refused = [Refusal(line=each.line, why=each.why) for each in log.refused]
-        observed, seen = [], Counter[tuple[object, ...]]()
-        latest = time.time() + AHEAD
-        for each in log.observations:
-            what = (each.source, each.sink, each.direction, each.start, each.end, each.bytes)
-            seen[what] += 1  # two that are alike are two, and the same two when the log is sent again
-            try:
-                observed.append(_observed(each, (*what, seen[what])))
-            except ValidationError as error:
-                refused.append(Refusal(line=0, why=f"{what}: {error.errors()[0]['msg']}"[:300]))
-        ended = [each for each in observed if each.ended <= latest]
-        late = [each for each in observed if each.ended > latest]
-        refused += [Refusal(line=0, why=f"a transfer from {each.source} ended in the future") for each in late]
-        accepted = 0
-        for begin in range(0, len(ended), CHUNK):
-            accepted += (await self.take(subject, ended[begin : begin + CHUNK])).accepted
-        return LogTaken(accepted=accepted, known=len(ended) - accepted, kind=log.kind, refused=refused[:SHOWN])
-
+    @retried
     async def forget(self, before: float) -> int:
         """Forget what ended before a moment, on PostgreSQL in whole months; how many transfers, or months."""
         async with self._database.write() as connection:
@@ -134,6 +92,7 @@ class Reports:
                 log.exception("nothing could be forgotten")
             await asyncio.sleep(FORGET)
 
+    @retried
     async def _have_months(self, observed: Sequence[Observed]) -> None:
         """In a transaction of its own: it locks the table, for a moment."""
         if self._database.sqlite or not (lacking := self._months.lacking(each.ended for each in observed)):
@@ -160,23 +119,3 @@ class Reports:
             wanted = {**wanted, "source": (await self._places.sources({wanted["source"]}))[wanted["source"]]}
         async with self._database.read() as connection:
             return await History(connection).listed(wanted, before, limit)
-
-
-def _observed(each: Observation, what: object) -> Observed:
-    """As if it had been reported; what tells it from others makes its id."""
-    return Observed(
-        id="log-" + hashlib.sha256(repr(what).encode()).hexdigest()[:40],
-        source=each.source,
-        sink=re.sub(r"[^A-Za-z0-9_.-]", "-", each.sink)[:64].lstrip(".-"),
-        direction=each.direction,
-        started=each.start,
-        ended=each.end,
-        bytes=each.bytes,
-        busy_seconds=each.busy_seconds,
-        setup_seconds=each.setup_seconds,
-        ranges=each.ranges,
-        streams=max(1, each.streams),
-        concurrency=each.concurrency,
-        file_class=re.sub(r"[^A-Za-z0-9_.+-]", "", each.file_class)[:64],
-        outcome=each.outcome,
-    )

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from broker.errors import Invalid, NotFound
 from broker.models.catalogue import PORTS, Endpoint, Site
 from broker.storage.access import Records
-from broker.storage.database import Database
+from broker.storage.database import Database, retried
 from broker.storage.places import Placed
 from broker.storage.places import Places as Stored
 
@@ -60,6 +60,7 @@ class Places:
         known = await self.map()
         return {name: _source(name, known.by_name) for name in named}
 
+    @retried
     async def put_site(self, by: str, site: Site) -> Site:
         """Make it, or change it."""
         async with self._database.write() as connection:
@@ -68,6 +69,7 @@ class Places:
         self._until = 0.0
         return site
 
+    @retried
     async def remove_site(self, by: str, name: str) -> None:
         """:raises NotFound: :raises Conflict: when endpoints are there"""
         async with self._database.write() as connection:
@@ -75,6 +77,7 @@ class Places:
             await Records(connection).note(time.time(), by, "remove site", name)
         self._until = 0.0
 
+    @retried
     async def put_endpoint(self, by: str, endpoint: Endpoint) -> Endpoint:
         """Make it, or change it. :raises NotFound: when there is no such site"""
         async with self._database.write() as connection:
@@ -83,6 +86,7 @@ class Places:
         self._until = 0.0
         return endpoint
 
+    @retried
     async def remove_endpoint(self, by: str, name: str) -> None:
         """:raises NotFound: :raises Conflict: when replicas are there"""
         async with self._database.write() as connection:

@@ -1,9 +1,12 @@
 """The connection to the database, SQLite or PostgreSQL, and its transactions."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import logging
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, event, make_url, text
 from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
@@ -12,12 +15,21 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from broker.errors import Invalid, Unavailable
 
-__all__ = ["Database", "addressed"]
+__all__ = ["Database", "addressed", "retried"]
+
+log = logging.getLogger(__name__)
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 
 WAIT = 30
 """Seconds to wait for another process that writes to the same SQLite file."""
 CONNECTIONS = 10
 WRITES = "coget_writes"
+UNDONE = ("40P01", "40001")
+"""What PostgreSQL calls a deadlock, and what could not be put in an order: all of the transaction is undone."""
+TRIES = 5
+PAUSE = 0.05
+"""Seconds before the second try, on average; twice as many before each that follows."""
 
 
 def addressed(url: str) -> str:
@@ -37,6 +49,29 @@ def addressed(url: str) -> str:
             "use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
         )
     return f"{driver}://{rest}"
+
+
+class Undone(Unavailable):
+    """The database has undone the transaction in favour of another: done again as a whole, it may succeed."""
+
+
+def retried(work: Callable[Given, Awaitable[Result]]) -> Callable[Given, Awaitable[Result]]:
+    """Work that is one transaction, done again when the database undid it in favour of another.
+
+    For all work that writes: it has to have no effect but through the database before its transaction ends.
+    """
+
+    @wraps(work)
+    async def again(*args: Given.args, **kwargs: Given.kwargs) -> Result:
+        for turn in range(TRIES - 1):
+            try:
+                return await work(*args, **kwargs)
+            except Undone as error:
+                log.info("%s is done again: %s", work.__qualname__, error.message)
+                await asyncio.sleep(2 * PAUSE * 2**turn * random.random())
+        return await work(*args, **kwargs)
+
+    return again
 
 
 class Database:
@@ -71,7 +106,10 @@ class Database:
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that is kept when the block ends well, and then survives what may come."""
+        """A transaction that is kept when the block ends well, and then survives what may come.
+
+        It is begun in functions that are `retried`.
+        """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._mended())
             if self.sqlite:
@@ -86,7 +124,10 @@ class Database:
         try:
             yield
         except (OperationalError, InterfaceError, NoFreeConnectionError) as error:
-            raise Unavailable(f"the database cannot be used now: {_said(error)}", "try again in a moment") from error
+            undone = getattr(getattr(error, "orig", None), "sqlstate", None) in UNDONE
+            raise (Undone if undone else Unavailable)(
+                f"the database cannot be used now: {_said(error)}", "try again in a moment"
+            ) from error
 
     async def ready(self) -> None:
         """Ask it something; :raises Unavailable: when it does not answer."""

@@ -11,7 +11,7 @@ from itertools import chain
 from pathlib import Path
 from typing import IO
 
-from coalloc.errors import UsageError
+from coalloc.errors import TooMuch, UsageError
 from coalloc.history import History
 from coalloc.logs import aria2, columns, esgf, gridftp, published
 from coalloc.logs.log import Log
@@ -19,24 +19,32 @@ from coalloc.logs.log import Log
 __all__ = ["read_log"]
 
 GZIP, SQLITE = b"\x1f\x8b", b"SQLite format 3\0"
+OURS = "transfers"
+"""The table of our own history."""
 FORMATS = (
     "a table with named columns, the transfer log of a GridFTP server, coget's history, aria2's server-stat "
     "or intake-esgf's database"
 )
+LEAST = 256
+"""Bytes that a line counts for at least: what is made of a short one takes memory, too."""
+LONGEST = 1 << 16
+"""Characters of a line."""
 
 
-def read_log(path: Path) -> Log:
+def read_log(path: Path, most: int | None = None) -> Log:
     """Read a log; it may be compressed with gzip.
 
+    :param most: bytes that it may have once it is unpacked, each line counted as `LEAST` at least
     :raises UsageError: when it cannot be read, or is none that is known
+    :raises TooMuch: when it is longer
     """
     try:
         with path.open("rb") as file:
             head = file.read(len(SQLITE))
         if head == SQLITE:
-            return _database(path)
+            return _database(path, most)
         with _text(path, head) as text:
-            return _lines(path, text)
+            return _log(path, _lines(path, text, most))
     except (OSError, EOFError, zlib.error, sqlite3.Error) as error:
         why = getattr(error, "strerror", None) or error
         raise UsageError(f"{path} cannot be read: {why}", "name a log of transfers that is whole") from None
@@ -50,7 +58,23 @@ def _text(path: Path, head: bytes) -> Iterator[IO[str]]:
         yield io.TextIOWrapper(file, encoding="utf-8-sig", newline="")
 
 
-def _lines(path: Path, text: IO[str]) -> Log:
+def _lines(path: Path, text: IO[str], most: int | None) -> Iterator[str]:
+    """One by one, so that neither one that does not end nor many that were packed into little fill the memory."""
+    taken = 0
+    while line := text.readline(LONGEST):
+        if len(line) == LONGEST:
+            raise UsageError(f"{path} has a line of more than {LONGEST} characters", f"give {FORMATS}")
+        taken += max(len(line), LEAST)
+        _refuse(path, taken, most)
+        yield line
+
+
+def _refuse(path: Path, taken: int, most: int | None) -> None:
+    if most is not None and taken > most:
+        raise TooMuch(f"{path} has, unpacked, more than {most} bytes, or {most // LEAST} lines", "give it in parts")
+
+
+def _log(path: Path, text: Iterator[str]) -> Log:
     first = next((line for line in text if line.strip()), "")
     if first.startswith(gridftp.FIRST):
         return gridftp.read(chain([first], text))
@@ -69,11 +93,14 @@ def _lines(path: Path, text: IO[str]) -> Log:
     )
 
 
-def _database(path: Path) -> Log:
+def _database(path: Path, most: int | None) -> Log:
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+        for table in tables & {esgf.TABLE, OURS}:
+            (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
+            _refuse(path, count * LEAST, most)
         if esgf.TABLE in tables:
             return esgf.read(database)
-    if "transfers" in tables:
+    if OURS in tables:
         return Log("coget's history", History(path).observations(), [])
     raise UsageError(f"{path} holds the tables {', '.join(sorted(tables)) or 'none'}", f"give {FORMATS}")

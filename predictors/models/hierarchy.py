@@ -5,6 +5,7 @@ each level's mean of log rates is drawn towards the estimate of the level above 
 A pair of hosts that was never seen is forecast from what its hosts do with others.
 """
 
+from collections import OrderedDict
 from math import exp, log
 
 from predictors.base import Forecaster
@@ -20,6 +21,8 @@ PRIOR = 3.0
 """Transfers that the level above counts for."""
 MEMORY = 30.0
 """Transfers after which a value counts 1/e."""
+MOST = 20_000
+"""Groups that are remembered, some 4 of each path: 3 to 10 KB each."""
 
 
 class Level(Experience):
@@ -43,17 +46,20 @@ class Hierarchy(Forecaster):
 
     Each level has bounds of its own, from how far its estimates were off for all transfers: one that is forecast from
     coarse levels only, because nothing finer is known, is as uncertain as those levels are.
+
+    :param most: groups that are remembered; the one that learned least lately goes first, so that what is coarse stays
     """
 
     name = "hierarchy"
 
-    def __init__(self) -> None:
-        self._levels: dict[tuple[str, Key], Level] = {}
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._levels: OrderedDict[tuple[str, Key], Level] = OrderedDict()
         self._bounds = {name: Conformal() for name in CHAIN}
 
     def learn(self, observation: Observation) -> None:
         groups = [(name, LEVELS[name](observation)) for name in CHAIN]
-        levels = [self._levels.setdefault(group, Level()) for group in groups]
+        levels = [self._level(group) for group in groups]
         for level in levels:
             level.setup(observation)
         rate = telling(observation)
@@ -63,6 +69,14 @@ class Hierarchy(Forecaster):
             self._bounds[name].learn(expected, rate)
         for level in levels:
             level.learn(log(rate), observation.end)
+
+    def _level(self, group: tuple[str, Key]) -> Level:
+        """That of a group, which is now the last to be forgotten."""
+        level = self._levels.setdefault(group, Level())
+        self._levels.move_to_end(group)
+        if len(self._levels) > self._most:
+            self._levels.popitem(last=False)
+        return level
 
     def forecast(self, query: Query) -> Forecast:
         known = [level for name in CHAIN if (level := self._levels.get((name, LEVELS[name](query))))]

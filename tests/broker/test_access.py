@@ -1,14 +1,14 @@
 """Who may do what, and that every route says so."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import httpx
 import pytest
 from fastapi.routing import APIRoute
 
 from broker.config import Settings
-from broker.dependencies.access import Policy
+from broker.dependencies.access import Guarded, Policy
 from broker.models.access import ROLES, NewToken
 from tests.broker.conftest import running
 
@@ -40,6 +40,7 @@ async def test_every_route_declares_its_policy(broker):
     for route in routes:
         policies = [each.call for each in route.dependant.dependencies if isinstance(each.call, Policy)]
         assert len(policies) == 1, f"{route.path} declares {len(policies)} policies"
+        assert isinstance(route, Guarded), f"{route.path} reads bodies before it asks"
 
 
 async def test_every_path_of_the_document_is_closed_to_who_has_no_token(broker):
@@ -81,13 +82,25 @@ async def test_who_is_nobody_is_told_how_to_be_somebody(broker, headers):
     assert answer.json()["error"]["remedy"]
 
 
-async def test_much_is_taken_only_of_who_is_known(broker, admin):
-    much = b"[" * (2 << 20)
-    path = "/broker/v1/transfers"
-    for headers in ({}, {"Authorization": "Bearer cogetb_nobody"}):
-        answer = await broker.with_headers(headers).post(path, content=much)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (401, "unauthenticated")
-    assert (await admin.post(path, content=much)).status_code in (400, 422)
+@pytest.mark.parametrize("path", ["/broker/v1/sites/X", "/broker/v1/datasets/x"])
+async def test_no_body_is_read_of_who_may_not(broker, path):
+    read = False
+
+    async def body() -> AsyncIterator[bytes]:
+        nonlocal read
+        read = True
+        yield b"[" * 100_000
+
+    reader = await broker.client("reader")
+    for client, status in (
+        (broker.with_headers({}), 401),
+        (broker.with_headers({"Authorization": "Bearer cogetb_nobody"}), 401),
+        (reader, 403),
+    ):
+        assert (await client.put(path, content=body())).status_code == status
+        assert not read
+    assert (await (await broker.client("curator")).put(path, content=body())).status_code in (400, 422)
+    assert read
 
 
 async def test_a_revoked_token_is_worth_nothing(broker, admin):

@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import gzip
 import io
 import time
 from datetime import UTC, datetime
@@ -143,6 +144,17 @@ async def test_alike_transfers_of_a_log_are_all_kept_and_none_twice(admin):
     }
 
 
+async def test_a_log_that_is_too_long_unpacked_is_refused_and_its_parts_are_taken(admin, monkeypatch):
+    monkeypatch.setattr("broker.services.logs.LARGEST_LOG", 30_000)
+    head, line = b"source,start,bytes,seconds\n", b"ftp://a.example,1700000000,10000000,1\n"
+    for long in (gzip.compress(head + line * 1000), gzip.compress(head + b" " * 40_000 + line), b"x" * 40_000):
+        answer = await admin.post(f"{T}/import", content=long)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large")
+        assert "coget-log" not in answer.text
+        assert answer.json()["error"]["remedy"] == "give it in parts"
+    assert (await admin.post(f"{T}/import", content=gzip.compress(head + line * 50))).json()["accepted"] == 50
+
+
 async def test_a_source_by_ipv6_is_one_and_one_without_address_is_told(admin):
     line = (
         "DATE=20261121214512.3 HOST=dtn.example.org PROG=globus-gridftp-server NL.EVNT=FTP_INFO START=20261121214510.1 "
@@ -257,3 +269,16 @@ async def test_a_forecaster_is_made_of_the_newest_and_kept_up(broker, admin, mon
     await broker.settled()
     (known,) = await broker.factory.forecasting.ask([asked])
     assert known.observations == 20
+
+
+async def test_a_broker_that_was_told_something_just_now_ends(database):
+    from broker.config import Settings
+    from tests.broker.conftest import running
+
+    for turns in range(6):  # of the loop, between the news and the end
+        async with asyncio.timeout(20), running(Settings(database)) as broker:
+            await broker.settled()
+            await asyncio.sleep(0.02)
+            broker.factory.forecasting.news()
+            for _ in range(turns):
+                await asyncio.sleep(0)

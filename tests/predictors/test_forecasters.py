@@ -72,6 +72,20 @@ def test_a_pair_never_seen_is_forecast_from_its_hosts():
     assert stranger.rates.p90 > 100 * MB / 1.5
 
 
+def test_what_is_known_of_paths_has_its_bounds_and_what_is_coarse_stays():
+    bounded, whole = Hierarchy(most=100), Hierarchy()
+    for i in range(1000):
+        for forecaster in (bounded, whole):
+            forecaster.learn(took(60.0 * i, 10 * MB, f"ftp://h{i}.net{i}.org", sink="x.org"))
+    assert len(bounded._levels) == 100
+    newest, oldest, new = (
+        Query(f"ftp://{host}.org", 1e6, 100 * MB, sink="x.org") for host in ("h999.net999", "h0.net0", "n.n")
+    )
+    assert bounded.forecast(newest) == whole.forecast(newest)
+    assert bounded.forecast(new) == whole.forecast(new)
+    assert bounded.forecast(oldest).reason == bounded.forecast(new).reason != whole.forecast(oldest).reason
+
+
 def test_the_member_with_the_least_error_is_picked():
     """Beside a plain count of all errors, for each window."""
     forecaster, errors = Selected(), []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coalloc.errors import UsageError
+from coalloc.errors import TooMuch, UsageError
 from coalloc.history import History, Transfer
 from coalloc.logs import read_log
 from coalloc.logs.log import others_under_way
@@ -142,6 +142,30 @@ def test_what_is_no_log(tmp_path, content, said):
     with pytest.raises(UsageError, match=said) as caught:
         read_log(path)
     assert caught.value.remedy
+
+
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_log_may_have_so_many_bytes_unpacked_and_no_more(tmp_path, pack):
+    path = tmp_path / "x"
+    path.write_bytes(pack(b"start,bytes,seconds\n" + b"1,2,3\n" * 99))
+    assert len(read_log(path, 100 * 256).observations) == 99
+    with pytest.raises(TooMuch, match="more than 25599 bytes, or 99 lines"):
+        read_log(path, 100 * 256 - 1)
+
+
+def test_a_database_may_have_so_many_rows_and_no_more(tmp_path):
+    path = tmp_path / "history.sqlite"
+    History(path).add([Transfer("ftp://a/x", i, i + 1.0, MB, 1.0, 0.5, 1, 4, "adaptive", "ok") for i in range(3)])
+    assert len(read_log(path, 3 * 256).observations) == 3
+    with pytest.raises(TooMuch):
+        read_log(path, 2 * 256)
+
+
+def test_a_line_that_does_not_end_is_no_log(tmp_path):
+    path = tmp_path / "x"
+    path.write_bytes(gzip.compress(b"DATE=" + b"x" * 10_000_000))
+    with pytest.raises(UsageError, match="a line of more than"):
+        read_log(path)
 
 
 def test_what_is_not_there_and_other_databases(tmp_path):
