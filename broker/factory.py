@@ -13,6 +13,7 @@ from broker.services.logs import Logs
 from broker.services.places import Places
 from broker.services.plans import Plans
 from broker.services.replicas import Replicas
+from broker.services.tasks import Tasks
 from broker.services.trees import Trees
 from broker.storage.database import Database, addressed
 
@@ -33,6 +34,7 @@ class Factory(NamedTuple):
     logs: Logs
     replicas: Replicas
     plans: Plans
+    tasks: Tasks
     trees: Trees
 
     @classmethod
@@ -59,5 +61,6 @@ class Factory(NamedTuple):
             Logs(reports),
             replicas,
             Plans(replicas),
+            Tasks(database),
             Trees(database, places, settings),
         )

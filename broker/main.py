@@ -16,6 +16,7 @@ from broker.factory import Factory
 from broker.handlers import UNLIMITED, ga4gh, operation, own
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
+from broker.tasks import worker_of
 
 __all__ = ["create_app"]
 
@@ -33,6 +34,8 @@ def create_app(factory: Factory) -> FastAPI:
         beside = [asyncio.create_task(factory.forecasting.watch())]
         if factory.settings.keep_days is not None:
             beside.append(asyncio.create_task(factory.reports.keep_forgetting(factory.settings.keep_days)))
+        if factory.database.sqlite:  # elsewhere tasks have workers of their own
+            beside.append(asyncio.create_task(worker_of(factory).run()))
         try:
             yield
         finally:

@@ -28,12 +28,17 @@ class Submitted(NamedTuple):
 class Tasks:
     """The tasks of all users. A caller sees their own, an admin all.
 
-    :param wake: tells workers of a queue that there is work
+    `wake` is whatever tells workers of a queue that there is work; without, they look for themselves.
     """
 
-    def __init__(self, database: Database, wake: Callable[[str], None]) -> None:
+    wake: Callable[[str], None] | None = None
+
+    def __init__(self, database: Database) -> None:
         self._database = database
-        self._wake = wake
+
+    def _wake(self, queue: str) -> None:
+        if self.wake:
+            self.wake(queue)
 
     async def submit(self, new: NewTask) -> Submitted:
         """Take a task; the same again when its owner submits it again."""

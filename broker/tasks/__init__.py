@@ -1,1 +1,15 @@
 """Carries tasks out: workers lease work, do it over kept sessions, and record what came of it."""
+
+from broker.factory import Factory
+from broker.tasks.carrier import Carrier
+from broker.tasks.worker import Worker
+
+__all__ = ["worker_of"]
+
+
+def worker_of(factory: Factory) -> Worker:
+    """A worker of this process, for its site; it is told of tasks that are submitted here."""
+    carrier = Carrier(factory.database, factory.trees, factory.replicas)
+    worker = Worker(factory.database, carrier, lambda tasks: None, factory.settings.site)
+    factory.tasks.wake = lambda queue: worker.wake()
+    return worker

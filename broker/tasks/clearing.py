@@ -34,6 +34,8 @@ class Clearing:
         """
         try:
             return await self._delete(work)
+        except IsDirectory:
+            raise
         except NoSuchFile:
             interrupted = work.attempt > 1 and work.error_code != MISSING  # it may have deleted it
             if self._options.ignore_missing or work.details.found or interrupted:

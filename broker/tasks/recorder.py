@@ -28,11 +28,15 @@ class Recorder:
     """The results of one worker.
 
     :param finished: is told of tasks that are over
+    :param later: is told in how many seconds there is work again
     """
 
-    def __init__(self, database: Database, finished: Callable[[list[Task]], None]) -> None:
+    def __init__(
+        self, database: Database, finished: Callable[[list[Task]], None], later: Callable[[float], None]
+    ) -> None:
         self._database = database
         self._finished = finished
+        self._later = later
         self._results: list[Result] = []
         self._bytes: Counter[str] = Counter()
         self._events: list[tuple[str, Event]] = []
@@ -44,7 +48,9 @@ class Recorder:
     def report(self, result: Result) -> None:
         """A piece of work is over, or an attempt at it."""
         self._results.append(result)
-        if result.state != "pending":
+        if result.state == "pending":
+            self._later(max(0.0, result.not_before - time.time()))
+        else:
             self._progress.pop(result.work.id, None)
         task = result.work.task_id
         self._take(task, Done(files=result.counts.get("files_transferred", 0), failures=bool(result.error_code)))

@@ -74,7 +74,7 @@ class Worker:
     ) -> None:
         self._database = database
         self._performer = performer
-        self._recorder = Recorder(database, finished)
+        self._recorder = Recorder(database, finished, self._wake_in)
         self._tuner = Tuner(database)
         self._site = site
         self._name = ""
@@ -85,6 +85,9 @@ class Worker:
     def wake(self) -> None:
         """There may be work."""
         self._woken.set()
+
+    def _wake_in(self, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self.wake)
 
     async def run(self) -> None:
         """Work until cancelled; what was begun is given back then."""
@@ -249,6 +252,7 @@ class Worker:
                 if batch := await works.lease(task, self._name, group, large_first, BATCH, BATCH_BYTES, time.time()):
                     return batch
         self._idle[task] = time.time() + IDLE
+        self._wake_in(IDLE)
         return []
 
     async def _close(self, number: int) -> None:

@@ -1,0 +1,213 @@
+"""Tasks carried out between real GridFTP servers, on both databases."""
+
+import asyncio
+import hashlib
+import os
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+import pytest
+
+from broker.config import Settings
+from broker.factory import Factory
+from broker.models.access import Caller
+from broker.models.catalogue import Endpoint, Site
+from broker.models.collections import NewCollection
+from broker.models.tasks import FilterRule, Item, NewTask, Options, Task
+from broker.storage.collections import Collections
+from broker.tasks import worker_of
+from tests.support.gridftp import GridFTPServer
+
+ANN = Caller(subject="ann", role="transfer")
+
+
+class World(NamedTuple):
+    """A broker with a worker, two servers with a collection each, and a folder of the worker's."""
+
+    factory: Factory
+    source: GridFTPServer
+    sink: GridFTPServer
+    local: Path
+    collections: dict[str, UUID]
+
+    async def done(
+        self, kind: str, items: list[Item], to: str | None = "sink", origin: str = "source", **options: object
+    ) -> Task:
+        """The task, when it is over."""
+        new = NewTask(
+            owner="ann",
+            kind=kind,
+            submission_id=uuid4(),
+            source=self.collections[origin],
+            destination=to and self.collections[to],
+            deadline=time.time() + 3600,
+            options=Options(**options),
+            items=tuple(items),
+        )
+        number, _ = await self.factory.tasks.submit(new)
+        async with asyncio.timeout(60):
+            while (task := await self.factory.tasks.one(ANN, number)).status == "ACTIVE":  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        return task
+
+
+@pytest.fixture
+async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
+    (tmp_path / "local").mkdir()
+    factory = Factory.of(Settings(database, site="here"), compiled=False)
+    numbers = {name: uuid4() for name in ("source", "sink", "local", "catalogue")}
+    with GridFTPServer(tmp_path / "from") as source, GridFTPServer(tmp_path / "to", "127.0.0.2") as sink:
+        await factory.places.put_site("root", Site(name="here"))
+        for name, server in (("source", source), ("sink", sink)):
+            where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
+            await factory.places.put_endpoint("root", Endpoint(name=name, site="here", write_priority=1, **where))
+        async with factory.database.write() as connection:
+            kept = Collections(connection)
+            for name in ("source", "sink"):
+                await kept.put(numbers[name], "ann", NewCollection(name=name, endpoint=name), time.time())
+            folder = NewCollection(name="local", kind="local", base=f"{tmp_path / 'local'}/", site="here")
+            await kept.put(numbers["local"], "ann", folder, time.time())
+            await kept.put(numbers["catalogue"], "ann", NewCollection(name="all", kind="catalogue"), time.time())
+        running = asyncio.create_task(worker_of(factory).run())
+        yield World(factory, source, sink, tmp_path / "local", numbers)
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+        factory.trees.close()
+        await factory.database.close()
+
+
+def write(root: Path, files: dict[str, int]) -> dict[str, bytes]:
+    """Files of these sizes below a folder; what is in them."""
+    written = {}
+    for name, size in files.items():
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        written[name] = os.urandom(size)
+        (root / name).write_bytes(written[name])
+    return written
+
+
+def read(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+async def test_a_file_arrives_under_its_name_verified(world):
+    files = write(world.source.root, {"run 1.root": 3_000_000})
+    task = await world.done("TRANSFER", [Item(source="/run 1.root", destination="/new/run.root")])
+    assert task.status == "SUCCEEDED", task.error
+    assert read(world.sink.root) == {"new/run.root": files["run 1.root"]}
+    assert (task.files, task.files_transferred, task.bytes_transferred, task.bytes_checksummed) == (
+        1,
+        1,
+        3_000_000,
+        3_000_000,
+    )
+    (done,) = await world.factory.tasks.done(ANN, task.id, "succeeded", 0, 10)
+    assert done.checksum == f"sha256:{hashlib.sha256(files['run 1.root']).hexdigest()}"
+
+
+async def test_a_tree_arrives_whole(world):
+    files = write(world.source.root / "data", {f"{i % 7}/{i % 3}/f{i}": i * 100 for i in range(300)})
+    (world.source.root / "data" / "empty").mkdir()
+    task = await world.done("TRANSFER", [Item(source="/data/", destination="/copy/", recursive=True)])
+    assert task.status == "SUCCEEDED", task.error
+    assert read(world.sink.root / "copy") == files
+    assert (world.sink.root / "copy" / "empty").is_dir()
+    assert (task.files, task.files_transferred, task.directories) == (300, 300, 30)
+
+
+async def test_only_what_is_not_there_is_copied(world):
+    write(world.source.root / "d", {"same": 100, "new": 200, "longer": 300})
+    write(world.sink.root / "d", {"same": 100, "longer": 200})
+    task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], sync_level=1)
+    assert (task.files, task.files_transferred, task.files_skipped) == (3, 2, 1)
+    assert len((world.sink.root / "d" / "longer").read_bytes()) == 300
+
+
+async def test_checksums_tell_what_differs(world):
+    files = write(world.source.root / "d", {"same": 100, "other": 100})
+    write(world.sink.root / "d", {"other": 100})
+    (world.sink.root / "d" / "same").write_bytes(files["same"])
+    task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], sync_level=3)
+    assert (task.status, task.files_transferred, task.files_skipped) == ("SUCCEEDED", 1, 1)
+    assert read(world.sink.root / "d") == files
+
+
+async def test_what_is_only_at_the_destination_is_deleted_in_the_end(world):
+    files = write(world.source.root / "d", {"a": 1, "sub/b": 2})
+    write(world.sink.root / "d", {"old": 1, "gone/deep/er": 2, "sub/older": 3})
+    task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], delete_destination_extra=True)
+    assert task.status == "SUCCEEDED", task.error
+    assert read(world.sink.root / "d") == files
+    assert not (world.sink.root / "d" / "gone").exists()
+
+
+async def test_rules_say_what_is_left_out(world):
+    write(world.source.root / "d", {"a.root": 1, "b.txt": 2, "sub/c.root": 3, "tmp/d.root": 4})
+    rules = (FilterRule(name="*.txt"), FilterRule(name="tmp", type="dir"))
+    await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], filter_rules=rules)
+    assert sorted(read(world.sink.root / "d")) == ["a.root", "sub/c.root"]
+
+
+async def test_when_it_was_modified_is_kept(world):
+    write(world.source.root, {"a": 10})
+    os.utime(world.source.root / "a", (1_000_000_000, 1_000_000_000))
+    await world.done("TRANSFER", [Item(source="/a", destination="/a")], preserve_timestamp=True)
+    assert (world.sink.root / "a").stat().st_mtime == 1_000_000_000
+
+
+async def test_what_is_missing_fails_alone_and_says_so(world):
+    files = write(world.source.root, {"a": 10, "b": 20})
+    items = [Item(source=f"/{name}", destination=f"/{name}") for name in ("a", "missing", "b")]
+    task = await world.done("TRANSFER", items)
+    assert (task.status, task.error_code, task.failed) == ("FAILED", "FILE_NOT_FOUND", 1)
+    assert "/missing" in task.error
+    assert read(world.sink.root) == files
+
+
+async def test_what_is_missing_is_left_out_where_that_is_wanted(world):
+    write(world.source.root, {"a": 10})
+    items = [Item(source=f"/{name}", destination=f"/{name}") for name in ("a", "missing")]
+    task = await world.done("TRANSFER", items, skip_source_errors=True)
+    assert (task.status, task.skipped) == ("SUCCEEDED", 1)
+    (skipped,) = await world.factory.tasks.done(ANN, task.id, "skipped", 0, 10)
+    assert (skipped.source, skipped.error_code) == ("/missing", "FILE_NOT_FOUND")
+
+
+async def test_a_checksum_that_was_told_has_to_be_right(world):
+    files = write(world.source.root, {"a": 10})
+    right, wrong = (f"md5:{hashlib.md5(content).hexdigest()}" for content in (files["a"], b""))
+    good = await world.done("TRANSFER", [Item(source="/a", destination="/a", checksum=right)])
+    bad = await world.done("TRANSFER", [Item(source="/a", destination="/b", checksum=wrong)])
+    assert (good.status, bad.status, bad.error_code) == ("SUCCEEDED", "FAILED", "VERIFY_CHECKSUM")
+    assert sorted(read(world.sink.root)) == ["a"]
+
+
+async def test_a_tree_is_deleted(world):
+    write(world.source.root, {"d/a": 1, "d/e/f/b": 2, "kept": 3})
+    task = await world.done("DELETE", [Item(source="/d")], to=None, recursive=True)
+    assert task.status == "SUCCEEDED", task.error
+    assert sorted(path.name for path in world.source.root.iterdir()) == ["kept"]
+
+
+async def test_a_folder_is_deleted_only_if_that_is_meant(world):
+    write(world.source.root, {"d/a": 1, "x1": 1, "x2": 2})
+    folder = await world.done("DELETE", [Item(source="/d")], to=None)
+    missing = await world.done("DELETE", [Item(source="/no")], to=None)
+    ignored = await world.done("DELETE", [Item(source="/no")], to=None, ignore_missing=True)
+    globbed = await world.done("DELETE", [Item(source="/x*")], to=None, interpret_globs=True)
+    assert [each.error_code for each in (folder, missing)] == ["IS_A_DIRECTORY", "FILE_NOT_FOUND"]
+    assert [each.status for each in (ignored, globbed)] == ["SUCCEEDED", "SUCCEEDED"]
+    assert sorted(read(world.source.root)) == ["d/a"]
+
+
+async def test_files_are_fetched_to_a_folder_of_the_worker(world):
+    files = write(world.source.root / "d", {"a": 100, "sub/b": 2_000_000})
+    task = await world.done("TRANSFER", [Item(source="/d/", destination="/in/")], to="local")
+    assert task.status == "SUCCEEDED", task.error
+    assert read(world.local / "in") == files
+    assert (task.files_transferred, task.bytes_transferred) == (2, 2_000_100)
