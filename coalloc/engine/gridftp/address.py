@@ -4,7 +4,7 @@ Paths are as in the Globus world: `ftp://host/a/b` is the absolute path /a/b (RF
 login directory), `ftp://host/~/b` is b in the login directory.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
@@ -37,7 +37,8 @@ class Address:
         root = self.shown[: self.shown.index("/", self.shown.index("://") + 3)]
         if not path.startswith("/"):
             raise UsageError(f"{root}: {path!r} is no absolute path", "begin it with / or /~/")
-        other = replace(self, path=_path(path[1:]), shown=root + quote(path, safe="/~", errors="surrogateescape"))
+        shown = root + quote(path, safe="/~", errors="surrogateescape")
+        other = type(self)(self.scheme, self.host, self.port, _path(path[1:]), shown, self.user, self.password)
         other.refuse_unsendable()
         return other
 
@@ -46,10 +47,9 @@ class Address:
 
         :raises Unsupported: when it holds a line break or NUL
         """
-        found = [name for character, name in UNSENDABLE.items() if character in self.path]
-        if found:
+        for character in UNSENDABLE.keys() & set(self.path):
             raise Unsupported(
-                f"{self.shown}: GridFTP has no way to name a file with a {found[0]} in its name",
+                f"{self.shown}: GridFTP has no way to name a file with a {UNSENDABLE[character]} in its name",
                 "rename the file on the server, or use an http:// replica",
             )
 

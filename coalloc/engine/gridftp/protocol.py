@@ -26,6 +26,7 @@ __all__ = [
     "port_command",
 ]
 
+BEGINNING = re.compile(rb"[1-6]\d\d([ -]|$)")
 MAX_LINE = 64 * 1024
 MAX_LINES = 10_000
 
@@ -85,7 +86,7 @@ class ReplyReader:
         """:raises NotThatProtocol: when a reply does not begin with three digits, or never ends"""
         code, mark, text = line[:3], line[3:4], line[4:]
         if not self._lines:
-            if not (re.fullmatch(rb"[1-6]\d\d", code) and mark in (b" ", b"-", b"")):
+            if not BEGINNING.match(line):
                 raise NotThatProtocol(f"the server said {_show(line)!r}", "check scheme, host and port of the URL")
             self._code = code
             self._lines.append(text)

@@ -133,14 +133,13 @@ class ThirdParty:
                 await self._window.acquire()
                 transfers.append(_Transfer(self, start, end, (retrieve, source.shown), (store, sink.shown), received))
                 self._begin(transfers[-1])
-            if transfers:
-                await asyncio.wait([transfer.over for transfer in transfers])
+            errors = [await transfer.over for transfer in transfers]
         except asyncio.CancelledError:
-            if not all(transfer.over.done() for transfer in transfers):
+            if not all(transfer.ended for transfer in transfers):
                 self.fail(ConnectionLost(f"{sink.shown}: a copy that had begun was cancelled", "connect again"))
             raise
-        for transfer in transfers:
-            transfer.over.result()
+        for error in filter(None, errors):
+            raise error
         if not all(transfer.progress.told for transfer in transfers):
             await self._check_size(sink, size, whole=ranges is None)
 
@@ -149,13 +148,13 @@ class ThirdParty:
             self.moved()
             self._look = self._look or self._loop.call_later(self._stall_seconds / LOOKS, self._look_now)
         self._under_way.add(transfer)
-        transfer.over.add_done_callback(lambda _: self._ended(transfer))
         if self._error:
             transfer.end(self._error)
         else:
             transfer.begin()
 
-    def _ended(self, transfer: "_Transfer") -> None:
+    def ended(self, transfer: "_Transfer") -> None:
+        """Give its place to the next one."""
         self._under_way.discard(transfer)
         self._window.release()
 
@@ -222,7 +221,9 @@ class _Transfer:
         self._sent = False
         self._storing: PendingReply | None = None
         self.progress = Progress()
-        self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.ended = False
+        self.over: asyncio.Future[SourceError | None] = asyncio.get_running_loop().create_future()
+        """Why it failed; None if it did not."""
 
     def begin(self) -> None:
         """Ask the source, behind what is under way."""
@@ -286,13 +287,12 @@ class _Transfer:
 
     def end(self, error: SourceError | None = None) -> None:
         """Say that it is over; may be called twice."""
-        if self.over.done():
+        if self.ended:
             return
-        if error:
-            self.over.set_exception(error)
-            self.over.exception()  # seen: whoever waited may have gone
-        else:
-            self.over.set_result(None)
+        self.ended = True
+        self._pair.ended(self)
+        if not self.over.done():  # whoever waits may have been cancelled
+            self.over.set_result(error)
 
 
 def _trouble(pending: PendingReply, thing: str) -> SourceError | None:
