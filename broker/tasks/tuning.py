@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 __all__ = ["FIRST", "MOST", "Seen", "decide"]
 
-FIRST, MOST = 2, 16
+FIRST, MOST = 4, 16
 GAIN = 1.05
 """By so much the rate has to grow for a further lane to stay."""
 FAILING = 0.2

@@ -40,7 +40,7 @@ TURN = 10.0
 IDLE = 1.0
 """Seconds for which a task that had nothing to lease is left alone: what it has waits for other lanes."""
 MOST_LANES = 32
-BATCH, BATCH_BYTES = 100, 64 << 20
+BATCH, BATCH_BYTES = 250, 64 << 20
 """How much work is leased at once."""
 GROUPS: tuple[tuple[WorkKind, ...], ...] = (("look", "expand"), ("copy", "link", "delete", "remove"))
 log = structlog.get_logger("broker.tasks")
