@@ -1,4 +1,4 @@
-"""The command `coget-broker`: serve, upgrade, token."""
+"""The command `coget-broker`: serve, worker, upgrade, token."""
 
 import asyncio
 import sys
@@ -27,6 +27,15 @@ database_option = click.option(
     envvar="COGET_BROKER_DATABASE",
     metavar="URL",
     help="sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
+)
+site_option = click.option(
+    "--site", default="", metavar="NAME", help="Where this is: folders of collections at this site are folders here."
+)
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Whose signed tokens (JWT) count, beside our own, and files of proxy certificates; TOML.",
 )
 
 
@@ -70,12 +79,8 @@ def broker() -> None:
     metavar="DAYS",
     help="Forget transfers that ended earlier; on PostgreSQL whole months.  [default: never]",
 )
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Whose signed tokens (JWT) count, beside our own, and files of proxy certificates; TOML.",
-)
+@site_option
+@config_option
 def serve(
     database: str,
     host: str,
@@ -84,6 +89,7 @@ def serve(
     rank: str,
     explore: int,
     keep_days: float | None,
+    site: str,
     config: Path | None,
 ) -> None:
     """Serve the REST interface until interrupted.
@@ -95,7 +101,7 @@ def serve(
     from broker.storage.database import addressed
     from broker.storage.migration import check, upgrade
 
-    settings = Settings(database, anonymous, _ranking(rank), explore, keep_days)
+    settings = Settings(database, anonymous, _ranking(rank), explore, keep_days, site=site)
     if config:
         settings = settings._replace(issuers=issuers(config), credentials=credentials(config))
     address = addressed(database)
@@ -117,6 +123,26 @@ def upgrade(database: str) -> None:
 
     made = run(addressed(database))
     click.echo("The tables were made." if made else "The tables are of the newest version.")
+
+
+@broker.command()
+@database_option
+@site_option
+@config_option
+def worker(database: str, site: str, config: Path | None) -> None:
+    """Carry out tasks until interrupted, beside the broker and other workers of the same PostgreSQL database.
+
+    Run one on each data-transfer node. On SQLite the broker itself carries them out.
+    """
+    from broker.server import work as run
+    from broker.storage.database import addressed
+    from broker.storage.migration import check
+
+    if database.startswith("sqlite"):
+        raise BrokerError("on SQLite the broker itself carries out tasks", "run: coget-broker serve")
+    if not check(addressed(database)):
+        raise BrokerError("the database has no tables yet", "run: coget-broker upgrade --database URL")
+    run(Settings(database, site=site, credentials=credentials(config) if config else {}))
 
 
 @broker.group()

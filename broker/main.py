@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
 
 from fastapi import FastAPI, Request
@@ -16,7 +16,7 @@ from broker.factory import Factory
 from broker.handlers import UNLIMITED, ga4gh, operation, own
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
-from broker.tasks import worker_of
+from broker.tasks import Queue, worker_of
 
 __all__ = ["create_app"]
 
@@ -34,16 +34,20 @@ def create_app(factory: Factory) -> FastAPI:
         beside = [asyncio.create_task(factory.forecasting.watch())]
         if factory.settings.keep_days is not None:
             beside.append(asyncio.create_task(factory.reports.keep_forgetting(factory.settings.keep_days)))
-        if factory.database.sqlite:  # elsewhere tasks have workers of their own
-            beside.append(asyncio.create_task(worker_of(factory).run()))
-        try:
-            yield
-        finally:
-            for task in beside:
-                task.cancel()
-            await asyncio.gather(*beside, return_exceptions=True)
-            factory.trees.close()
-            await factory.database.close()
+        async with AsyncExitStack() as stack:
+            if factory.database.sqlite:
+                beside.append(asyncio.create_task(worker_of(factory).run()))
+            else:  # tasks have workers of their own
+                queue = await stack.enter_async_context(Queue(factory.database.url))
+                factory.tasks.wake = queue.ring
+            try:
+                yield
+            finally:
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
+                factory.trees.close()
+                await factory.database.close()
 
     app = FastAPI(
         title="coget broker",

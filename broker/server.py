@@ -1,7 +1,9 @@
-"""The process that serves: logs, signals, uvicorn."""
+"""The processes: one that serves, through uvicorn, and one that carries out tasks; their logs and signals."""
 
+import asyncio
 import gc
 import logging
+import signal
 import sys
 
 import structlog
@@ -11,8 +13,9 @@ from structlog.typing import Processor
 from broker.config import Settings
 from broker.factory import Factory
 from broker.main import create_app
+from broker.tasks import Queue, worker_of
 
-__all__ = ["serve"]
+__all__ = ["serve", "work"]
 
 BETWEEN_COLLECTIONS = 20_000
 """New objects that make the collector look for garbage: with Python's 700 it holds up requests for a tenth of a second,
@@ -39,6 +42,28 @@ def serve(settings: Settings, host: str, port: int) -> None:
     )
 
 
+def work(settings: Settings) -> None:
+    """Carry out tasks until SIGINT or SIGTERM; what was begun is given back then."""
+    _log()
+    asyncio.run(_work(settings))
+
+
+async def _work(settings: Settings) -> None:
+    factory = Factory.of(settings)
+    log = structlog.get_logger("broker.tasks")
+    log.info("working", database=factory.database.shown, site=settings.site)
+    worker = worker_of(factory)
+    async with Queue(factory.database.url) as queue:
+        both = [asyncio.create_task(each) for each in (worker.run(), queue.listen(settings.site, worker.wake))]
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, lambda: [task.cancel() for task in both])
+        await asyncio.gather(*both, return_exceptions=True)
+    factory.trees.close()
+    await factory.database.close()
+    log.info("stopped")
+
+
 def _log() -> None:
     """One line of JSON for each event, on standard error."""
     shared: list[Processor] = [
@@ -61,3 +86,4 @@ def _log() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=logging.INFO)
+    logging.getLogger("procrastinate").setLevel(logging.WARNING)  # it tells of each time that somebody is woken

@@ -13,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from broker import migrations
 from broker.errors import Invalid, Unavailable
+from broker.storage.queue import prepare
 
 __all__ = ["check", "differences", "upgrade"]
 
@@ -30,6 +31,7 @@ def upgrade(url: str) -> bool:
         empty = before is None and not inspect(connection).get_table_names()
         _refuse_strange(connection, before, empty)
         alembic.command.upgrade(_config(connection), "head")
+        prepare(connection)
         return empty
 
 

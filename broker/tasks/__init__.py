@@ -2,14 +2,15 @@
 
 from broker.factory import Factory
 from broker.tasks.carrier import Carrier
+from broker.tasks.queue import Queue
 from broker.tasks.worker import Worker
 
-__all__ = ["worker_of"]
+__all__ = ["Queue", "worker_of"]
 
 
 def worker_of(factory: Factory) -> Worker:
     """A worker of this process, for its site; it is told of tasks that are submitted here."""
     carrier = Carrier(factory.database, factory.trees, factory.replicas)
     worker = Worker(factory.database, carrier, lambda tasks: None, factory.settings.site)
-    factory.tasks.wake = lambda queue: worker.wake()
+    factory.tasks.wake = lambda site: worker.wake()
     return worker

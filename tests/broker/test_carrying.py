@@ -3,96 +3,25 @@
 import asyncio
 import hashlib
 import os
-import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
-from uuid import UUID, uuid4
 
 import pytest
 
-from broker.config import Settings
-from broker.factory import Factory
-from broker.models.access import Caller
-from broker.models.catalogue import Endpoint, Site
-from broker.models.collections import NewCollection
-from broker.models.tasks import FilterRule, Item, NewTask, Options, Task
-from broker.storage.collections import Collections
+from broker.models.tasks import FilterRule, Item
 from broker.tasks import worker_of
-from tests.support.gridftp import GridFTPServer
-
-ANN = Caller(subject="ann", role="transfer")
-
-
-class World(NamedTuple):
-    """A broker with a worker, two servers with a collection each, and a folder of the worker's."""
-
-    factory: Factory
-    source: GridFTPServer
-    sink: GridFTPServer
-    local: Path
-    collections: dict[str, UUID]
-
-    async def done(
-        self, kind: str, items: list[Item], to: str | None = "sink", origin: str = "source", **options: object
-    ) -> Task:
-        """The task, when it is over."""
-        new = NewTask(
-            owner="ann",
-            kind=kind,
-            submission_id=uuid4(),
-            source=self.collections[origin],
-            destination=to and self.collections[to],
-            deadline=time.time() + 3600,
-            options=Options(**options),
-            items=tuple(items),
-        )
-        number, _ = await self.factory.tasks.submit(new)
-        async with asyncio.timeout(60):
-            while (task := await self.factory.tasks.one(ANN, number)).status == "ACTIVE":  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
-        return task
+from tests.broker.worlds import ANN, World, read, world_of, write
 
 
 @pytest.fixture
 async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    (tmp_path / "local").mkdir()
-    factory = Factory.of(Settings(database, site="here"), compiled=False)
-    numbers = {name: uuid4() for name in ("source", "sink", "local", "catalogue")}
-    with GridFTPServer(tmp_path / "from") as source, GridFTPServer(tmp_path / "to", "127.0.0.2") as sink:
-        await factory.places.put_site("root", Site(name="here"))
-        for name, server in (("source", source), ("sink", sink)):
-            where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
-            await factory.places.put_endpoint("root", Endpoint(name=name, site="here", write_priority=1, **where))
-        async with factory.database.write() as connection:
-            kept = Collections(connection)
-            for name in ("source", "sink"):
-                await kept.put(numbers[name], "ann", NewCollection(name=name, endpoint=name), time.time())
-            folder = NewCollection(name="local", kind="local", base=f"{tmp_path / 'local'}/", site="here")
-            await kept.put(numbers["local"], "ann", folder, time.time())
-            await kept.put(numbers["catalogue"], "ann", NewCollection(name="all", kind="catalogue"), time.time())
-        running = asyncio.create_task(worker_of(factory).run())
-        yield World(factory, source, sink, tmp_path / "local", numbers)
+    async with world_of(database, tmp_path) as world:
+        running = asyncio.create_task(worker_of(world.factory).run())
+        yield world
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
-        factory.trees.close()
-        await factory.database.close()
-
-
-def write(root: Path, files: dict[str, int]) -> dict[str, bytes]:
-    """Files of these sizes below a folder; what is in them."""
-    written = {}
-    for name, size in files.items():
-        (root / name).parent.mkdir(parents=True, exist_ok=True)
-        written[name] = os.urandom(size)
-        (root / name).write_bytes(written[name])
-    return written
-
-
-def read(root: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 async def test_a_file_arrives_under_its_name_verified(world):

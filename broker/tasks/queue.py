@@ -1,0 +1,73 @@
+"""Wakes workers on as many machines as there are, through Procrastinate on PostgreSQL; one queue for each site."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Self
+
+import structlog
+from procrastinate import App, JobContext, PsycopgConnector
+from procrastinate.exceptions import AlreadyEnqueued, ConnectorException
+
+from broker.storage.queue import arguments
+
+__all__ = ["Queue"]
+
+ANY = "any"
+"""The queue of what workers of any site may do."""
+STALLED = 30
+"""Seconds after which a job of a worker that is gone is given to another."""
+log = structlog.get_logger("broker.tasks")
+
+
+class Queue:
+    """The queue in a database; an async context manager.
+
+    :param url: of the database, as `storage.database.addressed` makes it
+    """
+
+    def __init__(self, url: str) -> None:
+        self._app = App(connector=PsycopgConnector(**arguments(url)))
+        self._wake: Callable[[], None] = lambda: None
+        self._ringing: set[asyncio.Task[None]] = set()
+        self._woken = self._app.task(name="wake")(self._answer)
+        self._app.periodic(cron="* * * * *")(self._app.task(name="stalled", pass_context=True)(_retry_stalled))
+
+    async def __aenter__(self) -> Self:
+        await self._app.open_async()
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        await asyncio.gather(*self._ringing, return_exceptions=True)
+        await self._app.close_async()
+
+    async def _answer(self) -> None:
+        self._wake()
+
+    def ring(self, site: str) -> None:
+        """There is work for a site, or for any if empty. Nobody waits for it: workers also look for themselves."""
+        ringing = asyncio.create_task(self._ring(site or ANY))
+        self._ringing.add(ringing)
+        ringing.add_done_callback(self._ringing.discard)
+
+    async def _ring(self, name: str) -> None:
+        try:
+            await self._woken.configure(queue=name, queueing_lock=f"wake {name}").defer_async()
+        except AlreadyEnqueued:
+            pass  # whoever hears that one finds this work, too
+        except ConnectorException as error:
+            log.warning("no worker could be woken", queue=name, error=str(error))
+
+    async def listen(self, site: str, wake: Callable[[], None]) -> None:
+        """Be woken until cancelled."""
+        self._wake = wake
+        names = [ANY, site] if site else [ANY]
+        await self._app.run_worker_async(
+            queues=[*names, "builtin", "default"], install_signal_handlers=False, delete_jobs="always"
+        )
+
+
+async def _retry_stalled(context: JobContext, timestamp: int) -> None:
+    """Jobs of workers that died are done again."""
+    manager = context.app.job_manager
+    for job in await manager.get_stalled_jobs(seconds_since_heartbeat=STALLED):
+        await manager.retry_job(job)

@@ -1,0 +1,112 @@
+"""Workers as processes of their own, on a real PostgreSQL: tasks survive the death of any of them."""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from broker.models.tasks import Item
+from broker.tasks import Queue
+from tests.broker.worlds import World, read, world_of, write
+from tests.support.broker import PROGRAM
+
+TREE = [Item(source="/d/", destination="/d/", recursive=True)]
+
+
+class Workers:
+    """Processes that work; ended with the block."""
+
+    def __init__(self, database: str, folder: Path) -> None:
+        self._words = [PROGRAM, "worker", "--database", database, "--site", "here"]
+        self._folder = folder
+        self.running: list[subprocess.Popen[bytes]] = []
+
+    def start(self) -> subprocess.Popen[bytes]:
+        with (self._folder / f"worker-{len(self.running)}.log").open("wb") as log:
+            self.running.append(subprocess.Popen(self._words, stdout=log, stderr=log, cwd=self._folder))
+        return self.running[-1]
+
+    def said(self) -> str:
+        return "".join(log.read_text() for log in sorted(self._folder.glob("worker-*.log")))
+
+    def close(self) -> None:
+        for process in self.running:
+            process.terminate()
+        for process in self.running:
+            process.wait(30)
+
+
+@pytest.fixture
+def workers(database: str, tmp_path: Path) -> Iterator[Workers]:
+    if database.startswith("sqlite"):
+        pytest.skip("on SQLite the broker itself works")
+    started = Workers(database, tmp_path)
+    yield started
+    started.close()
+
+
+@pytest.fixture
+async def world(workers: Workers, database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_of(database, tmp_path) as world, Queue(world.factory.database.url) as queue:
+        world.factory.tasks.wake = queue.ring
+        yield world
+
+
+async def moving(world: World, number: str, files: int) -> None:
+    """Wait until so many files of a task have arrived."""
+    async with asyncio.timeout(60):
+        while (await world.task(number)).files_transferred < files:  # noqa: ASYNC110 - a table changes
+            await asyncio.sleep(0.02)
+
+
+async def attempts(world: World, number: str) -> list[tuple[str, int]]:
+    """How often each file of a task was begun, and what became of it."""
+    asked = sa.text("SELECT state, attempt FROM work WHERE task_id = :task AND kind = 'copy'")
+    async with world.factory.database.read() as connection:
+        return [tuple(row) for row in await connection.execute(asked, {"task": number})]
+
+
+async def test_several_workers_share_a_task(world, workers):
+    files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(2000)})
+    workers.start()
+    workers.start()
+    task = await world.over(await world.submit("TRANSFER", TREE))
+    assert (task.status, task.files_transferred) == ("SUCCEEDED", 2000), workers.said()
+    assert read(world.sink.root / "d") == files
+    assert {attempt for _, attempt in await attempts(world, task.id)} == {1}
+
+
+async def test_a_killed_workers_files_are_done_by_others_and_none_that_was_done_again(world, workers):
+    files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(3000)})
+    first = workers.start()
+    number = await world.submit("TRANSFER", TREE)
+    await moving(world, number, 500)
+    first.kill()
+    first.wait()
+    done = [state for state, _ in await attempts(world, number)].count("succeeded")
+    assert done < 3000
+    workers.start()
+    task = await world.over(number)
+    assert (task.status, task.files_transferred) == ("SUCCEEDED", 3000), workers.said()
+    assert read(world.sink.root / "d") == files  # and nothing under the names of what was begun
+    again = [attempt for _, attempt in await attempts(world, number) if attempt > 1]
+    assert len(again) <= 3000 - done
+
+
+async def test_a_worker_that_is_told_to_end_gives_back_what_it_has(world, workers):
+    files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(3000)})
+    first = workers.start()
+    number = await world.submit("TRANSFER", TREE)
+    await moving(world, number, 500)
+    first.terminate()
+    assert first.wait(30) == 0
+    async with world.factory.database.read() as connection:
+        assert (await connection.execute(sa.text("SELECT count(*) FROM workers"))).scalar_one() == 0
+    assert {state for state, _ in await attempts(world, number)} == {"succeeded", "pending"}
+    workers.start()
+    task = await world.over(number)
+    assert (task.status, task.files_transferred, task.faults) == ("SUCCEEDED", 3000, 0)
+    assert read(world.sink.root / "d") == files
