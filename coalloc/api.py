@@ -19,8 +19,6 @@ from coalloc.dialer import DirectDialer
 from coalloc.download import Download, Wishes
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import EngineOptions, Source, Span
-from coalloc.engine.gridftp.storage import Storage, open_storage
-from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
 from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
 from coalloc.history import History, SourceSummary, Transfer
@@ -39,6 +37,7 @@ from coalloc.preview import preview
 from coalloc.report import past_transfers
 from coalloc.resolve import resolve, target
 from coalloc.schedule.policies import make
+from coalloc.servers import Storage, ThirdParty, copy, storage, third_party
 from coalloc.urls import redact
 from coalloc.verify import SUSPECTED, Jury, agreed_checksum
 
@@ -49,6 +48,7 @@ __all__ = [
     "Storage",
     "Strategy",
     "ThirdParty",
+    "copy",
     "datasets",
     "download",
     "history",
@@ -356,38 +356,6 @@ async def _probe(url: str, request: Request) -> Probe:
         return Probe(redact(url), False, seconds, error=answer)
     features = () if answer.ranged else ("ignores ranges",)
     return Probe(redact(url), True, seconds, answer.size, features)
-
-
-async def storage(url: str, proxy: Path | None = None, data_hosts: frozenset[str] = frozenset()) -> Storage:
-    """A session with the GridFTP server of a URL, to list, make, rename and delete; an async context manager, too.
-
-    :param url: `ftp://[USER:PASSWORD@]HOST[:PORT]/` or `gsiftp://...`; a path in it makes no difference
-    :param proxy: the file of the proxy certificate to show; None for the user's usual one
-    :param data_hosts: third hosts that listings may come from
-    :raises SourceError: when there is no login
-    """
-    return await open_storage(url, EngineOptions(DirectDialer(), data_hosts=data_hosts), proxy)
-
-
-async def third_party(
-    source: str,
-    sink: str,
-    proxies: tuple[Path | None, Path | None] = (None, None),
-    parallelism: int = 1,
-    stall_seconds: float = 30.0,
-    data_hosts: frozenset[str] = frozenset(),
-) -> ThirdParty:
-    """Sessions with two GridFTP servers that copy from one to the other; an async context manager, too.
-
-    :param source: the URL of the server that sends, as for `storage`
-    :param sink: the same of the server that receives, at whose host, or one of `data_hosts`, the source has to reach it
-    :param proxies: the files of the proxy certificates for either; None for the user's usual one
-    :param parallelism: streams between them
-    :param stall_seconds: after which a copy that does not move is given up; servers tell every 5 s what moves
-    :raises SourceError: when one of them lets us not in, or they cannot be introduced to each other
-    """
-    options = EngineOptions(DirectDialer(), streams=parallelism, data_hosts=data_hosts)
-    return await open_third_party(source, sink, options, proxies, stall_seconds)
 
 
 async def search(beginning: str, most: int = 100, broker: str | None = None) -> list[Dataset]:

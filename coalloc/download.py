@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -170,7 +169,8 @@ class Download:
         self._scheduler = Scheduler(
             size, self._estimates, self._wishes.policy, missing=missing, most=self._most, seed=self._seed
         )
-        jury = Jury(self._sources, partial(_able, self._scheduler.state.lanes))
+        lanes = self._scheduler.state.lanes
+        jury = Jury(self._sources, lambda source: lanes[source].answers)
         compare = self._wishes.keep_checksums
         self._verification = Verification(self._partial, jury, expected, self._file.pieces, compare=compare)
         self._verification.add(self._partial.pieces())
@@ -271,9 +271,3 @@ class Download:
             notice=self._notice,
             sources=(*sources, *(SourceReport(url, error=why) for url, why in self._file.left_out)),
         )
-
-
-def _able(lanes: Sequence[Lane], source: int) -> bool:
-    """Whether a source can be asked for checksums: it answered, and was not left."""
-    lane = lanes[source]
-    return lane.ready_at is not None and lane.usable and lane.status not in ("pausing", "waiting")

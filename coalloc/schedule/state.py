@@ -63,6 +63,11 @@ class Lane:
         """Whether it is in use, or will be again after a pause."""
         return self.status not in ("left", "spare")
 
+    @property
+    def answers(self) -> bool:
+        """Whether it can be asked for checksums: it answered, and was not left."""
+        return self.ready_at is not None and self.usable and self.status not in ("pausing", "waiting")
+
     def learn_setup(self, seconds: float) -> None:
         """Take in how long a first byte took to come; what was expected counts half."""
         known = self.setup_seconds

@@ -1,7 +1,8 @@
 """Are these the right bytes, and if not, whose are wrong? Asks servers for checksums; moves no data."""
 
+from coalloc.verify.atsink import AtSink
 from coalloc.verify.blame import SUSPECTED, agreed_checksum, expectation
 from coalloc.verify.jury import Jury
 from coalloc.verify.verification import Verification
 
-__all__ = ["SUSPECTED", "Jury", "Verification", "agreed_checksum", "expectation"]
+__all__ = ["SUSPECTED", "AtSink", "Jury", "Verification", "agreed_checksum", "expectation"]

@@ -28,6 +28,11 @@ class Address:
     user: str = "anonymous"
     password: str = field(default="coget@", repr=False)
 
+    @property
+    def named(self) -> str:
+        """The path as `at` takes it."""
+        return self.path if self.path.startswith("/") else f"/~/{self.path}"
+
     def at(self, path: str) -> Self:
         """The same server and user, another file: an absolute path, or `/~/` and one from the login directory.
 

@@ -9,6 +9,7 @@ import logging
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.engine.gridftp import stream
@@ -50,12 +51,21 @@ class GridFTPSource(Source):
 
     :param known: what is shared with other sessions about the same file
     :param number: of this session, from 0; those beyond `options.streams` are done without where they would do harm
+    :param proxy: the file of the proxy to show, in place of the user's usual one
     :raises UsageError: when the URL names no file at a server
     """
 
-    def __init__(self, url: str, options: EngineOptions, known: Known | None = None, number: int = 0) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: EngineOptions,
+        known: Known | None = None,
+        number: int = 0,
+        proxy: Path | None = None,
+    ) -> None:
         super().__init__(url, options)
         self._address = parse(url)
+        self._proxy = proxy
         self._known = known or Known()
         self._number = number
         self._session: Session | None = None
@@ -66,13 +76,18 @@ class GridFTPSource(Source):
         self._data: socket.socket | None = None
         self._agreed: Stat | None = None
 
+    @property
+    def path(self) -> str:
+        """Where the file is at the server: absolute, or `/~/` and where it is from the login directory."""
+        return self._address.named
+
     async def open(self) -> Stat:
         self._agreed = (await self._connected()).stat
         return self._agreed
 
     async def _open_session(self) -> Session:
         session = await Session.open(
-            self._address, self.options, security_for(self._address), self._reached, self._known.pipelined
+            self._address, self.options, security_for(self._address, self._proxy), self._reached, self._known.pipelined
         )
         self._known.pipelined = session.pipelined
         return session

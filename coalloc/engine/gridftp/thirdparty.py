@@ -127,7 +127,7 @@ class ThirdParty:
         transfers: list[_Transfer] = []
         try:
             for start, end in ((0, size),) if ranges is None else ranges:
-                whole = (start, end) == (0, size)
+                whole = ranges is None
                 retrieve = f"RETR {source.path}" if whole else f"ERET P {start} {end - start} {source.path}"
                 store = f"STOR {sink.path}" if whole else f"ESTO A {start} {sink.path}"
                 await self._window.acquire()
@@ -141,7 +141,7 @@ class ThirdParty:
         for error in filter(None, errors):
             raise error
         if not all(transfer.progress.told for transfer in transfers):
-            await self._check_size(sink, size, whole=ranges is None)
+            await self._check_size(sink, size, least=max((end for _, end in ranges), default=0) if ranges else size)
 
     def _begin(self, transfer: "_Transfer") -> None:
         if not self._under_way:
@@ -172,11 +172,11 @@ class ThirdParty:
         else:
             self._look = self._loop.call_later(self._stall_seconds / LOOKS, self._look_now)
 
-    async def _check_size(self, sink: Address, size: int, whole: bool) -> None:
+    async def _check_size(self, sink: Address, size: int, least: int) -> None:
         """Where there were no markers: whether the file at the sink is as long as it should be."""
         reply = await self.sink.control.submit(f"SIZE {sink.path}", self.sink.options.connect_seconds)
         said = reply.lines[0].strip()
-        if reply.code == 213 and said.isdecimal() and (int(said) == size or (int(said) < size and not whole)):
+        if reply.code == 213 and said.isdecimal() and least <= int(said) <= size:
             return
         raise ConnectionLost(f"{sink.shown} has {said} of {size} bytes", "copy it again")
 

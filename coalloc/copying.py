@@ -1,0 +1,212 @@
+"""One file from several GridFTP servers to another one, co-allocated, with no byte through this machine.
+
+As in a download, scheduler and runner decide who copies what; what differs is where the bytes go: to a file beside its
+final name at the sink, which gets that name when it is whole and verified. Nothing is kept of a copy that failed.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+
+from coalloc.agreement import Agreement, unusable
+from coalloc.engine.gridftp.remote import RemoteSource
+from coalloc.engine.gridftp.storage import Storage
+from coalloc.errors import CoallocError, SourceError, VerificationError
+from coalloc.intervals import Intervals
+from coalloc.model import Estimate, Extent, Phase, ReplicaSet, Snapshot, TransferReport
+from coalloc.pieces import Pieces
+from coalloc.report import source_reports, source_views, unstarted_reports, unstarted_views
+from coalloc.runner import Runner
+from coalloc.schedule import Scheduler
+from coalloc.schedule.events import Event, Rejected, Started
+from coalloc.schedule.policies import Policy
+from coalloc.urls import redact
+from coalloc.verify import AtSink, Jury, expectation
+
+__all__ = ["Copy", "temporary"]
+
+LOOK = 0.125
+"""Seconds between two snapshots for the display."""
+
+
+def temporary(path: str) -> str:
+    """A name beside a file's final one."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name[:200]}.{secrets.token_hex(4)}.coget"
+
+
+class Copy:
+    """Copies one file.
+
+    :param file: what is known of the file; its replicas are in the order of `sources`
+    :param sources: write to the temporary name at the sink
+    :param connect: logs in at the sink, to verify and to rename
+    :param names: the temporary path and the final one
+    :param estimates: what is expected of each source
+    :param output: the URL of the final name, as it may be shown
+    :param watch: is shown a snapshot several times a second
+    :param seed: of the chance by which pauses differ from transfer to transfer
+    """
+
+    def __init__(
+        self,
+        file: ReplicaSet,
+        sources: Sequence[RemoteSource],
+        estimates: Sequence[Estimate],
+        connect: Callable[[], Awaitable[Storage]],
+        names: tuple[str, str],
+        output: str,
+        policy: Policy,
+        watch: Callable[[Snapshot], None] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._file = file
+        self._sources = sources
+        self._estimates = estimates
+        self._connect = connect
+        self._names = names
+        self._output = output
+        self._policy = policy
+        self._watch = watch
+        self._seed = seed
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._fetched_at: float | None = None
+        self._phase: Phase = "connecting"
+        self._agreement = Agreement(file)
+        self._runner = Runner(sources, self._agreement.check, self._write, seed)
+        self._scheduler: Scheduler | None = None
+        self._checked: AtSink | None = None
+        self._here = Intervals()
+        self._pieces = Pieces()
+        self._bad: dict[int, str] = {}
+        self._duplicate_bytes = 0
+        self._urls = [redact(source.url) for source in sources]
+
+    async def run(self) -> TransferReport:
+        """Copy, verify, and give the file its name.
+
+        :raises CoallocError: with what is known so far in its `report`; a CancelledError has it as its argument
+        """
+        showing = self._loop.create_task(self._show()) if self._watch else None
+        try:
+            await self._copy()
+        except BaseException as error:
+            if isinstance(error, CoallocError):
+                error.report = self.report()
+            elif isinstance(error, asyncio.CancelledError):
+                error.args = (self.report(),)
+            await self._runner.close()  # before, the sources would make it anew
+            with suppress(SourceError):
+                async with await self._connect() as store:
+                    await store.delete(self._names[0])
+            raise
+        finally:
+            if showing:
+                showing.cancel()
+            await self._runner.close()
+        self._phase = "done"
+        if self._watch:
+            self._watch(self.snapshot())
+        return self.report()
+
+    async def _copy(self) -> None:
+        if not await self._runner.connect(len(self._sources)):
+            raise unusable(self._urls, self._runner.errors)
+        size = self._agreement.size or 0
+        self._scheduler = Scheduler(size, self._estimates, self._policy, seed=self._seed)
+        lanes = self._scheduler.state.lanes
+        jury = Jury(self._sources, lambda source: lanes[source].answers)
+        self._checked = AtSink(jury, size, expectation(self._file.checksums))
+        if not size:
+            await self._sources[self._agreement.answered[0]].make_empty()
+        event: Event = Started(self._loop.time())
+        while True:
+            self._phase, self._fetched_at = "fetching", None
+            await self._runner.run(self._scheduler, event)
+            self._phase, self._fetched_at = "verifying", self._loop.time()
+            async with await self._connect() as store:  # a session that was idle meanwhile may be gone
+                pieces = [Extent(piece.start, piece.end, piece.source) for piece in self._pieces]
+                bad = await self._checked.find_bad(pieces, partial(store.checksum, self._names[0]))
+                if not bad:
+                    await store.rename(*self._names)
+                    return
+            event = self._reject(self._scheduler, bad)
+
+    def _write(self, source: int, offset: int, view: memoryview) -> None:
+        """Note what is at the sink; the view stands for bytes that are there already."""
+        end = offset + len(view)
+        fresh = self._here.gaps(offset, end)
+        for start, stop in fresh:
+            self._pieces.add(start, stop, source, None)
+        self._here.add(offset, end)
+        self._duplicate_bytes += len(view) - sum(stop - start for start, stop in fresh)
+
+    def _reject(self, scheduler: Scheduler, bad: Mapping[int, str]) -> Rejected:
+        """Have all that bad sources delivered copied from others."""
+        self._bad |= bad
+        dropped = [piece for piece in self._pieces if piece.source in bad]
+        for piece in dropped:
+            self._pieces.remove(piece.start, piece.end)
+            self._here.remove(piece.start, piece.end)
+        if all(lane.source in self._bad or lane.status == "left" for lane in scheduler.state.lanes):
+            why = "; ".join(f"{self._urls[i]}: {reason}" for i, reason in self._bad.items())
+            raise VerificationError(
+                f"{self._output} could not be verified, and no other source is left. {why}",
+                "check the expected checksum, or name a replica that is known to be good",
+            )
+        ranges = tuple((piece.start, piece.end) for piece in dropped)
+        return Rejected(self._loop.time(), tuple(bad), ranges)
+
+    async def _show(self) -> None:
+        assert self._watch is not None
+        while True:
+            await asyncio.sleep(LOOK)
+            self._watch(self.snapshot())
+
+    def snapshot(self) -> Snapshot:
+        """The copy as it is now."""
+        now = self._loop.time()
+        name = self._output.rpartition("/")[2]
+        if self._scheduler is None:
+            waiting = unstarted_views(self._urls, self._runner.errors)
+            return Snapshot(name, self._phase, now - self._began, sources=waiting)
+        state = self._scheduler.state
+        views = source_views(state, self._urls, now)
+        rate = sum(view.rate for view in views)
+        return Snapshot(
+            name=name,
+            phase=self._phase,
+            seconds=now - self._began,
+            done_bytes=state.final.total,
+            size=state.size,
+            rate=rate,
+            eta_seconds=(state.size - state.final.total) / rate if rate else None,
+            sources=views,
+        )
+
+    def report(self) -> TransferReport:
+        """What the copy did, so far."""
+        now = self._loop.time()
+        if self._scheduler is None:
+            sources = unstarted_reports(self._urls, self._runner.errors)
+        else:
+            until = now if self._fetched_at is None else self._fetched_at
+            sources = source_reports(self._scheduler.state, self._urls, self._bad, self._began, until)
+        seconds = now - self._began
+        moved = sum(source.bytes for source in sources)
+        return TransferReport(
+            output=self._output,
+            size=self._agreement.size or 0,
+            seconds=seconds,
+            rate=moved / seconds if seconds else 0.0,
+            strategy=self._policy.name,
+            resumed_bytes=0,
+            duplicate_bytes=self._duplicate_bytes,
+            checksum=self._checked.checksum if self._checked else None,
+            verified=self._checked.verified if self._checked else False,
+            rationale=self._scheduler.rationale if self._scheduler else "",
+            sources=sources,
+        )

@@ -1,0 +1,162 @@
+"""A replica whose bytes go to another server, not to us: the same contract, so that the same schedulers drive it.
+
+Ranges are copied in slices of a moment each, two on their way, so that a range can be shortened while it runs and what
+has arrived is told often. What is delivered are views of nothing: the bytes themselves are on the sink's disk.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
+from mmap import mmap
+from pathlib import Path
+
+from coalloc.engine.base import Deliver, EngineOptions, Source, Span
+from coalloc.engine.gridftp.source import GridFTPSource
+from coalloc.engine.gridftp.thirdparty import KeptRange, ThirdParty, open_third_party
+from coalloc.intervals import Intervals
+from coalloc.model import Stat
+
+__all__ = ["RemoteSource", "Sink"]
+
+NOTHING = memoryview(mmap(-1, 64 << 20))
+"""Stands for bytes that are elsewhere; never written or read, so it takes no memory."""
+FIRST, MOST = 256 * 1024, 1 << 30
+"""Bytes of the first slice, and of the largest."""
+GROWTH = 4
+"""How many times as long as the one before a slice may be."""
+SLICE_SECONDS = 0.25
+AHEAD = 2
+"""Slices on their way: the next one begins where the last ends, without a pause."""
+DRAIN_SECONDS = 0.3
+"""How long slices that are no longer wanted may take to end; to connect anew takes about as long."""
+
+
+@dataclass(frozen=True)
+class Sink:
+    """The file that is written: the URL of its server, its path there, and the proxy to show, if not the usual one."""
+
+    url: str
+    path: str
+    proxy: Path | None = None
+
+
+class RemoteSource(Source):
+    """One replica at a GridFTP server, copied to another one.
+
+    :param proxy: the file of the proxy to show to the source, in place of the user's usual one
+    """
+
+    def __init__(self, url: str, sink: Sink, options: EngineOptions, proxy: Path | None = None) -> None:
+        super().__init__(url, options)
+        self._sink = sink
+        self._proxy = proxy
+        self._replica = GridFTPSource(url, options, proxy=proxy)
+        self._pair: ThirdParty | None = None
+        self.slice = FIRST
+        """Bytes that are copied in a moment, as far as is known."""
+
+    async def open(self) -> Stat:
+        """Log in at both servers; says what the source does."""
+        stat = await self._replica.open()
+        await self._usable_pair()
+        return stat
+
+    async def _usable_pair(self) -> ThirdParty:
+        if self._pair is None or not self._pair.usable:
+            proxies = self._proxy, self._sink.proxy
+            self._pair = await open_third_party(self.url, self._sink.url, self.options, proxies)
+        return self._pair
+
+    async def fetch(self, span: Span, deliver: Deliver) -> None:
+        """Have [span.start, span.end) copied; `deliver` is told of what is on the sink's disk."""
+        if span.start < span.end:
+            await self._usable_pair()
+            await _Slices(self, span, deliver).run()
+
+    async def copy(self, start: int, end: int, received: KeptRange) -> None:
+        """Have one slice copied by the pair that is open."""
+        pair = await self._usable_pair()
+        await pair.copy(self._replica.path, self._sink.path, end, [(start, end)], received)
+
+    async def make_empty(self) -> None:
+        """Copy a replica that has no byte."""
+        await (await self._usable_pair()).copy(self._replica.path, self._sink.path, 0)
+
+    async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+        return await self._replica.checksum(algorithm, start, end)
+
+    async def close(self) -> None:
+        if self._pair:
+            self._pair.close()
+            self._pair = None
+        await self._replica.close()
+
+
+class _Slices:
+    """One range, copied piece by piece."""
+
+    def __init__(self, source: RemoteSource, span: Span, deliver: Deliver) -> None:
+        self._source = source
+        self._span = span
+        self._deliver = deliver
+        self._asked = span.start
+        self._arrived = Intervals()
+        self._news: asyncio.Queue[tuple[int, int] | None] = asyncio.Queue()
+        self._copies: deque[tuple[int, asyncio.Task[None]]] = deque()
+        self._time = asyncio.get_running_loop().time
+        self._ended = self._time()
+
+    async def run(self) -> None:
+        """Return when all before the span's end, as it is by then, is on disk."""
+        try:
+            while not self._arrived.covers(self._span.start, self._span.end):
+                self._ask()
+                if (news := await self._news.get()) is None:
+                    self._settle()
+                else:
+                    self._hand_on(*news)
+        except BaseException:
+            await _cancel(copy for _, copy in self._copies)
+            raise
+        if left := [copy for _, copy in self._copies]:
+            await asyncio.wait(left, timeout=DRAIN_SECONDS)
+        await _cancel(left)
+
+    def _ask(self) -> None:
+        while len(self._copies) < AHEAD and self._asked < self._span.end:
+            start, self._asked = self._asked, min(self._asked + self._source.slice, self._span.end)
+            copy = asyncio.create_task(self._source.copy(start, self._asked, self._heard))
+            copy.add_done_callback(lambda _: self._news.put_nowait(None))
+            self._copies.append((self._asked - start, copy))
+
+    def _heard(self, start: int, end: int) -> None:
+        self._news.put_nowait((start, end))
+
+    def _settle(self) -> None:
+        """Take what has ended off the list; the next slices are as long as takes a moment.
+
+        :raises SourceError: when it has failed
+        """
+        while self._copies and self._copies[0][1].done():
+            length, copy = self._copies.popleft()
+            copy.result()
+            now = self._time()
+            moment = int(length * SLICE_SECONDS / max(now - self._ended, 1e-6))
+            self._source.slice = max(FIRST, min(moment, GROWTH * max(length, FIRST), MOST))
+            self._ended = now
+
+    def _hand_on(self, start: int, end: int) -> None:
+        end = min(end, self._span.end)
+        self._arrived.add(start, end)
+        while start < end:
+            count = min(end - start, len(NOTHING))
+            self._deliver(start, NOTHING[:count])
+            start += count
+
+
+async def _cancel(copies: Iterable[asyncio.Task[None]]) -> None:
+    copies = list(copies)
+    for copy in copies:
+        copy.cancel()
+    await asyncio.gather(*copies, return_exceptions=True)

@@ -1,0 +1,93 @@
+"""GridFTP servers as such: their names, and copies between them, with no byte through this machine. Wires the rooms."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from random import getrandbits
+
+from coalloc import checksums
+from coalloc.copying import Copy, temporary
+from coalloc.dialer import DirectDialer
+from coalloc.engine.base import EngineOptions
+from coalloc.engine.gridftp.address import parse
+from coalloc.engine.gridftp.remote import RemoteSource, Sink
+from coalloc.engine.gridftp.storage import Storage, open_storage
+from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
+from coalloc.model import Estimate, Replica, ReplicaSet, Snapshot, TransferReport
+from coalloc.schedule.policies import make
+
+__all__ = ["Storage", "ThirdParty", "copy", "storage", "third_party"]
+
+Proxies = tuple[Path | None, Path | None]
+
+
+async def storage(url: str, proxy: Path | None = None, data_hosts: frozenset[str] = frozenset()) -> Storage:
+    """A session with the GridFTP server of a URL, to list, make, rename and delete; an async context manager, too.
+
+    :param url: `ftp://[USER:PASSWORD@]HOST[:PORT]/` or `gsiftp://...`; a path in it makes no difference
+    :param proxy: the file of the proxy certificate to show; None for the user's usual one
+    :param data_hosts: third hosts that listings may come from
+    :raises SourceError: when there is no login
+    """
+    return await open_storage(url, EngineOptions(DirectDialer(), data_hosts=data_hosts), proxy)
+
+
+async def third_party(
+    source: str,
+    sink: str,
+    proxies: Proxies = (None, None),
+    parallelism: int = 1,
+    stall_seconds: float = 30.0,
+    data_hosts: frozenset[str] = frozenset(),
+) -> ThirdParty:
+    """Sessions with two GridFTP servers that copy from one to the other; an async context manager, too.
+
+    :param source: the URL of the server that sends, as for `storage`
+    :param sink: the same of the server that receives, at whose host, or one of `data_hosts`, the source has to reach it
+    :param proxies: the files of the proxy certificates for either; None for the user's usual one
+    :param parallelism: streams between them
+    :param stall_seconds: after which a copy that does not move is given up; servers tell every 5 s what moves
+    :raises SourceError: when one of them lets us not in, or they cannot be introduced to each other
+    """
+    options = EngineOptions(DirectDialer(), streams=parallelism, data_hosts=data_hosts)
+    return await open_third_party(source, sink, options, proxies, stall_seconds)
+
+
+async def copy(
+    sources: Sequence[str],
+    sink: str,
+    size: int | None = None,
+    strategy: str = "adaptive",
+    checksum: str | None = None,
+    estimates: Mapping[str, Estimate] | None = None,
+    proxies: Proxies = (None, None),
+    parallelism: int = 1,
+    data_hosts: frozenset[str] = frozenset(),
+    watch: Callable[[Snapshot], None] | None = None,
+) -> TransferReport:
+    """Copy one file from several GridFTP servers at once to another one, verified by the servers' own checksums.
+
+    The file is written beside its final name, which it gets when it is whole; what was there is replaced. A copy that
+    fails or is cancelled leaves nothing behind, as far as the sink can still be reached.
+
+    :param sources: URLs of replicas
+    :param sink: the URL of the file to be written, in a directory that is there
+    :param size: of the file, if it is known: replicas of another size are left out
+    :param checksum: "ALGORITHM:HEX", if it is known; else each range is compared with what another replica says of it
+    :param estimates: what is expected of the way from a source to the sink, by the source's URL
+    :param proxies: the files of the proxy certificates for sources and sink; None for the user's usual one
+    :param parallelism: streams from each source
+    :param watch: is shown snapshots as the copy goes
+    :raises CoallocError: as a download does; its `report` has what was known
+    """
+    address = parse(sink)
+    expected = (checksums.parse(checksum),) if checksum else ()
+    file = ReplicaSet(address.path.rpartition("/")[2], tuple(map(Replica, sources)), size, expected)
+    options = EngineOptions(DirectDialer(), streams=parallelism, data_hosts=data_hosts)
+    names = temporary(address.named), address.named
+    where = Sink(sink, names[0], proxies[1])
+    replicas = [RemoteSource(url, where, options, proxies[0]) for url in sources]
+    known = [(estimates or {}).get(url, Estimate()) for url in sources]
+    connect = partial(open_storage, sink, options, proxies[1])
+    policy = make(strategy, widens=False)
+    return await Copy(file, replicas, known, connect, names, address.shown, policy, watch, getrandbits(32)).run()

@@ -1,0 +1,98 @@
+"""Are the bytes at a sink that is a server those of the replicas? Both ends are asked for checksums, range by range.
+
+Each range is held against what another replica says of it, if one can, so that every byte has two witnesses. Where a
+checksum of the whole file is known, that one decides, and ranges only tell who is to blame.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import reduce
+
+from coalloc.checksums import adler32_combine
+from coalloc.errors import VerificationError
+from coalloc.model import Checksum, Extent
+from coalloc.verify.blame import SUSPECTED, blame
+from coalloc.verify.jury import Jury
+
+__all__ = ["AtSink"]
+
+Ask = Callable[[str, int, int], Awaitable[str | None]]
+"""`ask(algorithm, start, end)`: what the sink says of its bytes [start, end)."""
+KEPT = "adler32"
+CHANGED = "its bytes changed on the way"
+
+
+class AtSink:
+    """Judges what is at the sink; may be asked again when what was bad has been copied anew.
+
+    :ivar checksum: of the whole file there, once it is known
+    :ivar verified: whether somebody else than the sink says the same
+    """
+
+    def __init__(self, jury: Jury, size: int, expected: Checksum | None) -> None:
+        self._jury = jury
+        self._size = size
+        self._expected = expected
+        self._suspected: set[int] = set()
+        self.checksum: Checksum | None = None
+        self.verified = False
+
+    async def find_bad(self, pieces: Sequence[Extent], ask: Ask) -> Mapping[int, str]:
+        """The sources whose bytes are wrong, with the reason; none when all is well, or nobody can say.
+
+        :raises VerificationError: when the replicas contradict each other, or the checksum that is expected
+        """
+        expected = self._expected
+        found = await ask(expected.algorithm, 0, self._size) if expected else None
+        if expected is None or found is None:
+            return await self._compare(pieces, ask)
+        self.checksum, self.verified = Checksum(expected.algorithm, found), found == expected.value
+        if self.verified:
+            return {}
+        kept = [piece._replace(adler32=await _sum(piece, ask)) for piece in pieces]
+        bad = await blame(self._jury, kept, expected, found, self._size, self._suspected)
+        self._suspected |= {source for source, why in bad.items() if why == SUSPECTED}
+        return bad
+
+    async def _compare(self, pieces: Sequence[Extent], ask: Ask) -> Mapping[int, str]:
+        kept = await asyncio.gather(*(_sum(piece, ask) for piece in pieces))
+        judged = [piece._replace(adler32=value) for piece, value in zip(pieces, kept, strict=True)]
+        verdicts = await asyncio.gather(*(self._judge(piece) for piece in judged))
+        bad = {piece.source: CHANGED for piece, good in zip(judged, verdicts, strict=True) if good is False}
+        self.verified = all(verdicts)
+        if None not in kept:
+            whole = reduce(
+                lambda before, each: adler32_combine(before, each.adler32 or 0, each.end - each.start), judged, 1
+            )
+            self.checksum = Checksum(KEPT, f"{whole:08x}")
+        return bad
+
+    async def _judge(self, piece: Extent) -> bool | None:
+        """Whether a range at the sink is as it should be; None when nobody can say."""
+        if piece.adler32 is None:
+            return None
+        found = f"{piece.adler32:08x}"
+        for witness in self._jury.witnesses(piece.source):
+            said = await self._jury.digest(witness, KEPT, piece.start, piece.end)
+            if said == found:
+                return True
+            if said is not None:
+                await self._check_agreed(piece, witness, found)
+                return False
+        return None
+
+    async def _check_agreed(self, piece: Extent, witness: int, found: str) -> None:
+        """:raises VerificationError: when whoever sent a range has it as it arrived, and the witness has another one"""
+        if witness == piece.source:
+            return
+        if await self._jury.digest(piece.source, KEPT, piece.start, piece.end) == found:
+            one, other = self._jury.name(piece.source), self._jury.name(witness)
+            raise VerificationError(
+                f"the replicas are not of one file: {one} and {other} differ in bytes {piece.start}-{piece.end}",
+                "leave the wrong one out, or give the expected checksum",
+            )
+
+
+async def _sum(piece: Extent, ask: Ask) -> int | None:
+    value = await ask(KEPT, piece.start, piece.end)
+    return None if value is None else int(value, 16)
