@@ -3,17 +3,18 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from random import getrandbits
 from typing import Literal, NamedTuple
 
 from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
-from coalloc.brokerclient import Broker, Dataset, Found
+from coalloc.brokerclient import Broker, BrokerRefuses, Dataset, Found
 from coalloc.config import access
 from coalloc.dialer import DirectDialer
 from coalloc.download import Download, Wishes
@@ -23,6 +24,7 @@ from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
 from coalloc.history import History, SourceSummary, Transfer
 from coalloc.imports import read_log, remember
+from coalloc.inventory import inventory
 from coalloc.model import (
     Checksum,
     Estimate,
@@ -44,6 +46,7 @@ from coalloc.verify import SUSPECTED, Jury, agreed_checksum
 __all__ = [
     "Engine",
     "Probe",
+    "Registered",
     "Request",
     "Storage",
     "Strategy",
@@ -60,6 +63,7 @@ __all__ = [
     "probe",
     "read_log",
     "register",
+    "register_directory",
     "remember",
     "search",
     "storage",
@@ -111,6 +115,18 @@ class Probe(NamedTuple):
     size: int | None = None
     features: tuple[str, ...] = ()
     error: SourceError | None = None
+
+
+class Registered(NamedTuple):
+    """What a broker was told of a directory: how many files of how many bytes, and how many replicas were news.
+
+    `refused` says of some files, by the names of their datasets, why the broker does not take them.
+    """
+
+    files: int
+    bytes: int
+    new: int
+    refused: Mapping[str, BrokerRefuses]
 
 
 async def download(request: Request, watch: Callable[[Snapshot], None] | None = None) -> list[TransferReport]:
@@ -381,6 +397,20 @@ async def register(name: str, urls: Sequence[str], broker: str | None = None) ->
         raise UsageError(f"{urls[0]} has several files", "register them one by one")
     _, file = await _plan(request, found, ask_checksum=True)
     return file, await known.register(name, file)
+
+
+async def register_directory(name: str, url: str, broker: str | None = None) -> Registered:
+    """Tell a broker of every file below a directory of a GridFTP server, named after it below `name`.
+
+    The server computes checksums where it can. Raises SourceErrors, and a UsageError where no broker is known.
+    """
+    known = _some_broker(broker)
+    prefix = name if name.endswith((":", "/")) else f"{name}/"
+    found = [(prefix + file.name, file) for file in await inventory(url, partial(storage, url))]
+    if not found:
+        raise UsageError(f"{redact(url)} has no files", "name another directory")
+    news, refused = await known.register_all(found)
+    return Registered(len(found), sum(file.size or 0 for _, file in found), news, refused)
 
 
 def _some_broker(named: str | None) -> Broker:

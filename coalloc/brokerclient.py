@@ -26,6 +26,8 @@ SECONDS = 10.0
 """For connecting, and between bytes."""
 WHOLE = 60.0
 """Seconds for one answer."""
+BULK = 600.0
+"""The same where many datasets are told of at once."""
 LARGEST = 256 << 20
 """Bytes of one answer: some four times what 10,000 names take."""
 PATH = "/broker/v1"
@@ -118,20 +120,24 @@ class Broker:
 
         :raises BrokerRefuses: when they contradict what is known, or a server is none of the broker's endpoints
         """
-        line = {
-            "name": name,
-            "size": file.size,
-            "checksums": {each.algorithm: each.value for each in file.checksums},
-            "replicas": [{"url": redact(replica.url)} for replica in file.replicas],
-        }
-        answer = await self._ask("POST", "/import", content=json.dumps(line))
+        news, refused = await self.register_all([(name, file)])
+        for error in refused.values():
+            raise error
+        return news
+
+    async def register_all(self, files: Sequence[tuple[str, ReplicaSet]]) -> tuple[int, dict[str, BrokerRefuses]]:
+        """The same of many datasets, by name, in one request; and those that are refused, with the reason."""
+        lines = "\n".join(json.dumps(_registration(name, file)) for name, file in files)
+        answer = await self._ask("POST", "/import", BULK, content=lines)
         try:
             *refused, end = (json.loads(each) for each in answer.splitlines())
-            for each in refused:
-                raise BrokerRefuses(f"{self.access.url}: {each['error']['message']}", str(each["error"]["remedy"]))
-            return int(end["changed"])
-        except NONSENSE as error:
+            errors = {files[int(each["line"]) - 1][0]: self._refused(each["error"]) for each in refused}
+            return int(end["changed"]), errors
+        except (*NONSENSE, IndexError) as error:
             raise self._no_broker(error) from None
+
+    def _refused(self, error: Mapping[str, Any]) -> BrokerRefuses:
+        return BrokerRefuses(f"{self.access.url}: {error['message']}", str(error["remedy"]))
 
     async def search(self, beginning: str, most: int) -> list[Dataset]:
         """Datasets whose names begin so, by name."""
@@ -151,7 +157,7 @@ class Broker:
             params["after"] = after
         return found[:most]
 
-    async def _ask(self, method: str, path: str, **what: Any) -> str:
+    async def _ask(self, method: str, path: str, seconds: float = WHOLE, **what: Any) -> str:
         import httpx
 
         headers = {"Authorization": f"Bearer {self.access.token}"} if self.access.token else {}
@@ -159,7 +165,7 @@ class Broker:
         try:
             # Redirects are not followed: they could lead the token elsewhere.
             async with (
-                asyncio.timeout(WHOLE),
+                asyncio.timeout(seconds),
                 httpx.AsyncClient(timeout=SECONDS, headers=headers, trust_env=not near) as client,
                 client.stream(method, f"{self.access.url}{PATH}{path}", **what) as answer,
             ):
@@ -201,6 +207,16 @@ class Broker:
         return NothingToFetchFrom(
             f"{self.access.url} does not answer as a broker does ({said})", "check its address, or name replica URLs"
         )
+
+
+def _registration(name: str, file: ReplicaSet) -> dict[str, Any]:
+    """A line of an import."""
+    return {
+        "name": name,
+        "size": file.size,
+        "checksums": {each.algorithm: each.value for each in file.checksums},
+        "replicas": [{"url": redact(replica.url)} for replica in file.replicas],
+    }
 
 
 def _estimate(said: Mapping[str, Any]) -> Estimate:

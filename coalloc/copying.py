@@ -16,7 +16,6 @@ from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import CoallocError, SourceError, VerificationError
 from coalloc.intervals import Intervals
 from coalloc.model import Estimate, Extent, Phase, ReplicaSet, Snapshot, TransferReport
-from coalloc.pieces import Pieces
 from coalloc.report import source_reports, source_views, unstarted_reports, unstarted_views
 from coalloc.runner import Runner
 from coalloc.schedule import Scheduler
@@ -80,7 +79,8 @@ class Copy:
         self._scheduler: Scheduler | None = None
         self._checked: AtSink | None = None
         self._here = Intervals()
-        self._pieces = Pieces()
+        self._first = [Intervals() for _ in sources]
+        """What each source brought before any other did."""
         self._bad: dict[int, str] = {}
         self._duplicate_bytes = 0
         self._urls = [redact(source.url) for source in sources]
@@ -128,37 +128,38 @@ class Copy:
             await self._runner.run(self._scheduler, event)
             self._phase, self._fetched_at = "verifying", self._loop.time()
             async with await self._connect() as store:  # a session that was idle meanwhile may be gone
-                pieces = [Extent(piece.start, piece.end, piece.source) for piece in self._pieces]
-                bad = await self._checked.find_bad(pieces, partial(store.checksum, self._names[0]))
+                bad = await self._checked.find_bad(self._pieces(), partial(store.checksum, self._names[0]))
                 if not bad:
                     await store.rename(*self._names)
                     return
             event = self._reject(self._scheduler, bad)
+
+    def _pieces(self) -> list[Extent]:
+        return sorted(Extent(start, end, i) for i, first in enumerate(self._first) for start, end in first)
 
     def _write(self, source: int, offset: int, view: memoryview) -> None:
         """Note what is at the sink; the view stands for bytes that are there already."""
         end = offset + len(view)
         fresh = self._here.gaps(offset, end)
         for start, stop in fresh:
-            self._pieces.add(start, stop, source, None)
+            self._first[source].add(start, stop)
         self._here.add(offset, end)
         self._duplicate_bytes += len(view) - sum(stop - start for start, stop in fresh)
 
     def _reject(self, scheduler: Scheduler, bad: Mapping[int, str]) -> Rejected:
-        """Have all that bad sources delivered copied from others."""
+        """Have all that bad sources wrote copied from others, what they wrote over other sources' bytes, too."""
         self._bad |= bad
-        dropped = [piece for piece in self._pieces if piece.source in bad]
-        for piece in dropped:
-            self._pieces.remove(piece.start, piece.end)
-            self._here.remove(piece.start, piece.end)
+        wrong = [each for source in bad for at in self._sources[source].touched for each in self._here.within(*at)]
+        for held in (self._here, *self._first):
+            for start, end in wrong:
+                held.remove(start, end)
         if all(lane.source in self._bad or lane.status == "left" for lane in scheduler.state.lanes):
             why = "; ".join(f"{self._urls[i]}: {reason}" for i, reason in self._bad.items())
             raise VerificationError(
                 f"{self._output} could not be verified, and no other source is left. {why}",
                 "check the expected checksum, or name a replica that is known to be good",
             )
-        ranges = tuple((piece.start, piece.end) for piece in dropped)
-        return Rejected(self._loop.time(), tuple(bad), ranges)
+        return Rejected(self._loop.time(), tuple(bad), tuple(wrong))
 
     async def _show(self) -> None:
         assert self._watch is not None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from coalloc.cli import interrupts, options
+from coalloc.errors import UsageError
 from coalloc.urls import redact
 
 if TYPE_CHECKING:
@@ -73,13 +74,20 @@ def register(name: str, urls: tuple[str, ...], broker: str | None, as_json: bool
     The servers are asked for the file's size, and compute its checksum where they can. Their addresses must be below
     endpoints that the broker has; the token must be a curator's.
 
+    A URL that ends with a slash is a directory of a GridFTP server: every file below it is a dataset, named after its
+    place there below NAME.
+
     \b
     Examples:
       coget register run1:2024/x.root gsiftp://a.example/data/2024/x.root gsiftp://b.example/store/x.root
+      coget register run1:2024 gsiftp://a.example/data/2024/
     """
     from coalloc import api
     from coalloc.progress import human
 
+    if any(url.endswith("/") for url in urls):
+        _register_directory(name, urls, broker, as_json)
+        return
     file, news = interrupts.run(api.register(name, urls, broker))
     sums = {checksum.algorithm: checksum.value for checksum in file.checksums}
     if as_json:
@@ -94,6 +102,24 @@ def register(name: str, urls: tuple[str, ...], broker: str | None, as_json: bool
     shown = ", ".join(f"{algorithm} {value}" for algorithm, value in sums.items()) or "no checksum"
     size = human.size(file.size or 0)
     click.echo(f"{name}: {size}, {shown}; {news} of {len(file.replicas)} replicas are new")
+
+
+def _register_directory(name: str, urls: tuple[str, ...], broker: str | None, as_json: bool) -> None:
+    from coalloc import api
+    from coalloc.progress import human
+
+    if len(urls) > 1:
+        raise UsageError("only one directory can be registered at once", "register them one by one")
+    told = interrupts.run(api.register_directory(name, urls[0], broker))
+    if as_json:
+        refused = {each: error.message for each, error in told.refused.items()}
+        click.echo(json.dumps({"name": name, **told._asdict(), "refused": refused}, indent=2))
+    else:
+        click.echo(f"{name}: {told.files} files, {human.size(told.bytes)}; {told.new} replicas are new")
+        for each, error in told.refused.items():
+            click.echo(human.one_line(f"{each}: {error.message}"), err=True)
+    for error in told.refused.values():
+        raise type(error)(f"{len(told.refused)} of {told.files} files were refused: {error.message}", error.remedy)
 
 
 def _document(found: "Found") -> dict[str, Any]:

@@ -55,6 +55,8 @@ class RemoteSource(Source):
         self._pair: ThirdParty | None = None
         self.slice = FIRST
         """Bytes that are copied in a moment, as far as is known."""
+        self.touched = Intervals()
+        """What it may have written at the sink, whether or not that was wanted in the end."""
 
     async def open(self) -> Stat:
         """Log in at both servers; says what the source does."""
@@ -76,6 +78,7 @@ class RemoteSource(Source):
 
     async def copy(self, start: int, end: int, received: KeptRange) -> None:
         """Have one slice copied by the pair that is open."""
+        self.touched.add(start, end)
         pair = await self._usable_pair()
         await pair.copy(self._replica.path, self._sink.path, end, [(start, end)], received)
 
