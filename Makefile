@@ -19,11 +19,12 @@ test: $(READY)
 	$(RUN) mypy
 	$(RUN) pytest
 
-# coget beside globus-url-copy on this machine.
+# coget beside globus-url-copy on this machine, then the broker.
 bench: $(READY)
 	@$(RUN) tests.benchmarks.loopback
+	@$(RUN) tests.benchmarks.broker
 
-# The broker over HTTP, with large catalogues and histories.
+# The broker over HTTP, with large catalogues and histories. Takes four minutes.
 bench-broker: $(READY)
 	@$(RUN) tests.benchmarks.broker
 
