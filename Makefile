@@ -19,15 +19,16 @@ test: $(READY)
 	$(RUN) mypy
 	$(RUN) pytest
 
-# coget beside globus-url-copy on this machine.
+# coget beside globus-url-copy on this machine, then the broker.
 bench: $(READY)
 	@$(RUN) tests.benchmarks.loopback
+	@$(RUN) tests.benchmarks.broker
 
 # Copies between two servers, beside globus-url-copy.
 bench-copies: $(READY)
 	@$(RUN) tests.benchmarks.thirdparty
 
-# The broker over HTTP, with large catalogues and histories.
+# The broker over HTTP, with large catalogues and histories. Takes four minutes.
 bench-broker: $(READY)
 	@$(RUN) tests.benchmarks.broker
 

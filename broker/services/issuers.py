@@ -42,6 +42,10 @@ class Keys(NamedTuple):
     asked_at: float = -math.inf
     told_at: float = -math.inf
 
+    def of(self, number: str) -> jwt.PyJWK | None:
+        """Which is meant: who has one key need not name it (OpenID Connect Core, section 10.1)."""
+        return next(iter(self.by_id.values())) if not number and len(self.by_id) == 1 else self.by_id.get(number)
+
 
 class Issuers:
     """Those whose tokens count."""
@@ -80,15 +84,15 @@ class Issuers:
     async def _key(self, issuer: Issuer, number: str) -> jwt.PyJWK:
         async with self._asking[issuer.url]:  # one asks, the others wait for what it is told
             now, known = time.monotonic(), self._keys[issuer.url]
-            old = now > known.told_at + REMEMBERED or number not in known.by_id
+            old = now > known.told_at + REMEMBERED or known.of(number) is None
             if old and now > known.asked_at + PAUSE:
                 known = self._keys[issuer.url] = known._replace(asked_at=now)
                 try:
                     known = self._keys[issuer.url] = Keys(await _fetched(issuer), now, now)
                 except Unavailable as error:
                     log.warning("%s", error)
-        if number in known.by_id:
-            return known.by_id[number]
+        if key := known.of(number):
+            return key
         if not known.by_id:
             raise Unavailable(f"the keys of {issuer.url} cannot be had", "try again in a moment")
         raise _unknown()
@@ -104,7 +108,7 @@ async def _fetched(issuer: Issuer) -> dict[str, jwt.PyJWK]:
         async with httpx.AsyncClient(timeout=SECONDS) as client:
             document = await _document(client, f"{issuer.url.rstrip('/')}/.well-known/openid-configuration")
             keys = await _document(client, str(document["jwks_uri"]))
-        return {str(key.key_id): key for key in jwt.PyJWKSet.from_dict(keys).keys if key.key_id is not None}
+        return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(keys).keys}
     except (httpx.HTTPError, httpx.InvalidURL, jwt.PyJWTError, KeyError, ValueError) as error:
         said = f"the keys of {issuer.url} cannot be had: {type(error).__name__}"
         raise Unavailable(said, "try again in a moment") from error

@@ -32,6 +32,8 @@ def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
     """
     import asyncio
 
+    from coalloc.cli.loop import CommandLoop
+
     async def stoppable() -> T:
         task = asyncio.ensure_future(work)
         with _signals_cancel(task):
@@ -42,7 +44,8 @@ def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
                 interrupted.report, interrupted.done = stop.args or (None, None)
                 raise interrupted from None
 
-    return asyncio.run(stoppable())
+    with asyncio.Runner(loop_factory=CommandLoop) as runner:
+        return runner.run(stoppable())
 
 
 @contextmanager

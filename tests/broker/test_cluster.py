@@ -1,6 +1,5 @@
 """Two processes of the broker on one PostgreSQL, behind nginx as the how-to has it."""
 
-import json
 import threading
 import time
 from contextlib import suppress
@@ -9,7 +8,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from tests.support.broker import BrokerProcess
+from tests.support.broker import BrokerProcess, kept_by
 from tests.support.nginx import Nginx
 from tests.support.postgres import Postgres
 
@@ -55,7 +54,7 @@ def test_one_is_killed_and_no_report_is_lost_that_was_answered(server: Postgres,
             stop.set()
             for lane in lanes:
                 lane.join()
-        kept = _kept(one.client())
+        kept = kept_by(one.client())
     assert len(kept) == len(set(kept))
     assert set(answered) <= set(kept)
     assert len(failed) <= len(lanes)  # at most what each had under way
@@ -66,14 +65,3 @@ def _wait_for(answered: list[int], count: int) -> None:
     while len(answered) < count:
         assert time.monotonic() < deadline
         time.sleep(0.01)
-
-
-def _kept(client: httpx.Client) -> list[int]:
-    found: list[int] = []
-    params = {"limit": 1000}
-    while True:
-        page = json.loads(client.get("/broker/v1/transfers", params=params).text)
-        found += [each["bytes"] - 10**8 for each in page["transfers"]]
-        if page["next"] is None:
-            return found
-        params["before"] = page["next"]

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.broker import BrokerProcess
 from tests.support.coget import CONTENT, NAME, coget
+from tests.support.mounts import silent_names
 
 DATASET = "lab:2024/x.root"
 
@@ -119,6 +120,16 @@ def test_a_broker_that_is_down_fails_no_transfer_and_hears_of_it_later(broker, k
     assert failed.returncode == 3
     assert "does not answer" in failed.stderr
     assert "name replica URLs" in failed.stderr
+
+
+def test_a_name_service_that_says_nothing_does_not_hold_up_the_end(broker, known, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    environment = {"COGET_BROKER": "https://broker.example", "COGET_SITE": "HERE"}
+    with silent_names(tmp_path) as prefix:
+        result = coget(["--quiet", "-o", "a", *_urls(known)], home, prefix, **environment)
+    assert (result.returncode, result.stderr, (home / "a").read_bytes()) == (0, "", CONTENT)
+    assert list((home / ".local/share/coget/history.sqlite.outbox").iterdir())
 
 
 def test_a_replica_with_wrong_bytes_is_marked_bad(broker, known, tmp_path):

@@ -1,9 +1,26 @@
-"""GA4GH's Data Repository Service, as its clients read it."""
+"""GA4GH's Data Repository Service, as its clients read it; one that people use fetches a file by it."""
 
+import hashlib
 import re
-from urllib.parse import quote
+import subprocess
+import sys
+from urllib.parse import quote, urlsplit
+
+import pytest
+
+from tests.support.broker import BrokerProcess
+from tests.support.nginx import Nginx
 
 A = "run1:2024/a.root"
+GALAXY = """
+import ipaddress, sys
+from galaxy.files.sources.util import fetch_drs_to_file
+uri, target, token = sys.argv[1:]
+fetch_drs_to_file(
+    uri, target, None, force_http=True, headers={"Authorization": f"Bearer {token}"},
+    fetch_url_allowlist=[ipaddress.ip_network("127.0.0.0/8")],
+)
+"""
 
 
 async def test_an_object_has_what_the_standard_asks_for(stocked):
@@ -33,3 +50,36 @@ async def test_errors_have_the_standards_shape(broker, stocked):
 async def test_everybody_may_know_what_the_service_is(broker):
     info = (await broker.with_headers({}).get("/ga4gh/drs/v1/service-info")).json()
     assert info["type"] == {"group": "org.ga4gh", "artifact": "drs", "version": "1.5.0"}
+
+
+@pytest.fixture
+def serving(empty_database, tmp_path):
+    """A broker that knows a file on a server, and on another that is gone; its bytes."""
+    content = bytes(range(256)) * 4096
+    with Nginx(tmp_path / "root", tmp_path / "run") as nginx, BrokerProcess(empty_database, tmp_path) as broker:
+        (nginx.root / "2024").mkdir()
+        (nginx.root / "2024" / "a.root").write_bytes(content)
+        client = broker.client()
+        for name, port, priority in (("gone", 9, 1), ("here", nginx.port, 2)):
+            place = {"site": "X", "scheme": "http", "host": "127.0.0.1", "port": port, "read_priority": priority}
+            client.put("/broker/v1/sites/X", json={"name": "X"}).raise_for_status()
+            client.put(f"/broker/v1/endpoints/{name}", json={"name": name, **place}).raise_for_status()
+            digest = {"sha256": hashlib.sha256(content).hexdigest()}
+            known = {"name": A, "size": len(content), "checksums": digest, "replicas": [{"endpoint": name}]}
+            client.post("/broker/v1/import", json=known).raise_for_status()
+        yield broker, content
+
+
+def test_galaxy_fetches_a_file_by_its_name(serving, tmp_path):
+    broker, content = serving
+    # In lower case it would be a compact identifier to Galaxy, which asks identifiers.org for it.
+    host = f"LOCALHOST:{urlsplit(broker.url).port}"
+    for name in (A, quote(A, safe="")):
+        target = tmp_path / "fetched"
+        command = [sys.executable, "-W", "ignore", "-c", GALAXY, f"drs://{host}/{name}", target, broker.token]
+        subprocess.run(command, check=True, timeout=120)
+        assert target.read_bytes() == content
+        target.unlink()
+    command[-1] = "nobody"
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert (refused.returncode, "401 Client Error" in refused.stderr) == (1, True)

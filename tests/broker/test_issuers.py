@@ -112,6 +112,7 @@ def _of_nobody(provider: Provider) -> dict[str, str]:
         "of another issuer": provider.token(iss="https://evil.example/"),
         "of no issuer": provider.token(iss=None),
         "with an unknown key": provider.token(kid="other"),
+        "with a key that it does not name": jwt.encode(claims, provider.rsa, "RS256"),
         "with a key of another kind": provider.token(kid="ES256"),
         "unsigned": jwt.encode(claims, None, "none", {"kid": "RS256"}),
         "signed with the public key as a secret": f"{hs_head}.{body}.{forged}",

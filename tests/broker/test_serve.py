@@ -11,36 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.broker import PROGRAM, BrokerProcess
+from tests.support.broker import PROGRAM, BrokerProcess, kept_by, reports
 from tests.support.nginx import Nginx
-
-NOW = time.time()
-
-
-def _reports(begin: int, count: int) -> list[dict]:
-    return [
-        {
-            "id": f"r{i}",
-            "source": f"ftp://s{i % 5}.example",
-            "sink": "HERE",
-            "started": NOW - 5_000_000 + i,
-            "ended": NOW - 4_999_990 + i,
-            "bytes": 10**8 + i,
-        }
-        for i in range(begin, begin + count)
-    ]
-
-
-def _kept(client: httpx.Client) -> list[int]:
-    found: list[int] = []
-    before = None
-    while True:
-        params = {"limit": 1000, **({"before": before} if before else {})}
-        page = client.get("/broker/v1/transfers", params=params).json()
-        found += [each["bytes"] - 10**8 for each in page["transfers"]]
-        before = page["next"]
-        if before is None:
-            return found
 
 
 def test_it_starts_with_nothing_and_ends_when_told(empty_database, tmp_path):
@@ -66,7 +38,7 @@ def test_what_was_acknowledged_before_sigkill_is_there_once(empty_database, tmp_
             with suppress(httpx.TransportError):
                 for part in range(10_000):
                     begin = 1_000_000 * lane + 20 * part
-                    answer = client.post("/broker/v1/transfers", json=_reports(begin, 20))
+                    answer = client.post("/broker/v1/transfers", json=reports(begin, 20))
                     assert answer.status_code == 200
                     acknowledged.extend(range(begin, begin + 20))
 
@@ -81,11 +53,11 @@ def test_what_was_acknowledged_before_sigkill_is_there_once(empty_database, tmp_
             lane.join()
     with BrokerProcess(empty_database, tmp_path, token) as again:
         client = again.client()
-        kept = _kept(client)
+        kept = kept_by(client)
         assert len(kept) == len(set(kept))
         assert set(acknowledged) <= set(kept)
         some = sorted(acknowledged)[:100]
-        answer = client.post("/broker/v1/transfers", json=[_reports(i, 1)[0] for i in some])
+        answer = client.post("/broker/v1/transfers", json=[reports(i, 1)[0] for i in some])
         assert answer.json() == {"accepted": 0, "known": 100}
 
 

@@ -11,10 +11,39 @@ from typing import Self
 
 import httpx
 
-__all__ = ["BrokerProcess"]
+__all__ = ["BrokerProcess", "kept_by", "reports"]
 
 SECONDS = 60
 PROGRAM = Path(sys.executable).with_name("coget-broker")
+NOW = time.time()
+
+
+def reports(begin: int, count: int) -> list[dict]:
+    """Transfers as they are reported, told apart by their numbers from `begin`."""
+    return [
+        {
+            "id": f"r{i}",
+            "source": f"ftp://s{i % 5}.example",
+            "sink": "HERE",
+            "started": NOW - 5_000_000 + i,
+            "ended": NOW - 4_999_990 + i,
+            "bytes": 10**8 + i,
+        }
+        for i in range(begin, begin + count)
+    ]
+
+
+def kept_by(client: httpx.Client) -> list[int]:
+    """The numbers of all such reports that a broker has."""
+    found: list[int] = []
+    before = None
+    while True:
+        params = {"limit": 1000, **({"before": before} if before else {})}
+        page = client.get("/broker/v1/transfers", params=params).json()
+        found += [each["bytes"] - 10**8 for each in page["transfers"]]
+        before = page["next"]
+        if before is None:
+            return found
 
 
 class BrokerProcess:

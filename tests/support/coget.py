@@ -31,10 +31,15 @@ REPORT_KEYS = {
 SOURCE_KEYS = {"url", "bytes", "seconds", "rate", "ranges", "streams", "idle_seconds", "outcome", "error", "copies"}
 
 
-def coget_process(words: Sequence[str], home: Path, **environment: str) -> "subprocess.Popen[str]":
-    """Start `coget` with pipes for stdout and stderr; all it keeps of its own lies below `home`."""
+def coget_process(
+    words: Sequence[str], home: Path, prefix: Sequence[str] = (), **environment: str
+) -> "subprocess.Popen[str]":
+    """Start `coget` with pipes for stdout and stderr; all it keeps of its own lies below `home`.
+
+    :param prefix: words before the command, which run it somewhere else and become it
+    """
     return subprocess.Popen(
-        [str(Path(sys.executable).with_name("coget")), *words],
+        [*prefix, str(Path(sys.executable).with_name("coget")), *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -44,9 +49,11 @@ def coget_process(words: Sequence[str], home: Path, **environment: str) -> "subp
     )
 
 
-def coget(words: Sequence[str], home: Path, **environment: str) -> "subprocess.CompletedProcess[str]":
+def coget(
+    words: Sequence[str], home: Path, prefix: Sequence[str] = (), **environment: str
+) -> "subprocess.CompletedProcess[str]":
     """Run `coget` to its end."""
-    with coget_process(words, home, **environment) as process:
+    with coget_process(words, home, prefix, **environment) as process:
         try:
             out, err = process.communicate(timeout=LIFE_SECONDS)
         finally:
