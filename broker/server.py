@@ -14,6 +14,7 @@ from broker.config import Settings
 from broker.factory import Factory
 from broker.main import create_app
 from broker.tasks import Queue, worker_of
+from predictors.compiled import REMEDY, available
 
 __all__ = ["serve", "work"]
 
@@ -30,7 +31,10 @@ def serve(settings: Settings, host: str, port: int) -> None:
     _log()
     gc.set_threshold(BETWEEN_COLLECTIONS, 20, 50)
     factory = Factory.of(settings)
-    structlog.get_logger("broker").info("starting", database=factory.database.shown, host=host, port=port)
+    log = structlog.get_logger("broker")
+    log.info("starting", database=factory.database.shown, host=host, port=port)
+    if not available():
+        log.warning("numba is not installed: forecasts take some four times as long", remedy=REMEDY)
     uvicorn.run(
         create_app(factory),
         host=host,

@@ -13,6 +13,7 @@ import os
 from array import array
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from shutil import rmtree
 from types import FunctionType
@@ -21,7 +22,10 @@ from zlib import crc32
 
 from predictors.errors import MissingLibraryError
 
-__all__ = ["compilable", "compiled", "floats", "integers", "stamp"]
+__all__ = ["REMEDY", "available", "compilable", "compiled", "floats", "integers", "stamp"]
+
+REMEDY = "pip install 'coget[compiled]'"
+"""What brings numba."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -35,6 +39,11 @@ def compilable(function: Callable[P, R]) -> Callable[P, R]:
     return function
 
 
+def available() -> bool:
+    """Whether anything can be compiled here."""
+    return find_spec("numba") is not None
+
+
 @cache
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
     """A compiled twin of a compilable function.
@@ -46,7 +55,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     try:
         from numba import njit
     except ImportError:
-        raise MissingLibraryError("numba is not installed; pip install 'coget[compiled]' brings it") from None
+        raise MissingLibraryError(f"numba is not installed; {REMEDY} brings it") from None
     _keep_compiled()
     plain: Any = function
     scope: dict[str, Any] = dict(plain.__globals__)

@@ -12,7 +12,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from importlib.util import find_spec
 
 from broker.errors import BrokerError
 from broker.models.forecasts import Asked, Expected, Quantiles
@@ -21,6 +20,7 @@ from broker.services.places import Places
 from broker.storage.database import Database, retried
 from broker.storage.forecasts import Given, Ledger
 from broker.storage.history import History, Kept, Stand
+from predictors.compiled import available
 from predictors.context import SIZES, size_class
 from predictors.hedge import Hedge
 from predictors.models.hierarchy import Hierarchy
@@ -72,7 +72,7 @@ class Forecasting:
     def __init__(self, database: Database, places: Places, compiled: bool | None = None) -> None:
         self._database = database
         self._places = places
-        self._compiled = find_spec("numba") is not None if compiled is None else compiled
+        self._compiled = available() if compiled is None else compiled
         self._books: OrderedDict[Pair, Book] = OrderedDict()
         self._making: dict[Pair, asyncio.Task[None]] = {}
         self._everywhere = Hierarchy()

@@ -20,7 +20,7 @@ REQUIRED = ("click", "rich", "httpx", "fsspec", "aiohappyeyeballs", "defusedxml"
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. `limited` leaves some kinds of transfers out; `wrong` must be mended."""
+    """One thing looked at. `limited` leaves some kinds of transfers out, or is slow; `wrong` must be mended."""
 
     thing: str
     state: Literal["ok", "limited", "wrong"]
@@ -32,6 +32,7 @@ def checkup() -> list[Finding]:
     """Look at everything that is local."""
     looks: tuple[Callable[[], Iterator[Finding]], ...] = (
         _versions,
+        _compiler,
         _globus_url_copy,
         _credential,
         _authorities,
@@ -58,6 +59,16 @@ def _versions() -> Iterator[Finding]:
         yield Finding(
             "cryptography", "limited", "not installed; some gsiftp:// servers need it", "pip install 'coget[gsi]'"
         )
+
+
+def _compiler() -> Iterator[Finding]:
+    from predictors.compiled import REMEDY, available
+
+    if available():
+        yield Finding("numba", "ok", f"{_version('numba')}")
+    else:
+        detail = "not installed; forecasts from thousands of transfers take some four times as long"
+        yield Finding("numba", "limited", detail, REMEDY)
 
 
 def _version(distribution: str) -> str | None:

@@ -62,10 +62,11 @@ def _evaluations(log: "Log", every: bool) -> "list[Evaluation]":
 
     found = []
     names = tuple(FORECASTERS) if every else SHOWN
+    compiled = _compile(log)
     with click.progressbar(names, file=sys.stderr, item_show_func=lambda name: name) as bar:
         for name in bar:
             try:
-                found.append(evaluate(log.observations, make(name, _compile(log))))
+                found.append(evaluate(log.observations, make(name, compiled)))
             except (MissingLibraryError, NothingForecastError) as why:
                 click.echo(f"{name} is left out: {why}", err=True)
     if not found:
@@ -77,9 +78,13 @@ def _evaluations(log: "Log", every: bool) -> "list[Evaluation]":
 
 
 def _compile(log: "Log") -> bool:
-    from importlib.util import find_spec
+    """Whether to; where it is worth it and cannot be done, says so."""
+    from predictors.compiled import REMEDY, available
 
-    return len(log.observations) >= WORTH_COMPILING and find_spec("numba") is not None
+    worth = len(log.observations) >= WORTH_COMPILING
+    if worth and not available():
+        click.echo(f"this takes some four times as long without numba; run: {REMEDY}", err=True)
+    return worth and available()
 
 
 def _document(log: "Log", found: "Sequence[Evaluation]") -> dict[str, object]:

@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from tests.support.broker import PROGRAM, BrokerProcess, kept_by, reports
+from tests.support.coget import without
 from tests.support.nginx import Nginx
 
 
@@ -26,6 +27,15 @@ def test_it_starts_with_nothing_and_ends_when_told(empty_database, tmp_path):
     assert token not in json.dumps(broker.events())
     with BrokerProcess(empty_database, tmp_path, token) as again:
         assert [site["name"] for site in again.client().get("/broker/v1/sites").json()["sites"]] == ["X"]
+
+
+def test_without_numba_it_serves_and_says_what_to_do(empty_database, tmp_path, monkeypatch):
+    for name, value in without("numba", tmp_path).items():
+        monkeypatch.setenv(name, value)
+    with BrokerProcess(empty_database, tmp_path) as broker:
+        assert httpx.get(f"{broker.url}/readyz").json() == {"status": "ok"}
+        (said,) = [event for event in broker.events() if "numba" in event["event"]]
+        assert (said["level"], said["remedy"]) == ("warning", "pip install 'coget[compiled]'")
 
 
 def test_what_was_acknowledged_before_sigkill_is_there_once(empty_database, tmp_path):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["CONTENT", "NAME", "REPORT_KEYS", "SOURCE_KEYS", "coget", "coget_process"]
+__all__ = ["CONTENT", "NAME", "REPORT_KEYS", "SOURCE_KEYS", "coget", "coget_process", "without"]
 
 LIFE_SECONDS = 60
 
@@ -59,6 +59,12 @@ def coget(
         finally:
             process.kill()
     return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+
+def without(module: str, folder: Path) -> dict[str, str]:
+    """The environment of a Python that does not have this module."""
+    (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules[{module!r}] = None\n")
+    return {"PYTHONPATH": str(folder)}
 
 
 def _plain_environment() -> dict[str, str]:

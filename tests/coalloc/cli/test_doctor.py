@@ -3,7 +3,7 @@
 import json
 import re
 
-from tests.support.coget import CONTENT, coget
+from tests.support.coget import CONTENT, coget, without
 
 
 def test_a_machine_alone_is_looked_at(home):
@@ -11,6 +11,14 @@ def test_a_machine_alone_is_looked_at(home):
     assert result.returncode == 0, result.stderr
     assert re.search(r"^coget +ok +\d+\.\d+\.\d+ on Python 3", result.stdout, re.M)
     assert "to do" in result.stdout
+
+
+def test_without_numba_it_says_what_is_slow_and_what_to_do(home, tmp_path):
+    findings = json.loads(coget(["doctor", "--json"], home, **without("numba", tmp_path)).stdout)["findings"]
+    (said,) = [each for each in findings if each["thing"] == "numba"]
+    assert (said["state"], said["remedy"]) == ("limited", "pip install 'coget[compiled]'")
+    findings = json.loads(coget(["doctor", "--json"], home).stdout)["findings"]
+    assert [each["state"] for each in findings if each["thing"] == "numba"] == ["ok"]
 
 
 def test_servers_that_answer(urls, home):

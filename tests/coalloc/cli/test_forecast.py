@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.support.coget import coget
+from tests.support.coget import coget, without
 
 MB = 1_000_000
 FORECASTERS = {"last", "regression", "kernel", "hierarchy", "percentile", "hedge"}
@@ -44,6 +44,15 @@ def test_json(log, home):
     assert len(by_name) < len(
         json.loads(coget(["forecast", "evaluate", "--all", "--json", str(log)], home).stdout)["forecasters"]
     )
+
+
+def test_a_long_log_without_numba_is_said_to_take_longer_and_what_to_do(home, tmp_path):
+    rows = [f"ftp://a.example,{3600 * i},10,{(i % 7 + 1) * 10 * MB}" for i in range(1600)]
+    for name, count, hints in (("long.csv", 1600, 1), ("short.csv", 100, 0)):
+        (tmp_path / name).write_text("\n".join(["source,start,seconds,bytes", *rows[:count]]))
+        result = coget(["forecast", "evaluate", str(tmp_path / name)], home, **without("numba", tmp_path))
+        assert result.returncode == 0, result.stderr
+        assert result.stderr.count("run: pip install 'coget[compiled]'") == hints
 
 
 def test_what_cannot_be_evaluated(log, home, tmp_path):
