@@ -31,6 +31,7 @@ class Candidate(NamedTuple):
     priority: int
     deadline: float
     requested_at: float
+    started: bool = True
 
 
 class Open(NamedTuple):
@@ -76,7 +77,18 @@ class Lanes:
             partition_by=(tasks.c.owner, tasks.c.kind, tasks.c.source, tasks.c.destination),
             order_by=(tasks.c.priority.desc(), tasks.c.deadline, tasks.c.requested_at, tasks.c.id),
         )
-        names = ("id", "owner", "source", "destination", "kind", "options", "priority", "deadline", "requested_at")
+        names = (
+            "id",
+            "owner",
+            "source",
+            "destination",
+            "kind",
+            "options",
+            "priority",
+            "deadline",
+            "requested_at",
+            "started_at",
+        )
         active = and_(tasks.c.status == "ACTIVE", tasks.c.queue.in_(list(queues)), tasks.c.paused.is_(None), free)
         ranked = select(*(tasks.c[name] for name in names), place.label("place")).where(active).subquery()
         rows = await self._connection.execute(select(ranked).where(ranked.c.place == 1))
@@ -90,6 +102,7 @@ class Lanes:
                 row.priority,
                 row.deadline,
                 row.requested_at,
+                row.started_at is not None,
             )
             for row in rows
         ]

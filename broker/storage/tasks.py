@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 from uuid import uuid4
 
+import orjson
 from sqlalchemy import BigInteger, and_, case, func, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -160,6 +161,21 @@ class Tasks:
         left = or_(tasks.c.status != "ACTIVE", tasks.c.paused.is_not(None))
         rows = await self._connection.execute(select(tasks.c.id).where(tasks.c.id.in_(sorted(numbers)), left))
         return set(rows.scalars())
+
+    async def progress(self, numbers: Collection[str], now: float, before: float) -> None:
+        """Note how far these tasks are, of which nothing was told since."""
+        told = select(events.c.id).where(events.c.task_id == tasks.c.id, events.c.at > before).exists()
+        moved = (tasks.c.id, tasks.c.bytes_transferred, tasks.c.started_at)
+        quiet = select(*moved).where(tasks.c.id.in_(sorted(numbers)), tasks.c.started_at < before, ~told)
+        for row in (await self._connection.execute(quiet)).all():
+            seconds = now - row.started_at
+            rate = row.bytes_transferred * 8 / 1e6 / seconds
+            details = {
+                "bytes_transferred": row.bytes_transferred,
+                "duration": round(seconds, 1),
+                "mbps": round(rate, 2),
+            }
+            await self.note([(row.id, Event(now, "PROGRESS", False, "progress", orjson.dumps(details).decode()))])
 
     async def note(self, happened: Sequence[tuple[str, Event]]) -> None:
         """Keep what happened in which task."""

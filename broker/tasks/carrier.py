@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 from broker.errors import BrokerError, NotFound
 from broker.models.collections import Collection
+from broker.models.forecasts import Resolved
 from broker.models.tasks import Work
+from broker.services.places import Places
 from broker.services.replicas import Replicas
 from broker.services.trees import CatalogueTree, GridFTPTree, LocalTree, Tree, Trees
 from broker.storage.collections import Collections
@@ -18,6 +20,7 @@ from broker.tasks.clearing import Clearing
 from broker.tasks.copying import Copying
 from broker.tasks.downloading import Downloading
 from broker.tasks.faults import failed
+from broker.tasks.gathering import Gathering
 from broker.tasks.looking import Looking
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Routes
@@ -38,9 +41,10 @@ class End(NamedTuple):
 class Carrier:
     """Carries out work in one process."""
 
-    def __init__(self, database: Database, trees: Trees, replicas: Replicas) -> None:
+    def __init__(self, database: Database, trees: Trees, places: Places, replicas: Replicas) -> None:
         self._database = database
         self._trees = trees
+        self._places = places
         self._replicas = replicas
         self._routes = Routes()
 
@@ -53,7 +57,8 @@ class Carrier:
                 kind: [work for work in batch if work.kind == kind] for kind in dict.fromkeys(w.kind for w in batch)
             }
             for kind, some in by_kind.items():
-                await self._doer(kind, task, source, sink)(some, recorder)
+                doer = await self._doer(kind, task, source, sink)
+                await doer(some, recorder)
         except (BrokerError, CoallocError) as error:
             for work in batch:
                 recorder.report(failed(work, error, task.options, time.time()))
@@ -68,7 +73,7 @@ class Carrier:
             raise NotFound(f"the collection {number} is gone", "submit a new task")
         return End(found[0], await self._trees.of(found[0]))
 
-    def _doer(
+    async def _doer(
         self, kind: str, task: Candidate, source: End, sink: End | None
     ) -> Callable[[Sequence[Work], Recorder], Awaitable[None]]:
         """Who does work of a kind."""
@@ -82,15 +87,20 @@ class Carrier:
             return _each(looking.look if kind == "look" else looking.expand, task)
         if kind == "link":
             return _each(lambda work: _link(work, source.tree, sink.tree), task)
-        return self._copier(task, source, sink)
+        return await self._copier(task, source, sink)
 
-    def _copier(self, task: Candidate, source: End, sink: End) -> Callable[[Sequence[Work], Recorder], Awaitable[None]]:
+    async def _copier(
+        self, task: Candidate, source: End, sink: End
+    ) -> Callable[[Sequence[Work], Recorder], Awaitable[None]]:
         """Who copies between such collections."""
+        limited = source.collection.rate or sink.collection.rate
+        admit = self._admit(task) if limited else None
+        whose = (task.owner, await self._site(sink.collection))
+        if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):
+            where = self._where(source.tree, sink.collection)
+            return Gathering(where, sink.tree, task.options, admit, whose).copy
         if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree):
-            admit = None
-            if source.collection.rate or sink.collection.rate:
-                admit = self._admit(task)
-            return Copying(self._routes, source.tree, sink.tree, task.options, admit).copy
+            return Copying(self._routes, source.tree, sink.tree, task.options, admit, whose).copy
         if isinstance(sink.tree, LocalTree) and isinstance(source.tree, GridFTPTree | CatalogueTree):
             return Downloading(self._sources(source.tree, sink.collection), sink.tree, task.options).copy
         raise Unsupported(
@@ -104,10 +114,20 @@ class Carrier:
         async def of(path: str) -> list[str]:
             if isinstance(tree, GridFTPTree):
                 return [tree.url(path)]
-            found = await self._replicas.one(await tree.did(path), sink.site)
-            return [replica.url for replica in found.replicas]
+            return [replica.url for replica in (await self._where(tree, sink)(path)).replicas]
 
         return of
+
+    def _where(self, tree: CatalogueTree, sink: Collection) -> Callable[[str], Awaitable[Resolved]]:
+        """Where a dataset is, with what is to be expected on the way to the sink."""
+
+        async def of(path: str) -> Resolved:
+            return await self._replicas.one(await tree.did(path), await self._site(sink))
+
+        return of
+
+    async def _site(self, collection: Collection) -> str:
+        return (await self._places.endpoint(collection.endpoint)).site if collection.endpoint else collection.site
 
     def _admit(self, task: Candidate) -> Callable[[int], Awaitable[None]]:
         """Waits until both collections have promised so many bytes."""

@@ -14,6 +14,7 @@ from broker.models.tasks import Options, Work
 from broker.services.trees import GridFTPTree
 from broker.storage.work import Result
 from broker.tasks.faults import failed
+from broker.tasks.observing import of_batch
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Ends, Route, Routes
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
@@ -34,10 +35,19 @@ Admit = Callable[[int], Awaitable[None]]
 
 
 class Copying:
-    """Copies between two collections at servers."""
+    """Copies between two collections at servers.
+
+    :param whose: whose task it is, and the site that it goes to
+    """
 
     def __init__(
-        self, routes: Routes, source: GridFTPTree, sink: GridFTPTree, options: Options, admit: Admit | None = None
+        self,
+        routes: Routes,
+        source: GridFTPTree,
+        sink: GridFTPTree,
+        options: Options,
+        admit: Admit | None,
+        whose: tuple[str, str],
     ) -> None:
         self._routes = routes
         self._source = source
@@ -45,17 +55,22 @@ class Copying:
         self._options = options
         self._ends = Ends(source.server, sink.server, options.perf_p or 1)
         self._admit = admit
+        self._owner, self._site = whose
         self._turn = asyncio.Semaphore(options.perf_pp or AT_ONCE)
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
         """Copy all of a batch, and report each."""
         for group in _groups(batch):
+            began = time.time()
             try:
                 async with self._routes.one(self._ends) as route:
                     outcomes = await asyncio.gather(*(self._one(route, work, recorder) for work in group))
             except CoallocError as error:
                 outcomes = [error] * len(group)
             self._report(group, outcomes, recorder)
+            done = [work for work, error in zip(group, outcomes, strict=True) if error is None and not work.received]
+            streams = self._ends.parallelism
+            recorder.observe(self._owner, of_batch(self._source.server.source, self._site, began, done, streams))
 
     def _report(self, group: Sequence[Work], outcomes: Sequence[CoallocError | None], recorder: Recorder) -> None:
         """Report what failed; who only lost the connection that another's failure ended begins anew, blamelessly."""

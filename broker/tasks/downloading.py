@@ -8,10 +8,11 @@ from broker.models.tasks import Options, Work
 from broker.services.trees import LocalTree
 from broker.storage.work import Result
 from broker.tasks.faults import failed
+from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from coalloc.api import Request, download
 from coalloc.errors import CoallocError
-from coalloc.model import Snapshot, TransferReport
+from coalloc.model import TransferReport
 
 __all__ = ["Downloading"]
 
@@ -44,21 +45,15 @@ class Downloading:
     async def _fetch(self, work: Work, recorder: Recorder) -> Result:
         folder = work.destination.rpartition("/")[0]
         await self._sink.stat(f"{folder}/")  # no part of it is a link
-        moved = 0
-
-        def watch(snapshot: Snapshot) -> None:
-            nonlocal moved
-            recorder.moved(work.task_id, max(0, snapshot.done_bytes - moved))
-            moved = max(moved, snapshot.done_bytes)
-
+        arriving = Arriving(work.task_id, recorder)
         wanted = Request(
             tuple(await self._sources(work.source)),
             output=self._sink.at(work.destination),
             streams=self._options.perf_p,
             checksum=work.details.checksum or (None if self._options.verify_checksum else "none"),
         )
-        (report,) = await download(wanted, watch)
-        recorder.moved(work.task_id, max(0, report.size - moved))
+        (report,) = await download(wanted, arriving.watch)
+        arriving.whole(report.size)
         if self._options.preserve_timestamp and work.details.modified is not None:
             await self._sink.touch(work.destination, work.details.modified)
         return Result(work, "succeeded", _checksum(report), counts={"files_transferred": 1})

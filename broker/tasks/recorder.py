@@ -9,7 +9,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 
+import structlog
+
+from broker.errors import BrokerError
+from broker.models.history import Observed
 from broker.models.tasks import Event, Task, Work
+from broker.services.history import Reports
 from broker.storage.database import Database
 from broker.storage.tasks import Tasks
 from broker.storage.work import Result, Works
@@ -22,6 +27,7 @@ MANY = 200
 """Results that are written at once, without waiting for more."""
 SHOWN = 300
 """Characters of an error that its event tells."""
+log = structlog.get_logger("broker.tasks")
 
 
 class Recorder:
@@ -32,18 +38,28 @@ class Recorder:
     """
 
     def __init__(
-        self, database: Database, finished: Callable[[list[Task]], None], later: Callable[[float], None]
+        self,
+        database: Database,
+        history: Reports,
+        finished: Callable[[list[Task]], None],
+        later: Callable[[float], None],
     ) -> None:
         self._database = database
+        self._history = history
         self._finished = finished
         self._later = later
         self._results: list[Result] = []
         self._bytes: Counter[str] = Counter()
         self._events: list[tuple[str, Event]] = []
+        self._observed: dict[str, list[Observed]] = {}
         self._progress: dict[int, tuple[Work, Intervals]] = {}
         self._taken: dict[str, Done] = {}
         self._writing = asyncio.Lock()
         self.full = asyncio.Event()
+
+    def observe(self, subject: str, observed: Sequence[Observed]) -> None:
+        """Something was achieved."""
+        self._observed.setdefault(subject, []).extend(observed)
 
     def report(self, result: Result) -> None:
         """A piece of work is over, or an attempt at it."""
@@ -98,7 +114,17 @@ class Recorder:
                 raise
         if ended:
             self._finished(ended)
+        await self._learn()
         return accepted
+
+    async def _learn(self) -> None:
+        """Tell what was achieved; what history does not want is nobody's loss."""
+        observed, self._observed = self._observed, {}
+        for subject, some in observed.items():
+            try:
+                await self._history.take(subject, some)
+            except BrokerError as error:
+                log.warning("transfers of tasks could not be kept", error=error.message)
 
     async def _write(
         self, worker: str, results: Sequence[Result], moved: Counter[str], events: Sequence[tuple[str, Event]]

@@ -7,10 +7,11 @@ begins anew under another name.
 
 import asyncio
 import itertools
+import json
 import os
 import socket
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple, Protocol
 from uuid import uuid4
@@ -19,10 +20,12 @@ import structlog
 
 from broker.errors import Unavailable
 from broker.models.tasks import LOST, Event, Task, Work, WorkKind
+from broker.services.history import Reports
 from broker.storage.database import Database
-from broker.storage.lanes import Candidate, Lanes
+from broker.storage.lanes import Candidate, Lanes, Pair
 from broker.storage.tasks import Tasks
 from broker.storage.work import Works
+from broker.tasks.copying import AT_ONCE
 from broker.tasks.fairness import choose
 from broker.tasks.faults import failed, poisoned
 from broker.tasks.recorder import Recorder
@@ -37,6 +40,8 @@ LOOK = 5.0
 """How often a worker looks for work that nobody told it of, for dead workers and for deadlines."""
 TURN = 10.0
 """Seconds after which a lane goes to whoever is next."""
+TOLD = 60.0
+"""How often the log of a task tells how far it is."""
 IDLE = 1.0
 """Seconds for which a task that had nothing to lease is left alone: what it has waits for other lanes."""
 MOST_LANES = 32
@@ -70,11 +75,16 @@ class Worker:
     """One worker of a site: its queue, and what any site may do."""
 
     def __init__(
-        self, database: Database, performer: Performer, finished: Callable[[list[Task]], None], site: str = ""
+        self,
+        database: Database,
+        history: Reports,
+        performer: Performer,
+        finished: Callable[[list[Task]], None],
+        site: str = "",
     ) -> None:
         self._database = database
         self._performer = performer
-        self._recorder = Recorder(database, finished, self._wake_in)
+        self._recorder = Recorder(database, history, finished, self._wake_in)
         self._tuner = Tuner(database)
         self._site = site
         self._name = ""
@@ -162,6 +172,7 @@ class Worker:
             for task in await tasks.expired(now):
                 await tasks.end(task, now, "EXPIRED", "its deadline is over", "expired")
                 await tasks.note([(task, Event(now, "EXPIRED", True, "expired", "its deadline is over"))])
+            await tasks.progress({lane.candidate.task for lane in self._lanes.values()}, now, now - TOLD)
         pairs = {lane.candidate.task: lane.candidate.pair for lane in self._lanes.values()}
         for task, done in self._recorder.taken().items():
             if task in pairs:
@@ -192,6 +203,8 @@ class Worker:
             if choice.candidate is None:
                 return None
             number = await lanes.add(self._name, choice.candidate, now)
+            if not choice.candidate.started:
+                await Tasks(connection).note([(choice.candidate.task, _started(choice.candidate, tuned, now))])
         driver = asyncio.create_task(self._drive(choice.candidate, number))
         self._lanes[number] = Lane(choice.candidate, number, driver)
         driver.add_done_callback(lambda _: self._driven(number))
@@ -279,3 +292,15 @@ def _paused(each: Candidate, rules: dict[str, list[tuple[str | None, frozenset[s
         for end, operation in wanted.items()
         for subject, operations, _ in rules.get(end, ())
     )
+
+
+def _started(candidate: Candidate, tuned: Mapping[Pair, int], now: float) -> Event:
+    """With what Globus says there, too."""
+    options = candidate.options
+    details = {
+        "type": "GridFTP Transfer",
+        "concurrency": options.perf_cc or tuned[candidate.pair],
+        "parallelism": options.perf_p or 1,
+        "pipelining": options.perf_pp or AT_ONCE,
+    }
+    return Event(now, "STARTED", False, "started", json.dumps(details))

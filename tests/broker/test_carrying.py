@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from broker.models.catalogue import Dataset, Endpoint, Replica
 from broker.models.tasks import FilterRule, Item
 from broker.tasks import worker_of
 from tests.broker.worlds import ANN, World, read, world_of, write
+from tests.support.gridftp import GridFTPServer
 
 
 @pytest.fixture
@@ -140,3 +142,51 @@ async def test_files_are_fetched_to_a_folder_of_the_worker(world):
     assert task.status == "SUCCEEDED", task.error
     assert read(world.local / "in") == files
     assert (task.files_transferred, task.bytes_transferred) == (2, 2_000_100)
+
+
+async def register(world: World, name: str, content: bytes, *servers: GridFTPServer) -> None:
+    """A dataset with a replica at each of these servers."""
+    sha256 = hashlib.sha256(content).hexdigest()
+    await world.factory.catalogue.put("root", Dataset(name=name, size=len(content), checksums={"sha256": sha256}))
+    for server in servers:
+        path = server.root / name.partition(":")[2]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        endpoint = f"e{server.port}"
+        where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
+        await world.factory.places.put_endpoint("root", Endpoint(name=endpoint, site="here", **where))
+        await world.factory.catalogue.put_replica("root", Replica(dataset=name, endpoint=endpoint))
+
+
+@pytest.mark.parametrize("to", ["sink", "local"])
+async def test_a_dataset_comes_from_all_servers_that_have_it(world, tmp_path, to):
+    content = os.urandom(40_000_000)
+    with GridFTPServer(tmp_path / "other", "127.0.0.3") as other:
+        await register(world, "cms:run/1.root", content, world.source, other)
+        item = Item(source="/cms/run/1.root", destination="/in/1.root")
+        task = await world.over(await world.submit("TRANSFER", [item], to, "catalogue"))
+    assert (task.status, task.bytes_transferred) == ("SUCCEEDED", 40_000_000), task.error
+    assert ((world.sink.root if to == "sink" else world.local) / "in" / "1.root").read_bytes() == content
+
+
+async def test_what_tasks_achieve_is_history(world):
+    write(world.source.root, {"a": 20_000_000})
+    await world.done("TRANSFER", [Item(source="/a", destination="/a")])
+    async with asyncio.timeout(30):
+        while not (known := await world.factory.reports.listed({}, None, 10)):  # noqa: ASYNC110 - a table changes
+            await asyncio.sleep(0.05)
+    assert [(each.source, each.sink, each.bytes, each.subject) for each in known] == [
+        (f"ftp://{world.source.host}:{world.source.port}", "here", 20_000_000, "ann")
+    ]
+
+
+async def test_a_corrupt_replica_costs_time_and_no_data(world, tmp_path):
+    content = os.urandom(20_000_000)
+    with GridFTPServer(tmp_path / "other", "127.0.0.3") as other:
+        await register(world, "cms:a", content, world.source, other)
+        (other.root / "a").write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        task = await world.over(
+            await world.submit("TRANSFER", [Item(source="/cms/a", destination="/a")], origin="catalogue")
+        )
+    assert task.status == "SUCCEEDED", task.error
+    assert (world.sink.root / "a").read_bytes() == content

@@ -10,6 +10,9 @@ import pytest
 
 from broker.models.access import Caller
 from broker.models.tasks import LOST, Item, NewTask, Options, Work
+from broker.services.forecasting import Forecasting
+from broker.services.history import Reports
+from broker.services.places import Places
 from broker.services.tasks import Tasks
 from broker.storage.database import Database, addressed
 from broker.storage.lanes import Candidate
@@ -67,7 +70,9 @@ def task(*names: str, owner: str = "ann", submission: object = None, **options: 
 
 @asynccontextmanager
 async def working(database: Database, performer: Ready) -> AsyncIterator[Worker]:
-    worker = Worker(database, performer, lambda tasks: None)
+    places = Places(database)
+    history = Reports(database, places, Forecasting(database, places, compiled=False))
+    worker = Worker(database, history, performer, lambda tasks: None)
     running = asyncio.create_task(worker.run())
     try:
         yield worker

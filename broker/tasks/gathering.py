@@ -1,0 +1,84 @@
+"""Copies datasets to a GridFTP server, each from all servers that have it at once: no byte comes through here."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from broker.models.forecasts import Resolved
+from broker.models.tasks import Options, Work
+from broker.services.trees import GridFTPTree
+from broker.storage.work import Result
+from broker.tasks.copying import Admit
+from broker.tasks.faults import failed
+from broker.tasks.observing import of_sources
+from broker.tasks.progress import Arriving
+from broker.tasks.recorder import Recorder
+from coalloc.api import copy
+from coalloc.errors import CoallocError, NothingToFetchFrom
+from coalloc.model import Estimate
+
+__all__ = ["Gathering"]
+
+AT_ONCE = 4
+SCHEMES = ("ftp://", "gsiftp://")
+Where = Callable[[str], Awaitable[Resolved]]
+"""Where a dataset is that a path of the catalogue names, the best replica first."""
+
+
+class Gathering:
+    """Copies from wherever replicas are to one collection.
+
+    :param whose: whose task it is, and the site that it goes to
+    """
+
+    def __init__(
+        self, where: Where, sink: GridFTPTree, options: Options, admit: Admit | None, whose: tuple[str, str]
+    ) -> None:
+        self._where = where
+        self._sink = sink
+        self._options = options
+        self._admit = admit
+        self._owner, self._site = whose
+        self._turn = asyncio.Semaphore(options.perf_pp or AT_ONCE)
+
+    async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
+        """Copy all of a batch, and report each."""
+        await asyncio.gather(*(self._one(work, recorder) for work in batch))
+
+    async def _one(self, work: Work, recorder: Recorder) -> None:
+        async with self._turn:
+            try:
+                result = await self._copy(work, recorder)
+            except CoallocError as error:
+                result = failed(work, error, self._options, time.time())
+            recorder.report(result)
+
+    async def _copy(self, work: Work, recorder: Recorder) -> Result:
+        found = await self._where(work.source)
+        speak = [replica for replica in found.replicas if replica.url.startswith(SCHEMES)]
+        if not speak:
+            raise NothingToFetchFrom(f"no GridFTP server has {found.name}", "register a replica at one, or fetch it")
+        known = work.details.checksum or next((f"{name}:{value}" for name, value in found.checksums.items()), None)
+        estimates = {
+            replica.url: Estimate(replica.setup_seconds, replica.rate.p50 if replica.rate else None, replica.rationale)
+            for replica in speak
+        }
+        if self._admit:
+            await self._admit(found.size or work.size)
+        began = time.time()
+        arriving = Arriving(work.task_id, recorder)
+        report = await copy(
+            [replica.url for replica in speak],
+            self._sink.url(work.destination),
+            found.size,
+            checksum=known,
+            estimates=estimates,
+            proxies=(None, self._sink.server.proxy),
+            parallelism=self._options.perf_p or 1,
+            watch=arriving.watch,
+        )
+        arriving.whole(report.size)
+        recorder.observe(self._owner, of_sources(work, self._site, began, report.sources))
+        checksum = report.checksum and f"{report.checksum.algorithm}:{report.checksum.value}"
+        counts = {"files_transferred": 1, **({"bytes_checksummed": report.size} if checksum else {})}
+        return Result(work, "succeeded", checksum, counts=counts)

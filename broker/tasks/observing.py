@@ -1,0 +1,54 @@
+"""What transfers of tasks achieved, as observations: forecasts learn from the broker's own work, too."""
+
+import time
+from collections.abc import Sequence
+
+from broker.models.history import Observed
+from broker.models.tasks import Work
+from coalloc.model import SourceReport
+
+__all__ = ["of_batch", "of_sources"]
+
+TELLING = 8 << 20
+"""Mean bytes of a file from which on it is the network that took the time, and not the files."""
+
+
+def of_batch(source: str, sink: str, began: float, done: Sequence[Work], streams: int) -> list[Observed]:
+    """Files that went one after the other over one pair of sessions.
+
+    :param source: the server, as history calls it
+    :param sink: the site where it went
+    """
+    size, ended = sum(work.size for work in done), time.time()
+    if not done or size < TELLING * len(done) or ended <= began:
+        return []
+    key = f"task.{done[0].task_id}.{done[0].id}.{done[0].attempt}"
+    ranges = len(done)
+    return [
+        Observed(
+            id=key, source=source, sink=sink, started=began, ended=ended, bytes=size, ranges=ranges, streams=streams
+        )
+    ]
+
+
+def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceReport]) -> list[Observed]:
+    """What each source delivered of one file."""
+    ended = max(time.time(), began + 1e-3)
+    return [
+        Observed(
+            id=f"task.{work.task_id}.{work.id}.{work.attempt}.{i}",
+            source="/".join(report.url.split("/")[:3]),
+            sink=sink,
+            started=began,
+            ended=ended,
+            bytes=report.bytes,
+            busy_seconds=min(ended - began, max(1e-3, report.seconds - report.idle_seconds)),
+            setup_seconds=report.setup_seconds,
+            ranges=report.ranges,
+            streams=report.streams,
+            outcome=report.outcome,
+            error=report.error and report.error[:500],
+        )
+        for i, report in enumerate(reports)
+        if report.outcome != "unused"
+    ]
