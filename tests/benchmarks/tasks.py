@@ -1,0 +1,184 @@
+"""Tasks: how fast the broker carries them out beside globus-url-copy, and what those cost that wait.
+
+    python -m tests.benchmarks.tasks [small] [big] [queue] [--files 10000] [--gib 2] [--rounds 3]
+
+`small`: a directory of files of 10 kB, `big`: one file, each from one server on this machine to another, on files in
+memory, as a task with and without checksums and by globus-url-copy, in turns; a ratio is taken within a round. `queue`:
+submissions while 100,000 tasks are in the table, and the processor that 10,000 tasks take which cannot begin.
+"""
+
+import argparse
+import asyncio
+import random
+import shutil
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from statistics import quantiles
+from uuid import uuid4
+
+from sqlalchemy import select
+
+from broker.models.collections import NewCollection
+from broker.models.tasks import Item
+from broker.schema.tasks import tasks
+from broker.storage.collections import Collections
+from broker.storage.database import addressed
+from broker.storage.migration import upgrade
+from broker.tasks import worker_of
+from tests.benchmarks.loopback import MEMORY, measure, spread
+from tests.broker.worlds import World, world_of
+
+SMALL = 10_000
+MADE = {"id", "owner", "created_at"}
+WAITING = 10_000
+IN_TABLE = 100_000
+LOOKED = 20.0
+"""Seconds for which those that wait are watched."""
+
+
+@asynccontextmanager
+async def working(folder: Path) -> AsyncIterator[World]:
+    """A broker on SQLite with a worker, in this process."""
+    database = f"sqlite:///{folder / 'broker.sqlite'}"
+    upgrade(addressed(database))
+    async with world_of(database, folder) as world:
+        running = asyncio.create_task(worker_of(world.factory).run())
+        yield world
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def race(
+    title: str, unit: str, amount: float, rivals: dict[str, Callable[[], Awaitable[None]]], count: int
+) -> None:
+    """A line a rival: amount per second, and how it compares with the first."""
+    seconds: dict[str, list[float]] = {name: [] for name in rivals}
+    for _ in range(count):
+        for name in random.sample(list(rivals), len(rivals)):
+            began = time.perf_counter()
+            await rivals[name]()
+            seconds[name].append(time.perf_counter() - began)
+    print(f"\n{title}, {count} rounds: median [least-most]")
+    peer = next(iter(seconds.values()))
+    for name, mine in seconds.items():
+        ratios = [theirs / ours for theirs, ours in zip(peer, mine, strict=True)]
+        rate = spread([amount / each for each in mine], "{:.0f}")
+        print(f"  {name:28} {rate:>22} {unit}  ratio {spread(ratios):>18}", flush=True)
+
+
+def rivals(world: World, name: str, item: Item, words: Sequence[str]) -> dict[str, Callable[[], Awaitable[None]]]:
+    """globus-url-copy, and tasks with and without checksums; each begins with nothing at the sink."""
+
+    def clear() -> None:
+        target = world.sink.root / name.rstrip("/")
+        shutil.rmtree(target) if target.is_dir() else target.unlink(missing_ok=True)
+
+    def guc() -> None:
+        clear()
+        measure(["globus-url-copy", "-q", "-cd", *words, world.source.url(name), world.sink.url(name)])
+
+    async def task(verify: bool) -> None:
+        clear()
+        done = await world.over(await world.submit("TRANSFER", [item], verify_checksum=verify), 600)
+        assert done.status == "SUCCEEDED", done.error
+
+    return {
+        " ".join(["globus-url-copy", *words]): lambda: asyncio.to_thread(guc),
+        "task, no checksums": lambda: task(False),
+        "task": lambda: task(True),
+    }
+
+
+async def small(world: World, files: int, count: int) -> None:
+    """`small`."""
+    (world.source.root / "small").mkdir()
+    for number in range(files):
+        (world.source.root / "small" / f"file-{number}").write_bytes(random.randbytes(SMALL))
+    item = Item(source="/small/", destination="/small/", recursive=True)
+    runs = rivals(world, "small/", item, ["-pp", "-cc", "4", "-r"])
+    await race(f"small: {files} files of {SMALL} bytes", "files/s", files, runs, count)
+    print("wanted: >= 500 files/s, ratio >= 1.0")
+
+
+async def big(world: World, size: int, count: int) -> None:
+    """`big`."""
+    with (world.source.root / "big").open("wb") as file:
+        for _ in range(size >> 20):
+            file.write(random.randbytes(1 << 20))
+    runs = rivals(world, "big", Item(source="/big", destination="/big"), [])
+    await race(f"big: one file of {size >> 20} MiB", "MB/s", size / 1e6, runs, count)
+    print("wanted: ratio >= 0.95")
+
+
+async def queue(world: World) -> None:
+    """`queue`."""
+    await fill(world, IN_TABLE)
+    took = []
+    for _ in range(1000):
+        began = time.perf_counter()
+        await world.submit("TRANSFER", [Item(source="/none", destination="/none")], "local")
+        took.append(time.perf_counter() - began)
+    print(f"\nqueue: a submission beside {IN_TABLE} tasks: p99 {quantiles(took, n=100)[98] * 1e3:.1f} ms")
+    print("wanted: <= 100 ms")
+    await hold(world)
+    for _ in range(WAITING):
+        await world.submit("TRANSFER", [Item(source="/none", destination="/none")])
+    await asyncio.sleep(5.0)
+    began, cpu = time.perf_counter(), time.process_time()
+    await asyncio.sleep(LOOKED)
+    share = (time.process_time() - cpu) / (time.perf_counter() - began)
+    print(f"queue: {WAITING} tasks that wait take {share:.1%} of a processor\nwanted: <= 5 %")
+
+
+async def fill(world: World, count: int) -> None:
+    """Tasks that are over, in the table."""
+    first = await world.submit("TRANSFER", [Item(source="/none", destination="/none")], "local")
+    async with world.factory.database.write() as connection:
+        values = dict((await connection.execute(select(tasks).where(tasks.c.id == first))).one()._mapping)
+        over = {**values, "status": "SUCCEEDED", "completed_at": time.time()}
+        rows = [{**over, "id": str(uuid4()), "submission_id": str(uuid4())} for _ in range(count)]
+        await connection.execute(tasks.insert(), rows)
+
+
+async def hold(world: World) -> None:
+    """One transfer to the sink may run, and one does, slowly."""
+    async with world.factory.database.write() as connection:
+        kept = Collections(connection)
+        (sink,) = [each for each in await kept.all() if each.name == "sink"]
+        slow = {"concurrency": 1, "rate": 1.0}
+        await kept.put(
+            sink.id, "ann", NewCollection.model_validate({**sink.model_dump(exclude=MADE), **slow}), time.time()
+        )
+    (world.source.root / "slow").write_bytes(bytes(SMALL))
+    for _ in range(2):
+        await world.submit("TRANSFER", [Item(source="/slow", destination="/slow")])
+    await asyncio.sleep(2.0)
+
+
+async def run(chosen: Sequence[str], options: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="coget-bench-") as name:
+        async with working(Path(name)) as world:
+            if "small" in chosen:
+                await small(world, options.files, options.rounds)
+            if "big" in chosen:
+                await big(world, int(options.gib * 1024) << 20, options.rounds)
+            if "queue" in chosen:
+                await queue(world)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("chosen", nargs="*", choices=["small", "big", "queue", []])
+    parser.add_argument("--files", type=int, default=10_000)
+    parser.add_argument("--gib", type=float, default=2.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    options = parser.parse_args()
+    asyncio.run(run(options.chosen or ["small", "big", "queue"], options))
+
+
+if __name__ == "__main__":
+    main()
