@@ -8,7 +8,7 @@ from broker.errors import Conflict, NotFound
 from broker.models.access import Caller
 from broker.models.tasks import Event, NewTask, Task, WorkKind
 from broker.storage.access import Records
-from broker.storage.database import Database
+from broker.storage.database import Database, retried
 from broker.storage.tasks import Done, Page, Wanted
 from broker.storage.tasks import Tasks as Stored
 from broker.storage.work import Planned
@@ -40,6 +40,7 @@ class Tasks:
         if self.wake:
             self.wake(queue)
 
+    @retried
     async def submit(self, new: NewTask) -> Submitted:
         """Take a task; the same again when its owner submits it again."""
         kind: WorkKind = "look" if new.kind == "TRANSFER" else "delete"
@@ -66,6 +67,7 @@ class Tasks:
         async with self._database.read() as connection:
             return await Stored(connection).page(wanted, order, limit, offset)
 
+    @retried
     async def change(self, caller: Caller, number: str, label: str | None, deadline: float | None) -> Task:
         """Change its label or its deadline. :raises NotFound: :raises Conflict: when it is over"""
         values = {"label": label, "deadline": deadline}
@@ -76,6 +78,7 @@ class Tasks:
                 raise Conflict(f"task {number} is over", "submit a new one")
             return task
 
+    @retried
     async def cancel(self, caller: Caller, number: str, message: str | None = None, admin: bool = False) -> bool:
         """End it before its work is done; False when it was over. :raises NotFound:"""
         now = time.time()
@@ -94,6 +97,7 @@ class Tasks:
                 await Records(connection).note(now, caller.subject, "cancel task", number)
         return True
 
+    @retried
     async def pause(self, caller: Caller, number: str, message: str | None) -> bool:
         """Pause it, or let it go on where there is no message; False when it was over."""
         now, stops = time.time(), message is not None
