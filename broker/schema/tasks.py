@@ -23,6 +23,7 @@ from broker.schema.base import ID, METADATA, MOMENT
 __all__ = ["events", "lanes", "tasks", "tunings", "work", "workers"]
 
 UNFINISHED = text("state IN ('pending', 'leased')")
+ACTIVE = text("status = 'ACTIVE'")
 RETRYING = text("state = 'pending' AND attempt > 0")
 
 tasks = Table(
@@ -38,7 +39,7 @@ tasks = Table(
     Column("destination", Text),
     Column("options", Text, nullable=False),  # JSON of models.tasks.Options
     Column("queue", Text, nullable=False),  # of the site whose workers do it; empty: any
-    Column("priority", Integer, nullable=False),
+    Column("nice", Integer, nullable=False),  # less is first, so that an index has the order; -1 times the priority
     Column("deadline", MOMENT, nullable=False),
     Column("requested_at", MOMENT, nullable=False),
     Column("started_at", MOMENT),
@@ -68,11 +69,17 @@ tasks = Table(
     Index(None, "owner", "requested_at"),
     Index(
         "ix_tasks_active",
-        "queue",
+        "owner",
+        "kind",
+        "source",
+        "destination",
+        "nice",
+        "deadline",
         "requested_at",
-        sqlite_where=text("status = 'ACTIVE'"),
-        postgresql_where=text("status = 'ACTIVE'"),
+        sqlite_where=ACTIVE,
+        postgresql_where=ACTIVE,
     ),
+    Index("ix_tasks_deadline", "deadline", sqlite_where=ACTIVE, postgresql_where=ACTIVE),
 )
 
 work = Table(

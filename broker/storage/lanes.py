@@ -12,6 +12,19 @@ from broker.schema.tasks import lanes, tasks, tunings, work
 
 __all__ = ["Candidate", "Lanes", "Open", "Pair", "Tuning"]
 
+CANDIDATE = (
+    "id",
+    "owner",
+    "source",
+    "destination",
+    "kind",
+    "options",
+    "nice",
+    "deadline",
+    "requested_at",
+    "started_at",
+)
+
 
 class Pair(NamedTuple):
     """From which collection to which; a task that deletes has no destination."""
@@ -67,45 +80,27 @@ class Lanes:
             await self._connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget lanes'))"))
 
     async def candidates(self, queues: Collection[str], now: float) -> list[Candidate]:
-        """One of each owner, kind and pair: of the highest priority, then the nearest deadline, then the oldest."""
+        """One of each owner, kind and pair: of the highest priority, then the nearest deadline, then the oldest.
+
+        However many tasks wait, only the first of each group is looked at, and those before it that have no work now.
+        """
+        group = (tasks.c.owner, tasks.c.kind, tasks.c.source, tasks.c.destination)
+        groups = select(*group).where(tasks.c.status == "ACTIVE").distinct()
         free = (
             select(work.c.id)
             .where(work.c.task_id == tasks.c.id, work.c.state == "pending", work.c.not_before <= now)
             .exists()
         )
-        place = func.row_number().over(
-            partition_by=(tasks.c.owner, tasks.c.kind, tasks.c.source, tasks.c.destination),
-            order_by=(tasks.c.priority.desc(), tasks.c.deadline, tasks.c.requested_at, tasks.c.id),
-        )
-        names = (
-            "id",
-            "owner",
-            "source",
-            "destination",
-            "kind",
-            "options",
-            "priority",
-            "deadline",
-            "requested_at",
-            "started_at",
-        )
-        active = and_(tasks.c.status == "ACTIVE", tasks.c.queue.in_(list(queues)), tasks.c.paused.is_(None), free)
-        ranked = select(*(tasks.c[name] for name in names), place.label("place")).where(active).subquery()
-        rows = await self._connection.execute(select(ranked).where(ranked.c.place == 1))
-        return [
-            Candidate(
-                row.id,
-                row.owner,
-                Pair(row.source, row.destination or ""),
-                row.kind,
-                Options.model_validate_json(row.options),
-                row.priority,
-                row.deadline,
-                row.requested_at,
-                row.started_at is not None,
-            )
-            for row in rows
-        ]
+        found = []
+        for key in (await self._connection.execute(groups)).all():
+            same = [column.is_not_distinct_from(value) for column, value in zip(group, key, strict=True)]
+            active = (tasks.c.status == "ACTIVE", tasks.c.queue.in_(list(queues)), tasks.c.paused.is_(None), free)
+            order = (tasks.c.nice, tasks.c.deadline, tasks.c.requested_at)
+            first = select(*(tasks.c[name] for name in CANDIDATE)).where(*same, *active).order_by(*order).limit(1)
+            row = (await self._connection.execute(first)).one_or_none()
+            if row:
+                found.append(_candidate(row))
+        return found
 
     async def open(self) -> list[Open]:
         """All that are open."""
@@ -182,6 +177,20 @@ class Lanes:
         values = new._asdict()
         pair: Pair = values.pop("pair")
         await self._connection.execute(tunings.insert().values(**values, **pair._asdict()))
+
+
+def _candidate(row: Row[Any]) -> Candidate:
+    return Candidate(
+        row.id,
+        row.owner,
+        Pair(row.source, row.destination or ""),
+        row.kind,
+        Options.model_validate_json(row.options),
+        -row.nice,
+        row.deadline,
+        row.requested_at,
+        row.started_at is not None,
+    )
 
 
 def _tuning(row: Row[Any]) -> Tuning:

@@ -71,8 +71,9 @@ class Tasks:
         """Take a task, unless its owner has submitted it before; its id, and whether it is new."""
         values = {
             "id": str(uuid4()),
-            **new.model_dump(include={"owner", "kind", "label", "queue", "priority", "deadline"}),
+            **new.model_dump(include={"owner", "kind", "label", "queue", "deadline"}),
             "submission_id": str(new.submission_id),
+            "nice": -new.priority,
             "source": str(new.source),
             "destination": new.destination and str(new.destination),
             "options": new.options.model_dump_json(exclude_defaults=True),
@@ -207,7 +208,8 @@ RETRYING = (
     .correlate(tasks)
     .scalar_subquery()
 )
-SHOWN = [RETRYING.label(name) if name == "retrying" else tasks.c[name] for name in Task._fields]
+OF_OTHERS = {"retrying": RETRYING.label("retrying"), "priority": (-tasks.c.nice).label("priority")}
+SHOWN = [OF_OTHERS[name] if name in OF_OTHERS else tasks.c[name] for name in Task._fields]
 
 
 def _task(row: Any) -> Task:

@@ -116,7 +116,7 @@ def _tasks() -> None:
         sa.Column("destination", sa.Text),
         sa.Column("options", sa.Text, nullable=False),
         sa.Column("queue", sa.Text, nullable=False),
-        sa.Column("priority", sa.Integer, nullable=False),
+        sa.Column("nice", sa.Integer, nullable=False),
         sa.Column("deadline", sa.Double, nullable=False),
         sa.Column("requested_at", sa.Double, nullable=False),
         sa.Column("started_at", sa.Double),
@@ -148,7 +148,14 @@ def _tasks() -> None:
     op.create_index(
         "ix_tasks_active",
         "tasks",
-        ["queue", "requested_at"],
+        ["owner", "kind", "source", "destination", "nice", "deadline", "requested_at"],
+        sqlite_where=sa.text("status = 'ACTIVE'"),
+        postgresql_where=sa.text("status = 'ACTIVE'"),
+    )
+    op.create_index(
+        "ix_tasks_deadline",
+        "tasks",
+        ["deadline"],
         sqlite_where=sa.text("status = 'ACTIVE'"),
         postgresql_where=sa.text("status = 'ACTIVE'"),
     )
