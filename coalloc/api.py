@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
-from coalloc.brokerclient import Broker, BrokerRefuses, Dataset, Found
+from coalloc.brokerclient import Broker, Dataset, Found
 from coalloc.config import access
 from coalloc.dialer import DirectDialer
 from coalloc.download import Download, Wishes
@@ -118,15 +118,16 @@ class Probe(NamedTuple):
 
 
 class Registered(NamedTuple):
-    """What a broker was told of a directory: how many files of how many bytes, and how many replicas were news.
+    """What a broker knows of a directory now: how many files of how many bytes, and how many replicas were news.
 
-    `refused` says of some files, by the names of their datasets, why the broker does not take them.
+    `refused` says of other files, by the names of their datasets, why they are not among them: the broker does not take
+    them, or the server does not hand them out.
     """
 
     files: int
     bytes: int
     new: int
-    refused: Mapping[str, BrokerRefuses]
+    refused: Mapping[str, CoallocError]
 
 
 async def download(request: Request, watch: Callable[[Snapshot], None] | None = None) -> list[TransferReport]:
@@ -406,11 +407,13 @@ async def register_directory(name: str, url: str, broker: str | None = None) -> 
     """
     known = _some_broker(broker)
     prefix = name if name.endswith((":", "/")) else f"{name}/"
-    found = [(prefix + file.name, file) for file in await inventory(url, partial(storage, url))]
-    if not found:
+    files, troubles = await inventory(url, partial(storage, url))
+    if not files:
         raise UsageError(f"{redact(url)} has no files", "name another directory")
-    news, refused = await known.register_all(found)
-    return Registered(len(found), sum(file.size or 0 for _, file in found), news, refused)
+    news, refused = await known.register_all([(prefix + file.name, file) for file in files])
+    left_out = {prefix + name: error for name, error in troubles.items()} | refused
+    taken = [file for file in files if prefix + file.name not in refused]
+    return Registered(len(taken), sum(file.size or 0 for file in taken), news, left_out)
 
 
 def _some_broker(named: str | None) -> Broker:

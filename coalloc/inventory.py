@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.storage import Storage
-from coalloc.errors import NoSuchFile
+from coalloc.errors import NoSuchFile, PermissionRefused, SourceError, Unsupported
 from coalloc.model import Checksum, Entry, Replica, ReplicaSet
 
 __all__ = ["inventory"]
@@ -24,8 +24,10 @@ ALGORITHMS = ("sha256", "md5", "adler32")
 Connect = Callable[[], Coroutine[None, None, Storage]]
 
 
-async def inventory(url: str, connect: Connect) -> list[ReplicaSet]:
+async def inventory(url: str, connect: Connect) -> tuple[list[ReplicaSet], dict[str, SourceError]]:
     """Each file below a directory, its name relative to it, with its size, its URL and its checksum.
+
+    And those, by name, that the server lists but does not hand out, with the reason.
 
     :param url: of the directory, with a slash at its end
     :param connect: logs in at the server
@@ -35,12 +37,12 @@ async def inventory(url: str, connect: Connect) -> list[ReplicaSet]:
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(await connect())
         files = [_described(url, name, entry) async for name, entry in _walk(store, top)]
-        left = iter(files)
+        left, troubles = iter(files), dict[str, SourceError]()
         stores = [store]
         for _ in range(min(SESSIONS, len(files)) - 1):
             stores.append(await stack.enter_async_context(await connect()))
-        summed = await asyncio.gather(*(_summed(each, top, left) for each in stores))
-    return sorted(file for some in summed for file in some)
+        summed = await asyncio.gather(*(_summed(each, top, left, troubles) for each in stores))
+    return sorted(file for some in summed for file in some), troubles
 
 
 async def _walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
@@ -60,14 +62,16 @@ def _described(url: str, name: str, entry: Entry) -> ReplicaSet:
     return ReplicaSet(name, (Replica(url + quote(name, errors="surrogateescape")),), entry.size)
 
 
-async def _summed(store: Storage, top: str, files: Iterator[ReplicaSet]) -> list[ReplicaSet]:
-    """The next files, one after the other, with their checksums; without those that are gone by now."""
+async def _summed(
+    store: Storage, top: str, files: Iterator[ReplicaSet], troubles: dict[str, SourceError]
+) -> list[ReplicaSet]:
+    """The next files, one after the other, with their checksums."""
     found = []
     for file in files:
         try:
             found.append(file._replace(checksums=await _checksums(store, f"{top}/{file.name}", file.size or 0)))
-        except NoSuchFile:
-            continue
+        except (NoSuchFile, PermissionRefused, Unsupported) as error:
+            troubles[file.name] = error
     return found
 
 

@@ -113,7 +113,8 @@ class ThirdParty:
         """Copy a file of `size` bytes, or `ranges` [start, end) of it to the same place in a file that may be there.
 
         A whole file takes the place of what was there. Returns when all bytes are counted: by the sink's markers, or,
-        where it sends none, by the size of the file there. `received` is told meanwhile what is on disk for good.
+        where it sends none, by the size of the file there. `received` is told meanwhile what is on disk for good;
+        what it raises ends the copy.
 
         When a file fails that has begun, or is cancelled, this pair is no longer `usable`, and others that are under
         way fail with it: until they are copied anew, what is under their names at the sink may be anything.
@@ -222,7 +223,7 @@ class _Transfer:
         self._storing: PendingReply | None = None
         self.progress = Progress()
         self.ended = False
-        self.over: asyncio.Future[SourceError | None] = asyncio.get_running_loop().create_future()
+        self.over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
         """Why it failed; None if it did not."""
 
     def begin(self) -> None:
@@ -246,8 +247,12 @@ class _Transfer:
             self._pair.moved()
 
     def _tell(self, start: int, end: int) -> None:
-        if self._received:
+        if self._received is None:
+            return
+        try:
             self._received(self._start + start, self._start + end)
+        except Exception as error:
+            self._broken(error)
 
     def _retrieved(self, retrieving: PendingReply) -> None:
         error = _trouble(retrieving, self._retrieve[1])
@@ -266,11 +271,11 @@ class _Transfer:
         else:
             self._finish()
 
-    def _broken(self, error: SourceError) -> None:
+    def _broken(self, error: Exception) -> None:
         """What is left of this range stands in the connection, where the next file is expected."""
         self.end(error)
         ends = f"{self._pair.source.control.where} to {self._pair.sink.control.where}"
-        self._pair.fail(ConnectionLost(f"another file's copy from {ends} has failed: {error.message}", "connect again"))
+        self._pair.fail(ConnectionLost(f"another file's copy from {ends} has failed: {error}", "connect again"))
 
     def _finish(self) -> None:
         """Count what has come, once both ends say that they are done."""
@@ -285,7 +290,7 @@ class _Transfer:
             self._tell(start, end)
         self.end()
 
-    def end(self, error: SourceError | None = None) -> None:
+    def end(self, error: Exception | None = None) -> None:
         """Say that it is over; may be called twice."""
         if self.ended:
             return
