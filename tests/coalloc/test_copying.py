@@ -120,6 +120,34 @@ async def test_a_source_that_dies_is_done_without(sources, sink):
     assert report.sources[0].error
 
 
+async def test_a_source_that_stands_still_is_relieved(sources, sink):
+    size = 4 << 30
+    for source in sources:
+        hole(source, size)
+    copying = asyncio.create_task(copy(sources, sink))
+    await wait_for_some(sink)
+    sources[0].pause()
+    try:
+        report = await copying
+    finally:
+        sources[0].resume()
+    assert report.verified
+    assert sum(source.bytes for source in report.sources) == size
+
+
+async def test_proxies_that_are_named_outright(start_gridftp, tmp_path, grid, alice, monkeypatch):
+    env = grid.server_env(grid.localhost)
+    ends = [start_gridftp(tmp_path / name, env=env, anonymous=False) for name in ("one", "two", "sink")]
+    contents = [random_file(end.root / "file", SIZE) for end in ends[:2]]
+    monkeypatch.setenv("X509_CERT_DIR", str(grid.trusted))
+    monkeypatch.setenv("X509_USER_PROXY", str(tmp_path / "none"))
+    urls = [end.url("file", "gsiftp") for end in ends[:2]]
+    proxies = alice.proxy().certificate, alice.proxy().certificate
+    report = await api.copy(urls, ends[2].url("out", "gsiftp"), proxies=proxies)
+    assert (ends[2].root / "out").read_bytes() == contents[0]
+    assert report.verified
+
+
 async def test_a_sink_that_dies_ends_the_copy(sources, sink):
     for source in sources:
         hole(source, 64 << 30)
