@@ -5,7 +5,7 @@ final name at the sink, which gets that name when it is whole and verified. Noth
 """
 
 import asyncio
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -33,7 +33,7 @@ LOOK = 0.125
 def temporary(path: str) -> str:
     """A name beside a file's final one."""
     folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name[:200]}.{secrets.token_hex(4)}.coget"
+    return f"{folder}/.{name[:200]}.{os.urandom(4).hex()}.coget"
 
 
 class Copy:
