@@ -4,12 +4,14 @@ import asyncio
 import hashlib
 import os
 import zlib
+from contextlib import closing
 
 import pytest
 
 from coalloc import api
-from coalloc.errors import CoallocError, NothingToFetchFrom, TransferFailed, VerificationError
+from coalloc.errors import CoallocError, NoSpace, NothingToFetchFrom, TransferFailed, VerificationError
 from tests.support.fetching import random_file
+from tests.support.mounts import small_tmpfs
 
 SIZE = 64 << 20
 
@@ -169,6 +171,13 @@ async def test_a_copy_that_is_cancelled_leaves_nothing_behind(sources, sink):
         await copying
     assert raised.value.args[0].size == 64 << 30
     assert names(sink.root) == []
+
+
+async def test_a_sink_that_is_full(sources, start_gridftp, tmp_path, content):
+    with small_tmpfs(tmp_path / "small", 1 << 20) as small, closing(start_gridftp(small, "127.0.0.8")) as sink:
+        with pytest.raises(NoSpace):
+            await copy(sources, sink)
+        assert names(small) == []
 
 
 async def test_nobody_has_it(sources, sink):
