@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -24,7 +24,7 @@ from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
 from coalloc.history import History, SourceSummary, Transfer
 from coalloc.imports import read_log, remember
-from coalloc.inventory import inventory
+from coalloc.inventory import Registered, register_below
 from coalloc.model import (
     Checksum,
     Estimate,
@@ -115,19 +115,6 @@ class Probe(NamedTuple):
     size: int | None = None
     features: tuple[str, ...] = ()
     error: SourceError | None = None
-
-
-class Registered(NamedTuple):
-    """What a broker knows of a directory now: how many files of how many bytes, and how many replicas were news.
-
-    `refused` says of other files, by the names of their datasets, why they are not among them: the broker does not take
-    them, or the server does not hand them out.
-    """
-
-    files: int
-    bytes: int
-    new: int
-    refused: Mapping[str, CoallocError]
 
 
 async def download(request: Request, watch: Callable[[Snapshot], None] | None = None) -> list[TransferReport]:
@@ -405,15 +392,7 @@ async def register_directory(name: str, url: str, broker: str | None = None) -> 
 
     The server computes checksums where it can. Raises SourceErrors, and a UsageError where no broker is known.
     """
-    known = _some_broker(broker)
-    prefix = name if name.endswith((":", "/")) else f"{name}/"
-    files, troubles = await inventory(url, partial(storage, url))
-    if not files:
-        raise UsageError(f"{redact(url)} has no files", "name another directory")
-    news, refused = await known.register_all([(prefix + file.name, file) for file in files])
-    left_out = {prefix + name: error for name, error in troubles.items()} | refused
-    taken = [file for file in files if prefix + file.name not in refused]
-    return Registered(len(taken), sum(file.size or 0 for file in taken), news, left_out)
+    return await register_below(_some_broker(broker), name, url, partial(storage, url))
 
 
 def _some_broker(named: str | None) -> Broker:
