@@ -3,7 +3,7 @@
 import asyncio
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
-from coalloc.brokerclient import Broker, BrokerRefuses, Dataset, Found
+from coalloc.brokerclient import Broker, Dataset, Found
 from coalloc.config import access
 from coalloc.dialer import DirectDialer
 from coalloc.download import Download, Wishes
@@ -24,7 +24,7 @@ from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
 from coalloc.history import History, SourceSummary, Transfer
 from coalloc.imports import read_log, remember
-from coalloc.inventory import inventory
+from coalloc.inventory import Registered, register_below
 from coalloc.model import (
     Checksum,
     Estimate,
@@ -115,18 +115,6 @@ class Probe(NamedTuple):
     size: int | None = None
     features: tuple[str, ...] = ()
     error: SourceError | None = None
-
-
-class Registered(NamedTuple):
-    """What a broker was told of a directory: how many files of how many bytes, and how many replicas were news.
-
-    `refused` says of some files, by the names of their datasets, why the broker does not take them.
-    """
-
-    files: int
-    bytes: int
-    new: int
-    refused: Mapping[str, BrokerRefuses]
 
 
 async def download(request: Request, watch: Callable[[Snapshot], None] | None = None) -> list[TransferReport]:
@@ -404,13 +392,7 @@ async def register_directory(name: str, url: str, broker: str | None = None) -> 
 
     The server computes checksums where it can. Raises SourceErrors, and a UsageError where no broker is known.
     """
-    known = _some_broker(broker)
-    prefix = name if name.endswith((":", "/")) else f"{name}/"
-    found = [(prefix + file.name, file) for file in await inventory(url, partial(storage, url))]
-    if not found:
-        raise UsageError(f"{redact(url)} has no files", "name another directory")
-    news, refused = await known.register_all(found)
-    return Registered(len(found), sum(file.size or 0 for _, file in found), news, refused)
+    return await register_below(_some_broker(broker), name, url, partial(storage, url))
 
 
 def _some_broker(named: str | None) -> Broker:

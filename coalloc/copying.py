@@ -5,7 +5,7 @@ final name at the sink, which gets that name when it is whole and verified. Noth
 """
 
 import asyncio
-import secrets
+import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -13,7 +13,7 @@ from functools import partial
 from coalloc.agreement import Agreement, unusable
 from coalloc.engine.gridftp.remote import RemoteSource
 from coalloc.engine.gridftp.storage import Storage
-from coalloc.errors import CoallocError, SourceError, VerificationError
+from coalloc.errors import CoallocError, NoSpace, SourceError, TransferFailed, VerificationError
 from coalloc.intervals import Intervals
 from coalloc.model import Estimate, Extent, Phase, ReplicaSet, Snapshot, TransferReport
 from coalloc.report import source_reports, source_views, unstarted_reports, unstarted_views
@@ -33,7 +33,7 @@ LOOK = 0.125
 def temporary(path: str) -> str:
     """A name beside a file's final one."""
     folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name[:200]}.{secrets.token_hex(4)}.coget"
+    return f"{folder}/.{name[:200]}.{os.urandom(4).hex()}.coget"
 
 
 class Copy:
@@ -125,7 +125,7 @@ class Copy:
         event: Event = Started(self._loop.time())
         while True:
             self._phase, self._fetched_at = "fetching", None
-            await self._runner.run(self._scheduler, event)
+            await self._run(self._scheduler, event)
             self._phase, self._fetched_at = "verifying", self._loop.time()
             async with await self._connect() as store:  # a session that was idle meanwhile may be gone
                 bad = await self._checked.find_bad(self._pieces(), partial(store.checksum, self._names[0]))
@@ -133,6 +133,16 @@ class Copy:
                     await store.rename(*self._names)
                     return
             event = self._reject(self._scheduler, bad)
+
+    async def _run(self, scheduler: Scheduler, event: Event) -> None:
+        """:raises NoSpace: when it was the sink's disk that no source got over"""
+        try:
+            await self._runner.run(scheduler, event)
+        except TransferFailed:
+            for error in self._runner.errors.values():
+                if isinstance(error, NoSpace):
+                    raise error from None
+            raise
 
     def _pieces(self) -> list[Extent]:
         return sorted(Extent(start, end, i) for i, first in enumerate(self._first) for start, end in first)

@@ -1,20 +1,23 @@
-"""What is below a directory of a GridFTP server, with the server's own checksums: for a catalogue.
+"""What is below a directory of a GridFTP server, with the server's own checksums; told to a broker.
 
 Symbolic links to files count as files; those to directories are not followed, since they may lead in circles.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack
+from typing import NamedTuple
 from urllib.parse import quote
 
+from coalloc.brokerclient import Broker
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.storage import Storage
-from coalloc.errors import NoSuchFile
+from coalloc.errors import CoallocError, NoSuchFile, PermissionRefused, SourceError, Unsupported, UsageError
 from coalloc.model import Checksum, Entry, Replica, ReplicaSet
+from coalloc.urls import redact
 
-__all__ = ["inventory"]
+__all__ = ["Registered", "register_below"]
 
 SESSIONS = 4
 """In which a server is asked for checksums at once; it computes one at a time in each."""
@@ -24,8 +27,38 @@ ALGORITHMS = ("sha256", "md5", "adler32")
 Connect = Callable[[], Coroutine[None, None, Storage]]
 
 
-async def inventory(url: str, connect: Connect) -> list[ReplicaSet]:
+class Registered(NamedTuple):
+    """What a broker knows of a directory now: how many files of how many bytes, and how many replicas were news.
+
+    `refused` says of other files, by the names of their datasets, why they are not among them: the broker does not take
+    them, or the server does not hand them out.
+    """
+
+    files: int
+    bytes: int
+    new: int
+    refused: Mapping[str, CoallocError]
+
+
+async def register_below(broker: Broker, name: str, url: str, connect: Connect) -> Registered:
+    """Tell a broker of every file below a directory, named after it below `name`.
+
+    :raises UsageError: when there is none
+    """
+    prefix = name if name.endswith((":", "/")) else f"{name}/"
+    files, troubles = await _inventory(url, connect)
+    if not files:
+        raise UsageError(f"{redact(url)} has no files", "name another directory")
+    news, refused = await broker.register_all([(prefix + file.name, file) for file in files])
+    left_out = {prefix + name: error for name, error in troubles.items()} | refused
+    taken = [file for file in files if prefix + file.name not in refused]
+    return Registered(len(taken), sum(file.size or 0 for file in taken), news, left_out)
+
+
+async def _inventory(url: str, connect: Connect) -> tuple[list[ReplicaSet], dict[str, SourceError]]:
     """Each file below a directory, its name relative to it, with its size, its URL and its checksum.
+
+    And those, by name, that the server lists but does not hand out, with the reason.
 
     :param url: of the directory, with a slash at its end
     :param connect: logs in at the server
@@ -35,12 +68,12 @@ async def inventory(url: str, connect: Connect) -> list[ReplicaSet]:
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(await connect())
         files = [_described(url, name, entry) async for name, entry in _walk(store, top)]
-        left = iter(files)
+        left, troubles = iter(files), dict[str, SourceError]()
         stores = [store]
         for _ in range(min(SESSIONS, len(files)) - 1):
             stores.append(await stack.enter_async_context(await connect()))
-        summed = await asyncio.gather(*(_summed(each, top, left) for each in stores))
-    return sorted(file for some in summed for file in some)
+        summed = await asyncio.gather(*(_summed(each, top, left, troubles) for each in stores))
+    return sorted(file for some in summed for file in some), troubles
 
 
 async def _walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
@@ -60,14 +93,16 @@ def _described(url: str, name: str, entry: Entry) -> ReplicaSet:
     return ReplicaSet(name, (Replica(url + quote(name, errors="surrogateescape")),), entry.size)
 
 
-async def _summed(store: Storage, top: str, files: Iterator[ReplicaSet]) -> list[ReplicaSet]:
-    """The next files, one after the other, with their checksums; without those that are gone by now."""
+async def _summed(
+    store: Storage, top: str, files: Iterator[ReplicaSet], troubles: dict[str, SourceError]
+) -> list[ReplicaSet]:
+    """The next files, one after the other, with their checksums."""
     found = []
     for file in files:
         try:
             found.append(file._replace(checksums=await _checksums(store, f"{top}/{file.name}", file.size or 0)))
-        except NoSuchFile:
-            continue
+        except (NoSuchFile, PermissionRefused, Unsupported) as error:
+            troubles[file.name] = error
     return found
 
 

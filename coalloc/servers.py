@@ -78,7 +78,7 @@ async def copy(
     :param proxies: the files of the proxy certificates for sources and sink; None for the user's usual one
     :param parallelism: streams from each source
     :param watch: is shown snapshots as the copy goes
-    :raises CoallocError: as a download does; its `report` has what was known
+    :raises CoallocError: as a download does, or NoSpace at the sink; its `report` has what was known
     """
     address = parse(sink)
     expected = (checksums.parse(checksum),) if checksum else ()

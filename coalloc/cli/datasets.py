@@ -117,9 +117,9 @@ def _register_directory(name: str, urls: tuple[str, ...], broker: str | None, as
     else:
         click.echo(f"{name}: {told.files} files, {human.size(told.bytes)}; {told.new} replicas are new")
         for each, error in told.refused.items():
-            click.echo(human.one_line(f"{each}: {error.message}"), err=True)
+            click.echo(human.one_line(f"left out: {each}: {error.message}"), err=True)
     for error in told.refused.values():
-        raise type(error)(f"{len(told.refused)} of {told.files} files were refused: {error.message}", error.remedy)
+        raise click.exceptions.Exit(error.status)
 
 
 def _document(found: "Found") -> dict[str, Any]:

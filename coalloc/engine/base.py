@@ -14,7 +14,10 @@ from coalloc.model import Stat, Way
 __all__ = ["Deliver", "EngineOptions", "Source", "Span"]
 
 Deliver = Callable[[int, memoryview], None]
-"""`deliver(offset, view)`: these bytes of the file have arrived. The view is only valid during the call."""
+"""`deliver(offset, view)`: these bytes of the file have arrived. The view is only valid during the call.
+
+Where they arrived at another server, it only stands for them, by its length.
+"""
 
 
 class Span:

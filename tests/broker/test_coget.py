@@ -1,5 +1,6 @@
 """coget with a broker: the command, real GridFTP servers, and a broker in a process of its own."""
 
+import hashlib
 import json
 import threading
 import time
@@ -188,6 +189,32 @@ def test_a_file_is_registered_with_what_its_servers_say(broker, known, tmp_path)
     (tmp_path / "one" / "2024" / "z.root").write_bytes(b"other bytes")
     wrong = coget(["register", "lab:y", urls[0].replace("y.root", "z.root")], tmp_path, **_environment(broker))
     assert (wrong.returncode, "is known with" in wrong.stderr) == (2, True), wrong.stderr
+
+
+def test_a_directory_is_registered_file_by_file(broker, known, tmp_path):
+    top = tmp_path / "one" / "tree"
+    contents = {"a": b"first", "deep/er/b+c": b"second", "deep/empty": b"", "deep/zürich": CONTENT}
+    for name, content in contents.items():
+        (top / name).parent.mkdir(parents=True, exist_ok=True)
+        (top / name).write_bytes(content)
+    (top / "deep" / "circle").symlink_to(top)
+    url = _urls(known)[0].replace("2024/x.root", "tree/")
+    told = coget(["register", "--json", "lab:tree", url], tmp_path, **_environment(broker))
+    document = json.loads(told.stdout)
+    assert (document["files"], document["bytes"], document["new"]) == (3, 11, 3)
+    assert "ASCII" in document["refused"]["lab:tree/deep/zürich"]
+    assert told.returncode == 3
+    (top / "deep" / "zürich").unlink()
+    again = coget(["register", "lab:tree", url], tmp_path, **_environment(broker))
+    assert (again.returncode, "3 files, 11 bytes; 0 replicas are new" in again.stdout) == (0, True), again
+    found = json.loads(coget(["search", "--json", "lab:tree/"], tmp_path, **_environment(broker)).stdout)
+    sums = {each["name"].removeprefix("lab:tree/"): each["checksums"] for each in found}
+    assert sums["deep/er/b+c"] == {"sha256": hashlib.sha256(b"second").hexdigest()}
+    assert coget(["--quiet", "lab:tree/deep/er/b+c"], tmp_path, **_environment(broker)).returncode == 0
+    assert (tmp_path / "b+c").read_bytes() == b"second"
+    (top / "a").write_bytes(b"changed")
+    changed = coget(["register", "lab:tree", url], tmp_path, **_environment(broker))
+    assert (changed.returncode, "left out: lab:tree/a: " in changed.stderr) == (2, True), changed.stderr
 
 
 def test_a_token_goes_to_its_broker_only(broker, known, tmp_path):

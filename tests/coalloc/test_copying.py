@@ -4,12 +4,14 @@ import asyncio
 import hashlib
 import os
 import zlib
+from contextlib import closing
 
 import pytest
 
 from coalloc import api
-from coalloc.errors import CoallocError, NothingToFetchFrom, TransferFailed, VerificationError
+from coalloc.errors import CoallocError, NoSpace, NothingToFetchFrom, TransferFailed, VerificationError
 from tests.support.fetching import random_file
+from tests.support.mounts import small_tmpfs
 
 SIZE = 64 << 20
 
@@ -120,6 +122,34 @@ async def test_a_source_that_dies_is_done_without(sources, sink):
     assert report.sources[0].error
 
 
+async def test_a_source_that_stands_still_is_relieved(sources, sink):
+    size = 4 << 30
+    for source in sources:
+        hole(source, size)
+    copying = asyncio.create_task(copy(sources, sink))
+    await wait_for_some(sink)
+    sources[0].pause()
+    try:
+        report = await copying
+    finally:
+        sources[0].resume()
+    assert report.verified
+    assert sum(source.bytes for source in report.sources) == size
+
+
+async def test_proxies_that_are_named_outright(start_gridftp, tmp_path, grid, alice, monkeypatch):
+    env = grid.server_env(grid.localhost)
+    ends = [start_gridftp(tmp_path / name, env=env, anonymous=False) for name in ("one", "two", "sink")]
+    contents = [random_file(end.root / "file", SIZE) for end in ends[:2]]
+    monkeypatch.setenv("X509_CERT_DIR", str(grid.trusted))
+    monkeypatch.setenv("X509_USER_PROXY", str(tmp_path / "none"))
+    urls = [end.url("file", "gsiftp") for end in ends[:2]]
+    proxies = alice.proxy().certificate, alice.proxy().certificate
+    report = await api.copy(urls, ends[2].url("out", "gsiftp"), proxies=proxies)
+    assert (ends[2].root / "out").read_bytes() == contents[0]
+    assert report.verified
+
+
 async def test_a_sink_that_dies_ends_the_copy(sources, sink):
     for source in sources:
         hole(source, 64 << 30)
@@ -141,6 +171,13 @@ async def test_a_copy_that_is_cancelled_leaves_nothing_behind(sources, sink):
         await copying
     assert raised.value.args[0].size == 64 << 30
     assert names(sink.root) == []
+
+
+async def test_a_sink_that_is_full(sources, start_gridftp, tmp_path, content):
+    with small_tmpfs(tmp_path / "small", 1 << 20) as small, closing(start_gridftp(small, "127.0.0.8")) as sink:
+        with pytest.raises(NoSpace):
+            await copy(sources, sink)
+        assert names(small) == []
 
 
 async def test_nobody_has_it(sources, sink):

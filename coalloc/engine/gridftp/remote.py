@@ -13,7 +13,8 @@ from pathlib import Path
 
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.engine.gridftp.source import GridFTPSource
-from coalloc.engine.gridftp.thirdparty import KeptRange, ThirdParty, open_third_party
+from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
+from coalloc.engine.gridftp.transfer import KeptRange
 from coalloc.intervals import Intervals
 from coalloc.model import Stat
 

@@ -4,33 +4,28 @@ The sink listens, the source connects, and the connections are kept from file to
 their way at once. Each file is asked of the source first, and of the sink once the source has opened it: a file that
 the source refuses is then none of the sink's business, and the bytes of one file never land in another.
 
-What the sink says meanwhile is left to `markers`.
+What becomes of one file is left to `transfer`.
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address, parse_server
-from coalloc.engine.gridftp.control import PendingReply
 from coalloc.engine.gridftp.login import Login, security_for
-from coalloc.engine.gridftp.markers import Progress
 from coalloc.engine.gridftp.protocol import Reply, port_command
-from coalloc.engine.gridftp.refusals import refusal
-from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError, Stalled, Unsupported
+from coalloc.engine.gridftp.transfer import KeptRange, Transfer
+from coalloc.errors import ConnectionLost, SourceError, Stalled, Unsupported
 
 if TYPE_CHECKING:
     from coalloc.engine.gridftp.gsi.security import DataMode
 
-__all__ = ["KeptRange", "ThirdParty", "open_third_party"]
+__all__ = ["ThirdParty", "open_third_party"]
 
 End = TypeVar("End", bound=Login)
-KeptRange = Callable[[int, int], None]
-"""`received(start, end)`: these bytes of the file are on the sink's disk."""
-
 UNPROTECTED: Sequence["DataMode"] = ("N",)
 """Data channel authentication: none, since the two ends may trust different authorities."""
 WINDOW = 64
@@ -84,7 +79,7 @@ class ThirdParty:
         self.sink = sink
         self._stall_seconds = stall_seconds
         self._window = asyncio.Semaphore(WINDOW)
-        self._under_way: set[_Transfer] = set()
+        self._under_way: set[Transfer] = set()
         self._error: SourceError | None = None
         self._loop = asyncio.get_running_loop()
         self._moved = 0.0
@@ -113,7 +108,8 @@ class ThirdParty:
         """Copy a file of `size` bytes, or `ranges` [start, end) of it to the same place in a file that may be there.
 
         A whole file takes the place of what was there. Returns when all bytes are counted: by the sink's markers, or,
-        where it sends none, by the size of the file there. `received` is told meanwhile what is on disk for good.
+        where it sends none, by the size of the file there. `received` is told meanwhile what is on disk for good;
+        what it raises ends the copy.
 
         When a file fails that has begun, or is cancelled, this pair is no longer `usable`, and others that are under
         way fail with it: until they are copied anew, what is under their names at the sink may be anything.
@@ -124,14 +120,14 @@ class ThirdParty:
         :raises Stalled: when nothing has moved for too long
         """
         source, sink = await self.source.locate(source_path), await self.sink.locate(sink_path)
-        transfers: list[_Transfer] = []
+        transfers: list[Transfer] = []
         try:
             for start, end in ((0, size),) if ranges is None else ranges:
                 whole = ranges is None
                 retrieve = f"RETR {source.path}" if whole else f"ERET P {start} {end - start} {source.path}"
                 store = f"STOR {sink.path}" if whole else f"ESTO A {start} {sink.path}"
                 await self._window.acquire()
-                transfers.append(_Transfer(self, start, end, (retrieve, source.shown), (store, sink.shown), received))
+                transfers.append(Transfer(self, start, end, (retrieve, source.shown), (store, sink.shown), received))
                 self._begin(transfers[-1])
             errors = [await transfer.over for transfer in transfers]
         except asyncio.CancelledError:
@@ -143,7 +139,7 @@ class ThirdParty:
         if not all(transfer.progress.told for transfer in transfers):
             await self._check_size(sink, size, least=max((end for _, end in ranges), default=0) if ranges else size)
 
-    def _begin(self, transfer: "_Transfer") -> None:
+    def _begin(self, transfer: Transfer) -> None:
         if not self._under_way:
             self.moved()
             self._look = self._look or self._loop.call_later(self._stall_seconds / LOOKS, self._look_now)
@@ -153,7 +149,7 @@ class ThirdParty:
         else:
             transfer.begin()
 
-    def ended(self, transfer: "_Transfer") -> None:
+    def ended(self, transfer: Transfer) -> None:
         """Give its place to the next one."""
         self._under_way.discard(transfer)
         self._window.release()
@@ -194,113 +190,6 @@ class ThirdParty:
     def close(self) -> None:
         """End both sessions, and what is under way; may be called twice."""
         self.fail(ConnectionLost("the copy was ended", "connect again"))
-
-
-class _Transfer:
-    """One range on its way: asked of the source, then of the sink.
-
-    :param retrieve: the command for the source, and what its errors are about
-    :param store: the same for the sink
-    """
-
-    def __init__(
-        self,
-        pair: ThirdParty,
-        start: int,
-        end: int,
-        retrieve: tuple[str, str],
-        store: tuple[str, str],
-        received: KeptRange | None,
-    ) -> None:
-        self._pair = pair
-        self._start = start
-        self._length = end - start
-        self._retrieve = retrieve
-        self._store = store
-        self._received = received
-        self._sent = False
-        self._storing: PendingReply | None = None
-        self.progress = Progress()
-        self.ended = False
-        self.over: asyncio.Future[SourceError | None] = asyncio.get_running_loop().create_future()
-        """Why it failed; None if it did not."""
-
-    def begin(self) -> None:
-        """Ask the source, behind what is under way."""
-        retrieving = self._pair.source.control.submit(self._retrieve[0], heard=self._opened)
-        retrieving.add_done_callback(self._retrieved)
-
-    def _opened(self, _: Reply | None) -> None:
-        """The source has the file and sends it: now ask the sink."""
-        if self._storing is None:
-            self._pair.moved()
-            self._storing = self._pair.sink.control.submit(self._store[0], heard=self._heard)
-            self._storing.add_done_callback(self._stored)
-
-    def _heard(self, reply: Reply) -> None:
-        """A marker of the sink."""
-        before = self.progress.moving
-        for start, end in self.progress.hear(reply):
-            self._tell(start, end)
-        if self.progress.moving > before:
-            self._pair.moved()
-
-    def _tell(self, start: int, end: int) -> None:
-        if self._received:
-            self._received(self._start + start, self._start + end)
-
-    def _retrieved(self, retrieving: PendingReply) -> None:
-        error = _trouble(retrieving, self._retrieve[1])
-        if error and self._storing is None and self._pair.source.usable:
-            self.end(error)  # the sink has not heard of it
-        elif error:
-            self._broken(error)
-        else:
-            self._opened(None)  # by a server that says nothing before
-            self._sent = True
-            self._finish()
-
-    def _stored(self, storing: PendingReply) -> None:
-        if error := _trouble(storing, self._store[1]):
-            self._broken(error)
-        else:
-            self._finish()
-
-    def _broken(self, error: SourceError) -> None:
-        """What is left of this range stands in the connection, where the next file is expected."""
-        self.end(error)
-        ends = f"{self._pair.source.control.where} to {self._pair.sink.control.where}"
-        self._pair.fail(ConnectionLost(f"another file's copy from {ends} has failed: {error.message}", "connect again"))
-
-    def _finish(self) -> None:
-        """Count what has come, once both ends say that they are done."""
-        self._pair.moved()
-        if not (self._sent and self._storing and self._storing.done()):
-            return
-        if self.progress.told and self.progress.bytes != self._length:
-            had = f"{self.progress.bytes} of {self._length} bytes"
-            self.end(ReplicaChanged(f"{self._retrieve[1]}: the server has sent {had}", "look at it again"))
-            return
-        for start, end in self.progress.kept.gaps(0, self._length):
-            self._tell(start, end)
-        self.end()
-
-    def end(self, error: SourceError | None = None) -> None:
-        """Say that it is over; may be called twice."""
-        if self.ended:
-            return
-        self.ended = True
-        self._pair.ended(self)
-        if not self.over.done():  # whoever waits may have been cancelled
-            self.over.set_result(error)
-
-
-def _trouble(pending: PendingReply, thing: str) -> SourceError | None:
-    """Why a command was not done."""
-    if error := pending.exception():
-        return error if isinstance(error, SourceError) else ConnectionLost(f"{thing}: {error}", "connect again")
-    reply = pending.result()
-    return None if reply.positive else refusal(reply, thing)
 
 
 async def open_third_party(

@@ -202,6 +202,18 @@ async def test_cancelling_ends_the_copy_at_the_servers_too(servers, pair):
     assert sizes[-1] < HUGE
 
 
+async def test_what_a_listener_raises_ends_the_copy(servers, pair):
+    source, sink = servers
+    random_file(source.root / "file", SIZE)
+
+    def received(start, end):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await pair.copy(f"{source.root}/file", f"{sink.root}/file", SIZE, received=received)
+    assert not pair.usable
+
+
 async def test_a_sink_that_is_full(servers, start_gridftp, tmp_path):
     source, _ = servers
     random_file(source.root / "file", 4 << 20)

@@ -1,0 +1,133 @@
+"""One range on its way from server to server: what both say of it, and what that means for those behind it.
+
+What the sink's markers say is left to `markers`, which ranges are under way to `thirdparty`.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from coalloc.engine.gridftp.control import PendingReply
+from coalloc.engine.gridftp.markers import Progress
+from coalloc.engine.gridftp.protocol import Reply
+from coalloc.engine.gridftp.refusals import refusal
+from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError
+
+if TYPE_CHECKING:
+    from coalloc.engine.gridftp.thirdparty import ThirdParty
+
+__all__ = ["KeptRange", "Transfer"]
+
+KeptRange = Callable[[int, int], None]
+"""`received(start, end)`: these bytes of the file are on the sink's disk."""
+
+
+class Transfer:
+    """One range on its way: asked of the source, then of the sink.
+
+    :param retrieve: the command for the source, and what its errors are about
+    :param store: the same for the sink
+    """
+
+    def __init__(
+        self,
+        pair: "ThirdParty",
+        start: int,
+        end: int,
+        retrieve: tuple[str, str],
+        store: tuple[str, str],
+        received: KeptRange | None,
+    ) -> None:
+        self._pair = pair
+        self._start = start
+        self._length = end - start
+        self._retrieve = retrieve
+        self._store = store
+        self._received = received
+        self._sent = False
+        self._storing: PendingReply | None = None
+        self.progress = Progress()
+        self.ended = False
+        self.over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
+        """Why it failed; None if it did not."""
+
+    def begin(self) -> None:
+        """Ask the source, behind what is under way."""
+        retrieving = self._pair.source.control.submit(self._retrieve[0], heard=self._opened)
+        retrieving.add_done_callback(self._retrieved)
+
+    def _opened(self, _: Reply | None) -> None:
+        """The source has the file and sends it: now ask the sink."""
+        if self._storing is None:
+            self._pair.moved()
+            self._storing = self._pair.sink.control.submit(self._store[0], heard=self._heard)
+            self._storing.add_done_callback(self._stored)
+
+    def _heard(self, reply: Reply) -> None:
+        """A marker of the sink."""
+        before = self.progress.moving
+        for start, end in self.progress.hear(reply):
+            self._tell(start, end)
+        if self.progress.moving > before:
+            self._pair.moved()
+
+    def _tell(self, start: int, end: int) -> None:
+        if self._received is None:
+            return
+        try:
+            self._received(self._start + start, self._start + end)
+        except Exception as error:
+            self._broken(error)
+
+    def _retrieved(self, retrieving: PendingReply) -> None:
+        error = _trouble(retrieving, self._retrieve[1])
+        if error and self._storing is None and self._pair.source.usable:
+            self.end(error)  # the sink has not heard of it
+        elif error:
+            self._broken(error)
+        else:
+            self._opened(None)  # by a server that says nothing before
+            self._sent = True
+            self._finish()
+
+    def _stored(self, storing: PendingReply) -> None:
+        if error := _trouble(storing, self._store[1]):
+            self._broken(error)
+        else:
+            self._finish()
+
+    def _broken(self, error: Exception) -> None:
+        """What is left of this range stands in the connection, where the next file is expected."""
+        self.end(error)
+        ends = f"{self._pair.source.control.where} to {self._pair.sink.control.where}"
+        self._pair.fail(ConnectionLost(f"another file's copy from {ends} has failed: {error}", "connect again"))
+
+    def _finish(self) -> None:
+        """Count what has come, once both ends say that they are done."""
+        self._pair.moved()
+        if not (self._sent and self._storing and self._storing.done()):
+            return
+        if self.progress.told and self.progress.bytes != self._length:
+            had = f"{self.progress.bytes} of {self._length} bytes"
+            self.end(ReplicaChanged(f"{self._retrieve[1]}: the server has sent {had}", "look at it again"))
+            return
+        for start, end in self.progress.kept.gaps(0, self._length):
+            self._tell(start, end)
+        self.end()
+
+    def end(self, error: Exception | None = None) -> None:
+        """Say that it is over; may be called twice."""
+        if self.ended:
+            return
+        self.ended = True
+        self._pair.ended(self)
+        if not self.over.done():  # whoever waits may have been cancelled
+            self.over.set_result(error)
+
+
+def _trouble(pending: PendingReply, thing: str) -> SourceError | None:
+    """Why a command was not done."""
+    if error := pending.exception():
+        return error if isinstance(error, SourceError) else ConnectionLost(f"{thing}: {error}", "connect again")
+    reply = pending.result()
+    return None if reply.positive else refusal(reply, thing)
