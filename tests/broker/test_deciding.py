@@ -1,0 +1,154 @@
+"""Who gets the next lane, how many lanes help, what an error means: decided without I/O."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker.models.tasks import LOST, Details, FilterRule, Options, Work
+from broker.storage.lanes import Candidate, Open, Pair
+from broker.tasks.choosing import included, outdated
+from broker.tasks.fairness import choose
+from broker.tasks.faults import failed, pause, poisoned
+from broker.tasks.tuning import FIRST, MOST, Seen, decide
+from coalloc.errors import ConnectionLost, NoSpace, NoSuchFile, VerificationError
+from coalloc.model import Entry
+
+HERE, THERE = Pair("a", "b"), Pair("c", "d")
+TUNED = {HERE: 2, THERE: 2}
+CAPS = dict.fromkeys("abcd")
+
+
+def candidate(task: str, owner: str = "ann", pair: Pair = HERE, at: float = 0.0, **more: object) -> Candidate:
+    fields = {"kind": "TRANSFER", "options": Options(), "priority": 0, "deadline": 100.0, "requested_at": at, **more}
+    return Candidate(task, owner, pair, **fields)
+
+
+def test_who_has_the_fewest_lanes_is_next():
+    lanes = [Open("1", "ann", THERE)]
+    choice = choose([candidate("1", "ann", at=0), candidate("2", "bob", at=5)], lanes, CAPS, TUNED)
+    assert choice.candidate.task == "2"
+
+
+def test_priority_comes_before_fairness_and_a_deadline_before_age():
+    urgent = candidate("2", "ann", priority=1)
+    assert choose([candidate("1", "bob"), urgent], [Open("9", "ann", THERE)], CAPS, TUNED).candidate == urgent
+    sooner = candidate("2", at=5, deadline=50.0)
+    assert choose([candidate("1"), sooner], [], CAPS, TUNED).candidate == sooner
+
+
+def test_a_full_collection_holds_up_only_its_own_tasks_and_says_so():
+    lanes = [Open("1", "ann", HERE)]
+    choice = choose([candidate("1"), candidate("2", "ann", THERE)], lanes, {**CAPS, "b": 1}, TUNED)
+    assert choice.candidate.task == "2"
+    assert choice.waits == {"1": "collection b has 1 transfers under way, as many as it may"}
+
+
+def test_a_pair_has_as_many_lanes_as_help_unless_the_user_says_otherwise():
+    lanes = [Open("1", "ann", HERE)] * 2
+    plain, eager = candidate("2"), candidate("3", options=Options(perf_cc=4))
+    assert choose([plain], lanes, CAPS, TUNED).candidate is None
+    assert "as many as help" in choose([plain], lanes, CAPS, TUNED).waits["2"]
+    assert choose([eager], lanes, CAPS, TUNED).candidate == eager
+    assert choose([eager], [*lanes, *[Open("3", "ann", HERE)] * 4], CAPS, TUNED).candidate is None
+
+
+@given(st.lists(st.tuples(st.sampled_from("xyz"), st.sampled_from([HERE, THERE])), max_size=12))
+def test_caps_always_hold(asked):
+    caps, lanes = {"a": 3, "b": 2, "c": None, "d": 4}, []
+    waiting = [candidate(str(i), owner, pair) for i, (owner, pair) in enumerate(asked)]
+    while found := choose(waiting, lanes, caps, {HERE: 9, THERE: 9}).candidate:
+        lanes.append(Open(found.task, found.owner, found.pair))
+        waiting = [each for each in waiting if each != found]
+    for end, cap in caps.items():
+        assert cap is None or sum(end in lane.pair for lane in lanes) <= cap
+
+
+def test_one_more_lane_is_tried_while_it_brings_more():
+    busy = Seen(100.0, 0.0, True)
+    assert decide(FIRST, None, 0, 10.0, busy)[0] == FIRST + 1
+    assert decide(3, busy, 1, 10.0, Seen(120.0, 0.0, True)) == (4, "one more lane brought +20%: another is tried")
+    assert decide(3, busy, 1, 10.0, Seen(101.0, 0.0, True)) == (2, "one more lane brought +1%: it is given up")
+    assert decide(2, busy, -1, 10.0, busy)[0] == 2
+    assert decide(2, busy, -1, 400.0, busy)[0] == 3
+    assert decide(8, busy, 1, 10.0, Seen(100.0, 0.3, True))[0] == 4
+    assert decide(2, busy, 1, 10.0, Seen(10.0, 0.0, False)) == (2, "not all lanes are in use")
+
+
+@given(
+    st.integers(1, MOST),
+    st.floats(0, 1e9),
+    st.sampled_from((-1, 0, 1)),
+    st.floats(0, 1e4),
+    st.floats(0, 1e9),
+    st.floats(0, 1),
+    st.booleans(),
+)
+def test_there_is_always_a_lane_and_never_too_many(now, before, tried, age, rate, failures, busy):
+    wanted, reason = decide(now, Seen(before, 0.0, True), tried, age, Seen(rate, failures, busy))
+    assert 1 <= wanted <= MOST
+    assert reason
+
+
+def test_lanes_settle_where_more_do_not_help():
+    def rate(lanes: int) -> float:
+        return 100.0 * min(lanes, 6)
+
+    lanes, before, tried = FIRST, None, 0
+    for _ in range(40):
+        seen = Seen(rate(lanes), 0.0, True)
+        wanted, _ = decide(lanes, before, tried, 10.0, seen)
+        if wanted != lanes or before is None:
+            before, tried, lanes = seen, wanted - lanes, wanted
+    assert lanes in (6, 7)
+
+
+WORK = Work(1, "t", "copy", 0, "/a", "/b", 10, Details(), 1)
+
+
+def test_an_error_is_tried_again_later_and_later_until_it_is_hopeless():
+    lost, gone = ConnectionLost("x", ""), NoSuchFile("x", "")
+    assert failed(WORK, lost, Options(), 100.0).not_before == 101.0
+    assert failed(WORK._replace(attempt=50), lost, Options(), 100.0).state == "pending"
+    assert failed(WORK, gone, Options(), 0.0).state == "pending"
+    assert failed(WORK._replace(attempt=3), gone, Options(), 0.0).state == "failed"
+    assert failed(WORK._replace(attempt=3), VerificationError("x", ""), Options(), 0.0).error_code == "VERIFY_CHECKSUM"
+    assert [pause(attempt) for attempt in (1, 2, 8, 100)] == [1.0, 2.0, 120.0, 120.0]
+
+
+def test_what_the_source_refuses_is_left_out_where_that_is_wanted():
+    skip = Options(skip_source_errors=True)
+    assert failed(WORK, NoSuchFile("x", ""), skip, 0.0, at_source=True).state == "skipped"
+    assert failed(WORK, NoSuchFile("x", ""), skip, 0.0, at_source=False).state == "pending"
+    assert failed(WORK, ConnectionLost("x", ""), skip, 0.0, at_source=True).state == "pending"
+
+
+def test_a_full_disk_is_waited_for_unless_that_is_not_wanted():
+    full = NoSpace("x", "")
+    assert failed(WORK._replace(attempt=9), full, Options(), 0.0).state == "pending"
+    assert failed(WORK, full, Options(fail_on_quota_errors=True), 0.0).state == "failed"
+
+
+def test_what_workers_die_of_is_given_up():
+    assert poisoned(WORK._replace(attempt=4, error_code=LOST)).state == "failed"
+    assert poisoned(WORK._replace(attempt=3, error_code=LOST)) is None
+    assert poisoned(WORK._replace(attempt=40, error_code="TIMEOUT")) is None
+
+
+def test_sync_levels():
+    new, old = Entry("x", "file", 10, 200), Entry("x", "file", 10, 100)
+    longer = Entry("x", "file", 11, 100)
+
+    def needed(level: int | None, source: Entry, there: Entry | None) -> bool | None:
+        return outdated(source, there, Options(sync_level=level))
+
+    assert all(needed(level, new, None) for level in (None, 0, 1, 2, 3))
+    assert [needed(level, new, old) for level in (None, 0, 1, 2, 3)] == [True, False, False, True, None]
+    assert [needed(level, old, new) for level in (0, 1, 2, 3)] == [False, False, False, None]
+    assert [needed(level, longer, old) for level in (0, 1, 2, 3)] == [False, True, True, True]
+
+
+def test_the_first_rule_that_fits_decides():
+    rules = (FilterRule(method="include", name="*.root"), FilterRule(method="exclude", name="*"))
+    assert included("a.root", False, rules)
+    assert not included("a.txt", False, rules)
+    assert not included("a", True, rules)
+    assert included("a", True, (FilterRule(method="exclude", name="*", type="file"),))
