@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from broker.errors import BrokerError, NotFound
@@ -17,7 +18,7 @@ from broker.storage.database import Database
 from broker.storage.lanes import Candidate, Lanes
 from broker.storage.work import Result
 from broker.tasks.clearing import Clearing
-from broker.tasks.copying import Copying
+from broker.tasks.copying import Admission, Copying
 from broker.tasks.downloading import Downloading
 from broker.tasks.faults import failed
 from broker.tasks.gathering import Gathering
@@ -29,6 +30,8 @@ from coalloc.errors import CoallocError, Unsupported
 __all__ = ["Carrier"]
 
 LOOKS_AT_ONCE = 8
+SMALLEST_PIECE = 1 << 20
+"""Bytes that are moved at once where the rate is limited, or what goes in a second."""
 
 
 class End(NamedTuple):
@@ -93,14 +96,13 @@ class Carrier:
         self, task: Candidate, source: End, sink: End
     ) -> Callable[[Sequence[Work], Recorder], Awaitable[None]]:
         """Who copies between such collections."""
-        limited = source.collection.rate or sink.collection.rate
-        admit = self._admit(task) if limited else None
+        admission = self._admission(task, source.collection, sink.collection)
         whose = (task.owner, await self._site(sink.collection))
         if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):
             where = self._where(source.tree, sink.collection)
-            return Gathering(where, sink.tree, task.options, admit, whose).copy
+            return Gathering(where, sink.tree, task.options, admission, whose).copy
         if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree):
-            return Copying(self._routes, source.tree, sink.tree, task.options, admit, whose).copy
+            return Copying(self._routes, source.tree, sink.tree, task.options, admission, whose).copy
         if isinstance(sink.tree, LocalTree) and isinstance(source.tree, GridFTPTree | CatalogueTree):
             return Downloading(self._sources(source.tree, sink.collection), sink.tree, task.options).copy
         raise Unsupported(
@@ -129,15 +131,27 @@ class Carrier:
     async def _site(self, collection: Collection) -> str:
         return (await self._places.endpoint(collection.endpoint)).site if collection.endpoint else collection.site
 
-    def _admit(self, task: Candidate) -> Callable[[int], Awaitable[None]]:
-        """Waits until both collections have promised so many bytes."""
+    def _admission(self, task: Candidate, *ends: Collection) -> Admission | None:
+        """How fast collections let bytes be moved; None where they do not care."""
+        rates = [end.rate for end in ends if end.rate]
+        if not rates:
+            return None
 
-        async def admit(size: int) -> None:
+        async def wait(size: int) -> None:
             async with self._database.write() as connection:
                 start = await Lanes(connection).promise([end for end in task.pair if end], size, time.time())
             await asyncio.sleep(max(0.0, start - time.time()))
 
-        return admit
+        return Admission(max(SMALLEST_PIECE, int(min(rates))), wait)
+
+    async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
+        """Clear away what was begun of a batch that will not be ended."""
+        copies = [work for work in batch if work.kind == "copy"]
+        with suppress(BrokerError, CoallocError):
+            source, sink = await self._end(task.pair.source), await self._end(task.pair.destination)
+            if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree) and copies:
+                whose = (task.owner, "")
+                await Copying(self._routes, source.tree, sink.tree, task.options, None, whose).leave(copies)
 
     async def close(self) -> None:
         """Let go of all sessions."""

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from broker.models.tasks import Options, Work
 from broker.services.trees import GridFTPTree
@@ -20,7 +21,7 @@ from broker.tasks.routes import Ends, Route, Routes
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
 from coalloc.intervals import Intervals
 
-__all__ = ["Copying", "temporary"]
+__all__ = ["Admission", "Copying", "temporary"]
 
 AT_ONCE = 32
 """Files under way on one pair of sessions, unless the user says otherwise."""
@@ -30,8 +31,13 @@ ALGORITHMS = ("sha256", "sha1", "md5", "adler32")
 """What files are compared by: the first that both servers know."""
 LONGEST = 200
 """Characters of a name that still has room for more beside it."""
-Admit = Callable[[int], Awaitable[None]]
-"""Returns when so many bytes may be moved."""
+
+
+class Admission(NamedTuple):
+    """How fast bytes may be moved: at most `piece` at once, each when `wait` has returned."""
+
+    piece: int
+    wait: Callable[[int], Awaitable[None]]
 
 
 class Copying:
@@ -46,7 +52,7 @@ class Copying:
         source: GridFTPTree,
         sink: GridFTPTree,
         options: Options,
-        admit: Admit | None,
+        admission: Admission | None,
         whose: tuple[str, str],
     ) -> None:
         self._routes = routes
@@ -54,7 +60,7 @@ class Copying:
         self._sink = sink
         self._options = options
         self._ends = Ends(source.server, sink.server, options.perf_p or 1)
-        self._admit = admit
+        self._admission = admission
         self._owner, self._site = whose
         self._turn = asyncio.Semaphore(options.perf_pp or AT_ONCE)
 
@@ -67,18 +73,27 @@ class Copying:
                     outcomes = await asyncio.gather(*(self._one(route, work, recorder) for work in group))
             except CoallocError as error:
                 outcomes = [error] * len(group)
-            self._report(group, outcomes, recorder)
+            given_up = self._report(group, outcomes, recorder)
+            if given_up:
+                await self.leave(given_up)
             done = [work for work, error in zip(group, outcomes, strict=True) if error is None and not work.received]
             streams = self._ends.parallelism
             recorder.observe(self._owner, of_batch(self._source.server.source, self._site, began, done, streams))
 
-    def _report(self, group: Sequence[Work], outcomes: Sequence[CoallocError | None], recorder: Recorder) -> None:
-        """Report what failed; who only lost the connection that another's failure ended begins anew, blamelessly."""
+    def _report(self, group: Sequence[Work], outcomes: Sequence[CoallocError | None], recorder: Recorder) -> list[Work]:
+        """Report what failed; who only lost the connection that another's failure ended begins anew, blamelessly.
+
+        :returns: what is not tried again
+        """
+        given_up = []
         broken = any(error and not isinstance(error, ConnectionLost) for error in outcomes)
         for work, error in zip(group, outcomes, strict=True):
             if error and not (broken and isinstance(error, ConnectionLost)):
                 at_source = self._source.server.source in str(error)
-                recorder.report(failed(work, error, self._options, time.time(), at_source))
+                result = failed(work, error, self._options, time.time(), at_source)
+                recorder.report(result)
+                given_up += [work] if result.state != "pending" else []
+        return given_up
 
     async def _one(self, route: Route, work: Work, recorder: Recorder) -> CoallocError | None:
         async with self._turn:
@@ -110,8 +125,11 @@ class Copying:
         entry = await route.source.stat(source)
         if entry.size is None:
             raise ReplicaChanged(f"{work.source} has no size any more", "look at it")
-        same = (entry.size, entry.modified) == (work.size, work.details.modified)
-        return entry.size, Intervals(work.received if same else ())
+        if (entry.size, entry.modified) == (work.size, work.details.modified):
+            return entry.size, Intervals(work.received)
+        with suppress(NoSuchFile):
+            await route.sink.delete(temporary(self._sink.at(work.destination), work))
+        return entry.size, Intervals()
 
     async def _move(
         self, route: Route, work: Work, what: tuple[str, str, int], received: Intervals, recorder: Recorder
@@ -126,10 +144,12 @@ class Copying:
             if size >= LARGE:
                 recorder.progress(work, received)
 
-        if self._admit:
-            await self._admit(size - had)
         ranges = received.gaps(0, size) if had else None
-        if ranges is None or ranges:
+        if self._admission:
+            for start, end in _pieces(ranges or [(0, size)], self._admission.piece):
+                await self._admission.wait(end - start)
+                await route.pair.copy(source, beside, size, [(start, end)], arrived)
+        elif ranges is None or ranges:
             await route.pair.copy(source, beside, size, ranges, arrived)
         recorder.moved(work.task_id, size - received.total)
 
@@ -181,6 +201,17 @@ class Copying:
                 for work in batch:
                     with suppress(CoallocError):
                         await route.sink.delete(temporary(self._sink.at(work.destination), work))
+
+
+def _pieces(ranges: Sequence[tuple[int, int]], most: int) -> Iterator[tuple[int, int]]:
+    """The same bytes, in pieces that are no longer.
+
+    >>> list(_pieces([(0, 5), (7, 8)], 2))
+    [(0, 2), (2, 4), (4, 5), (7, 8)]
+    """
+    for start, end in ranges:
+        for at in range(start, end, most):
+            yield at, min(end, at + most)
 
 
 def _groups(batch: Sequence[Work]) -> Iterator[Sequence[Work]]:

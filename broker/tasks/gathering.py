@@ -8,7 +8,7 @@ from broker.models.forecasts import Resolved
 from broker.models.tasks import Options, Work
 from broker.services.trees import GridFTPTree
 from broker.storage.work import Result
-from broker.tasks.copying import Admit
+from broker.tasks.copying import Admission
 from broker.tasks.faults import failed
 from broker.tasks.observing import of_sources
 from broker.tasks.progress import Arriving
@@ -32,12 +32,12 @@ class Gathering:
     """
 
     def __init__(
-        self, where: Where, sink: GridFTPTree, options: Options, admit: Admit | None, whose: tuple[str, str]
+        self, where: Where, sink: GridFTPTree, options: Options, admission: Admission | None, whose: tuple[str, str]
     ) -> None:
         self._where = where
         self._sink = sink
         self._options = options
-        self._admit = admit
+        self._admission = admission
         self._owner, self._site = whose
         self._turn = asyncio.Semaphore(options.perf_pp or AT_ONCE)
 
@@ -63,8 +63,8 @@ class Gathering:
             replica.url: Estimate(replica.setup_seconds, replica.rate.p50 if replica.rate else None, replica.rationale)
             for replica in speak
         }
-        if self._admit:
-            await self._admit(found.size or work.size)
+        if self._admission:
+            await self._admission.wait(found.size or work.size)
         began = time.time()
         arriving = Arriving(work.task_id, recorder)
         report = await copy(

@@ -58,6 +58,10 @@ class Performer(Protocol):
         """Do all of the batch and report each piece. Cancelled, it leaves off within a second."""
         ...
 
+    async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
+        """Clear away what was begun of a batch that will not be ended."""
+        ...
+
     async def close(self) -> None:
         """Let go of all sessions."""
         ...
@@ -240,12 +244,22 @@ class Worker:
         lost = {result.work.id for result in hopeless}
         try:
             await self._performer.perform(candidate, [work for work in batch if work.id not in lost], self._recorder)
+        except asyncio.CancelledError:
+            await asyncio.shield(self._clear(candidate, batch))
+            raise
         except Exception as defect:
             log.exception("work could not be done", task=candidate.task)
             for work in batch:
                 self._recorder.report(failed(work, defect, candidate.options, time.time()))
         finally:
             await asyncio.shield(self._settle(batch))
+
+    async def _clear(self, candidate: Candidate, batch: Sequence[Work]) -> None:
+        """Clear away what a task has begun that is over already."""
+        async with self._database.read() as connection:
+            task = await Tasks(connection).one(candidate.task)
+        if task is None or task.status != "ACTIVE":
+            await self._performer.leave(candidate, batch)
 
     async def _settle(self, batch: Sequence[Work]) -> None:
         """Record what was done of a batch, and give back what was not."""

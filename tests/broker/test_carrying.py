@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from broker.models.catalogue import Dataset, Endpoint, Replica
+from broker.models.collections import NewCollection
 from broker.models.tasks import FilterRule, Item
+from broker.storage.collections import Collections
+from broker.storage.lanes import Lanes
 from broker.tasks import worker_of
 from tests.broker.worlds import ANN, World, read, world_of, write
 from tests.support.gridftp import GridFTPServer
@@ -190,3 +194,66 @@ async def test_a_corrupt_replica_costs_time_and_no_data(world, tmp_path):
         )
     assert task.status == "SUCCEEDED", task.error
     assert (world.sink.root / "a").read_bytes() == content
+
+
+async def held(world: World, **values: object) -> None:
+    """Change the collection at the sink."""
+    async with world.factory.database.write() as connection:
+        kept = Collections(connection)
+        (sink,) = [each for each in await kept.all() if each.name == "sink"]
+        changed = NewCollection(**{"name": "sink", "endpoint": "sink", **values})
+        await kept.put(sink.id, "ann", changed, time.time())
+
+
+async def begun(world: World, number: str, count: int) -> None:
+    """Wait until so many bytes of a task have arrived."""
+    async with asyncio.timeout(60):
+        while (await world.task(number)).bytes_transferred < count:  # noqa: ASYNC110 - a table changes
+            await asyncio.sleep(0.02)
+
+
+async def test_a_canceled_task_leaves_nothing_behind(world):
+    write(world.source.root, {"a": 150_000_000})
+    await held(world, rate=20e6)
+    number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
+    await begun(world, number, 1_000_000)
+    assert await world.factory.tasks.cancel(ANN, number)
+    async with asyncio.timeout(30):
+        while any(world.sink.root.iterdir()):  # noqa: ASYNC110 - a folder changes
+            await asyncio.sleep(0.05)
+    task = await world.task(number)
+    assert (task.status, task.error_code) == ("FAILED", "CANCELED")
+
+
+async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(world):
+    files = write(world.source.root, {"a": 150_000_000})
+    await held(world, rate=30e6)
+    number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
+    await begun(world, number, 60_000_000)
+    world.source.kill()
+    with GridFTPServer(world.source.root, port=world.source.port):
+        task = await world.over(number)
+    assert task.status == "SUCCEEDED", task.error
+    assert task.faults >= 1
+    assert read(world.sink.root) == files
+    assert task.bytes_transferred < 200_000_000  # not all of it twice
+    (fault, *_), count = await world.factory.tasks.events(ANN, number, True, 10, 0)
+    assert count >= 1
+    assert fault.code in ("CONNECTION_BROKEN", "CONNECT_FAILED")
+
+
+async def test_a_collection_has_no_more_lanes_than_it_may(world):
+    write(world.source.root, {f"d/f{i}": 3_000_000 for i in range(12)})
+    await held(world, concurrency=1, rate=10e6)
+    numbers = [
+        await world.submit("TRANSFER", [Item(source=f"/d/f{i}", destination=f"/t/f{i}")], perf_cc=8) for i in range(12)
+    ]
+    most, waits = 0, set()
+    async with asyncio.timeout(60):
+        while (await world.task(numbers[-1])).status == "ACTIVE":
+            async with world.factory.database.read() as connection:
+                most = max(most, len(await Lanes(connection).open()))
+            waits |= {(await world.task(number)).waits for number in numbers}
+            await asyncio.sleep(0.02)
+    assert most == 1
+    assert any("has 1 transfers under way, as many as it may" in why for why in waits)

@@ -44,6 +44,9 @@ class Ready:
             children = tuple(Planned("copy", f"{work.source}/{i}", f"/to/{i}", 10) for i in range(3))
             recorder.report(Result(work, "succeeded", children=children if work.source == "/folder" else ()))
 
+    async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 
