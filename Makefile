@@ -12,11 +12,12 @@ RESULTS := docs/reference/results/results.json
 demo: $(READY)
 	@$(RUN) scripts.demo
 
-# Style, types, then all tests, among them the import contracts.
+# Style, types, then all tests, among them the import contracts; the Globus clients that some drive are made before.
 test: $(READY)
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) mypy
+	@$(RUN) tests.support.globus
 	$(RUN) pytest
 
 # coget beside globus-url-copy on this machine, then the broker.

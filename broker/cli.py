@@ -1,20 +1,24 @@
-"""The command `coget-broker`: serve, worker, upgrade, token."""
+"""The command `coget-broker`: serve, worker, upgrade, token, client, rotate-key."""
 
 import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import NoReturn, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, NoReturn, TypeVar, cast, get_args
+from urllib.parse import urlsplit
 
 import click
 
 from broker.errors import BrokerError
 
 try:
-    from broker.config import Settings, Strategy, credentials, issuers
-    from broker.models.access import ROLES, NewToken
+    from broker.config import Settings, Strategy, credentials, issuers, provider
+    from broker.models.access import ROLES, NewToken, Role
 except ModuleNotFoundError as missing:  # coget was installed without its broker
     sys.exit(f"coget-broker: {missing.name} is not installed\n  run: pip install 'coget[broker]'")
+
+if TYPE_CHECKING:
+    from broker.factory import Factory
 
 __all__ = ["main"]
 
@@ -35,7 +39,7 @@ config_option = click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Whose signed tokens (JWT) count, beside our own, and files of proxy certificates; TOML.",
+    help="Whose signed tokens (JWT) count, who says who people are, and files of proxy certificates; TOML.",
 )
 
 
@@ -81,6 +85,12 @@ def broker() -> None:
 )
 @site_option
 @config_option
+@click.option(
+    "--public-url",
+    default="",
+    metavar="URL",
+    help="Where users find it, behind a proxy.  [default: as each request says]",
+)
 def serve(
     database: str,
     host: str,
@@ -91,6 +101,7 @@ def serve(
     keep_days: float | None,
     site: str,
     config: Path | None,
+    public_url: str,
 ) -> None:
     """Serve the REST interface until interrupted.
 
@@ -101,14 +112,18 @@ def serve(
     from broker.storage.database import addressed
     from broker.storage.migration import check, upgrade
 
-    settings = Settings(database, anonymous, _ranking(rank), explore, keep_days, site=site)
+    settings = Settings(
+        database, anonymous, _ranking(rank), explore, keep_days, site=site, public_url=_origin(public_url)
+    )
     if config:
-        settings = settings._replace(issuers=issuers(config), credentials=credentials(config))
+        settings = settings._replace(
+            issuers=issuers(config), credentials=credentials(config), provider=provider(config)
+        )
     address = addressed(database)
     if not check(address):
         upgrade(address)
-        issued = _with_access(
-            settings, lambda access: access.issue("coget-broker", NewToken(subject="admin", role="admin"))
+        issued = _with(
+            settings, lambda broker: broker.access.issue("coget-broker", NewToken(subject="admin", role="admin"))
         )
         click.echo(f"The first admin token, shown only now: {issued.token}", err=True)
     run(settings, host, port)
@@ -159,29 +174,73 @@ def token() -> None:
 def create(database: str, subject: str, role: str, site: str, days: float | None) -> None:
     """Print a new token for SUBJECT. It is shown only now."""
     new = NewToken.model_validate({"subject": subject, "role": role, "site": site, "days": days})
-    issued = _with_access(Settings(database), lambda access: access.issue("coget-broker", new))
+    issued = _with(Settings(database), lambda broker: broker.access.issue("coget-broker", new))
     click.echo(issued.token)
 
 
 @token.command("list")
 @database_option
 def listed(database: str) -> None:
-    """List all tokens, but for the tokens themselves."""
-    for each in _with_access(Settings(database), lambda access: access.tokens()):
+    """List all tokens, but for the tokens themselves, and people's logins."""
+    for each in _with(Settings(database), lambda broker: broker.access.tokens()):
         state = "revoked" if each.revoked_at else "good"
-        click.echo(f"{each.id:>6}  {each.role:<8}  {each.subject}  {each.site or '-'}  {state}")
+        click.echo(f"{each.id:>6}  {each.kind:<5}  {each.role:<8}  {each.subject}  {each.site or '-'}  {state}")
 
 
 @token.command()
 @database_option
 @click.argument("number", type=int)
 def revoke(database: str, number: int) -> None:
-    """End the token of this NUMBER, as `coget-broker token list` shows it."""
-    _with_access(Settings(database), lambda access: access.revoke("coget-broker", number))
+    """End the token or login of this NUMBER, as `coget-broker token list` shows it, and all that came of it."""
+    _with(Settings(database), lambda broker: broker.access.revoke("coget-broker", number))
 
 
-def _with_access(settings: Settings, work: "Callable[..., Awaitable[Result]]") -> Result:
-    """What `work` makes of the tokens in a database that has its tables."""
+@broker.group()
+def client() -> None:
+    """Create, list and revoke programs that get tokens for themselves, or for people who log in with them (OAuth2)."""
+
+
+@client.command("create")
+@database_option
+@click.argument("name")
+@click.option(
+    "--role",
+    type=click.Choice(ROLES),
+    help="What it may do for itself, with a secret; without, people log in with it.",
+)
+def create_client(database: str, name: str, role: Role | None) -> None:
+    """Print the id of a new client called NAME, and its secret if it has one. That is shown only now."""
+    subject = NewToken.model_validate({"subject": name}).subject
+    made, secret = _with(Settings(database), lambda broker: broker.clients.make("coget-broker", subject, role))
+    click.echo(f"{made.id} {secret}" if secret else made.id)
+
+
+@client.command("list")
+@database_option
+def list_clients(database: str) -> None:
+    """List the clients that were created here; not those that registered themselves, as the globus CLI does."""
+    for each in _with(Settings(database), lambda broker: broker.clients.made()):
+        click.echo(f"{each.id}  {each.role or '-':<8}  {each.name}")
+
+
+@client.command("revoke")
+@database_option
+@click.argument("number", metavar="ID")
+def revoke_client(database: str, number: str) -> None:
+    """End the client of this ID, and all that it was given."""
+    _with(Settings(database), lambda broker: broker.clients.revoke("coget-broker", number))
+
+
+@broker.command("rotate-key")
+@database_option
+def rotate_key(database: str) -> None:
+    """Sign with a new key from now on; what the old one has signed is good until it expires."""
+    made = _with(Settings(database), lambda broker: broker.keys.rotate())
+    click.echo(made.id)
+
+
+def _with(settings: Settings, work: "Callable[[Factory], Awaitable[Result]]") -> Result:
+    """What `work` makes of the services over a database that has its tables."""
     from broker.factory import Factory
     from broker.storage.database import addressed
     from broker.storage.migration import check
@@ -192,11 +251,19 @@ def _with_access(settings: Settings, work: "Callable[..., Awaitable[Result]]") -
     async def run() -> Result:
         factory = Factory.of(settings)
         try:
-            return await work(factory.access)
+            return await work(factory)
         finally:
             await factory.database.close()
 
     return asyncio.run(run())
+
+
+def _origin(url: str) -> str:
+    """:raises click.BadParameter: when it is more or less than an origin"""
+    parts = urlsplit(url)
+    if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query):
+        raise click.BadParameter(f"{url} is not like https://broker.example", param_hint="--public-url")
+    return url.rstrip("/")
 
 
 def _ranking(names: str) -> tuple[Strategy, ...]:

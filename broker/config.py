@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from broker.errors import Invalid
 from broker.models.access import ROLES, Role
 
-__all__ = ["Issuer", "Settings", "Strategy", "credentials", "issuers"]
+__all__ = ["Issuer", "Provider", "Settings", "Strategy", "credentials", "issuers", "provider"]
 
 Strategy = Literal["priority", "predicted", "distance", "random"]
 ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -29,6 +29,20 @@ class Issuer(NamedTuple):
     audience: tuple[str, ...]
     roles: Mapping[str, Role]
     algorithms: tuple[str, ...] = ("RS256", "ES256")
+
+
+class Provider(NamedTuple):
+    """Who says who people are, when they log in with a browser (OpenID Connect).
+
+    :param issuer: one of the issuers: its roles count
+    :param client_id: as which the broker is known there
+    :param scope: what the broker wants to be told of people
+    """
+
+    issuer: str
+    client_id: str
+    client_secret: str
+    scope: str = "openid profile email"
 
 
 class Settings(NamedTuple):
@@ -56,6 +70,13 @@ class Settings(NamedTuple):
     largest_body: int = 64 << 20
     site: str = ""
     credentials: Mapping[str, Path] = MappingProxyType({})
+    public_url: str = ""
+    provider: Provider | None = None
+
+    @property
+    def domain(self) -> str:
+        """Of user names that have none of their own."""
+        return urlsplit(self.public_url).hostname or "localhost"
 
 
 def issuers(path: Path) -> tuple[Issuer, ...]:
@@ -64,6 +85,26 @@ def issuers(path: Path) -> tuple[Issuer, ...]:
     :raises Invalid: naming the file, and what in it makes no sense
     """
     return tuple(_issuer(path, said) for said in _document(path).get("issuer", []))
+
+
+def provider(path: Path) -> Provider | None:
+    """That of a TOML file: `[login]` with issuer, client_id, client_secret, and scope if need be.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    said = _document(path).get("login")
+    if said is None:
+        return None
+    remedy = 'write issuer = "https://...", as an [[issuer]] has it, client_id = "...", client_secret = "..."'
+    try:
+        login = Provider(**said)
+    except TypeError as error:
+        raise Invalid(f"{path}: [login] is not whole: {error}", remedy) from None
+    if not all(isinstance(value, str) for value in login):
+        raise Invalid(f"{path}: [login] has a value that is no text", remedy)
+    if login.issuer not in {issuer.url for issuer in issuers(path)}:
+        raise Invalid(f"{path}: {login.issuer} is no [[issuer]], whose roles would count", remedy)
+    return login
 
 
 def credentials(path: Path) -> dict[str, Path]:
@@ -82,9 +123,9 @@ def _document(path: Path) -> dict[str, Any]:
         document = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise Invalid(f"{path} cannot be read: {error}", "see docs/howto/broker.md for what is in it") from None
-    if strange := document.keys() - {"issuer", "credentials"}:
+    if strange := document.keys() - {"issuer", "login", "credentials"}:
         raise Invalid(
-            f"{path}: {', '.join(sorted(strange))} is nothing that is known", "there are [[issuer]] and [credentials]"
+            f"{path}: {', '.join(sorted(strange))} is nothing that is known", "use [[issuer]], [login], [credentials]"
         )
     return document
 

@@ -1,6 +1,7 @@
 """The error tree of the broker. Every error names the thing, what went wrong, and what to do.
 
     BrokerError
+    ├── Refused            400  what OAuth2 refuses, in its words; 401 when a client is not who it says
     ├── Unauthenticated    401  who is it? no token, or one that is unknown, expired or revoked
     ├── Forbidden          403  the role does not allow it
     ├── NotFound           404
@@ -10,8 +11,8 @@
     ├── TooManyRequests    429  says when to come back
     └── Unavailable        503  the database cannot be used now
 
-The number is the HTTP status. On the wire all have one shape: `{"error": {"code", "message", "remedy"}}`. What cannot
-be read at all is refused before it gets here, with 400 (`broker.main`).
+The number is the HTTP status. On the wire all have one shape: `{"error": {"code", "message", "remedy"}}`, but where a
+standard has its own (`broker.main`). What cannot be read at all is refused before it gets here, with 400.
 """
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "Forbidden",
     "Invalid",
     "NotFound",
+    "Refused",
     "TooLarge",
     "TooManyRequests",
     "Unauthenticated",
@@ -41,6 +43,22 @@ class BrokerError(Exception):
         super().__init__(message)
         self.message = message
         self.remedy = remedy
+
+
+class Refused(BrokerError):
+    """What OAuth2 refuses.
+
+    :param code: in the words of RFC 6749, 4.1.2.1 and 5.2
+    :param status: 401 says that the client has to say who it is
+    """
+
+    status = 400
+    code = "invalid_request"
+
+    def __init__(self, code: str, message: str, status: int = 400) -> None:
+        super().__init__(message, "see docs/reference/oauth.md")
+        self.code = code
+        self.status = status
 
 
 class Unauthenticated(BrokerError):

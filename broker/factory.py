@@ -6,12 +6,18 @@ from broker.config import Settings
 from broker.services.access import Access
 from broker.services.bulk import Bulk
 from broker.services.catalogue import Catalogue
+from broker.services.clients import Clients
 from broker.services.forecasting import Forecasting
+from broker.services.grants import Grants
 from broker.services.history import Reports
+from broker.services.identities import Identities
 from broker.services.issuers import Issuers
+from broker.services.keys import Keys
+from broker.services.logins import Logins
 from broker.services.logs import Logs
 from broker.services.places import Places
 from broker.services.plans import Plans
+from broker.services.provider import Provider
 from broker.services.replicas import Replicas
 from broker.services.tasks import Tasks
 from broker.services.trees import Trees
@@ -26,6 +32,12 @@ class Factory(NamedTuple):
     settings: Settings
     database: Database
     access: Access
+    identities: Identities
+    clients: Clients
+    grants: Grants
+    logins: Logins
+    keys: Keys
+    provider: Provider | None
     places: Places
     catalogue: Catalogue
     bulk: Bulk
@@ -43,7 +55,8 @@ class Factory(NamedTuple):
 
         :param compiled: whether forecasters are; by default where numba is there
         """
-        database = Database(addressed(settings.database))
+        database, issuers = Database(addressed(settings.database)), Issuers(settings.issuers)
+        access, keys = Access(database, issuers), Keys(database)
         places = Places(database)
         catalogue = Catalogue(database, places)
         forecasting = Forecasting(database, places, compiled)
@@ -52,7 +65,13 @@ class Factory(NamedTuple):
         return cls(
             settings,
             database,
-            Access(database, Issuers(settings.issuers)),
+            access,
+            Identities(database, settings.domain),
+            Clients(database, access),
+            Grants(database, access),
+            Logins(database),
+            keys,
+            Provider(settings.provider, issuers, keys) if settings.provider else None,
             places,
             catalogue,
             Bulk(catalogue, places),

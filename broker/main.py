@@ -7,13 +7,14 @@ from importlib.metadata import version
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 
-from broker.errors import BrokerError, TooManyRequests, Unauthenticated
+from broker.errors import BrokerError, Refused, TooManyRequests, Unauthenticated
 from broker.factory import Factory
-from broker.handlers import UNLIMITED, ga4gh, operation, own
+from broker.handlers import UNLIMITED, ga4gh, oauth, operation, own
+from broker.handlers.oauth.faults import SHAPES
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
 from broker.tasks import Queue, worker_of
@@ -61,6 +62,7 @@ def create_app(factory: Factory) -> FastAPI:
     app.include_router(own)
     app.include_router(own, prefix="/v0.10", include_in_schema=False)  # where the globus CLI can reach it
     app.include_router(ga4gh.router)
+    app.include_router(oauth.router)
     app.include_router(operation)
     app.add_middleware(BodyLimit, largest=factory.settings.largest_body, unlimited=UNLIMITED)
     app.add_middleware(Observer, registry=app.state.registry)
@@ -71,17 +73,19 @@ def create_app(factory: Factory) -> FastAPI:
     return app
 
 
-async def _refused(request: Request, error: Exception) -> JSONResponse:
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, BrokerError)
     headers = {}
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, Refused) and error.status == 401:
+        headers["WWW-Authenticate"] = 'Basic realm="coget"'
     if isinstance(error, TooManyRequests):
         headers["Retry-After"] = str(error.retry_after)
     return _answer(request, error.status, Fault(code=error.code, message=error.message, remedy=error.remedy), headers)
 
 
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
+async def _invalid(request: Request, error: Exception) -> Response:
     """Where in the request, and what is wrong there; what was sent is not said back."""
     assert isinstance(error, RequestValidationError)
     faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
@@ -92,7 +96,7 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     return _answer(request, status, fault)
 
 
-async def _http(request: Request, error: Exception) -> JSONResponse:
+async def _http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     if isinstance(error.__cause__, BrokerError):  # the body turned out to be too long while it was read
         return await _refused(request, error.__cause__)
@@ -101,14 +105,17 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
     return _answer(request, error.status_code, fault, dict(error.headers or {}))
 
 
-async def _defect(request: Request, error: Exception) -> JSONResponse:
+async def _defect(request: Request, error: Exception) -> Response:
     """What went wrong is in the log, and nobody else's business."""
     remedy = "tell its admin when this was: the log says more"
     return _answer(request, 500, Fault(code="defect", message="the broker has a defect", remedy=remedy))
 
 
-def _answer(request: Request, status: int, fault: Fault, headers: Mapping[str, str] | None = None) -> JSONResponse:
+def _answer(request: Request, status: int, fault: Fault, headers: Mapping[str, str] | None = None) -> Response:
     """The fault in our own shape, or that of the standard whose path was asked for."""
+    for beginning, shape in SHAPES.items():
+        if request.url.path.startswith(beginning):
+            return shape(status, fault, headers or {})
     standard = request.url.path.startswith(ga4gh.router.prefix)
-    shape = ga4gh.Error(msg=fault.message, status_code=status) if standard else Problem(error=fault)
-    return JSONResponse(shape.model_dump(), status, headers)
+    said = ga4gh.Error(msg=fault.message, status_code=status) if standard else Problem(error=fault)
+    return JSONResponse(said.model_dump(), status, headers)

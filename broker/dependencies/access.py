@@ -11,8 +11,9 @@ from broker.dependencies.context import services
 from broker.errors import Forbidden, TooManyRequests, Unauthenticated
 from broker.factory import Factory
 from broker.models.access import Caller, Role
+from broker.models.oauth import AUTH, TRANSFER, Bearer
 
-__all__ = ["Admin", "Curator", "Guarded", "Open", "Policy", "Reader", "Transferrer"]
+__all__ = ["Admin", "Curator", "Guarded", "Identified", "Open", "Policy", "Reader", "Sent", "Transferrer"]
 
 ANONYMOUS = Caller(subject="anonymous", role="reader")
 BURST = 2.0
@@ -21,30 +22,35 @@ MOST_CALLERS = 10_000
 
 
 class Policy:
-    """Whoever has this role may; None: everybody, known or not."""
+    """Whoever has this role may; None: everybody, known or not.
 
-    def __init__(self, role: Role | None) -> None:
+    :param server: for which resource server their token has to be
+    """
+
+    def __init__(self, role: Role | None, server: str = TRANSFER) -> None:
         self.role = role
+        self.server = server
 
     async def __call__(self, request: Request) -> Caller:
         """Who asks, as the route has found."""
-        return cast(Caller, request.state.caller)
+        return _sent(request).caller
 
-    async def judge(self, request: Request) -> Caller:
-        """Who asks.
+    async def judge(self, request: Request) -> Bearer:
+        """Who asks, with which token.
 
         :raises Unauthenticated: :raises Forbidden: :raises TooManyRequests:
         """
         if self.role is None:
-            return ANONYMOUS
+            return Bearer(ANONYMOUS)
         known = services(request)
-        caller = await _caller(request, known)
+        bearer = await _bearer(request, known, self.server)
+        caller = bearer.caller
         _turn(request, caller, known.settings.requests_per_second)
         if not caller.may(self.role):
             raise Forbidden(
                 f"{caller.subject} is a {caller.role}, and this needs a {self.role}", "ask an admin for such a token"
             )
-        return caller
+        return bearer
 
 
 class Guarded(APIRoute):
@@ -55,21 +61,21 @@ class Guarded(APIRoute):
         (policy,) = [each.call for each in self.dependant.dependencies if isinstance(each.call, Policy)]
 
         async def guarded(request: Request) -> Response:
-            request.state.caller = await policy.judge(request)
+            request.state.bearer = await policy.judge(request)
             return await handle(request)
 
         return guarded
 
 
-async def _caller(request: Request, services: Factory) -> Caller:
+async def _bearer(request: Request, services: Factory, server: str) -> Bearer:
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     if not token:
-        if services.settings.anonymous:
-            return ANONYMOUS
+        if services.settings.anonymous and server == TRANSFER:
+            return Bearer(ANONYMOUS)
         raise Unauthenticated("no token was sent", "send the header Authorization: Bearer TOKEN")
     if kind.lower() != "bearer":
         raise Unauthenticated(f"{kind[:20]} is no way to log in here", "send the header Authorization: Bearer TOKEN")
-    return await services.access.caller(token.strip())
+    return await services.access.bearer(token.strip(), server)
 
 
 def _turn(request: Request, caller: Caller, rate: float) -> None:
@@ -87,8 +93,16 @@ def _turn(request: Request, caller: Caller, rate: float) -> None:
     buckets[caller.subject] = (left - 1, now)
 
 
+def _sent(request: Request) -> Bearer:
+    """The token, after a policy has looked at it."""
+    return cast(Bearer, request.state.bearer)
+
+
 Open = Annotated[Caller, Depends(Policy(None))]
 Reader = Annotated[Caller, Depends(Policy("reader"))]
 Transferrer = Annotated[Caller, Depends(Policy("transfer"))]
 Curator = Annotated[Caller, Depends(Policy("curator"))]
 Admin = Annotated[Caller, Depends(Policy("admin"))]
+Identified = Annotated[Caller, Depends(Policy("reader", AUTH))]
+"""Whose token lets one be told who somebody is."""
+Sent = Annotated[Bearer, Depends(_sent)]

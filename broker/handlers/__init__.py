@@ -4,10 +4,10 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from broker.handlers import access, bulk, datasets, forecasts, ga4gh, health, places, plans, replicas, transfers
+from broker.handlers import access, bulk, datasets, forecasts, ga4gh, health, oauth, places, plans, replicas, transfers
 from broker.models.base import Problem
 
-__all__ = ["UNLIMITED", "ga4gh", "operation", "own"]
+__all__ = ["UNLIMITED", "ga4gh", "oauth", "operation", "own"]
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem} for status in (400, 401, 403, 404, 409, 413, 422, 429, 503)

@@ -38,9 +38,10 @@ class NewToken(Wire):
 
 
 class TokenRecord(Wire):
-    """What is known of a token; never the token."""
+    """What is known of a token that was issued, or of a login with a browser; never the token."""
 
     id: int
+    kind: Literal["token", "login"]
     subject: str
     role: Role
     site: str

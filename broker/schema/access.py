@@ -1,10 +1,24 @@
-"""Tokens and the audit log."""
+"""Tokens, the clients to which some were given, who people are, keys that sign, and the audit log."""
 
-from sqlalchemy import Column, Index, Table, Text
+from sqlalchemy import Boolean, Column, ForeignKey, Index, Table, Text
 
 from broker.schema.base import ID, METADATA, MOMENT
 
-__all__ = ["audit", "tokens"]
+__all__ = ["audit", "clients", "codes", "identities", "keys", "tokens"]
+
+clients = Table(
+    "clients",
+    METADATA,
+    Column("id", Text, primary_key=True),  # a UUID
+    Column("name", Text, nullable=False),
+    Column("hash", Text),  # of its secret; NULL: it cannot keep one
+    Column("role", Text),  # what it may do for itself; NULL: nothing, people log in with it
+    Column("made_by", Text),  # NULL: it registered itself
+    Column("created_at", MOMENT, nullable=False),
+    Column("used_at", MOMENT),
+    Column("revoked_at", MOMENT),
+)
+"""Programs that are given tokens (OAuth2)."""
 
 tokens = Table(
     "tokens",
@@ -17,7 +31,50 @@ tokens = Table(
     Column("created_at", MOMENT, nullable=False),
     Column("expires_at", MOMENT),
     Column("revoked_at", MOMENT),
+    Column("kind", Text, nullable=False, server_default="token"),
+    Column("parent_id", ForeignKey("tokens.id", ondelete="SET NULL")),
+    Column("client_id", ForeignKey(clients.c.id, ondelete="CASCADE")),
+    Column("server", Text),  # for whom it is good; NULL: for all of the broker
+    Column("scopes", Text),
+    Column("login_at", MOMENT),
+    Column("limit_at", MOMENT),  # nothing that comes of it may last longer
+    Index(None, "parent_id"),
+    Index(None, "expires_at"),
 )
+"""What admins issue (`token`), and what comes of it when somebody logs in: the browser's `login`, a `code` for each
+program, then `refresh` and `access`. Each knows what it came from: who revokes one revokes all that came of it.
+"""
+
+codes = Table(
+    "codes",
+    METADATA,
+    Column("token_id", ForeignKey(tokens.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("redirect_uri", Text, nullable=False),
+    Column("challenge", Text),
+    Column("nonce", Text),
+    Column("offline", Boolean, nullable=False),
+)
+"""What a token of kind `code` is bound to."""
+
+identities = Table(
+    "identities",
+    METADATA,
+    Column("id", Text, primary_key=True),  # a UUID, made of the subject
+    Column("subject", Text, nullable=False, unique=True),
+    Column("name", Text),
+    Column("email", Text),
+    Column("first_seen", MOMENT, nullable=False),
+    Column("last_seen", MOMENT, nullable=False),
+)
+
+keys = Table(
+    "keys",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("private", Text, nullable=False),  # PEM
+    Column("created_at", MOMENT, nullable=False),
+)
+"""What the broker signs with, the newest; the others are shown so that what they signed can still be verified."""
 
 audit = Table(
     "audit",

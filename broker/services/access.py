@@ -7,11 +7,13 @@ from typing import NamedTuple
 
 from broker.errors import NotFound, Unauthenticated
 from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
+from broker.models.oauth import TRANSFER, Bearer
 from broker.services.issuers import Issuers
 from broker.storage.access import Records
 from broker.storage.database import Database, retried
+from broker.storage.identities import Identities
 
-__all__ = ["PREFIX", "Access"]
+__all__ = ["PREFIX", "Access", "hashed", "new_secret"]
 
 PREFIX = "cogetb_"
 """So that people, and scanners for secrets, know one when they see it."""
@@ -24,12 +26,18 @@ DAY = 86_400.0
 class Believed(NamedTuple):
     """Whose token it is, and until when that is believed."""
 
-    caller: Caller
+    bearer: Bearer
     until: float
 
 
-def _hash(token: str) -> str:
-    return hashlib.sha256(token.encode()).hexdigest()
+def new_secret() -> str:
+    """One that nobody guesses."""
+    return PREFIX + secrets.token_urlsafe(32)
+
+
+def hashed(secret: str) -> str:
+    """As which it is kept; secrets are random, and need no salt."""
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
 class Access:
@@ -41,51 +49,73 @@ class Access:
         self._believed: dict[str, Believed] = {}
 
     async def caller(self, token: str) -> Caller:
-        """Whose token it is: one of ours, or one that an issuer signed.
+        """Whose token it is, where it is good for the broker itself: one of ours, or one that an issuer signed.
+
+        :raises Unauthenticated: the same, whatever is wrong with it
+        :raises Forbidden: when an issuer's gives no role here
+        """
+        return (await self.bearer(token, TRANSFER)).caller
+
+    async def bearer(self, token: str, server: str) -> Bearer:
+        """Whose token it is, where it is good for this resource server.
 
         :raises Unauthenticated: the same, whatever is wrong with it
         :raises Forbidden: when an issuer's gives no role here
         """
         if token.count(".") == 2 and not token.startswith(PREFIX):
-            return await self._issuers.caller(token)
-        hashed, now = _hash(token), time.time()
-        believed = self._believed.get(hashed)
+            return Bearer(await self._issuers.caller(token))
+        bearer = await self._ours(token)
+        if bearer is None or bearer.server not in (None, server):
+            raise Unauthenticated("the token is unknown, expired or revoked", "log in again, or ask an admin for one")
+        return bearer
+
+    async def _ours(self, token: str) -> Bearer | None:
+        key, now = hashed(token), time.time()
+        believed = self._believed.get(key)
         if believed and now < believed.until:
-            return believed.caller
+            return believed.bearer
         async with self._database.read() as connection:
-            caller = await Records(connection).caller(hashed, now)
-        if caller is None:
-            self._believed.pop(hashed, None)
-            raise Unauthenticated("the token is unknown, expired or revoked", "ask an admin for a new one")
+            bearer = await Records(connection).bearer(key, now)
+        if bearer is None:
+            self._believed.pop(key, None)
+            return None
         if len(self._believed) >= MOST_REMEMBERED:
             self._believed.clear()
-        self._believed[hashed] = Believed(caller, now + REMEMBERED)
-        return caller
+        self._believed[key] = Believed(bearer, now + REMEMBERED)
+        return bearer
+
+    def doubt(self) -> None:
+        """Believe no token any more without asking: some were revoked."""
+        self._believed.clear()
 
     @retried
     async def issue(self, by: str, new: NewToken) -> IssuedToken:
         """A new token."""
-        token, now = PREFIX + secrets.token_urlsafe(32), time.time()
+        token, now = new_secret(), time.time()
         expires_at = None if new.days is None else now + new.days * DAY
         async with self._database.write() as connection:
             records = Records(connection)
-            record = await records.add(new, _hash(token), now, expires_at)
+            record = await records.add(new, hashed(token), now, expires_at)
+            await Identities(connection).seen(new.subject, now)
             await records.note(now, by, "issue token", f"{record.id} for {new.subject}, {new.role}")
         return IssuedToken.model_construct(**record.model_dump(), token=token)
 
     @retried
     async def revoke(self, by: str, number: int) -> None:
-        """:raises NotFound: when there is no such token that was not revoked"""
+        """End a token, or a login, and all that came of it.
+
+        :raises NotFound: when there is no such token that was not revoked
+        """
         now = time.time()
         async with self._database.write() as connection:
             records = Records(connection)
             if not await records.revoke(number, now):
                 raise NotFound(f"there is no token {number} to revoke", "see GET /broker/v1/tokens")
             await records.note(now, by, "revoke token", str(number))
-        self._believed.clear()
+        self.doubt()
 
     async def tokens(self) -> list[TokenRecord]:
-        """All, the newest first."""
+        """Those that were issued, and people's logins, the newest first."""
         async with self._database.read() as connection:
             return await Records(connection).tokens()
 

@@ -20,7 +20,7 @@ from broker.config import Issuer
 from broker.errors import Forbidden, Unauthenticated, Unavailable
 from broker.models.access import ROLES, Caller
 
-__all__ = ["Issuers"]
+__all__ = ["SECONDS", "Issuers", "document"]
 
 log = logging.getLogger(__name__)
 
@@ -62,6 +62,29 @@ class Issuers:
         :raises Forbidden: when it is good, and gives no role here
         :raises Unavailable: when the issuer's keys cannot be had
         """
+        issuer, claims = await self._verified(token, None)
+        return _caller(issuer, claims)
+
+    async def claims(self, token: str, url: str, client: str) -> dict[str, Any]:
+        """What this issuer says of somebody who logs in, to us as its client: what its ID token says.
+
+        :raises Unauthenticated: the same, whatever is wrong with it
+        :raises Unavailable: when the issuer's keys cannot be had
+        """
+        issuer, claims = await self._verified(token, client)
+        if issuer.url != url:
+            raise _unknown()
+        return claims
+
+    def admitted(self, url: str, claims: Mapping[str, Any]) -> Caller:
+        """Who this is that an issuer has named, and what they may do. :raises Forbidden: when that is nothing"""
+        return _caller(self._issuers[url], claims)
+
+    async def _verified(self, token: str, client: str | None) -> tuple[Issuer, dict[str, Any]]:
+        """Who signed it, and what it says.
+
+        :param client: for whom it has to be; None: for the audience that the issuer was configured with
+        """
         try:
             header = jwt.get_unverified_header(token)
             said = jwt.decode(token, options={"verify_signature": False})
@@ -73,13 +96,13 @@ class Issuers:
                 token,
                 key,  # not its numbers alone: its kind has to fit the algorithm
                 algorithms=list(issuer.algorithms),
-                audience=list(issuer.audience),
+                audience=list(issuer.audience) if client is None else client,
                 issuer=issuer.url,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
         except jwt.PyJWTError:
             raise _unknown() from None
-        return _caller(issuer, claims)
+        return issuer, claims
 
     async def _key(self, issuer: Issuer, number: str) -> jwt.PyJWK:
         async with self._asking[issuer.url]:  # one asks, the others wait for what it is told
@@ -106,26 +129,30 @@ async def _fetched(issuer: Issuer) -> dict[str, jwt.PyJWK]:
     """The issuer's keys, by way of its OpenID document."""
     try:
         async with httpx.AsyncClient(timeout=SECONDS) as client:
-            document = await _document(client, f"{issuer.url.rstrip('/')}/.well-known/openid-configuration")
-            keys = await _document(client, str(document["jwks_uri"]))
+            known = await document(client, f"{issuer.url.rstrip('/')}/.well-known/openid-configuration")
+            keys = await document(client, str(known["jwks_uri"]))
         return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(keys).keys}
     except (httpx.HTTPError, httpx.InvalidURL, jwt.PyJWTError, KeyError, ValueError) as error:
         said = f"the keys of {issuer.url} cannot be had: {type(error).__name__}"
         raise Unavailable(said, "try again in a moment") from error
 
 
-async def _document(client: httpx.AsyncClient, url: str) -> dict[str, Any]:
+async def document(client: httpx.AsyncClient, url: str, method: str = "GET", **request: Any) -> dict[str, Any]:
+    """A JSON object that somebody answers, by https or on this machine.
+
+    :raises ValueError: :raises httpx.HTTPError: when it cannot be had
+    """
     parts = urlsplit(url)
     if parts.scheme != "https" and parts.hostname not in LOOPBACK:
         raise ValueError(f"{url} is not https")
-    answer = await client.get(url)
+    answer = await client.request(method, url, **request)
     answer.raise_for_status()
     if len(answer.content) > LARGEST:
         raise ValueError(f"{url} is too long")
-    document = answer.json()
-    if not isinstance(document, dict):
+    said = answer.json()
+    if not isinstance(said, dict):
         raise ValueError(f"{url} is no JSON object")
-    return document
+    return said
 
 
 def _caller(issuer: Issuer, claims: Mapping[str, Any]) -> Caller:

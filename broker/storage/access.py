@@ -1,14 +1,18 @@
 """Tokens and the audit log in the database."""
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.access import AuditEntry, Caller, NewToken, TokenRecord
+from broker.models.oauth import Bearer
 from broker.schema.access import audit, tokens
+from broker.storage.grants import Grants, good
 
 __all__ = ["Records"]
 
-SHOWN = [column for column in tokens.c if column.name != "hash"]
+SHOWN = [tokens.c[name] for name in TokenRecord.model_fields]
+LASTING = ("token", "login")
+"""What admins look after; all else comes of these, or of a client, and ends with them."""
 
 
 class Records:
@@ -30,24 +34,29 @@ class Records:
         rows = await self._connection.execute(tokens.insert().values(values).returning(*SHOWN))
         return TokenRecord.model_construct(**rows.one()._mapping)
 
-    async def caller(self, hashed: str, now: float) -> Caller | None:
-        """Whose token this is, if it is good now."""
-        good = and_(tokens.c.revoked_at.is_(None), or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now))
-        asked = select(tokens.c.subject, tokens.c.role, tokens.c.site).where(tokens.c.hash == hashed, good)
+    async def bearer(self, hashed: str, now: float) -> Bearer | None:
+        """Whose token this is, if it is good now, and one to send with requests."""
+        columns = (tokens.c.subject, tokens.c.role, tokens.c.site, tokens.c.kind, tokens.c.server, tokens.c.scopes)
+        asked = select(*columns).where(tokens.c.hash == hashed, tokens.c.kind.in_(("token", "access")), good(now))
         row = (await self._connection.execute(asked)).one_or_none()
-        return row and Caller.model_construct(**row._mapping)
+        if row is None:
+            return None
+        caller = Caller.model_construct(subject=row.subject, role=row.role, site=row.site)
+        return Bearer(caller) if row.kind == "token" else Bearer(caller, row.server, frozenset(row.scopes.split()))
 
     async def tokens(self) -> list[TokenRecord]:
-        """All, the newest first."""
-        rows = await self._connection.execute(select(*SHOWN).order_by(tokens.c.id.desc()))
-        return [TokenRecord.model_construct(**row._mapping) for row in rows]
+        """Those that were issued, and people's logins, the newest first."""
+        listed = select(*SHOWN).where(tokens.c.kind.in_(LASTING)).order_by(tokens.c.id.desc())
+        return [TokenRecord.model_construct(**row._mapping) for row in await self._connection.execute(listed)]
 
     async def revoke(self, number: int, now: float) -> bool:
-        """End a token; whether there was such a one that was not revoked."""
-        done = await self._connection.execute(
-            update(tokens).where(tokens.c.id == number, tokens.c.revoked_at.is_(None)).values(revoked_at=now)
-        )
-        return bool(done.rowcount)
+        """End a token and all that came of it; whether there was such a one that was not revoked."""
+        listed = select(tokens.c.revoked_at).where(tokens.c.id == number, tokens.c.kind.in_(LASTING))
+        row = (await self._connection.execute(listed)).one_or_none()
+        if row is None or row.revoked_at is not None:
+            return False
+        await Grants(self._connection).revoke(number, now)
+        return True
 
     async def note(self, at: float, subject: str, action: str, thing: str) -> None:
         """Who changed what; in the transaction of the change."""

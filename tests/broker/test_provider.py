@@ -1,52 +1,21 @@
 """Tokens of a real OpenID provider, got as a person's browser gets them, at a broker that is told of it by its file."""
 
-import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
 
 from tests.support.broker import BrokerProcess
 from tests.support.ending import kill_group
-from tests.support.listening import wait_until_listening
-from tests.support.nginx import free_port
+from tests.support.provider import SECONDS, Provider
 
-HERE, SECONDS, BACK = "127.0.0.1", 30, "http://localhost/back"
-GROUPS = {"ann": ["/lab", "/lab/production"], "bob": ["/elsewhere"]}
 CONFIG = """
 [[issuer]]
 url = "{}"
 audience = ["coget-broker"]
 roles = {{ "/lab" = "reader", "/lab/production" = "transfer" }}
 """
-
-
-class Provider:
-    """A running provider, whose tokens last for so many seconds."""
-
-    def __init__(self, seconds: int) -> None:
-        port = free_port(HERE)
-        self.url = f"http://{HERE}:{port}"
-        users = [json.dumps({"sub": sub, "groups": groups}) for sub, groups in GROUPS.items()]
-        said = [word for user in users for word in ("--user-claims", user)]
-        program = Path(sys.executable).with_name("oidc-provider-mock")
-        command = [program, "-H", HERE, "-p", str(port), f"--token-max-age={seconds}", *said]
-        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
-        assert wait_until_listening(self.process, HERE, port, SECONDS)
-
-    def token(self, subject: str, audience: str = "coget-broker") -> str:
-        """Log in, and be sent back with a code for which it gives a token."""
-        with httpx.Client(base_url=self.url, timeout=SECONDS) as browser:
-            asked = {"client_id": audience, "redirect_uri": BACK, "response_type": "code", "scope": "openid"}
-            sent = browser.post("/oauth2/authorize", params=asked, data={"sub": subject})
-            (code,) = parse_qs(urlsplit(sent.headers["Location"]).query)["code"]
-            wanted = {"grant_type": "authorization_code", "code": code, "redirect_uri": BACK}
-            return browser.post("/oauth2/token", data=wanted, auth=(audience, "secret")).json()["id_token"]
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,17 @@
 """Tables: made, upgraded, and as the code thinks they are."""
 
+import asyncio
+
+import alembic.command
 import pytest
 import sqlalchemy as sa
 
+from broker.config import Settings
 from broker.errors import Invalid, Unavailable
+from broker.factory import Factory
+from broker.models.access import Caller
+from broker.services.access import hashed
+from broker.storage import migration
 from broker.storage.database import addressed
 from broker.storage.migration import check, differences, upgrade
 
@@ -32,6 +40,25 @@ def test_an_old_schema_is_refused_with_the_command_that_upgrades(empty_database)
     with pytest.raises(Invalid, match=r"version 0001, and this broker needs \d{4}") as refused:
         check(address)
     assert "coget-broker upgrade" in refused.value.remedy
+
+
+def test_tokens_of_the_first_version_are_good_after_an_upgrade(empty_database):
+    address = addressed(empty_database)
+    with migration._connected(address) as connection:
+        alembic.command.upgrade(migration._config(connection), "0001")
+    values = f"'{hashed('cogetb_old')}', 'ann', 'curator', 'CERN', 1.0"
+    _run(address, f"INSERT INTO tokens (hash, subject, role, site, created_at) VALUES ({values})")
+    assert not upgrade(address)
+    differences(address)
+
+    async def ask() -> Caller:
+        factory = Factory.of(Settings(empty_database), compiled=False)
+        try:
+            return await factory.access.caller("cogetb_old")
+        finally:
+            await factory.database.close()
+
+    assert asyncio.run(ask()) == Caller(subject="ann", role="curator", site="CERN")
 
 
 def test_a_schema_of_a_newer_broker_is_left_alone(empty_database):

@@ -62,6 +62,7 @@ class BrokerProcess:
             self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
         self.url = self._listening()
         self.token = token or self._first_token()
+        self.secrets = [self.token]
         self._clients = ExitStack()
 
     def _listening(self) -> str:
@@ -73,6 +74,11 @@ class BrokerProcess:
             time.sleep(0.05)
         self.process.kill()
         raise AssertionError(f"the broker did not start: {self._log.read_text()}")
+
+    def log(self) -> str:
+        """All that it said, but for the line that shows the first token."""
+        lines = self._log.read_text().splitlines(keepends=True)
+        return "".join(line for line in lines if "first admin token" not in line)
 
     def events(self) -> list[dict]:
         """What it logged."""

@@ -5,7 +5,7 @@ from alembic import op
 from sqlalchemy.dialects import postgresql
 
 revision = "0003"
-down_revision = "0001"
+down_revision = "0002"
 
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 NAME = sa.Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")

@@ -1,0 +1,85 @@
+"""What a program asks of somebody's browser, and whether it may: decided before anything is shown or done."""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import NamedTuple, Self
+from urllib.parse import urlencode, urlsplit
+
+from broker.errors import Refused
+from broker.models.oauth import Client, Code, granted
+
+__all__ = ["SHOWN_AT", "Asked", "origin"]
+
+SHOWN_AT = "/v2/web/auth-code"
+"""Where a code is shown to be copied, for programs that cannot listen."""
+LOOPBACK = ("localhost", "127.0.0.1")
+PLAIN = re.compile(r"[!#-;=?-\[\]_a-z~]{1,2000}")
+"""Characters that URIs have; no quote, backslash, blank or angle bracket."""
+CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+MOST = 1000
+
+
+class Asked(NamedTuple):
+    """A request for authorization (RFC 6749, 4.1.1), whose client and place to return to are good."""
+
+    client: Client
+    redirect_uri: str
+    said: Mapping[str, str]
+
+    @classmethod
+    def of(cls, client: Client | None, said: Mapping[str, str], homes: Collection[str]) -> Self:
+        """:raises Refused: when the browser must not be sent anywhere"""
+        if client is None:
+            raise Refused("unauthorized_client", "the program that sent you here is not known to this broker")
+        uri = said.get("redirect_uri", "")
+        if not _ours(uri, homes) and not _this_machine(uri):
+            raise Refused("invalid_request", "the program wants the answer sent to where none may go")
+        return cls(client, uri, said)
+
+    def code(self) -> Code:
+        """What it asks for. :raises Refused: when that is not given to anybody"""
+        said = self.said
+        if said.get("response_type") != "code":
+            raise Refused("unsupported_response_type", "response_type has to be code")
+        challenge = said.get("code_challenge")
+        if challenge is not None and said.get("code_challenge_method") != "S256":
+            raise Refused("invalid_request", "code_challenge_method has to be S256")
+        if challenge is not None and not CHALLENGE.fullmatch(challenge):
+            raise Refused("invalid_request", "code_challenge is no SHA-256")
+        if challenge is None and self.client.public:
+            raise Refused("invalid_request", "a client without secret has to send a code_challenge")
+        if max(len(said.get(name, "")) for name in ("state", "nonce")) > MOST:
+            raise Refused("invalid_request", f"state and nonce have at most {MOST} characters")
+        scopes = tuple(scope for each in granted(said.get("scope", "")).values() for scope in each)
+        if "none" in said.get("prompt", "").split():
+            raise Refused("login_required", "somebody has to be asked")
+        offline = said.get("access_type") == "offline"
+        return Code(self.client.id, self.redirect_uri, scopes, challenge, said.get("nonce"), offline)
+
+    def back(self, issuer: str, **answer: str) -> str:
+        """Where the browser goes with the answer (RFC 9207: which says whose it is)."""
+        state = {"state": self.said["state"]} if "state" in self.said else {}
+        query = urlencode({**answer, **state, "iss": issuer})
+        return f"{self.redirect_uri}{'&' if '?' in self.redirect_uri else '?'}{query}"
+
+
+def _ours(uri: str, homes: Collection[str]) -> bool:
+    return uri in {f"{home}{SHOWN_AT}" for home in homes}
+
+
+def _this_machine(uri: str) -> bool:
+    """RFC 8252, 7.3: any port of the machine where the browser is; nothing that only looks like it."""
+    return bool(PLAIN.fullmatch(uri)) and origin(uri) is not None and "#" not in uri
+
+
+def origin(uri: str) -> str | None:
+    """Of an address on the machine where the browser is, the host and port; None for any other."""
+    try:
+        parts = urlsplit(uri)
+        port = parts.port
+    except ValueError:
+        return None
+    written = f"{parts.hostname}:{port}" if port else parts.hostname
+    if parts.scheme != "http" or parts.hostname not in LOOPBACK or parts.netloc.lower() != written:
+        return None
+    return f"http://{written}"

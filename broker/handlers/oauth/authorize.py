@@ -1,0 +1,175 @@
+"""Where browsers come to log in: the form, the hand-over to an identity provider, and the code to copy.
+
+A login lasts in the browser, as a cookie that no script can read and no other site can send with a form. A form counts
+only with the secret that its page was given, which the same browser has in another cookie.
+"""
+
+import hmac
+import re
+import secrets
+from urllib.parse import urlsplit
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+
+from broker.dependencies.access import Guarded, Open
+from broker.dependencies.context import Home, Services
+from broker.errors import Forbidden, NotFound, Refused, Unauthenticated
+from broker.factory import Factory
+from broker.handlers.oauth.asked import SHOWN_AT, Asked, origin
+from broker.handlers.oauth.forms import address, form, pairs
+from broker.models.identities import username
+from broker.models.oauth import Login
+from broker.pages import page
+from broker.services.logins import LASTS
+from broker.services.provider import PATIENCE, Provider
+
+__all__ = ["router"]
+
+router = APIRouter(route_class=Guarded)
+PATH = "/v2/oauth2/authorize"
+AWAY = "/v2/web/login"
+BACK = "/v2/web/callback"
+CODE = re.compile(r"[A-Za-z0-9_-]{1,200}")
+
+
+@router.get(PATH)
+async def ask(request: Request, caller: Open, services: Services, home: Home) -> Response:
+    """Ask whoever sits there who they are, and whether the program may act for them."""
+    asked = await _asked(request, services, home)
+    try:
+        asked.code()
+    except Refused as refusal:
+        return _refused(asked, home, refusal)
+    login = await _login(request, services, home)
+    return _form(request, services, home, asked, login)
+
+
+@router.post(PATH)
+async def decide(request: Request, caller: Open, services: Services, home: Home) -> Response:
+    """What they have decided."""
+    asked, said = await _asked(request, services, home), await form(request)
+    kept = request.cookies.get(_cookie("form", home), "")
+    if not kept or not hmac.compare_digest(kept.encode(), said.get("form", "").encode()):
+        raise Forbidden("the form is too old, or of another page", "go back to the program, and begin again")
+    try:
+        code = asked.code()
+    except Refused as refusal:
+        return _refused(asked, home, refusal)
+    secret = request.cookies.get(_cookie("login", home), "")
+    if said.get("decision") == "leave":
+        await services.logins.end(secret)
+        return _form(request, services, home, asked, None)
+    if said.get("decision") != "allow":
+        return _refused(asked, home, Refused("access_denied", "you have said no"))
+    try:
+        if token := said.get("token"):
+            secret = await services.logins.by_token(token.strip(), address(request))
+        answer = _sent(asked.back(home, code=await services.grants.code(secret, code)))
+    except Unauthenticated as error:
+        return _form(request, services, home, asked, None, error.message)
+    return _keep(answer, "login", home, secret, LASTS)
+
+
+@router.get(AWAY)
+async def away(request: Request, caller: Open, services: Services, home: Home) -> Response:
+    """Send somebody to the identity provider; the query is that of the request for which they log in."""
+    await _asked(request, services, home)
+    url, sealed = await _provider(services).away(f"{home}{BACK}", request.url.query)
+    return _keep(_sent(url), "away", home, sealed, PATIENCE)
+
+
+@router.get(BACK)
+async def back(request: Request, caller: Open, services: Services, home: Home) -> Response:
+    """Whom the identity provider has named; they are then asked what they were to be asked."""
+    said = pairs(request.url.query)
+    if "code" not in said:
+        raise Unauthenticated("the identity provider did not let you in", "go back to the program, and begin again")
+    sealed = request.cookies.get(_cookie("away", home), "")
+    named = await _provider(services).home(sealed, said.get("state", ""), said["code"], f"{home}{BACK}")
+    secret = await services.logins.by_provider(named.caller, named.name, named.email)
+    answer = _keep(_sent(f"{home}{PATH}?{named.query}"), "login", home, secret, LASTS)
+    return _keep(answer, "away", home, "", 0)
+
+
+@router.get(SHOWN_AT)
+async def shown(request: Request, caller: Open) -> Response:
+    """Show the code, for people to copy."""
+    said = pairs(request.url.query)
+    code = said.get("code", "")
+    if CODE.fullmatch(code):
+        return page("code", code=code, fault="")
+    return page("code", 400, code="", fault=said.get("error_description", "there is no code")[:200])
+
+
+async def _asked(request: Request, services: Factory, home: str) -> Asked:
+    said = pairs(request.url.query)
+    client = await services.clients.known(said.get("client_id", ""))
+    return Asked.of(client, said, {home, str(request.base_url).rstrip("/")})
+
+
+async def _login(request: Request, services: Factory, home: str) -> Login | None:
+    secret = request.cookies.get(_cookie("login", home))
+    return await services.logins.current(secret) if secret else None
+
+
+def _provider(services: Factory) -> Provider:
+    if services.provider is None:
+        raise NotFound("this broker knows no identity provider", "log in with a token")
+    return services.provider
+
+
+def _form(
+    request: Request, services: Factory, home: str, asked: Asked, login: Login | None, fault: str = ""
+) -> Response:
+    secret = request.cookies.get(_cookie("form", home)) or secrets.token_urlsafe(32)
+    configured = services.settings.provider
+    answer = page(
+        "login",
+        403 if fault else 200,
+        origin(asked.redirect_uri) or "",
+        fault=fault,
+        domain=services.settings.domain,
+        client=asked.client.name,
+        unknown=asked.client.made_by is None,
+        target=_target(asked),
+        action=f"{PATH}?{request.url.query}",
+        form=secret,
+        username=login and username(login.caller.subject, services.settings.domain),
+        provider=configured and f"{AWAY}?{request.url.query}",
+        provider_name=configured and urlsplit(configured.issuer).hostname,
+        scopes=asked.code().scopes,
+    )
+    return _keep(answer, "form", home, secret, LASTS)
+
+
+def _target(asked: Asked) -> str:
+    here = origin(asked.redirect_uri)
+    return f"your own machine ({here})" if here else "you, to be copied"
+
+
+def _refused(asked: Asked, home: str, refusal: Refused) -> Response:
+    return _sent(asked.back(home, error=refusal.code, error_description=refusal.message))
+
+
+def _sent(url: str) -> Response:
+    headers = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+    return RedirectResponse(url, 303, headers)
+
+
+def _cookie(name: str, home: str) -> str:
+    """Where TLS is, the name makes browsers refuse one that another host has set."""
+    return f"__Host-coget-{name}" if home.startswith("https:") else f"coget-{name}"
+
+
+def _keep(answer: Response, name: str, home: str, value: str, seconds: float) -> Response:
+    answer.set_cookie(
+        _cookie(name, home),
+        value,
+        max_age=int(seconds),
+        path="/",
+        secure=home.startswith("https:"),
+        httponly=True,
+        samesite="lax",
+    )
+    return answer

@@ -1,0 +1,93 @@
+"""Clients and identities, where Globus's clients look for them."""
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Request, status
+from pydantic import BaseModel, Field, ValidationError
+
+from broker.dependencies.access import Guarded, Identified, Open
+from broker.dependencies.context import Services
+from broker.errors import Forbidden, Invalid
+from broker.factory import Factory
+from broker.handlers.oauth.documents import client_document, identity_document
+from broker.handlers.oauth.forms import address, authenticated, body
+from broker.models.names import Remark
+from broker.models.oauth import Client
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v2/api", route_class=Guarded)
+MOST = 500
+"""Identities in one request."""
+
+
+class Wanted(BaseModel):
+    """How a program wants to be called; whatever else Globus would be told means nothing here."""
+
+    name: Annotated[Remark, Field(min_length=1, max_length=100)]
+
+
+class Registration(BaseModel):
+    """A program that registers itself."""
+
+    client: Wanted
+
+
+@router.post("/clients", status_code=status.HTTP_201_CREATED)
+async def register(request: Request, caller: Open, services: Services) -> dict[str, Any]:
+    """A client that people may log in with; its secret is shown only now. The globus CLI makes one for each home."""
+    try:
+        wanted = Registration.model_validate_json(await body(request))
+    except ValidationError:
+        raise Invalid("a client has a name of at most 100 characters", 'send {"client": {"name": "..."}}') from None
+    client, secret = await services.clients.register(wanted.client.name, address(request))
+    credential = {"client": client.id, "secret": secret, "id": client.id, "name": "made with the client"}
+    return {"client": client_document(client), "included": {"client_credential": credential}}
+
+
+@router.get("/clients/{number}")
+async def client(number: str, request: Request, caller: Open, services: Services) -> dict[str, Any]:
+    """A client, for itself."""
+    return {"client": client_document(await _itself(number, request, services))}
+
+
+@router.delete("/clients/{number}")
+async def remove(number: str, request: Request, caller: Open, services: Services) -> dict[str, Any]:
+    """End a client, which asks for it itself, and all that it was given."""
+    client = await _itself(number, request, services)
+    await services.clients.revoke(client.name, client.id)
+    return {"client": client_document(client)}
+
+
+@router.get("/identities")
+async def identities(
+    caller: Identified,
+    services: Services,
+    ids: Annotated[str, Query(max_length=20_000)] = "",
+    usernames: Annotated[str, Query(max_length=100_000)] = "",
+) -> dict[str, Any]:
+    """Those of these that are known: by UUIDs or by user names, separated by commas."""
+    if bool(ids) == bool(usernames):
+        raise Invalid("either ids or usernames have to be said", "say one of both")
+    words = [word.strip() for word in (ids or usernames).split(",")]
+    if len(words) > MOST:
+        raise Invalid(f"{len(words)} identities are more than {MOST}", "ask for them in parts")
+    stored = services.identities
+    found = await (stored.by_id(_uuids(words)) if ids else stored.by_username(words))
+    return {"identities": [identity_document(who, stored.domain, who.subject == caller.subject) for who in found]}
+
+
+def _uuids(words: list[str]) -> list[UUID]:
+    try:
+        return [UUID(word) for word in words]
+    except ValueError:
+        raise Invalid("an id is a UUID, and one of these is none") from None
+
+
+async def _itself(number: str, request: Request, services: Factory) -> Client:
+    """The client that asks. :raises Refused: :raises Forbidden: when it asks for another"""
+    client = await authenticated(request, {}, services)
+    if client.id != number.lower():
+        raise Forbidden("a client may only ask for itself", "send the credentials of that client")
+    return client

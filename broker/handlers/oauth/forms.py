@@ -1,0 +1,89 @@
+"""What comes in queries and forms, and which client says so."""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from urllib.parse import parse_qsl, unquote_plus
+
+from fastapi import Request
+
+from broker.errors import Refused, TooLarge
+from broker.factory import Factory
+from broker.models.oauth import Client
+
+__all__ = ["address", "authenticated", "body", "form", "pairs"]
+
+LONGEST = 16_384
+MOST = 50
+FORM = "application/x-www-form-urlencoded"
+
+
+def pairs(text: str) -> dict[str, str]:
+    """Names and values, each name once; what has no value is as good as absent (RFC 6749, 3.1).
+
+    :raises Refused: when it cannot be read
+    """
+    if len(text) > LONGEST:
+        raise Refused("invalid_request", f"the request is longer than {LONGEST} characters")
+    try:
+        found = parse_qsl(text, max_num_fields=MOST, errors="strict")
+    except ValueError:
+        raise Refused("invalid_request", "the request cannot be read") from None
+    names = [name for name, _ in found]
+    if len(set(names)) < len(names):
+        raise Refused("invalid_request", "something is said twice in the request")
+    if any("\0" in value for _, value in found):
+        raise Refused("invalid_request", "the request has a character that means nothing")
+    return dict(found)
+
+
+async def form(request: Request) -> dict[str, str]:
+    """The form that was sent. :raises Refused: when it is none"""
+    if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != FORM:
+        raise Refused("invalid_request", f"the request has to be {FORM}")
+    try:
+        return pairs((await body(request)).decode("ascii"))
+    except UnicodeDecodeError:
+        raise Refused("invalid_request", "the request cannot be read") from None
+
+
+async def body(request: Request) -> bytes:
+    """What was sent, by who may be nobody: so little of it is read. :raises TooLarge: when there is more"""
+    taken = b""
+    async for part in request.stream():
+        taken += part
+        if len(taken) > LONGEST:
+            raise TooLarge(f"the request is longer than {LONGEST} bytes", "send less")
+    return taken
+
+
+def address(request: Request) -> str:
+    """From where it comes; from the proxy's word where uvicorn trusts the proxy."""
+    return request.client.host if request.client else ""
+
+
+async def authenticated(request: Request, said: Mapping[str, str], services: Factory) -> Client:
+    """The client that asks: by its header, or by the form, never by both.
+
+    :raises Refused: invalid_client, invalid_request
+    """
+    header = request.headers.get("Authorization")
+    if header is None:
+        number, secret = said.get("client_id", ""), said.get("client_secret")
+    elif "client_secret" in said:
+        raise Refused("invalid_request", "the client says in two ways who it is")
+    else:
+        number, secret = _basic(header)
+    return await services.clients.authenticated(number, secret, address(request))
+
+
+def _basic(header: str) -> tuple[str, str]:
+    """RFC 6749, 2.3.1: both halves are form-encoded."""
+    kind, _, rest = header.partition(" ")
+    try:
+        number, colon, secret = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        number, colon, secret = "", "", ""
+    if kind.lower() != "basic" or not colon:
+        raise Refused("invalid_client", "a client says who it is by HTTP Basic", 401)
+    return unquote_plus(number), unquote_plus(secret)

@@ -1,0 +1,61 @@
+"""OpenID Connect: what there is, with which keys it is signed, and who somebody is."""
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from broker.dependencies.access import Guarded, Identified, Open, Sent
+from broker.dependencies.context import Home, Services
+from broker.errors import Refused
+from broker.handlers.oauth.documents import about, identity_document
+from broker.models.oauth import SCOPES
+from broker.services.keys import ALGORITHM
+
+__all__ = ["router"]
+
+router = APIRouter(route_class=Guarded)
+VIEW = "urn:globus:auth:scope:auth.globus.org:view_identity_set"
+
+
+@router.get("/.well-known/openid-configuration")
+async def configuration(caller: Open, home: Home) -> dict[str, Any]:
+    """What there is, and where."""
+    methods = ["client_secret_basic", "client_secret_post"]
+    return {
+        "issuer": home,
+        "authorization_endpoint": f"{home}/v2/oauth2/authorize",
+        "token_endpoint": f"{home}/v2/oauth2/token",
+        "revocation_endpoint": f"{home}/v2/oauth2/token/revoke",
+        "introspection_endpoint": f"{home}/v2/oauth2/token/introspect",
+        "userinfo_endpoint": f"{home}/v2/oauth2/userinfo",
+        "jwks_uri": f"{home}/jwk.json",
+        "scopes_supported": list(SCOPES),
+        "response_types_supported": ["code"],
+        "grant_types_supported": ["authorization_code", "refresh_token", "client_credentials"],
+        "code_challenge_methods_supported": ["S256"],
+        "token_endpoint_auth_methods_supported": [*methods, "none"],
+        "introspection_endpoint_auth_methods_supported": methods,
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": [ALGORITHM],
+        "claims_supported": ["sub", "preferred_username", "name", "email", "auth_time", "nonce"],
+        "authorization_response_iss_parameter_supported": True,
+    }
+
+
+@router.get("/jwk.json")
+async def keys(caller: Open, services: Services) -> dict[str, Any]:
+    """The public halves of the keys that sign, the one that signs now before those that did."""
+    return await services.keys.shown()
+
+
+@router.get("/v2/oauth2/userinfo")
+async def userinfo(caller: Identified, bearer: Sent, services: Services) -> dict[str, Any]:
+    """Who has sent the token."""
+    if "openid" not in bearer.scopes:
+        raise Refused("insufficient_scope", "the token's scopes do not say that it may be told: openid", 403)
+    who = await services.identities.of(caller.subject)
+    claims = about(who, services.settings.domain, bearer.scopes)
+    if VIEW in bearer.scopes:
+        own = identity_document(who, services.settings.domain, "email" in bearer.scopes)
+        claims["identity_set"] = [{**own, "sub": own["id"]}]
+    return claims

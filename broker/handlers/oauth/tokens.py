@@ -1,0 +1,125 @@
+"""Tokens: given, looked at, ended (RFC 6749, 7009, 7662)."""
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+
+from broker.dependencies.access import Guarded, Open
+from broker.dependencies.context import Home, Services
+from broker.errors import Refused
+from broker.factory import Factory
+from broker.handlers.oauth.documents import about, identity_set
+from broker.handlers.oauth.forms import authenticated, form
+from broker.models.identities import identity
+from broker.models.oauth import Client, Grant
+from broker.services.grants import Given
+
+__all__ = ["router"]
+
+router = APIRouter(route_class=Guarded)
+LASTS = 3600
+"""Seconds of an ID token: it says who has logged in, and is read at once."""
+
+
+@router.post("/v2/oauth2/token")
+async def token(request: Request, caller: Open, services: Services, home: Home) -> JSONResponse:
+    """Tokens for a code, for a refresh token, or for the client itself."""
+    said = await form(request)
+    kind = said.get("grant_type")
+    if kind is None:
+        raise Refused("invalid_request", "grant_type is missing")
+    client = await authenticated(request, said, services)
+    if kind == "authorization_code":
+        words = (said.get(name, "") for name in ("code", "redirect_uri", "code_verifier"))
+        given = await services.grants.redeem(client, *words)
+    elif kind == "refresh_token":
+        given = await services.grants.refresh(client, said.get("refresh_token", ""), said.get("scope", ""))
+    elif kind == "client_credentials":
+        given = await services.grants.own(client, said.get("scope", ""))
+    else:
+        raise Refused("unsupported_grant_type", f"{kind[:100]!a} is no way to get a token here")
+    return _unstored(await _answer(given, client, services, home))
+
+
+@router.post("/v2/oauth2/token/revoke")
+async def revoke(request: Request, caller: Open, services: Services) -> JSONResponse:
+    """End a token. Who has it may end it: the globus CLI asks in the name of another client than it got it for."""
+    said = await form(request)
+    if "Authorization" in request.headers:
+        await authenticated(request, said, services)
+    if "token" not in said:
+        raise Refused("invalid_request", "token is missing")
+    await services.grants.revoke(said["token"])
+    return _unstored({"active": False})
+
+
+@router.post("/v2/oauth2/token/validate")
+async def validate(request: Request, caller: Open, services: Services) -> JSONResponse:
+    """Whether a token is good, access or refresh: of the client that asks, none else."""
+    return _unstored({"active": await _own(request, services) is not None})
+
+
+@router.post("/v2/oauth2/token/introspect")
+async def introspect(request: Request, caller: Open, services: Services, home: Home) -> JSONResponse:
+    """What a token is, if it is good and of the client that asks."""
+    grant = await _own(request, services)
+    if grant is None:
+        return _unstored({"active": False})
+    who = await services.identities.of(grant.caller.subject)
+    said = {
+        "active": True,
+        "token_type": "Bearer",
+        "scope": " ".join(grant.scopes),
+        "client_id": grant.client,
+        "iss": home,
+        "aud": [grant.server, grant.client],
+        "iat": int(grant.created_at),
+        "nbf": int(grant.created_at),
+        "exp": int(grant.expires_at or 0),
+        **about(who, services.settings.domain, grant.scopes),
+        "identity_set": identity_set(who),
+        "session_info": _session(grant, home),
+    }
+    return _unstored({**said, "username": said.pop("preferred_username")})
+
+
+async def _own(request: Request, services: Factory) -> Grant | None:
+    said = await form(request)
+    client = await authenticated(request, said, services)
+    if "token" not in said:
+        raise Refused("invalid_request", "token is missing")
+    grant = await services.grants.given(said["token"])
+    return grant if grant and grant.client == client.id else None
+
+
+def _session(grant: Grant, home: str) -> dict[str, Any]:
+    if grant.login_at is None:
+        return {"authentications": {}}
+    who = str(identity(grant.caller.subject))
+    return {"authentications": {who: {"auth_time": int(grant.login_at), "idp": home, "acr": None, "amr": None}}}
+
+
+async def _answer(given: Given, client: Client, services: Factory, home: str) -> dict[str, Any]:
+    first, *others = [answer.document() for answer in given.answers]
+    answer: dict[str, Any] = {**first, "other_tokens": others}
+    if given.code and "openid" in given.code.scopes:
+        who = await services.identities.of(given.caller.subject)
+        answer["id_token"] = await services.keys.sign(
+            {
+                "iss": home,
+                "aud": client.id,
+                "iat": int(time.time()),
+                "exp": int(time.time()) + LASTS,
+                "auth_time": int(given.login_at or 0),
+                **about(who, services.settings.domain, given.code.scopes),
+                **({"nonce": given.code.nonce} if given.code.nonce else {}),
+            }
+        )
+    return answer
+
+
+def _unstored(document: Mapping[str, Any]) -> JSONResponse:
+    return JSONResponse(dict(document), headers={"Cache-Control": "no-store", "Pragma": "no-cache"})

@@ -1,0 +1,45 @@
+"""How often one address may try: secrets are long enough not to be guessed, and nobody should make us try."""
+
+import ipaddress
+import math
+import time
+
+from broker.errors import TooManyRequests
+
+__all__ = ["Attempts"]
+
+MOST_ADDRESSES = 10_000
+NETWORK = 64
+"""Bits of an IPv6 address that tell subscribers apart; each has all the others."""
+
+
+class Attempts:
+    """Of each address so many within so many seconds; in this process, and forgotten with it."""
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._made: dict[str, tuple[int, float]] = {}
+
+    def check(self, address: str) -> None:
+        """:raises TooManyRequests: when there were too many"""
+        made, until = self._made.get(_subscriber(address), (0, 0.0))
+        left = until - time.monotonic()
+        if made >= self._most and left > 0:
+            raise TooManyRequests("too many attempts from this address", "wait, then try again", math.ceil(left))
+
+    def count(self, address: str) -> None:
+        """One more was made."""
+        subscriber, now = _subscriber(address), time.monotonic()
+        made, until = self._made.get(subscriber, (0, 0.0))
+        if len(self._made) >= MOST_ADDRESSES:
+            self._made = {each: state for each, state in self._made.items() if state[1] > now}
+        self._made[subscriber] = (made + 1, until) if until > now else (1, now + self._seconds)
+
+
+def _subscriber(address: str) -> str:
+    try:
+        parsed = ipaddress.ip_address(address)
+    except ValueError:  # a socket of UNIX has none
+        return address
+    return str(ipaddress.ip_network((parsed, NETWORK), strict=False)) if parsed.version == 6 else address

@@ -1,0 +1,209 @@
+"""What programs are given: codes, and tokens for them, for refresh tokens, or for the program's own secret.
+
+Each token knows what it came from. A code, and a public client's refresh token, is good once; who shows it again ends
+all that came of it: one of the two who showed it is a thief (RFC 6749, 4.1.2; RFC 9700, 4.14).
+"""
+
+import base64
+import hashlib
+import hmac
+import time
+from typing import NamedTuple
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import Refused, Unauthenticated
+from broker.models.access import Caller
+from broker.models.oauth import Answer, Client, Code, Grant, Source, granted
+from broker.services.access import Access, hashed, new_secret
+from broker.storage.clients import Clients
+from broker.storage.database import Database, retried
+from broker.storage.grants import Grants as Stored
+
+__all__ = ["ACCESS", "Given", "Grants"]
+
+CODE = 300.0
+"""Seconds; Globus's clients exchange it at once, people paste it."""
+ACCESS = 172_800.0
+REFRESH = 180 * 86_400.0
+"""Seconds since it was last used."""
+KEPT = 86_400.0
+"""Seconds for which what has expired is still there to be looked at."""
+
+
+class Given(NamedTuple):
+    """Tokens, one of each resource server, and to whom.
+
+    :param code: for which, if it was for one
+    """
+
+    caller: Caller
+    answers: tuple[Answer, ...]
+    login_at: float | None = None
+    code: Code | None = None
+
+
+class Grants:
+    """Codes and tokens for clients."""
+
+    def __init__(self, database: Database, access: Access) -> None:
+        self._database = database
+        self._access = access
+        self._forgot_at = 0.0
+
+    @retried
+    async def code(self, login: str, code: Code) -> str:
+        """A code for who has this login; :raises Unauthenticated: when it is not good any more"""
+        now, secret = time.time(), new_secret()
+        async with self._database.write() as connection:
+            stored = await _for(code.client, connection, now)
+            who = await stored.login("login", hashed(login), now)
+            if who is None:
+                raise Unauthenticated("the login has ended", "log in again")
+            source = Source(who.caller, code.client, who.id, who.login_at, who.limit_at)
+            number = await stored.add("code", hashed(secret), source, now, source.until(CODE, now), None, code.scopes)
+            await stored.bind(number, code)
+        return secret
+
+    @retried
+    async def redeem(self, client: Client, secret: str, redirect_uri: str, verifier: str) -> Given:
+        """Tokens for a code. :raises Refused: invalid_grant; the code is worth nothing any more"""
+        now = time.time()
+        await self._forget(now)
+        async with self._database.write() as connection:
+            given = await _redeemed(await _for(client.id, connection, now), client, secret, redirect_uri, verifier, now)
+        if given is None:
+            self._access.doubt()
+            raise Refused("invalid_grant", "the code is unknown, expired or used, or was given for something else")
+        return given
+
+    @retried
+    async def refresh(self, client: Client, secret: str, scope: str) -> Given:
+        """A new access token for a refresh token.
+
+        :param scope: fewer scopes than it has; as many, if empty
+        :raises Refused: invalid_grant, invalid_scope
+        """
+        now = time.time()
+        await self._forget(now)
+        async with self._database.write() as connection:
+            given = await _refreshed(await _for(client.id, connection, now), client, secret, scope, now)
+        if given is None:
+            self._access.doubt()
+            raise Refused("invalid_grant", "the refresh token is unknown, expired or revoked, or another client's")
+        return given
+
+    @retried
+    async def own(self, client: Client, scope: str) -> Given:
+        """Tokens for the client itself. :raises Refused: unauthorized_client, invalid_scope"""
+        if client.role is None:
+            raise Refused("unauthorized_client", f"{client.name} is for people to log in with")
+        now = time.time()
+        source = Source(Caller(subject=client.name, role=client.role), client.id)
+        await self._forget(now)
+        async with self._database.write() as connection:
+            stored = await _for(client.id, connection, now)
+            wanted = granted(scope).items()
+            answers = [await _answer(stored, source, server, scopes, now) for server, scopes in wanted]
+        return Given(source.caller, tuple(answers))
+
+    async def given(self, secret: str) -> Grant | None:
+        """A token that a client was given, if it is good."""
+        now = time.time()
+        async with self._database.read() as connection:
+            grant, revoked = await Stored(connection).given(hashed(secret)) or (None, True)
+        return None if grant is None or revoked or _over(grant, now) else grant
+
+    @retried
+    async def revoke(self, secret: str) -> None:
+        """End a token that a client was given, and what came of it; whoever has it may do so."""
+        now = time.time()
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            if found := await stored.given(hashed(secret)):
+                await stored.revoke(found[0].id, now)
+        self._access.doubt()
+
+    @retried
+    async def _forget(self, now: float) -> None:
+        if now > self._forgot_at + KEPT:
+            async with self._database.write() as connection:
+                await Stored(connection).forget(now - KEPT)
+            self._forgot_at = now
+
+
+async def _for(client: str, connection: AsyncConnection, now: float) -> Stored:
+    """What this client was given; until the transaction ends nobody revokes the client."""
+    if not await Clients(connection).used(client, now):
+        raise Refused("invalid_client", "the client was revoked", 401)
+    return Stored(connection)
+
+
+async def _redeemed(
+    stored: Stored, client: Client, secret: str, redirect_uri: str, verifier: str, now: float
+) -> Given | None:
+    found = await stored.bound(hashed(secret), client.id)
+    if found is None:
+        return None
+    grant, code = found
+    if not await stored.spend(grant.id, now):
+        await stored.revoke(grant.id, now)
+        return None
+    if code.redirect_uri != redirect_uri or not _proven(code, verifier):
+        return None
+    source = Source(grant.caller, client.id, grant.id, grant.login_at, grant.limit_at)
+    answers = [
+        await _answer(stored, source, server, scopes, now, offline=code.offline)
+        for server, scopes in granted(" ".join(code.scopes)).items()
+    ]
+    return Given(grant.caller, tuple(answers), grant.login_at, code)
+
+
+async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, now: float) -> Given | None:
+    grant, revoked = await stored.given(hashed(secret)) or (None, True)
+    if grant is None or grant.kind != "refresh" or grant.client != client.id:
+        return None
+    if revoked or _over(grant, now):
+        await stored.revoke(grant.id, now)
+        return None
+    scopes = _fewer(grant.scopes, scope)
+    source = Source(grant.caller, client.id, grant.id, grant.login_at, grant.limit_at)
+    if client.public:  # it cannot prove that it is the one to which this was given
+        await stored.spend(grant.id, now)
+    else:
+        await stored.prolong(grant.id, source.until(REFRESH, now))
+    answer = await _answer(stored, source, str(grant.server), scopes, now, offline=client.public)
+    return Given(grant.caller, (answer._replace(refresh_token=answer.refresh_token or secret),), grant.login_at)
+
+
+async def _answer(
+    stored: Stored, source: Source, server: str, scopes: tuple[str, ...], now: float, offline: bool = False
+) -> Answer:
+    """A new access token for a resource server; if `offline`, made of a new refresh token."""
+    access, refresh = new_secret(), new_secret() if offline else None
+    if refresh:
+        until = source.until(REFRESH, now)
+        number = await stored.add("refresh", hashed(refresh), source, now, until, server, scopes)
+        source = source._replace(parent=number)
+    until = source.until(ACCESS, now)
+    await stored.add("access", hashed(access), source, now, until, server, scopes)
+    return Answer(server, scopes, access, int(until - now), refresh)
+
+
+def _over(grant: Grant, now: float) -> bool:
+    return grant.expires_at is not None and grant.expires_at <= now
+
+
+def _fewer(known: tuple[str, ...], scope: str) -> tuple[str, ...]:
+    wanted = tuple(word for words in granted(scope).values() for word in words) if scope.strip() else known
+    if not set(wanted) <= set(known):
+        raise Refused("invalid_scope", "these are more scopes than the refresh token has")
+    return wanted
+
+
+def _proven(code: Code, verifier: str) -> bool:
+    """RFC 7636, 4.6."""
+    if code.challenge is None:
+        return not verifier
+    digest = hashlib.sha256(verifier.encode(errors="replace")).digest()
+    return hmac.compare_digest(base64.urlsafe_b64encode(digest).rstrip(b"=").decode(), code.challenge)

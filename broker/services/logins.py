@@ -1,0 +1,76 @@
+"""People in browsers: who they are for half a day, without showing again what proved it."""
+
+import time
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import Unauthenticated
+from broker.models.access import Caller
+from broker.models.oauth import Login, Source
+from broker.services.access import hashed, new_secret
+from broker.services.attempts import Attempts
+from broker.storage.access import Records
+from broker.storage.database import Database, retried
+from broker.storage.grants import Grants
+from broker.storage.identities import Identities
+
+__all__ = ["LASTS", "Logins"]
+
+LASTS = 43_200.0
+"""Seconds."""
+GUESSES = 10
+"""That one address may make in a minute."""
+
+
+class Logins:
+    """Logins with a browser."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._guesses = Attempts(GUESSES, 60)
+
+    @retried
+    async def by_token(self, token: str, address: str) -> str:
+        """The secret of a new login, for who has a token that an admin issued.
+
+        :raises Unauthenticated: the same, whatever is wrong with it
+        :raises TooManyRequests: when this address was wrong too often
+        """
+        self._guesses.check(address)
+        now = time.time()
+        async with self._database.write() as connection:
+            issued = await Grants(connection).login("token", hashed(token), now)
+            if issued:
+                return await _begun(connection, issued.caller, now, issued)
+        self._guesses.count(address)
+        raise Unauthenticated("the token is unknown, expired or revoked", "ask an admin for one")
+
+    @retried
+    async def by_provider(self, caller: Caller, name: str | None, email: str | None) -> str:
+        """The secret of a new login, for whom an identity provider has named."""
+        now = time.time()
+        async with self._database.write() as connection:
+            await Identities(connection).seen(caller.subject, now, name, email)
+            return await _begun(connection, caller, now, None)
+
+    async def current(self, secret: str) -> Login | None:
+        """Whose login this is, if it is good."""
+        async with self._database.read() as connection:
+            return await Grants(connection).login("login", hashed(secret), time.time())
+
+    @retried
+    async def end(self, secret: str) -> None:
+        """Forget who this browser is; programs keep what they were given."""
+        now = time.time()
+        async with self._database.write() as connection:
+            stored = Grants(connection)
+            if login := await stored.login("login", hashed(secret), now):
+                await stored.spend(login.id, now)
+
+
+async def _begun(connection: AsyncConnection, caller: Caller, now: float, parent: Login | None) -> str:
+    secret = new_secret()
+    source = Source(caller, None, parent and parent.id, now, parent and parent.limit_at)
+    await Grants(connection).add("login", hashed(secret), source, now, source.until(LASTS, now))
+    await Records(connection).note(now, caller.subject, "log in", f"as {caller.role}")
+    return secret

@@ -1,0 +1,150 @@
+"""Handing people over to an identity provider, and taking back who they are: OpenID Connect, by code, with PKCE.
+
+What has to be remembered meanwhile is sealed into a cookie of the browser that went away: only that one can come back.
+"""
+
+import base64
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Awaitable, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote_plus, urlencode
+
+import httpx
+import jwt
+
+from broker.config import Provider as Configured
+from broker.errors import Invalid, Unauthenticated, Unavailable
+from broker.models.access import Caller
+from broker.services.issuers import SECONDS, Issuers, document
+from broker.services.keys import Keys
+
+__all__ = ["PATIENCE", "Named", "Provider"]
+
+PATIENCE = 600.0
+"""Seconds that somebody may need to log in elsewhere."""
+SEALED = "hand-over"
+LONGEST = 3800
+"""Bytes of a cookie that all browsers keep."""
+
+
+class Named(NamedTuple):
+    """Whom the provider has named.
+
+    :param query: that of the request for which they had to log in
+    """
+
+    caller: Caller
+    name: str | None
+    email: str | None
+    query: str
+
+
+class Provider:
+    """The identity provider that was configured."""
+
+    def __init__(self, configured: Configured, issuers: Issuers, keys: Keys) -> None:
+        self._configured = configured
+        self._issuers = issuers
+        self._keys = keys
+
+    async def away(self, back: str, query: str) -> tuple[str, str]:
+        """Where to send somebody, and what their browser has to remember.
+
+        :param back: where they shall come back to
+        :param query: that of the request for which they have to log in
+        :raises Invalid: when it is too long to be remembered
+        :raises Unavailable: when the provider does not answer
+        """
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        sealed = await self._keys.sign(
+            {
+                "aud": SEALED,
+                "exp": int(time.time() + PATIENCE),
+                "state": state,
+                "nonce": nonce,
+                "verifier": verifier,
+                "query": query,
+            }
+        )
+        if len(sealed) > LONGEST:
+            raise Invalid("the request is too long", "ask for fewer scopes, or send a shorter state")
+        digest = hashlib.sha256(verifier.encode()).digest()
+        asked = {
+            "client_id": self._configured.client_id,
+            "response_type": "code",
+            "redirect_uri": back,
+            "scope": self._configured.scope,
+            "state": state,
+            "nonce": nonce,
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+        }
+        known = await self._ask(self._discovered())
+        return f"{known['authorization_endpoint']}?{urlencode(asked)}", sealed
+
+    async def home(self, sealed: str, state: str, code: str, back: str) -> Named:
+        """Who has come back.
+
+        :raises Unauthenticated: when they did not go away from here, or the provider did not let them in
+        :raises Forbidden: when they have no role here
+        :raises Unavailable: when the provider does not answer
+        """
+        try:
+            memory = await self._keys.read(sealed, SEALED)
+        except jwt.PyJWTError:
+            raise _strange() from None
+        if not hmac.compare_digest(str(memory["state"]).encode(), state.encode(errors="replace")):
+            raise _strange()
+        claims = await self._ask(self._claims(code, back, memory))
+        caller = self._issuers.admitted(self._configured.issuer, claims)
+        return Named(caller, _text(claims.get("name")), _text(claims.get("email")), str(memory["query"]))
+
+    async def _claims(self, code: str, back: str, memory: Mapping[str, Any]) -> dict[str, Any]:
+        """What the ID token says, and what else the provider tells of the same subject."""
+        known = await self._discovered()
+        form = {"grant_type": "authorization_code", "code": code, "redirect_uri": back}
+        form["code_verifier"] = str(memory["verifier"])
+        who = (quote_plus(self._configured.client_id), quote_plus(self._configured.client_secret))
+        async with httpx.AsyncClient(timeout=SECONDS) as client:
+            given = await document(client, str(known["token_endpoint"]), "POST", data=form, auth=who)
+            claims = await self._issuers.claims(
+                str(given["id_token"]), self._configured.issuer, self._configured.client_id
+            )
+            if claims.get("nonce") != memory["nonce"]:
+                raise _strange()
+            if "userinfo_endpoint" not in known:
+                return claims
+            bearer = {"Authorization": f"Bearer {given['access_token']}"}
+            more = await document(client, str(known["userinfo_endpoint"]), headers=bearer)
+        return {**more, **claims} if more.get("sub") == claims["sub"] else claims
+
+    async def _discovered(self) -> dict[str, Any]:
+        address = f"{self._configured.issuer.rstrip('/')}/.well-known/openid-configuration"
+        async with httpx.AsyncClient(timeout=SECONDS) as client:
+            return await document(client, address)
+
+    async def _ask(self, answer: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return await answer
+        except httpx.HTTPStatusError as error:
+            if error.response.status_code < 500:
+                raise Unauthenticated("the identity provider did not let you in", "try again") from None
+            raise self._away(error) from error
+        except (httpx.HTTPError, httpx.InvalidURL, KeyError, ValueError) as error:
+            raise self._away(error) from error
+
+    def _away(self, error: Exception) -> Unavailable:
+        return Unavailable(
+            f"{self._configured.issuer} cannot be asked: {type(error).__name__}", "try again in a moment"
+        )
+
+
+def _strange() -> Unauthenticated:
+    return Unauthenticated("this is not the answer to a login that was begun here", "begin again")
+
+
+def _text(claim: object) -> str | None:
+    return claim[:200] if isinstance(claim, str) and claim else None

@@ -1,0 +1,142 @@
+"""What came of logins, in the table of tokens: logins, codes, refresh tokens, access tokens."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.access import Caller
+from broker.models.oauth import Code, Grant, Kind, Login, Source
+from broker.schema.access import codes, tokens
+
+__all__ = ["Grants", "good"]
+
+GIVEN = ("refresh", "access")
+
+
+def good(now: float) -> ColumnElement[bool]:
+    """A row of `tokens` that counts: neither revoked nor expired."""
+    return and_(tokens.c.revoked_at.is_(None), or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now))
+
+
+class Grants:
+    """Tokens that come of other tokens."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def add(
+        self,
+        kind: Kind,
+        hashed: str,
+        source: Source,
+        now: float,
+        expires_at: float,
+        server: str | None = None,
+        scopes: Sequence[str] = (),
+    ) -> int:
+        """A new one, of which only the hash is kept; its number."""
+        values = {
+            **source.caller.model_dump(),
+            "hash": hashed,
+            "created_at": now,
+            "expires_at": expires_at,
+            "kind": kind,
+            "parent_id": source.parent,
+            "client_id": source.client,
+            "server": server,
+            "scopes": " ".join(scopes),
+            "login_at": source.login_at,
+            "limit_at": source.limit_at,
+        }
+        rows = await self._connection.execute(tokens.insert().values(values).returning(tokens.c.id))
+        return int(rows.scalar_one())
+
+    async def bind(self, number: int, code: Code) -> None:
+        """What a token of kind `code` is bound to."""
+        values = {
+            "token_id": number,
+            "redirect_uri": code.redirect_uri,
+            "challenge": code.challenge,
+            "nonce": code.nonce,
+            "offline": code.offline,
+        }
+        await self._connection.execute(insert(codes).values(values))
+
+    async def login(self, kind: Kind, hashed: str, now: float) -> Login | None:
+        """The login, or issued token, that this is, if it is good; until the transaction ends nobody revokes it."""
+        asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind == kind, good(now)).with_for_update()
+        row = (await self._connection.execute(asked)).one_or_none()
+        if row is None:
+            return None
+        return Login(row.id, _caller(row), row.login_at or now, row.expires_at if kind == "token" else row.limit_at)
+
+    async def bound(self, hashed: str, client: str) -> tuple[Grant, Code] | None:
+        """The code that this client was given, whether it is good or not."""
+        joined = select(tokens, codes).join(codes).where(tokens.c.hash == hashed, tokens.c.client_id == client)
+        row = (await self._connection.execute(joined)).one_or_none()
+        if row is None:
+            return None
+        scopes = tuple(row.scopes.split())
+        return _grant(row), Code(client, row.redirect_uri, scopes, row.challenge, row.nonce, row.offline)
+
+    async def given(self, hashed: str) -> tuple[Grant, bool] | None:
+        """A token that a client was given, and whether it was revoked; nobody does so until the transaction ends."""
+        asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind.in_(GIVEN)).with_for_update()
+        row = (await self._connection.execute(asked)).one_or_none()
+        return row and (_grant(row), row.revoked_at is not None)
+
+    async def spend(self, number: int, now: float) -> bool:
+        """End this one, but nothing that came of it; whether it was good until now."""
+        done = await self._connection.execute(
+            update(tokens).where(tokens.c.id == number, good(now)).values(revoked_at=now)
+        )
+        return bool(done.rowcount)
+
+    async def prolong(self, number: int, expires_at: float) -> None:
+        """Let this one last longer."""
+        await self._connection.execute(update(tokens).where(tokens.c.id == number).values(expires_at=expires_at))
+
+    async def revoke(self, number: int, now: float) -> None:
+        """End this one, and all that came of it: also what came of it while this waited for who held a row."""
+        family = select(tokens.c.id).where(tokens.c.id == number).cte("family", recursive=True)
+        family = family.union_all(select(tokens.c.id).where(tokens.c.parent_id == family.c.id))
+        while await self._end(tokens.c.id.in_(select(family.c.id)), now):
+            pass
+
+    async def revoke_client(self, client: str, now: float) -> None:
+        """End all that this client was given."""
+        await self._end(tokens.c.client_id == client, now)
+
+    async def _end(self, which: ColumnElement[bool], now: float) -> bool:
+        """Whether there were any; SQLite counts no rows of a statement that begins with a CTE."""
+        ended = update(tokens).where(which, tokens.c.revoked_at.is_(None)).values(revoked_at=now)
+        return bool((await self._connection.execute(ended.returning(tokens.c.id))).all())
+
+    async def forget(self, before: float) -> None:
+        """Remove what expired before, and has nothing left that came of it; what admins issue stays."""
+        child = tokens.alias("child")
+        childless = ~select(child.c.id).where(child.c.parent_id == tokens.c.id).exists()
+        await self._connection.execute(
+            delete(tokens).where(tokens.c.kind != "token", tokens.c.expires_at < before, childless)
+        )
+
+
+def _caller(row: Any) -> Caller:
+    return Caller.model_construct(subject=row.subject, role=row.role, site=row.site)
+
+
+def _grant(row: Any) -> Grant:
+    return Grant(
+        row.id,
+        row.kind,
+        _caller(row),
+        row.client_id,
+        row.server,
+        tuple(row.scopes.split()),
+        row.created_at,
+        row.expires_at,
+        row.login_at,
+        row.limit_at,
+    )

@@ -1,0 +1,38 @@
+"""The broker's own keys, in the database."""
+
+from typing import NamedTuple
+
+from sqlalchemy import delete, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.schema.access import keys
+
+__all__ = ["Key", "Keys"]
+
+
+class Key(NamedTuple):
+    """A private key, PEM."""
+
+    id: str
+    private: str
+    created_at: float
+
+
+class Keys:
+    """Keys that sign, or did so once."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def all(self) -> list[Key]:
+        """The newest first."""
+        rows = await self._connection.execute(select(keys).order_by(keys.c.created_at.desc(), keys.c.id))
+        return [Key(**row._mapping) for row in rows]
+
+    async def add(self, key: Key) -> None:
+        """A new one."""
+        await self._connection.execute(keys.insert().values(key._asdict()))
+
+    async def forget(self, before: float) -> None:
+        """Remove those that were made before."""
+        await self._connection.execute(delete(keys).where(keys.c.created_at < before))

@@ -1,0 +1,176 @@
+"""Tokens are good where their scopes say, and end with what they came of."""
+
+import asyncio
+import doctest
+import time
+
+import pytest
+
+from broker.models import identities, oauth
+from broker.models.access import NewToken
+from broker.models.identities import identity
+from tests.broker.conftest import HERE
+from tests.broker.oauth.conftest import (
+    ALL,
+    GROUPS,
+    by_server,
+    userinfo,
+    whoami,
+)
+
+
+@pytest.mark.parametrize("module", [identities, oauth])
+def test_examples_are_true(module):
+    results = doctest.testmod(module)
+    assert results.attempted
+    assert not results.failed
+
+
+async def test_a_token_is_good_where_its_scopes_say(broker, program, ann):
+    tokens = await program.login(ann, scope=f"openid email {ALL} {GROUPS}")
+    transfer, auth, groups = (
+        tokens[server]["access_token"]
+        for server in ("transfer.api.globus.org", "auth.globus.org", "groups.api.globus.org")
+    )
+    assert (await whoami(broker, transfer)).json() == {"subject": "ann", "role": "transfer", "site": "CERN"}
+    assert (await userinfo(broker, auth)).json() == {
+        "sub": str(identity("ann")),
+        "preferred_username": "ann@localhost",
+        "email": None,
+    }
+    for token in (auth, groups):
+        assert (await whoami(broker, token)).status_code == 401
+    for token in (transfer, groups):
+        assert (await userinfo(broker, token)).status_code == 401
+    only = await program.login(ann, scope="urn:globus:auth:scope:auth.globus.org:view_identity_set")
+    answer = await userinfo(broker, only["auth.globus.org"]["access_token"])
+    assert (answer.status_code, answer.json()["error"]) == (403, "insufficient_scope")
+
+
+async def test_what_is_made_while_its_origin_is_revoked_is_revoked_too(broker, admin, program, ann):
+    for _ in range(5):
+        refresh = (await program.login(ann))["transfer.api.globus.org"]["refresh_token"]
+        login = max(each.id for each in await broker.factory.access.tokens() if each.kind == "login")
+        asked = [program.ask(grant_type="refresh_token", refresh_token=refresh) for _ in range(6)]
+        ended = admin.delete(f"/broker/v1/tokens/{login}")
+        *answers, status = await asyncio.gather(*asked, ended)
+        assert status.status_code == 204
+        for answer in answers:
+            if answer.status_code == 200:
+                assert (await whoami(broker, answer.json()["access_token"])).status_code == 401
+
+
+async def test_nothing_outlives_the_token_that_was_pasted(broker, program):
+    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", days=0.5))
+    tokens = (await program.login(issued.token))["transfer.api.globus.org"]
+    assert tokens["expires_in"] <= 43_200
+    fresh = (await program.ask(grant_type="refresh_token", refresh_token=tokens["refresh_token"])).json()
+    assert fresh["expires_in"] <= 43_200
+
+
+async def test_who_revokes_a_token_ends_all_logins_with_it(broker, admin, program, ann):
+    tokens = (await program.login(ann))["transfer.api.globus.org"]
+    listed = (await admin.get("/broker/v1/tokens")).json()["tokens"]
+    issued = next(each["id"] for each in listed if each["subject"] == "ann" and each["kind"] == "token")
+    assert [each["kind"] for each in listed if each["subject"] == "ann"] == ["login", "token"]
+    assert (await admin.delete(f"/broker/v1/tokens/{issued}")).status_code == 204
+    assert (await whoami(broker, tokens["access_token"])).status_code == 401
+    answer = await program.ask(grant_type="refresh_token", refresh_token=tokens["refresh_token"])
+    assert answer.json()["error"] == "invalid_grant"
+    assert "token" in (await program.page()).fields
+
+
+async def test_a_public_client_gets_a_new_refresh_token_each_time(broker, native, ann):
+    first = (await native.login(ann))["transfer.api.globus.org"]
+    second = (await native.ask(grant_type="refresh_token", refresh_token=first["refresh_token"])).json()
+    assert second["refresh_token"] != first["refresh_token"]
+    assert (await whoami(broker, second["access_token"])).status_code == 200
+    answer = await native.ask(grant_type="refresh_token", refresh_token=first["refresh_token"])
+    assert answer.json()["error"] == "invalid_grant"
+    assert (await whoami(broker, second["access_token"])).status_code == 401
+
+
+async def test_a_refresh_token_is_its_clients_and_has_no_more_scopes(program, native, ann):
+    tokens = await program.login(ann)
+    refresh = tokens["auth.globus.org"]["refresh_token"]
+    assert (await native.ask(grant_type="refresh_token", refresh_token=refresh)).json()["error"] == "invalid_grant"
+    fewer = (await program.ask(grant_type="refresh_token", refresh_token=refresh, scope="openid")).json()
+    assert fewer["scope"] == "openid"
+    for scope in (ALL, "openid profile"):
+        answer = await program.ask(grant_type="refresh_token", refresh_token=refresh, scope=scope)
+        assert answer.json()["error"] == "invalid_scope"
+    access = tokens["auth.globus.org"]["access_token"]
+    assert (await program.ask(grant_type="refresh_token", refresh_token=access)).json()["error"] == "invalid_grant"
+
+
+async def test_without_offline_access_there_is_no_refresh_token(program, ann):
+    tokens = await program.login(ann, access_type=None)
+    assert all("refresh_token" not in token for token in tokens.values())
+
+
+async def test_cookies_and_codes_are_no_tokens(broker, program, ann):
+    code = await program.code(ann)
+    cookie = next(each.value for each in program.browser.cookies.jar if each.name == "coget-login")
+    refresh = by_server((await program.redeem(code)).json())["transfer.api.globus.org"]["refresh_token"]
+    for secret in (code, cookie, refresh):
+        assert (await whoami(broker, secret)).status_code == 401
+
+
+async def test_tokens_are_looked_at_by_their_own_client(program, native, ann):
+    token = (await program.login(ann, scope="openid profile email"))["auth.globus.org"]
+    said = (await program.ask("token/introspect", token=token["access_token"], include="session_info")).json()
+    assert (said["active"], said["sub"], said["username"]) == (True, str(identity("ann")), "ann@localhost")
+    assert (said["scope"], said["client_id"], said["iss"]) == ("openid profile email", program.number, HERE)
+    assert said["exp"] - said["iat"] == 172_800
+    assert list(said["session_info"]["authentications"]) == [said["sub"]]
+    for kind in ("access_token", "refresh_token"):
+        assert (await program.ask("token/validate", token=token[kind])).json() == {"active": True}
+        for path in ("token/introspect", "token/validate"):
+            assert (await native.ask(path, token=token[kind])).json() == {"active": False}
+    for other in (ann, "nothing", "\u00e4"):
+        assert (await program.ask("token/introspect", token=other)).json() == {"active": False}
+
+
+async def test_a_revoked_token_takes_along_what_came_of_it_and_an_issued_one_is_left(broker, program, native, ann):
+    token = (await program.login(ann))["transfer.api.globus.org"]
+    answer = await native.ask("token/revoke", token=token["refresh_token"])
+    assert (answer.status_code, answer.json()) == (200, {"active": False})
+    assert (await whoami(broker, token["access_token"])).status_code == 401
+    for other in (ann, "nothing", token["refresh_token"]):
+        assert (await native.ask("token/revoke", token=other)).status_code == 200
+    assert (await whoami(broker, ann)).status_code == 200
+
+
+@pytest.mark.parametrize("path", ["token", "token/revoke", "token/introspect", "token/validate"])
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("application/json", b"{}"),
+        ("application/x-www-form-urlencoded", b""),
+        ("application/x-www-form-urlencoded", b"\xff\xfe=1"),
+        ("application/x-www-form-urlencoded", b"grant_type=password&username=a&password=b"),
+        ("application/x-www-form-urlencoded", b"token=" + b"x" * 100_000),
+        ("application/x-www-form-urlencoded", b"token=a&token=b"),
+        ("application/x-www-form-urlencoded", b"token=%ff"),
+        ("application/x-www-form-urlencoded", b"token=%00"),
+        ("text/plain", b"x"),
+    ],
+)
+async def test_forms_without_sense_are_refused_in_the_words_of_the_standard(program, path, kind, body):
+    who = (program.number, program.secret)
+    answer = await program.own.post(f"/v2/oauth2/{path}", content=body, headers={"Content-Type": kind}, auth=who)
+    assert answer.status_code in (200, 400, 413)
+    if answer.status_code != 200:
+        assert answer.json()["error"] in ("invalid_request", "unsupported_grant_type")
+        assert answer.headers["Cache-Control"] == "no-store"
+
+
+async def test_what_has_expired_is_forgotten_from_the_leaves(broker, program, ann, monkeypatch):
+    await program.login(ann)
+    grants, now = broker.factory.grants, time.time()
+    for later in (1, 2, 3, 4):
+        monkeypatch.setattr("broker.services.grants.time.time", lambda days=later: now + 400 * 86_400 * days)
+        robot, _ = await broker.factory.clients.make("tests", f"robot{later}", "reader")
+        await grants.own(robot, "openid")
+    tokens = await broker.factory.access.tokens()
+    assert [each.kind for each in tokens if each.subject == "ann"] == ["token"]

@@ -1,0 +1,124 @@
+"""People log in at a real OpenID provider, to which the broker hands them over."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlencode, urlsplit
+
+import httpx
+import pytest
+
+from broker.config import provider as configured
+from broker.errors import Invalid
+from broker.models.identities import identity
+from tests.support.broker import BrokerProcess
+from tests.support.browser import Browser, Page
+from tests.support.ending import kill_group
+from tests.support.globus import Globus
+from tests.support.provider import Provider
+
+CONFIG = """
+[[issuer]]
+url = "{url}"
+audience = ["coget-broker"]
+roles = {{ "/lab" = "reader", "/lab/production" = "transfer" }}
+
+[login]
+issuer = "{url}"
+client_id = "coget"
+client_secret = "the broker's own: s3cret/+"
+"""
+
+
+@pytest.fixture(scope="module")
+def provider() -> Iterator[Provider]:
+    started = Provider(600)
+    yield started
+    kill_group(started.process)
+
+
+@pytest.fixture
+def broker(provider: Provider, empty_database: str, tmp_path: Path) -> Iterator[BrokerProcess]:
+    (tmp_path / "broker.toml").write_text(CONFIG.format(url=provider.url))
+    with BrokerProcess(empty_database, tmp_path, "", "--config", "broker.toml") as running:
+        yield running
+        assert "s3cret" not in running.log()
+
+
+@pytest.fixture
+def browser(tmp_path: Path) -> Iterator[Browser]:
+    opened = Browser(tmp_path / "cookies.json")
+    yield opened
+    opened.close()
+
+
+def _asked(broker: BrokerProcess) -> str:
+    """Where a program sends the browser, which wants the code to be shown."""
+    made = httpx.post(f"{broker.url}/v2/api/clients", json={"client": {"name": "a program"}}).json()
+    asked = {"client_id": made["client"]["id"], "redirect_uri": f"{broker.url}/v2/web/auth-code"}
+    return f"{broker.url}/v2/oauth2/authorize?" + urlencode({**asked, "response_type": "code"})
+
+
+def _there(browser: Browser, page: Page, subject: str) -> Page:
+    """Log in at the provider, and be sent back."""
+    return Page(browser.client.post(browser.open(page.links[0]).url, data={"sub": subject}))
+
+
+def test_the_provider_says_who_somebody_is_and_the_cli_is_logged_in(broker, browser, tmp_path):
+    home = Globus(tmp_path / "home", broker.url)
+    said = home.cli("login", "--no-local-server", status=1).stdout
+    link = next(line for line in said.splitlines() if line.startswith("http"))
+    page = _there(browser, browser.open(link), "ann")
+    assert "Continue as ann@127.0.0.1" in page.text
+    shown = browser.send(page)
+    home.cli("login", "--no-local-server", stdin=shown.words["code"] + "\n")
+    assert home.cli("whoami").stdout == "ann@127.0.0.1\n"
+    assert home.json("whoami")["sub"] == str(identity("ann@127.0.0.1"))
+    assert home.json("api", "transfer", "GET", "/broker/v1/whoami")["role"] == "transfer"
+
+
+def test_who_has_no_role_gets_no_further(broker, browser):
+    page = _there(browser, browser.open(_asked(broker)), "bob")
+    assert (page.status, "bob@127.0.0.1 has no role here" in page.text) == (403, True)
+
+
+def test_who_says_no_there_is_told_so(broker, browser):
+    page = browser.open(browser.open(_asked(broker)).links[0])
+    denied = Page(browser.client.post(page.url, data={"action": "deny"}))
+    assert (denied.status, "did not let you in" in denied.text) == (401, True)
+
+
+def test_only_the_browser_that_went_away_comes_back(broker, browser, tmp_path):
+    page = browser.open(browser.open(_asked(broker)).links[0])
+    sent = browser.client.post(page.url, data={"sub": "ann"}, follow_redirects=False)
+    back = sent.headers["Location"]
+    stranger = Browser(tmp_path / "stranger.json")
+    assert stranger.open(back).status == 401
+    stranger.close()
+    state = parse_qs(urlsplit(back).query)["state"][0]
+    for forged in (back.replace(state, "x"), back.replace("code=", "code=x"), back.split("?")[0]):
+        assert browser.open(forged).status == 401
+    assert browser.open(back).status == 200
+    assert browser.open(back).status == 401
+
+
+def test_a_provider_that_is_down_is_told_so(empty_database, tmp_path, browser):
+    (tmp_path / "broker.toml").write_text(CONFIG.format(url="http://127.0.0.1:9"))
+    with BrokerProcess(empty_database, tmp_path, "", "--config", "broker.toml") as broker:
+        page = browser.open(browser.open(_asked(broker)).links[0])
+        assert (page.status, "cannot be asked" in page.text) == (503, True)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ('issuer = "{url}"\nclient_id', 'issuer = "https://other.example"\nclient_id'),
+        ('client_id = "coget"', ""),
+        ('client_id = "coget"', "client_id = 3"),
+        ('client_id = "coget"', 'client_id = "coget"\nsurprise = "x"'),
+    ],
+)
+def test_a_file_without_sense_is_refused_by_name(tmp_path, change):
+    file = tmp_path / "broker.toml"
+    file.write_text(CONFIG.replace(*change).format(url="https://iam.example"))
+    with pytest.raises(Invalid, match=r"broker\.toml"):
+        configured(file)

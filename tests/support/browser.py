@@ -1,0 +1,118 @@
+"""A browser without a screen: follows redirects, keeps cookies in a file, sends the forms that it finds.
+
+    browser = Browser(tmp_path / "cookies.json")
+    page = browser.open(url)                       # what is there after all redirects
+    page = browser.send(page, token=token)         # its form, with the first button that has the focus, or is named
+
+python -m tests.support.browser COOKIES TOKEN URL   opens a page and sends its form, with the token if it asks for one:
+what a program that wants a browser ($BROWSER) is given by `program`.
+"""
+
+import json
+import shlex
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import urljoin
+
+import httpx
+
+__all__ = ["Browser", "Page", "program"]
+
+
+class Page(HTMLParser):
+    """What a browser knows of a page.
+
+    :param answer: in which it came
+    """
+
+    def __init__(self, answer: httpx.Response) -> None:
+        super().__init__()
+        self.url = str(answer.url)
+        self.status = answer.status_code
+        self.headers = answer.headers
+        self.text = answer.text
+        self.fields: dict[str, str] = {}
+        self.buttons: list[tuple[str, str]] = []
+        self.links: list[str] = []
+        self.labels: set[str] = set()
+        self.action: str | None = None
+        self.words: dict[str, str] = {}
+        self._tags: list[str] = []
+        self.feed(answer.text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        said = {name: value or "" for name, value in attrs}
+        self._tags.append(tag)
+        if tag == "form":
+            self.action = urljoin(self.url, said.get("action", ""))
+        elif tag == "input":
+            self._tags.pop()
+            self.fields[said["name"]] = said.get("value", "")
+        elif tag == "button" and "name" in said:
+            self.buttons.append((said["name"], said["value"]))
+        elif tag == "a":
+            self.links.append(urljoin(self.url, said["href"]))
+        elif tag == "label":
+            self.labels.add(said["for"])
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._tags and self._tags.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        if self._tags and data.strip():
+            self.words[self._tags[-1]] = self.words.get(self._tags[-1], "") + data.strip()
+
+
+class Browser:
+    """One that somebody uses.
+
+    :param cookies: the file in which it keeps them
+    """
+
+    def __init__(self, cookies: Path) -> None:
+        self._file = cookies
+        self.client = httpx.Client(follow_redirects=True, timeout=60, trust_env=False)
+        if cookies.exists():
+            for domain, path, name, value in json.loads(cookies.read_text()):
+                self.client.cookies.set(name, value, domain, path)
+
+    def open(self, url: str) -> Page:
+        """What is there."""
+        return self._shown(self.client.get(url))
+
+    def send(self, page: Page, button: str = "", **fields: str) -> Page:
+        """Where its form leads: with the button of that value, or the first."""
+        assert page.action, page.text
+        name, value = next(each for each in page.buttons if each[1] == (button or each[1]))
+        return self._shown(self.client.post(page.action, data={**page.fields, **fields, name: value}))
+
+    def _shown(self, answer: httpx.Response) -> Page:
+        kept = [(each.domain, each.path, each.name, each.value) for each in self.client.cookies.jar]
+        self._file.write_text(json.dumps(kept))
+        return Page(answer)
+
+    def close(self) -> None:
+        self.client.close()
+
+
+def program(cookies: Path, token: str) -> str:
+    """What to set BROWSER to."""
+    script = cookies.with_suffix(".sh")
+    words = [sys.executable, "-m", "tests.support.browser", str(cookies), token]
+    script.write_text(f'#!/bin/sh\ncd {Path(__file__).parents[2]} && exec {shlex.join(words)} "$1"\n')
+    script.chmod(0o755)
+    return f"{script} %s"
+
+
+def _run(cookies: str, token: str, url: str) -> None:
+    browser = Browser(Path(cookies))
+    page = browser.open(url)
+    page = browser.send(page, **({"token": token} if "token" in page.fields else {}))
+    browser.close()
+    print(json.dumps({"url": page.url, "status": page.status, "words": page.words}))
+
+
+if __name__ == "__main__":
+    _run(*sys.argv[1:])

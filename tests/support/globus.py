@@ -1,0 +1,138 @@
+"""The real Globus clients, each in a virtual environment of its own: the CLI insists on another SDK than we test.
+
+    globus = Globus(tmp_path / "home", broker.url)
+    globus.as_client(number, secret)            # login A: by client credentials
+    globus.remember(number, secret, tokens)     # login B: as if `globus login` had been run before
+    globus.cli("login", BROWSER=...)            # login C: as people do
+    assert globus.json("ls", f"{collection}:/")["DATA"]
+    assert globus.sdk("print(json.dumps(TransferClient(authorizer=...).get_task(...).data))")
+
+No token can leave this machine: HOME is a folder of the test's own, and GLOBUS_SDK_ENVIRONMENT names an environment of
+which the clients know nothing, so that every service whose address we do not say fails, instead of being globus.org's.
+
+python -m tests.support.globus    makes the environments, where they are not made yet
+"""
+
+import fcntl
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+__all__ = ["ENVIRONMENT", "Globus"]
+
+FOLDER = Path(__file__).parents[2] / "build" / "globus"
+CLIENTS = {"cli": "globus-cli>=3.43", "sdk": "globus-sdk>=4.9,<5,!=4.10.0"}
+"""globus-sdk 4.10.0 wants a certifi that was never published."""
+ENVIRONMENT = "broker"
+SECONDS = 120
+KEPT = ("PATH", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+"""Of the tests' own environment: nothing that says who somebody is, or leads to somebody else."""
+REMEMBER = """
+import json, sys
+from types import SimpleNamespace
+from globus_cli.login_manager.storage import CLIStorage
+said, storage = json.load(sys.stdin), CLIStorage()
+storage.store_well_known_config("auth_client_data", said["client"])
+storage.store_well_known_config("auth_user_data", {"sub": said["sub"]})
+storage.store(SimpleNamespace(by_resource_server=said["tokens"]))
+storage.close()
+"""
+SDK = "import json, os, sys\nimport globus_sdk\nfrom globus_sdk import *\n"
+
+
+def _made(name: str) -> Path:
+    """The folder of one client's programs; made if it is not there, or if another version is wanted."""
+    folder, wanted = FOLDER / name, CLIENTS[name]
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        ready = folder / "ready"
+        if not ready.exists() or ready.read_text() != wanted:
+            subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
+            pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check", wanted]
+            done = subprocess.run(pip, check=False)
+            if done.returncode:
+                fail = pytest.fail if os.environ.get("CI") else pytest.skip
+                fail(f"{wanted} cannot be installed: check the network, then run python -m tests.support.globus")
+            ready.write_text(wanted)
+    return folder / "bin"
+
+
+class Globus:
+    """Somebody with a new home, whose clients know of one broker.
+
+    :param home: where the clients keep what they remember
+    :param url: of the broker
+    """
+
+    def __init__(self, home: Path, url: str) -> None:
+        home.mkdir(parents=True, exist_ok=True)
+        address = url.rstrip("/") + "/"
+        self.environment = {name: os.environ[name] for name in KEPT if name in os.environ} | {
+            "HOME": str(home),
+            "GLOBUS_SDK_ENVIRONMENT": ENVIRONMENT,
+            "GLOBUS_SDK_SERVICE_URL_TRANSFER": address,
+            "GLOBUS_SDK_SERVICE_URL_AUTH": address,
+            "GLOBUS_CLI_INTERACTIVE": "0",
+            "NO_PROXY": "*",
+        }
+
+    def as_client(self, number: str, secret: str) -> Self:
+        """A service, which has a client's credentials and needs no login."""
+        self.environment |= {"GLOBUS_CLI_CLIENT_ID": number, "GLOBUS_CLI_CLIENT_SECRET": secret}
+        return self
+
+    def remember(self, number: str, secret: str, sub: str, tokens: Mapping[str, Mapping[str, Any]]) -> None:
+        """What a login before left in the CLI's home.
+
+        :param number: of the client that the CLI calls itself, with its secret
+        :param sub: the user's identity
+        :param tokens: by resource server, as the SDK's `by_resource_server` has them
+        """
+        said = {"client": {"client_id": number, "client_secret": secret}, "sub": sub, "tokens": tokens}
+        done = self._run([_made("cli") / "python", "-c", REMEMBER], json.dumps(said), {})
+        assert done.returncode == 0, done.stderr
+
+    def cli(
+        self, *words: str, status: int = 0, stdin: str = "", **environment: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run `globus`; fails unless it ends with that status."""
+        done = self._run([_made("cli") / "globus", *words], stdin, environment)
+        assert done.returncode == status, f"globus {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}"
+        return done
+
+    def json(self, *words: str, **environment: str) -> Any:
+        """What the command says in JSON."""
+        return json.loads(self.cli(*words, "--format", "json", **environment).stdout)
+
+    def sdk(self, script: str, *words: str, **environment: str) -> Any:
+        """Run lines of Python that have all names of `globus_sdk`; the JSON that they print last, if any."""
+        done = self._run([_made("sdk") / "python", "-W", "error", "-c", SDK + script, *words], "", environment)
+        assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+        lines = done.stdout.splitlines()
+        return json.loads(lines[-1]) if lines else None
+
+    def _run(
+        self, command: list[Path | str], stdin: str, environment: Mapping[str, str]
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            input=stdin,
+            env=self.environment | environment,
+            cwd=self.environment["HOME"],
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+
+
+if __name__ == "__main__":
+    for client in CLIENTS:
+        _made(client)

@@ -1,0 +1,40 @@
+"""A real OpenID provider in a process of its own, with people in groups."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import httpx
+
+from tests.support.listening import wait_until_listening
+from tests.support.nginx import free_port
+
+__all__ = ["SECONDS", "Provider"]
+
+HERE, SECONDS, BACK = "127.0.0.1", 30, "http://localhost/back"
+GROUPS = {"ann": ["/lab", "/lab/production"], "bob": ["/elsewhere"]}
+
+
+class Provider:
+    """A running provider, whose tokens last for so many seconds."""
+
+    def __init__(self, seconds: int) -> None:
+        port = free_port(HERE)
+        self.url = f"http://{HERE}:{port}"
+        users = [json.dumps({"sub": sub, "groups": groups}) for sub, groups in GROUPS.items()]
+        said = [word for user in users for word in ("--user-claims", user)]
+        program = Path(sys.executable).with_name("oidc-provider-mock")
+        command = [program, "-H", HERE, "-p", str(port), f"--token-max-age={seconds}", *said]
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
+        assert wait_until_listening(self.process, HERE, port, SECONDS)
+
+    def token(self, subject: str, audience: str = "coget-broker") -> str:
+        """Log in, and be sent back with a code for which it gives a token."""
+        with httpx.Client(base_url=self.url, timeout=SECONDS) as browser:
+            asked = {"client_id": audience, "redirect_uri": BACK, "response_type": "code", "scope": "openid"}
+            sent = browser.post("/oauth2/authorize", params=asked, data={"sub": subject})
+            (code,) = parse_qs(urlsplit(sent.headers["Location"]).query)["code"]
+            wanted = {"grant_type": "authorization_code", "code": code, "redirect_uri": BACK}
+            return browser.post("/oauth2/token", data=wanted, auth=(audience, "secret")).json()["id_token"]
