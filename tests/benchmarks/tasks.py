@@ -79,7 +79,8 @@ def rivals(world: World, name: str, item: Item, words: Sequence[str]) -> dict[st
 
     def guc() -> None:
         clear()
-        measure(["globus-url-copy", "-q", "-cd", *words, world.source.url(name), world.sink.url(name)])
+        urls = [server.url(name.rstrip("/")) + name[len(name.rstrip("/")) :] for server in (world.source, world.sink)]
+        measure(["globus-url-copy", "-q", "-cd", *words, *urls])
 
     async def task(verify: bool) -> None:
         clear()
