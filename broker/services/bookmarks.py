@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 from broker.errors import Conflict, NoBookmark
 from broker.models.collections import Bookmark
 from broker.storage.collections import Collections as Stored
-from broker.storage.database import Database
+from broker.storage.database import Database, retried
 
 __all__ = ["Bookmarks"]
 
@@ -29,6 +29,7 @@ class Bookmarks:
                 return each
         raise _none(number)
 
+    @retried
     async def add(self, owner: str, name: str, collection: UUID, path: str) -> Bookmark:
         """:raises Conflict: when the user has one of that name"""
         bookmark = Bookmark(id=uuid4(), name=name, collection_id=collection, path=path, pinned=False)
@@ -37,6 +38,7 @@ class Bookmarks:
                 raise _taken(name)
         return bookmark
 
+    @retried
     async def change(self, owner: str, number: UUID, values: dict[str, Any]) -> Bookmark:
         """Another name, or pinned or not. :raises NoBookmark: :raises Conflict: when the name is taken"""
         async with self._database.write() as connection:
@@ -48,6 +50,7 @@ class Bookmarks:
                 raise _none(number)
         return await self.one(owner, number)
 
+    @retried
     async def remove(self, owner: str, number: UUID) -> None:
         """:raises NoBookmark:"""
         async with self._database.write() as connection:

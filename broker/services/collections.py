@@ -14,7 +14,7 @@ from broker.services.paths import normal
 from broker.services.permissions import granted
 from broker.storage.access import Records
 from broker.storage.collections import Collections as Stored
-from broker.storage.database import Database
+from broker.storage.database import Database, retried
 
 __all__ = ["Collections", "Seen", "Use"]
 
@@ -97,6 +97,7 @@ class Collections:
                 return seen
         raise NoCollection(f"there is no collection {number}", "search for those that you may use")
 
+    @retried
     async def put(self, by: str, new: NewCollection) -> Collection:
         """Make it, or change the one of this name. :raises NotFound: when there is no such endpoint"""
         now = time.time()
@@ -106,6 +107,7 @@ class Collections:
             await Records(connection).note(now, by, "put collection", new.name)
             return (await stored.all([str(number)]))[0]
 
+    @retried
     async def remove(self, by: str, name: str) -> None:
         """Forget it, with its rules; no file is touched. :raises NotFound:"""
         async with self._database.write() as connection:
@@ -136,6 +138,7 @@ class Collections:
                 return each
         raise _no_rule(rule)
 
+    @retried
     async def describe(self, caller: Caller, number: UUID, description: str) -> None:
         """Say what it is. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
         async with self._database.write() as connection:
@@ -145,6 +148,7 @@ class Collections:
             await Stored(connection).put(number, collection.owner, new, time.time())
             await Records(connection).note(time.time(), caller.subject, "describe collection", collection.name)
 
+    @retried
     async def add_rule(self, caller: Caller, number: UUID, new: NewRule) -> AccessRule:
         """Grant something; again to the same, it is changed. :raises NoCollection: :raises Forbidden:"""
         now = time.time()
@@ -160,6 +164,7 @@ class Collections:
         same = (rule.principal_type, rule.principal, path)
         return next(each for each in kept if (each.principal_type, each.principal, each.path) == same)
 
+    @retried
     async def remove_rule(self, caller: Caller, number: UUID, rule: UUID) -> None:
         """Take back what was granted. :raises NoCollection: :raises NotFound: :raises Forbidden:"""
         async with self._database.write() as connection:

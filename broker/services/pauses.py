@@ -9,7 +9,7 @@ from broker.models.access import Caller
 from broker.models.collections import Collection, PauseRule
 from broker.storage.access import Records
 from broker.storage.collections import Collections as Stored
-from broker.storage.database import Database
+from broker.storage.database import Database, retried
 
 __all__ = ["Pauses"]
 
@@ -38,6 +38,7 @@ class Pauses:
                 return each
         raise _none(number)
 
+    @retried
     async def put(self, by: str, rule: PauseRule) -> PauseRule:
         """Make it, or change that of this id."""
         async with self._database.write() as connection:
@@ -46,6 +47,7 @@ class Pauses:
             await Records(connection).note(time.time(), by, "put pause rule", note)
         return rule
 
+    @retried
     async def remove(self, by: str, number: UUID) -> None:
         """:raises NotFound:"""
         async with self._database.write() as connection:

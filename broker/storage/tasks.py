@@ -116,11 +116,6 @@ class Tasks:
         total = await self._connection.execute(select(func.count()).select_from(tasks).where(where))
         return Page(found, total.scalar_one())
 
-    async def owners(self) -> list[str]:
-        """All who have tasks."""
-        rows = await self._connection.execute(select(tasks.c.owner).distinct())
-        return list(rows.scalars())
-
     async def change(self, number: str, **values: Any) -> bool:
         """Change an active task; whether it was one."""
         active = update(tasks).where(tasks.c.id == number, tasks.c.status == "ACTIVE").values(values)

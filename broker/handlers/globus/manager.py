@@ -14,7 +14,6 @@ from broker.handlers.globus import documents, tasks
 from broker.handlers.globus.filters import between
 from broker.handlers.globus.parameters import Answer, Fields, Limit, Marker, Offset, Said, TaskId
 from broker.handlers.globus.submissions import Document
-from broker.models.identities import identity
 from broker.models.tasks import Status
 from broker.storage.tasks import Wanted
 
@@ -37,11 +36,10 @@ class Told(Chosen):
 
 
 async def subject(services: Factory, number: UUID) -> str:
-    """Whose identity this is, of those who have tasks. :raises NotFound:"""
-    for owner in await services.tasks.owners():
-        if identity(owner) == number:
-            return owner
-    raise NotFound(f"{number} is nobody who has tasks", "see the owners of tasks")
+    """Whose identity this is. :raises NotFound:"""
+    for each in await services.identities.by_id([number]):
+        return each.subject
+    raise NotFound(f"{number} is nobody who was here", "see the owners of tasks")
 
 
 @router.get("/task_list")
