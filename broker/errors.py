@@ -4,8 +4,13 @@
     ├── Refused            400  what OAuth2 refuses, in its words; 401 when a client is not who it says
     ├── Unauthenticated    401  who is it? no token, or one that is unknown, expired or revoked
     ├── Forbidden          403  the role does not allow it
+    │   └── NotGranted     403  nobody has granted this path of a collection
     ├── NotFound           404
+    │   ├── NoCollection   404
+    │   ├── NoTask         404
+    │   └── NoBookmark     404
     ├── Conflict           409  it contradicts what is known
+    │   └── Paused         409  an admin has paused it
     ├── TooLarge           413  more than is taken at once
     ├── Invalid            422  it can be read, and makes no sense
     ├── TooManyRequests    429  says when to come back
@@ -20,7 +25,12 @@ __all__ = [
     "Conflict",
     "Forbidden",
     "Invalid",
+    "NoBookmark",
+    "NoCollection",
+    "NoTask",
     "NotFound",
+    "NotGranted",
+    "Paused",
     "Refused",
     "TooLarge",
     "TooManyRequests",
@@ -75,6 +85,10 @@ class Forbidden(BrokerError):
     code = "forbidden"
 
 
+class NotGranted(Forbidden):
+    """A path of a collection that nobody has granted, or not for writing."""
+
+
 class NotFound(BrokerError):
     """There is no such thing."""
 
@@ -82,11 +96,27 @@ class NotFound(BrokerError):
     code = "not_found"
 
 
+class NoCollection(NotFound):
+    """There is no such collection, or it is none of the caller's business."""
+
+
+class NoTask(NotFound):
+    """There is no such task, or it is none of the caller's business."""
+
+
+class NoBookmark(NotFound):
+    """The caller has no such bookmark."""
+
+
 class Conflict(BrokerError):
     """It contradicts what is known."""
 
     status = 409
     code = "conflict"
+
+
+class Paused(Conflict):
+    """An admin has paused it."""
 
 
 class TooLarge(BrokerError):

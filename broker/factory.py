@@ -4,9 +4,11 @@ from typing import NamedTuple, Self
 
 from broker.config import Settings
 from broker.services.access import Access
+from broker.services.bookmarks import Bookmarks
 from broker.services.bulk import Bulk
 from broker.services.catalogue import Catalogue
 from broker.services.clients import Clients
+from broker.services.collections import Collections
 from broker.services.forecasting import Forecasting
 from broker.services.grants import Grants
 from broker.services.history import Reports
@@ -15,6 +17,7 @@ from broker.services.issuers import Issuers
 from broker.services.keys import Keys
 from broker.services.logins import Logins
 from broker.services.logs import Logs
+from broker.services.pauses import Pauses
 from broker.services.places import Places
 from broker.services.plans import Plans
 from broker.services.provider import Provider
@@ -46,6 +49,9 @@ class Factory(NamedTuple):
     logs: Logs
     replicas: Replicas
     plans: Plans
+    collections: Collections
+    bookmarks: Bookmarks
+    pauses: Pauses
     tasks: Tasks
     trees: Trees
 
@@ -80,6 +86,9 @@ class Factory(NamedTuple):
             Logs(reports),
             replicas,
             Plans(replicas),
+            Collections(database),
+            Bookmarks(database),
+            Pauses(database),
             Tasks(database),
             Trees(database, places, settings),
         )

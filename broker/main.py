@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 
 from broker.errors import BrokerError, Refused, TooManyRequests, Unauthenticated
 from broker.factory import Factory
-from broker.handlers import UNLIMITED, ga4gh, oauth, operation, own
+from broker.handlers import UNLIMITED, ga4gh, globus, oauth, operation, own
 from broker.handlers.oauth.faults import SHAPES
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
@@ -63,6 +63,7 @@ def create_app(factory: Factory) -> FastAPI:
     app.include_router(own, prefix="/v0.10", include_in_schema=False)  # where the globus CLI can reach it
     app.include_router(ga4gh.router)
     app.include_router(oauth.router)
+    app.include_router(globus.router)
     app.include_router(operation)
     app.add_middleware(BodyLimit, largest=factory.settings.largest_body, unlimited=UNLIMITED)
     app.add_middleware(Observer, registry=app.state.registry)
@@ -82,7 +83,8 @@ async def _refused(request: Request, error: Exception) -> Response:
         headers["WWW-Authenticate"] = 'Basic realm="coget"'
     if isinstance(error, TooManyRequests):
         headers["Retry-After"] = str(error.retry_after)
-    return _answer(request, error.status, Fault(code=error.code, message=error.message, remedy=error.remedy), headers)
+    fault = Fault(code=error.code, message=error.message, remedy=error.remedy)
+    return _answer(request, error.status, fault, headers, error)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
@@ -111,11 +113,21 @@ async def _defect(request: Request, error: Exception) -> Response:
     return _answer(request, 500, Fault(code="defect", message="the broker has a defect", remedy=remedy))
 
 
-def _answer(request: Request, status: int, fault: Fault, headers: Mapping[str, str] | None = None) -> Response:
+def _answer(
+    request: Request,
+    status: int,
+    fault: Fault,
+    headers: Mapping[str, str] | None = None,
+    cause: BrokerError | None = None,
+) -> Response:
     """The fault in our own shape, or that of the standard whose path was asked for."""
+    path = request.url.path
     for beginning, shape in SHAPES.items():
-        if request.url.path.startswith(beginning):
+        if path.startswith(beginning):
             return shape(status, fault, headers or {})
-    standard = request.url.path.startswith(ga4gh.router.prefix)
+    if told := globus.error(path, status, fault, cause):
+        status, document = told
+        return JSONResponse(document.model_dump(), status, headers)
+    standard = path.startswith(ga4gh.router.prefix)
     said = ga4gh.Error(msg=fault.message, status_code=status) if standard else Problem(error=fault)
     return JSONResponse(said.model_dump(), status, headers)

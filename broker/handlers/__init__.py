@@ -4,10 +4,24 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from broker.handlers import access, bulk, datasets, forecasts, ga4gh, health, oauth, places, plans, replicas, transfers
+from broker.handlers import (
+    access,
+    bulk,
+    collections,
+    datasets,
+    forecasts,
+    ga4gh,
+    globus,
+    health,
+    oauth,
+    places,
+    plans,
+    replicas,
+    transfers,
+)
 from broker.models.base import Problem
 
-__all__ = ["UNLIMITED", "ga4gh", "oauth", "operation", "own"]
+__all__ = ["UNLIMITED", "ga4gh", "globus", "oauth", "operation", "own"]
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem} for status in (400, 401, 403, 404, 409, 413, 422, 429, 503)
@@ -15,7 +29,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 """What any of our own routes may answer instead."""
 
 own = APIRouter(prefix="/broker/v1", responses=ERRORS)
-for module in (places, datasets, replicas, bulk, transfers, forecasts, plans, access):
+for module in (places, collections, datasets, replicas, bulk, transfers, forecasts, plans, access):
     own.include_router(module.router)
 
 operation = health.router

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
+from broker.models.access import ROLES
 from broker.models.base import Moment, Wire
 from broker.models.names import Named, Remark, ReplicaPath, SinkName
 
@@ -14,9 +15,11 @@ __all__ = [
     "Bookmark",
     "Collection",
     "NewCollection",
+    "NewRule",
     "PauseRule",
     "Permissions",
     "PrincipalType",
+    "Title",
 ]
 
 Kind = Literal["gridftp", "local", "catalogue"]
@@ -75,14 +78,31 @@ class Collection(NewCollection):
     created_at: Moment
 
 
-class AccessRule(Wire):
-    """Who may read, or read and write, below a path of a collection."""
+class NewRule(Wire):
+    """Who may read, or read and write, below a path of a collection.
+
+    A principal is an identity (a subject, or its UUID) or a role, which means that role and those above; all who are
+    somebody, and all, have none.
+    """
+
+    principal_type: PrincipalType
+    principal: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.@:/+-]{0,200}$")] = ""
+    path: Annotated[str, StringConstraints(max_length=4096)] = "/"
+    permissions: Permissions = "r"
+
+    @model_validator(mode="after")
+    def _named(self) -> Self:
+        if self.principal_type == "role" and self.principal not in ROLES:
+            raise ValueError(f"there is no role {self.principal}, but {', '.join(ROLES)}")
+        if (self.principal_type in ("identity", "role")) != bool(self.principal):
+            raise ValueError("a principal is what a rule for an identity or a role has, and no other")
+        return self
+
+
+class AccessRule(NewRule):
+    """A rule that there is."""
 
     id: UUID
-    principal_type: PrincipalType
-    principal: str
-    path: str
-    permissions: Permissions
 
 
 class Bookmark(Wire):

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker.errors import Conflict, NotFound
+from broker.errors import Conflict, NoTask
 from broker.models.access import Caller
 from broker.models.tasks import Event, NewTask, Task, WorkKind
 from broker.storage.access import Records
@@ -59,7 +59,7 @@ class Tasks:
     async def _owned(stored: Stored, caller: Caller, number: str) -> Task:
         task = await stored.one(number)
         if task is None or not (task.owner == caller.subject or caller.may("admin")):
-            raise NotFound(f"there is no task {number}", "see the list of your tasks")
+            raise NoTask(f"there is no task {number}", "see the list of your tasks")
         return task
 
     async def page(self, wanted: Wanted, order: Order, limit: int, offset: int) -> Page:

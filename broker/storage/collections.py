@@ -89,8 +89,8 @@ class Collections:
     async def add_bookmark(self, owner: str, bookmark: Bookmark) -> bool:
         """Whether there was none of that name."""
         values = {**bookmark.model_dump(mode="json"), "owner": owner}
-        once = insert(self._connection, bookmarks).values(values).on_conflict_do_nothing()
-        return bool((await self._connection.execute(once)).rowcount)
+        once = insert(self._connection, bookmarks).values(values).on_conflict_do_nothing().returning(bookmarks.c.id)
+        return (await self._connection.execute(once)).scalar() is not None
 
     async def change_bookmark(self, owner: str, number: str, values: dict[str, Any]) -> bool:
         """Whether there was one of that id."""

@@ -1,7 +1,7 @@
 """Tasks in the database: taken once, listed, changed, and what happened in them. Their work is in `storage.work`."""
 
 from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 import orjson
@@ -27,7 +27,12 @@ ORDERED = {
 
 
 class Wanted(NamedTuple):
-    """Which tasks; what is None does not matter. Each of `labels` is (pattern with `*`, whether it is to fit)."""
+    """Which tasks; what is None does not matter.
+
+    Each of `labels` is (pattern with `*`, whether it is to fit): one of those that are, none of those that are not.
+    `before` is the request and the id of the last one of a page of the newest first; `side` the end at which a task
+    has its collection.
+    """
 
     owner: str | None = None
     kinds: Collection[TaskKind] | None = None
@@ -37,7 +42,10 @@ class Wanted(NamedTuple):
     requested: tuple[float | None, float | None] = (None, None)
     completed: tuple[float | None, float | None] = (None, None)
     collection: str | None = None
+    side: Literal["source", "destination"] | None = None
     paused: bool | None = None
+    faults: int = 0
+    before: tuple[float, str] | None = None
 
 
 class Page(NamedTuple):
@@ -226,15 +234,23 @@ def _conditions(wanted: Wanted) -> list[Any]:
     if wanted.owner is not None:
         chosen.append(columns.owner == wanted.owner)
     if wanted.collection is not None:
-        chosen.append(or_(columns.source == wanted.collection, columns.destination == wanted.collection))
+        sides = (wanted.side,) if wanted.side else ("source", "destination")
+        chosen.append(or_(*(columns[side] == wanted.collection for side in sides)))
+    if wanted.faults:
+        chosen.append(columns.faults >= wanted.faults)
+    if wanted.before is not None:
+        at, number = wanted.before
+        chosen.append(or_(columns.requested_at < at, and_(columns.requested_at == at, columns.id > number)))
     if wanted.paused is not None:
         chosen.append(columns.paused.is_not(None) if wanted.paused else columns.paused.is_(None))
     for column, (since, until) in ((columns.requested_at, wanted.requested), (columns.completed_at, wanted.completed)):
         chosen += [column >= since] if since is not None else []
         chosen += [column < until] if until is not None else []
-    for pattern, fits in wanted.labels:
-        like = func.lower(func.coalesce(columns.label, "")).like(_like(pattern), escape="\\")
-        chosen.append(like if fits else ~like)
+    label = func.lower(func.coalesce(columns.label, ""))
+    likes = [(label.like(_like(pattern), escape="\\"), fits) for pattern, fits in wanted.labels]
+    chosen += [~like for like, fits in likes if not fits]
+    if to_fit := [like for like, fits in likes if fits]:
+        chosen.append(or_(*to_fit))
     return chosen
 
 

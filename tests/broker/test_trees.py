@@ -194,8 +194,9 @@ async def test_a_folder_of_a_gridftp_server_is_looked_at_and_changed(far, remote
     await far.rename("/data/a.root", "/data/new/b.root")
     assert (remote.root / "base/data/new/b.root").stat().st_size == 1000
     assert far.url("/data/run 1#%41.root").endswith("/base/data/run%201%23%2541.root")
-    with pytest.raises(NoSuchFile):
+    with pytest.raises(NoSuchFile, match=r"^/none: the server says") as refused:
         await far.stat("/none")
+    assert str(remote.root) not in refused.value.message
     with pytest.raises(AlreadyThere):
         await far.make("/data")
 
@@ -226,3 +227,19 @@ async def test_a_listing_that_is_not_read_to_its_end_harms_nobody(far, remote):
         async for _ in batches:
             break
     assert len(await listed(far, "/data")) == 3002
+
+
+async def test_links_that_lead_out_are_the_servers_to_refuse(tmp_path):
+    """As our documents say: nobody else can see where they lead, and a server with `-rp` refuses them."""
+    base = tmp_path / "server" / "base"
+    base.mkdir(parents=True)
+    (tmp_path / "server" / "secret").write_text("secret")
+    (base / "leak").symlink_to("../secret")
+    (base / "inside").symlink_to(".")
+    sessions = Sessions()
+    with GridFTPServer(tmp_path / "server", options=("-rp", str(base))) as running:
+        tree = GridFTPTree(sessions, Server(f"ftp://127.0.0.1:{running.port}", None), f"{base}/")
+        assert (await tree.stat("/inside")).kind == "dir"
+        with pytest.raises(PermissionRefused):
+            await tree.stat("/leak")
+        sessions.close()

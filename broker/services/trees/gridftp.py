@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from broker.services.paths import below
 from coalloc.api import Storage, storage
+from coalloc.errors import SourceError
 from coalloc.model import Entry
 
 __all__ = ["GridFTPTree", "Server", "Sessions"]
@@ -93,14 +94,25 @@ class GridFTPTree:
         """Where at the server a path is."""
         return below(self._folder, path)
 
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[Storage]:
+        """A session, whose errors name paths as users know them: where the folder is at the server is not for them."""
+        async with self._sessions.one(self.server) as session:
+            try:
+                yield session
+            except SourceError as error:
+                error.message = error.message.replace(self.url("/").rstrip("/"), "")
+                error.args = (error.message,)
+                raise
+
     async def stat(self, path: str) -> Entry:
         """What is at a path; of a symbolic link what it leads to."""
-        async with self._sessions.one(self.server) as session:
+        async with self._session() as session:
             return await session.stat(self.at(path))
 
     async def list(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
         """What a folder has, in batches as they come; to stop early, close it."""
-        async with self._sessions.one(self.server) as session:
+        async with self._session() as session:
             listing = cast("AsyncGenerator[Sequence[Entry], None]", session.list(self.at(path)))
             async with aclosing(listing):  # before somebody else has the session
                 async for batch in listing:
@@ -108,25 +120,25 @@ class GridFTPTree:
 
     async def make(self, path: str) -> None:
         """Make a folder in one that there is."""
-        async with self._sessions.one(self.server) as session:
+        async with self._session() as session:
             await session.make(self.at(path))
 
     async def rename(self, old: str, new: str) -> None:
         """Give a file or a folder another path; a file that is there is replaced, as servers do it."""
-        async with self._sessions.one(self.server) as session:
+        async with self._session() as session:
             await session.rename(self.at(old), self.at(new))
 
     async def delete(self, path: str) -> None:
         """Delete a file, or a symbolic link."""
-        async with self._sessions.one(self.server) as session:
+        async with self._session() as session:
             await session.delete(self.at(path))
 
     async def remove(self, path: str) -> None:
         """Remove an empty folder."""
-        async with self._sessions.one(self.server) as session:
+        async with self._session() as session:
             await session.remove(self.at(path))
 
     async def link(self, target: str, path: str) -> None:
         """Make a symbolic link; its target is kept as it is."""
-        async with self._sessions.one(self.server) as session:
+        async with self._session() as session:
             await session.link(target, self.at(path))

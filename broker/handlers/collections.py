@@ -1,0 +1,74 @@
+"""Collections: made by admins, for Globus's clients to use."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Path, status
+
+from broker.dependencies.access import Admin, Guarded
+from broker.dependencies.context import Services
+from broker.errors import Invalid
+from broker.models.base import Wire
+from broker.models.collections import AccessRule, Collection, NewCollection, NewRule, Title
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["collections"], route_class=Guarded)
+Name = Annotated[Title, Path()]
+
+
+class Collections(Wire):
+    """All collections."""
+
+    collections: list[Collection]
+
+
+class Rules(Wire):
+    """Who may use a collection."""
+
+    rules: list[AccessRule]
+
+
+@router.get("/collections")
+async def collections(caller: Admin, services: Services) -> Collections:
+    """All collections, by name."""
+    return Collections.model_construct(collections=await services.collections.all())
+
+
+@router.get("/collections/{name}")
+async def collection(name: Name, caller: Admin, services: Services) -> Collection:
+    """One collection."""
+    return await services.collections.called(name)
+
+
+@router.put("/collections/{name}")
+async def put_collection(name: Name, collection: NewCollection, caller: Admin, services: Services) -> Collection:
+    """Make a collection, or change it."""
+    if collection.name != name:
+        raise Invalid(f"the address says {name}, and the body {collection.name}", "say the same name in both")
+    return await services.collections.put(caller.subject, collection)
+
+
+@router.delete("/collections/{name}", status_code=status.HTTP_204_NO_CONTENT)
+async def remove_collection(name: Name, caller: Admin, services: Services) -> None:
+    """Forget a collection, and who may use it. No file is touched."""
+    await services.collections.remove(caller.subject, name)
+
+
+@router.get("/collections/{name}/rules")
+async def rules(name: Name, caller: Admin, services: Services) -> Rules:
+    """Who may use a collection."""
+    number = (await services.collections.called(name)).id
+    return Rules.model_construct(rules=list(await services.collections.rules(caller, number)))
+
+
+@router.post("/collections/{name}/rules", status_code=status.HTTP_201_CREATED)
+async def grant(name: Name, rule: NewRule, caller: Admin, services: Services) -> AccessRule:
+    """Let somebody use a path of a collection; again to the same, it is changed."""
+    return await services.collections.add_rule(caller, (await services.collections.called(name)).id, rule)
+
+
+@router.delete("/collections/{name}/rules/{number}", status_code=status.HTTP_204_NO_CONTENT)
+async def take_back(name: Name, number: UUID, caller: Admin, services: Services) -> None:
+    """Take back what was granted."""
+    await services.collections.remove_rule(caller, (await services.collections.called(name)).id, number)

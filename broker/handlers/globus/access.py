@@ -1,0 +1,96 @@
+"""Who may use a collection, for Globus's clients: `globus endpoint permission`."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Request, status
+from pydantic import ValidationError
+
+from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.context import Services
+from broker.errors import Invalid
+from broker.handlers.globus import documents
+from broker.handlers.globus.parameters import Answer, CollectionId
+from broker.handlers.globus.submissions import Document
+from broker.models.collections import NewRule, Permissions, PrincipalType
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/endpoint/{endpoint_id}", route_class=Guarded)
+
+
+class Rule(Document):
+    """What is granted to whom."""
+
+    principal_type: PrincipalType
+    principal: str = ""
+    path: str = "/"
+    permissions: Permissions
+
+
+class Permission(Document):
+    """What may be changed of a rule."""
+
+    permissions: Permissions
+
+
+@router.get("/access_list")
+async def access_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
+    """Who may use a collection."""
+    rules = await services.collections.rules(caller, endpoint_id)
+    return documents.some("access_list", map(documents.access, rules), endpoint=str(endpoint_id))
+
+
+@router.post("/access", status_code=status.HTTP_201_CREATED)
+async def grant(
+    endpoint_id: CollectionId,
+    document: Annotated[Rule, Body()],
+    caller: Transferrer,
+    services: Services,
+    request: Request,
+) -> Answer:
+    """Let somebody use a path of a collection."""
+    rule = await services.collections.add_rule(caller, endpoint_id, _rule(document))
+    said = "Access rule created successfully."
+    return documents.result("access_create_result", "Created", said, request.url.path, access_id=str(rule.id))
+
+
+def _rule(document: Rule) -> NewRule:
+    """As the broker knows rules: Globus's have a principal even where it says nothing. :raises Invalid:"""
+    named = document.principal_type in ("identity", "role")
+    try:
+        return NewRule(**document.model_dump() | ({} if named else {"principal": ""}))
+    except ValidationError as error:
+        raise Invalid(error.errors()[0]["msg"], "name an identity, or a role") from None
+
+
+@router.get("/access/{rule_id}")
+async def access(endpoint_id: CollectionId, rule_id: UUID, caller: Reader, services: Services) -> Answer:
+    """One rule."""
+    return documents.access(await services.collections.rule(caller, endpoint_id, rule_id))
+
+
+@router.put("/access/{rule_id}")
+async def regrant(
+    endpoint_id: CollectionId,
+    rule_id: UUID,
+    document: Annotated[Permission, Body()],
+    caller: Transferrer,
+    services: Services,
+    request: Request,
+) -> Answer:
+    """Let somebody do more, or less."""
+    rule = await services.collections.rule(caller, endpoint_id, rule_id)
+    changed = NewRule(**rule.model_dump(exclude={"id"}) | {"permissions": document.permissions})
+    await services.collections.add_rule(caller, endpoint_id, changed)
+    said = f"Access rule '{rule_id}' permissions updated successfully"
+    return documents.result("result", "Updated", said, request.url.path)
+
+
+@router.delete("/access/{rule_id}")
+async def take_back(
+    endpoint_id: CollectionId, rule_id: UUID, caller: Transferrer, services: Services, request: Request
+) -> Answer:
+    """Take back what was granted."""
+    await services.collections.remove_rule(caller, endpoint_id, rule_id)
+    return documents.result("result", "Deleted", f"Access rule '{rule_id}' deleted successfully", request.url.path)

@@ -1,0 +1,82 @@
+"""Bookmarks, for Globus's clients."""
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Request, status
+from pydantic import AfterValidator, StringConstraints
+
+from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.context import Services
+from broker.handlers.globus import documents
+from broker.handlers.globus.parameters import Answer
+from broker.handlers.globus.submissions import Document, Text
+from broker.services.paths import normal
+
+__all__ = ["router"]
+
+router = APIRouter(route_class=Guarded)
+
+
+def _printable(name: str) -> str:
+    if not name.isprintable():
+        raise ValueError("has a character that cannot be printed")
+    return name
+
+
+Name = Annotated[
+    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=128), AfterValidator(_printable)
+]
+
+
+class NewBookmark(Document):
+    """A name for a path of a collection."""
+
+    name: Name
+    endpoint_id: UUID
+    path: Text
+
+
+class Change(Document):
+    """What may be changed of one."""
+
+    name: Name | None = None
+    pinned: bool | None = None
+
+
+@router.get("/bookmark_list")
+async def bookmark_list(caller: Reader, services: Services) -> Answer:
+    """One's own bookmarks, by name."""
+    found = await services.bookmarks.all(caller.subject)
+    return documents.some("bookmark_list", map(documents.bookmark, found))
+
+
+@router.post("/bookmark", status_code=status.HTTP_201_CREATED)
+async def create(document: Annotated[NewBookmark, Body()], caller: Transferrer, services: Services) -> Answer:
+    """Make a bookmark."""
+    await services.collections.one(caller, document.endpoint_id)
+    path = normal(document.path).rstrip("/") + "/"
+    made = await services.bookmarks.add(caller.subject, document.name, document.endpoint_id, path)
+    return documents.bookmark(made)
+
+
+@router.get("/bookmark/{bookmark_id}")
+async def bookmark(bookmark_id: UUID, caller: Reader, services: Services) -> Answer:
+    """One bookmark."""
+    return documents.bookmark(await services.bookmarks.one(caller.subject, bookmark_id))
+
+
+@router.put("/bookmark/{bookmark_id}")
+async def change(
+    bookmark_id: UUID, document: Annotated[Change, Body()], caller: Transferrer, services: Services
+) -> Answer:
+    """Give a bookmark another name."""
+    values = document.model_dump(exclude_none=True)
+    return documents.bookmark(await services.bookmarks.change(caller.subject, bookmark_id, values))
+
+
+@router.delete("/bookmark/{bookmark_id}")
+async def delete(bookmark_id: UUID, caller: Transferrer, services: Services, request: Request) -> Answer:
+    """Forget a bookmark."""
+    await services.bookmarks.remove(caller.subject, bookmark_id)
+    return documents.result("result", "Deleted", f"Bookmark '{bookmark_id}' deleted successfully", request.url.path)

@@ -1,0 +1,232 @@
+"""What Globus's clients are told of collections and files, as documents of theirs; pure. Tasks are in `progress`."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from broker.handlers.globus.errors import request_id
+from broker.handlers.globus.filters import stamp
+from broker.models.catalogue import Endpoint
+from broker.models.collections import PAUSABLE, AccessRule, Bookmark, Collection, PauseRule
+from broker.models.identities import identity
+from coalloc.model import Entry
+
+__all__ = ["access", "bookmark", "endpoint", "file", "listing", "pause_rule", "result", "server", "some"]
+
+TYPES = {"file": "file", "dir": "dir", "link": "invalid_symlink", "other": "unknown"}
+UNSAID = (
+    "authentication_assurance_timeout",
+    "authentication_policy_id",
+    "authentication_timeout_mins",
+    "contact_email",
+    "contact_info",
+    "department",
+    "gcp_connected",
+    "gcp_paused",
+    "gcs_manager_url",
+    "gcs_version",
+    "globus_connect_setup_key",
+    "host_endpoint",
+    "host_endpoint_display_name",
+    "host_endpoint_id",
+    "host_path",
+    "https_server",
+    "info_link",
+    "keywords",
+    "last_accessed_time",
+    "location",
+    "mapped_collection_display_name",
+    "mapped_collection_id",
+    "myproxy_dn",
+    "myproxy_server",
+    "non_functional_endpoint_display_name",
+    "non_functional_endpoint_id",
+    "oauth_server",
+    "organization",
+    "s3_url",
+    "sharing_target_endpoint",
+    "sharing_target_root_path",
+    "storage_type",
+    "subscription_id",
+    "tlsftp_server",
+    "user_message",
+    "user_message_link",
+)
+UNTRUE = (
+    "activated_by_me",
+    "disable_anonymous_writes",
+    "disable_verify",
+    "force_encryption",
+    "force_verify",
+    "french_english_bilingual",
+    "high_assurance",
+    "is_globus_connect",
+    "is_go_storage",
+    "local_user_info_available",
+    "mfa_required",
+    "non_functional",
+    "requester_pays",
+    "s3_owner_activated",
+    "shareable",
+)
+
+
+def result(kind: str, code: str, message: str, resource: str, **more: Any) -> dict[str, Any]:
+    """What became of a request."""
+    said = {"code": code, "message": message, "request_id": request_id(), "resource": resource}
+    return {"DATA_TYPE": kind, **said, **more}
+
+
+def endpoint(collection: Collection, mine: bool, shown: bool, servers: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+    """A collection.
+
+    :param mine: the caller may change who may use it
+    :param shown: everybody may see it
+    """
+    return {
+        "DATA_TYPE": "endpoint",
+        **dict.fromkeys(UNSAID),
+        **dict.fromkeys(UNTRUE, False),
+        "id": str(collection.id),
+        "display_name": collection.name,
+        "name": collection.name,
+        "canonical_name": f"{collection.owner}#{collection.name}",
+        "username": collection.owner,
+        "description": collection.description,
+        "entity_type": "GCSv4_host",
+        "owner_id": str(identity(collection.owner)),
+        "owner_string": collection.owner,
+        "public": shown,
+        "activated": True,
+        "expires_in": -1,
+        "expire_time": None,
+        "acl_available": True,
+        "acl_editable": mine,
+        "in_use": False,
+        "default_directory": "/",
+        "max_concurrency": collection.concurrency,
+        "network_use": "normal",
+        "my_effective_roles": ["administrator"] if mine else [],
+        "DATA": list(servers),
+    }
+
+
+def server(known: Endpoint) -> dict[str, Any]:
+    """The GridFTP server that a collection is at."""
+    port = known.port or {"ftp": 21, "gsiftp": 2811}.get(known.scheme)
+    return {
+        "DATA_TYPE": "server",
+        "id": 1,
+        "hostname": known.host,
+        "uri": f"{known.scheme}://{known.host}:{port}",
+        "port": port,
+        "scheme": known.scheme,
+        "subject": None,
+        "is_connected": True,
+        "is_paused": False,
+        "incoming_data_port_start": None,
+        "incoming_data_port_end": None,
+        "outgoing_data_port_start": None,
+        "outgoing_data_port_end": None,
+    }
+
+
+def file(entry: Entry) -> dict[str, Any]:
+    """A file or a folder; of a symbolic link what it leads to, as far as the server says."""
+    return {
+        "DATA_TYPE": "file",
+        "name": _shown(entry.name),
+        "type": TYPES[entry.kind],
+        "size": entry.size or 0,
+        "permissions": entry.permissions,
+        "user": entry.user,
+        "group": entry.group,
+        "last_modified": None if entry.modified is None else stamp(entry.modified, " "),
+        "link_target": entry.link_target and _shown(entry.link_target),
+        "link_user": None,
+        "link_group": None,
+        "link_size": None,
+        "link_last_modified": None,
+    }
+
+
+def _shown(name: str) -> str:
+    """A name that is no text has parts that cannot be sent."""
+    return name if name.isascii() else name.encode(errors="replace").decode()
+
+
+def listing(collection: Collection, path: str, files: list[dict[str, Any]], total: int) -> dict[str, Any]:
+    """What a folder has; a part of it where there is more."""
+    inside = path.rstrip("/") + "/"
+    return {
+        "DATA_TYPE": "file_list",
+        "endpoint": str(collection.id),
+        "path": inside,
+        "absolute_path": inside,
+        "rename_supported": collection.kind != "catalogue",
+        "symlink_supported": collection.kind == "gridftp",
+        "length": len(files),
+        "total": total,
+        "DATA": files,
+    }
+
+
+def access(rule: AccessRule) -> dict[str, Any]:
+    """Who may use a path of a collection. Globus has no rules for roles: they have a type of their own."""
+    known = rule.principal
+    if rule.principal_type == "identity" and not _is_uuid(known):
+        known = str(identity(known))
+    return {
+        "DATA_TYPE": "access",
+        "id": str(rule.id),
+        "principal_type": rule.principal_type,
+        "principal": known,
+        "path": rule.path,
+        "permissions": rule.permissions,
+        "role_id": None,
+        "role_type": None,
+        "create_time": None,
+        "expiration_date": None,
+    }
+
+
+def _is_uuid(text: str) -> bool:
+    return len(text) == 36 and text.count("-") == 4
+
+
+def bookmark(known: Bookmark) -> dict[str, Any]:
+    """A name for a path."""
+    return {
+        "DATA_TYPE": "bookmark",
+        "id": str(known.id),
+        "name": known.name,
+        "endpoint_id": str(known.collection_id),
+        "path": known.path,
+        "pinned": known.pinned,
+    }
+
+
+def pause_rule(rule: PauseRule, name: str, editable: bool) -> dict[str, Any]:
+    """What is paused at a collection called so."""
+    return {
+        "DATA_TYPE": "pause_rule",
+        "id": str(rule.id),
+        "message": rule.message,
+        "endpoint_id": str(rule.collection_id),
+        "endpoint_display_name": name,
+        "identity_id": None if rule.subject is None else str(identity(rule.subject)),
+        "start_time": None,
+        "created_time": stamp(rule.created_at),
+        "modified_time": stamp(rule.modified_at),
+        "modified_by": rule.modified_by,
+        "modified_by_id": str(identity(rule.modified_by)),
+        "modified_by_host_manager": False,
+        "created_by_host_manager": False,
+        "editable": editable,
+        **{f"pause_{operation}": operation in rule.operations for operation in PAUSABLE},
+    }
+
+
+def some(kind: str, documents: Iterable[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    """A list of documents."""
+    data = list(documents)
+    return {"DATA_TYPE": kind, "length": len(data), **more, "DATA": data}

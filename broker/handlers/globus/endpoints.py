@@ -1,0 +1,173 @@
+"""Collections, for Globus's clients, which call them endpoints."""
+
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Query, Request
+
+from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.context import Services
+from broker.errors import NoCollection
+from broker.factory import Factory
+from broker.handlers.globus import documents
+from broker.handlers.globus.errors import GlobusError
+from broker.handlers.globus.filters import chosen
+from broker.handlers.globus.parameters import Answer, CollectionId, Fields, Offset, Said
+from broker.handlers.globus.submissions import Document
+from broker.models.access import Caller
+from broker.models.identities import identity
+from broker.models.names import Remark
+from broker.services.collections import Seen
+from broker.storage.tasks import Wanted
+
+__all__ = ["router"]
+
+router = APIRouter(route_class=Guarded)
+Scope = Literal[
+    "all",
+    "administered-by-me",
+    "my-endpoints",
+    "my-gcp-endpoints",
+    "recently-used",
+    "in-use",
+    "shared-by-me",
+    "shared-with-me",
+]
+RECENT = 100
+"""Tasks whose collections count as used recently."""
+
+
+class Description(Document):
+    """What may be changed of a collection."""
+
+    description: Remark | None = None
+
+
+@router.get("/endpoint_search")
+async def search(
+    caller: Reader,
+    services: Services,
+    filter_fulltext: Said = "",
+    filter_scope: Scope = "all",
+    filter_owner_id: UUID | None = None,
+    filter_entity_type: Said = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    offset: Offset = 0,
+    fields: Fields = "",
+) -> Answer:
+    """Collections that one may use, by name; with all the words of a text in what is said of them."""
+    fits = await _scope(filter_scope, caller, services)
+    words, kinds = filter_fulltext.lower().split(), [each for each in filter_entity_type.split(",") if each]
+    found = [
+        seen
+        for seen in await services.collections.visible(caller)
+        if fits(seen)
+        and all(word in _text(seen) for word in words)
+        and filter_owner_id in (None, identity(seen.collection.owner))
+        and (not kinds or "GCSv4_host" in kinds)
+    ]
+    page = [_document(seen, caller) | {"_rank": 1.0} for seen in found[offset : offset + limit]]
+    return {
+        "DATA_TYPE": "endpoint_list",
+        "limit": limit,
+        "offset": offset,
+        "has_next_page": len(found) > offset + limit,
+        "DATA": [chosen(each, fields) for each in page],
+    }
+
+
+async def _scope(scope: Scope, caller: Caller, services: Factory) -> Callable[[Seen], bool]:
+    """Which collections a search is about."""
+    if scope in ("recently-used", "in-use"):
+        used = await _used(caller, services, active=scope == "in-use")
+        return lambda seen: str(seen.collection.id) in used
+    fits: dict[str, Callable[[Seen], bool]] = {
+        "all": lambda _: True,
+        "my-endpoints": lambda seen: seen.collection.owner == caller.subject,
+        "administered-by-me": lambda seen: seen.kept_by(caller),
+        "my-gcp-endpoints": lambda _: False,
+        "shared-by-me": lambda seen: seen.collection.owner == caller.subject and bool(seen.rules),
+        "shared-with-me": lambda seen: seen.collection.owner != caller.subject,
+    }
+    return fits[scope]
+
+
+async def _used(caller: Caller, services: Factory, active: bool) -> set[str | None]:
+    wanted = Wanted(owner=caller.subject)
+    page = await services.tasks.page(
+        wanted._replace(statuses=["ACTIVE"]) if active else wanted, [("request_time", True)], RECENT, 0
+    )
+    return {number for task in page.tasks for number in (task.source, task.destination)}
+
+
+def _text(seen: Seen) -> str:
+    known = seen.collection
+    return f"{known.name} {known.description} {known.owner} {known.site} {known.id}".lower()
+
+
+def _document(seen: Seen, caller: Caller, servers: tuple[dict[str, Any], ...] = ()) -> Answer:
+    return documents.endpoint(seen.collection, seen.kept_by(caller), seen.public, servers)
+
+
+@router.get("/endpoint/{endpoint_id}")
+async def endpoint(endpoint_id: CollectionId, caller: Reader, services: Services, fields: Fields = "") -> Answer:
+    """One collection."""
+    try:
+        seen = await services.collections.one(caller, endpoint_id)
+    except NoCollection as error:
+        if endpoint_id in {each.collection_id for each in await services.bookmarks.all(caller.subject)}:
+            # `globus bookmark list` shows what else there is only if it hears this word.
+            raise GlobusError(404, "EndpointDeleted", error.message, "remove your bookmark of it") from None
+        raise
+    return chosen(_document(seen, caller, await _servers(seen, services)), fields)
+
+
+async def _servers(seen: Seen, services: Factory) -> tuple[Answer, ...]:
+    name = seen.collection.endpoint
+    return (documents.server(await services.places.endpoint(name)),) if name else ()
+
+
+@router.put("/endpoint/{endpoint_id}")
+async def describe(
+    endpoint_id: CollectionId,
+    document: Annotated[Description, Body()],
+    caller: Transferrer,
+    services: Services,
+    request: Request,
+) -> Answer:
+    """Say what a collection is; nothing else of it can be changed here."""
+    await services.collections.describe(caller, endpoint_id, document.description or "")
+    return documents.result("result", "Updated", "Endpoint updated successfully", request.url.path)
+
+
+@router.get("/endpoint/{endpoint_id}/server_list")
+async def server_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
+    """The servers of a collection: one, or none that clients could speak to."""
+    servers = await _servers(await services.collections.one(caller, endpoint_id), services)
+    return documents.some("endpoint_server_list", servers, endpoint=str(endpoint_id))
+
+
+@router.post("/endpoint/{endpoint_id}/autoactivate")
+async def autoactivate(endpoint_id: CollectionId, caller: Reader, services: Services, request: Request) -> Answer:
+    """Nothing: collections are ready at all times. Old clients ask."""
+    await services.collections.one(caller, endpoint_id)
+    return documents.result(
+        "activation_result", "AutoActivated.CachedCredential", "Nothing is needed", request.url.path
+    ) | {"expires_in": -1, "expire_time": None}
+
+
+@router.get("/endpoint/{endpoint_id}/my_effective_pause_rule_list")
+async def pause_rules(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
+    """What is paused there for oneself."""
+    collection = (await services.collections.one(caller, endpoint_id)).collection
+    rules = await services.pauses.all([endpoint_id], caller.subject)
+    return documents.some("pause_rule_list", (documents.pause_rule(rule, collection.name, False) for rule in rules))
+
+
+@router.get("/endpoint/{endpoint_id}/role_list")
+async def role_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
+    """Who administers a collection: its owner."""
+    collection = (await services.collections.one(caller, endpoint_id)).collection
+    owner = {"DATA_TYPE": "role", "id": None, "principal_type": "identity", "role": "administrator"}
+    return documents.some("role_list", [owner | {"principal": str(identity(collection.owner))}])

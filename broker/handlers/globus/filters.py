@@ -1,0 +1,150 @@
+"""What lists are asked for: filters, orders and fields, as Globus's clients write them; pure.
+
+name:~*.txt/type:file            both
+status:ACTIVE,INACTIVE           one of the two
+request_time:2024-01-01,         since then
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from typing import Any
+
+from broker.errors import Invalid
+
+__all__ = ["between", "chosen", "clauses", "fitting", "moment", "ordered", "stamp"]
+
+
+def clauses(said: str, known: Collection[str]) -> dict[str, list[str]]:
+    """What a filter asks of which field.
+
+    :raises Invalid: when it is none, or of a field that is not known
+
+    >>> clauses("type:TRANSFER,DELETE/label:~x*", ("type", "label"))
+    {'type': ['TRANSFER', 'DELETE'], 'label': ['~x*']}
+    """
+    if not said.isprintable():
+        raise Invalid(f"{said[:80]!r} is no filter", "leave out what cannot be printed")
+    found: dict[str, list[str]] = {}
+    for part in filter(None, said.split("/")):
+        field, colon, values = part.partition(":")
+        if not colon or field not in known:
+            raise Invalid(f"{part[:80]!r} is no filter here", f"write FIELD:VALUE, with one of {', '.join(known)}")
+        found[field] = values.split(",")
+    return found
+
+
+def moment(said: str) -> float:
+    """Seconds since the epoch, of a date or a date with a time; in UTC unless it says otherwise.
+
+    :raises Invalid:
+
+    >>> moment("1970-01-02"), moment("1970-01-01 00:00:10"), moment("1970-01-01T02:00:00+02:00")
+    (86400.0, 10.0, 0.0)
+    """
+    try:
+        told = datetime.fromisoformat(said.strip())
+        seconds = (told if told.tzinfo else told.replace(tzinfo=UTC)).timestamp()
+    except (ValueError, OverflowError):
+        seconds = -1.0
+    if not 0 <= seconds < 1e11:
+        raise Invalid(f"{said[:80]!r} is no time", "write it as 2030-01-31T12:00:00+00:00")
+    return seconds
+
+
+def stamp(seconds: float, between: str = "T") -> str:
+    """Seconds since the epoch, as Globus writes them; with a blank instead of the T for files.
+
+    >>> stamp(10), stamp(10, " ")
+    ('1970-01-01T00:00:10+00:00', '1970-01-01 00:00:10+00:00')
+    """
+    return datetime.fromtimestamp(seconds, UTC).isoformat(between, "seconds")
+
+
+def between(values: Sequence[str]) -> tuple[float | None, float | None]:
+    """From when and until when; either may be left open. :raises Invalid:
+
+    >>> between(["1970-01-02", ""])
+    (86400.0, None)
+    """
+    since, until, *more = [*values, "", ""][: max(2, len(values))]
+    if more:
+        raise Invalid(f"{','.join(values)[:80]!r} is no range of time", "write SINCE,UNTIL; leave out what is open")
+    return moment(since) if since else None, moment(until) if until else None
+
+
+def ordered(said: str, known: Collection[str]) -> list[tuple[str, bool]]:
+    """By which fields, and whether each descends. :raises Invalid: when one of them is not known
+
+    >>> ordered("request_time DESC,label", ("request_time", "label"))
+    [('request_time', True), ('label', False)]
+    """
+    found = []
+    for part in filter(None, said.split(",")):
+        field, _, way = part.strip().partition(" ")
+        if field not in known or way.strip().upper() not in ("", "ASC", "DESC"):
+            raise Invalid(f"{part[:80]!r} is no order here", f"write FIELD or FIELD DESC, with {', '.join(known)}")
+        found.append((field, way.strip().upper() == "DESC"))
+    return found
+
+
+def fitting(said: Iterable[str], known: Collection[str]) -> Callable[[Mapping[str, Any]], bool]:
+    """Whether a document fits one of these filters; none means that all do. :raises Invalid:
+
+    >>> fits = fitting(["name:~*.txt", "type:dir"], ("name", "type"))
+    >>> fits({"name": "a.txt", "type": "file"}), fits({"name": "b", "type": "file"}), fits({"name": "b", "type": "dir"})
+    (True, False, True)
+    """
+    wanted = [[_test(field, values) for field, values in clauses(each, known).items()] for each in said if each]
+    return lambda document: not wanted or any(all(test(document) for test in tests) for tests in wanted)
+
+
+def _test(field: str, values: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
+    if field == "last_modified":
+        since, until = between(values)
+        first, last = stamp(since or 0, " "), "~" if until is None else stamp(until, " ")
+        return lambda document: first <= (document[field] or "") < last
+    if field == "size":
+        return _sized(values)
+    tests = [(value[1:] if value.startswith("!") else value, value.startswith("!")) for value in values]
+
+    def fits(document: Mapping[str, Any]) -> bool:
+        """One of those that are to fit, and all of those that are not."""
+        told = [_fits(pattern, document[field]) is not wrong for pattern, wrong in tests]
+        wanted = [fits for fits, (_, wrong) in zip(told, tests, strict=True) if not wrong]
+        return all(fits for fits, (_, wrong) in zip(told, tests, strict=True) if wrong) and (not wanted or any(wanted))
+
+    return fits
+
+
+def _sized(values: Sequence[str]) -> Callable[[Mapping[str, Any]], bool]:
+    tests = []
+    for value in values:
+        sign = value[:1] if value[:1] in "<>=" else "="
+        number = value.removeprefix(sign)
+        if not number.isdecimal() or len(number) > 20:
+            raise Invalid(f"{value[:80]!r} is no size", "write size:N, size:>N or size:<N, in bytes")
+        tests.append((sign, int(number)))
+
+    def fits(document: Mapping[str, Any]) -> bool:
+        size = document["size"] or 0
+        return all(size > n if sign == ">" else size < n if sign == "<" else size == n for sign, n in tests)
+
+    return fits
+
+
+def _fits(pattern: str, value: Any) -> bool:
+    text = str(value if value is not None else "")
+    if pattern.startswith("~"):
+        return fnmatchcase(text.lower(), pattern[1:].lower())
+    return text == pattern.removeprefix("=")
+
+
+def chosen(document: dict[str, Any], fields: str) -> dict[str, Any]:
+    """The document with these fields only, all if none are named.
+
+    >>> chosen({"DATA_TYPE": "task", "task_id": "x", "status": "ACTIVE"}, "task_id")
+    {'DATA_TYPE': 'task', 'task_id': 'x'}
+    """
+    wanted = {"DATA_TYPE", *fields.split(",")}
+    return {name: value for name, value in document.items() if name in wanted} if fields else document

@@ -1,0 +1,171 @@
+"""All users' tasks, for admins: Globus's endpoint manager. What may be paused at collections is in `pausing`."""
+
+from typing import Annotated, Literal, cast
+from uuid import UUID, uuid4
+
+from fastapi import APIRouter, Body, Query, Request
+from pydantic import Field
+
+from broker.dependencies.access import Admin, Guarded
+from broker.dependencies.context import Services
+from broker.errors import Invalid, NoTask, NotFound
+from broker.factory import Factory
+from broker.handlers.globus import documents, tasks
+from broker.handlers.globus.filters import between
+from broker.handlers.globus.parameters import Answer, Fields, Limit, Marker, Offset, Said, TaskId
+from broker.handlers.globus.submissions import Document
+from broker.models.tasks import Status
+from broker.storage.tasks import Wanted
+
+__all__ = ["router", "subject"]
+
+router = APIRouter(prefix="/endpoint_manager", route_class=Guarded)
+PAGE = 100
+
+
+class Chosen(Document):
+    """Some tasks."""
+
+    task_id_list: Annotated[list[UUID], Field(max_length=1000)]
+
+
+class Told(Chosen):
+    """Some tasks, and what their owners are told."""
+
+    message: Annotated[str, Field(max_length=1000)]
+
+
+async def subject(services: Factory, number: UUID) -> str:
+    """Whose identity this is. :raises NotFound:"""
+    for each in await services.identities.by_id([number]):
+        return each.subject
+    raise NotFound(f"{number} is nobody who was here", "see the owners of tasks")
+
+
+@router.get("/task_list")
+async def task_list(
+    caller: Admin,
+    services: Services,
+    filter_status: Said = "",
+    filter_task_id: Said = "",
+    filter_owner_id: UUID | None = None,
+    filter_endpoint: UUID | None = None,
+    filter_endpoint_use: Literal["source", "destination"] | None = None,
+    filter_is_paused: bool | None = None,
+    filter_completion_time: Said = "",
+    filter_min_faults: Annotated[int, Query(ge=0, lt=2**31)] = 0,
+    last_key: Said = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
+    fields: Fields = "",
+) -> Answer:
+    """Tasks of all users, the newest first."""
+    wanted = Wanted(
+        owner=await subject(services, filter_owner_id) if filter_owner_id else None,
+        statuses=cast("list[Status]", filter_status.split(",")) if filter_status else None,
+        ids=filter_task_id.split(",") if filter_task_id else None,
+        collection=str(filter_endpoint) if filter_endpoint else None,
+        side=filter_endpoint_use,
+        paused=filter_is_paused,
+        completed=between(filter_completion_time.split(",")) if filter_completion_time else (None, None),
+        faults=filter_min_faults,
+        before=_key(last_key),
+    )
+    if not f"{filter_status}{filter_task_id}".isprintable():
+        raise Invalid("the filter has what cannot be printed", "leave it out")
+    page = (await services.tasks.page(wanted, [("request_time", True)], limit + 1, 0)).tasks
+    more = len(page) > limit
+    last = page[limit - 1] if more else None
+    return {
+        "DATA_TYPE": "task_list",
+        "has_next_page": more,
+        "last_key": f"{last.requested_at!r},{last.id}" if last else None,
+        "DATA": await tasks.shown(services, page[:limit], fields),
+    }
+
+
+def _key(said: str) -> tuple[float, str] | None:
+    if not said:
+        return None
+    at, _, number = said.partition(",")
+    try:
+        return float(at), str(UUID(number))
+    except ValueError:
+        raise Invalid(f"{said[:80]!r} is no key of a page", "send what the page before said") from None
+
+
+@router.get("/task/{task_id}")
+async def task(task_id: TaskId, caller: Admin, services: Services, fields: Fields = "") -> Answer:
+    """One task, whoever it belongs to."""
+    return await tasks.task(task_id, caller, services, fields)
+
+
+@router.get("/task/{task_id}/event_list")
+async def event_list(
+    task_id: TaskId,
+    caller: Admin,
+    services: Services,
+    limit: Limit = 10,
+    offset: Offset = 0,
+    filter_is_error: bool | None = None,
+) -> Answer:
+    """What happened in it, the newest first."""
+    return await tasks.event_list(task_id, caller, services, limit, offset, "", filter_is_error)
+
+
+@router.get("/task/{task_id}/successful_transfers")
+async def successful_transfers(task_id: TaskId, caller: Admin, services: Services, marker: Marker = 0) -> Answer:
+    """Files that were transferred."""
+    return await tasks.done(services, caller, task_id, "succeeded", marker)
+
+
+@router.get("/task/{task_id}/skipped_errors")
+async def skipped_errors(task_id: TaskId, caller: Admin, services: Services, marker: Marker = 0) -> Answer:
+    """What was left out for its errors."""
+    return await tasks.done(services, caller, task_id, "skipped", marker)
+
+
+@router.get("/task/{task_id}/pause_info")
+async def pause_info(task_id: TaskId, caller: Admin, services: Services) -> Answer:
+    """Why it is paused."""
+    return await tasks.pause_info(task_id, caller, services)
+
+
+@router.post("/admin_cancel")
+async def cancel(document: Annotated[Told, Body()], caller: Admin, services: Services) -> Answer:
+    """End tasks; their owners are told why."""
+    await _known(services, document)
+    for number in document.task_id_list:
+        await services.tasks.cancel(caller, str(number), document.message, admin=True)
+    return {"DATA_TYPE": "admin_cancel", "id": str(uuid4()), "done": True}
+
+
+@router.get("/admin_cancel/{admin_cancel_id}")
+async def canceled(admin_cancel_id: UUID, caller: Admin) -> Answer:
+    """Whether tasks were ended: they are when `admin_cancel` answers."""
+    return {"DATA_TYPE": "admin_cancel", "id": str(admin_cancel_id), "done": True}
+
+
+@router.post("/admin_pause")
+async def pause(document: Annotated[Told, Body()], caller: Admin, services: Services, request: Request) -> Answer:
+    """Let tasks wait; their owners are told why."""
+    await _known(services, document)
+    for number in document.task_id_list:
+        await services.tasks.pause(caller, str(number), document.message)
+    return documents.result("result", "PauseAccepted", "The tasks are paused", request.url.path)
+
+
+@router.post("/admin_resume")
+async def resume(document: Annotated[Chosen, Body()], caller: Admin, services: Services, request: Request) -> Answer:
+    """Let tasks go on."""
+    await _known(services, document)
+    for number in document.task_id_list:
+        await services.tasks.pause(caller, str(number), None)
+    return documents.result("result", "ResumeAccepted", "The tasks go on", request.url.path)
+
+
+async def _known(services: Factory, chosen: Chosen) -> None:
+    """:raises NoTask: before anything is done"""
+    numbers = {str(number) for number in chosen.task_id_list}
+    page = await services.tasks.page(Wanted(ids=numbers), [], len(numbers), 0)
+    if missing := numbers - {task.id for task in page.tasks}:
+        raise NoTask(f"there is no task {min(missing)}", "see the list of tasks")

@@ -1,0 +1,136 @@
+"""Files and folders of collections, for Globus's clients: listed, looked at, made and renamed at once."""
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Body, Query, Request, Response, status
+
+from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.context import Services
+from broker.errors import TooLarge
+from broker.factory import Factory
+from broker.handlers.globus import documents
+from broker.handlers.globus.errors import refusals
+from broker.handlers.globus.filters import fitting, ordered
+from broker.handlers.globus.parameters import Answer, CollectionId, Offset, Order, Said, quick
+from broker.handlers.globus.submissions import Document, Text
+from broker.models.access import Caller
+from broker.models.collections import Collection
+from broker.services.collections import Use
+from broker.services.paths import normal
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/operation/endpoint/{endpoint_id}", route_class=Guarded)
+FIELDS = ("name", "type", "size", "last_modified", "permissions", "user", "group", "link_target")
+MOST = 100_000
+HELD = 1_000_000
+"""Entries of a folder that are held to be put in order."""
+
+
+class NewFolder(Document):
+    """A folder to be made."""
+
+    path: Text
+
+
+class Renaming(Document):
+    """What is to be called otherwise."""
+
+    old_path: Text
+    new_path: Text
+
+
+@router.get("/ls", response_class=Response, responses={200: {"content": {"application/json": {}}}})
+async def ls(
+    endpoint_id: CollectionId,
+    caller: Reader,
+    services: Services,
+    path: Said = "/",
+    show_hidden: bool = True,
+    limit: Annotated[int, Query(ge=0, le=MOST)] = MOST,
+    offset: Offset = 0,
+    orderby: Order = "name",
+    filter: Annotated[Sequence[str], Query(max_length=20)] = (),
+) -> Response:
+    """What a folder has."""
+    inside = normal(path)
+    collection = await _allowed(services, caller, "ls", Use(endpoint_id, inside))
+    fits, order = fitting(filter, FIELDS), ordered(orderby, FIELDS) or [("name", False)]
+    found: list[dict[str, Any]] = []
+    with refusals("DirListing"):
+        tree = await services.trees.of(collection)
+        async with aclosing(tree.list(inside)) as batches:
+            async for batch in batches:
+                entries = batch if show_hidden else [entry for entry in batch if not entry.name.startswith(".")]
+                found += [document for entry in entries if fits(document := documents.file(entry))]
+                if len(found) > HELD:
+                    raise TooLarge(f"{inside} has more than {HELD} entries", "ask with a filter")
+    for field, down in reversed(order):
+        found.sort(key=partial(_rank, field), reverse=down)
+    return quick(documents.listing(collection, inside, found[offset : offset + limit], len(found)))
+
+
+def _rank(field: str, document: dict[str, Any]) -> tuple[bool, Any]:
+    """What is not said comes first."""
+    return document[field] is not None, document[field]
+
+
+@router.get("/stat")
+async def stat(
+    endpoint_id: CollectionId, caller: Reader, services: Services, path: Annotated[str, Query(max_length=5000)]
+) -> Answer:
+    """What is at a path."""
+    where = normal(path)
+    collection = await _allowed(services, caller, "ls", Use(endpoint_id, where))
+    with refusals("Stat"):
+        tree = await services.trees.of(collection)
+        return documents.file(await tree.stat(where))
+
+
+@router.post("/mkdir", status_code=status.HTTP_202_ACCEPTED)
+async def mkdir(
+    endpoint_id: CollectionId,
+    document: Annotated[NewFolder, Body()],
+    caller: Transferrer,
+    services: Services,
+    request: Request,
+) -> Answer:
+    """Make a folder in one that there is."""
+    path = normal(document.path)
+    collection = await _allowed(services, caller, "mkdir", Use(endpoint_id, path, writes=True))
+    with refusals("Mkdir"):
+        tree = await services.trees.of(collection)
+        await tree.make(path.rstrip("/") or "/")
+    said = "The directory was created successfully"
+    return documents.result("mkdir_result", "DirectoryCreated", said, request.url.path)
+
+
+@router.post("/rename")
+async def rename(
+    endpoint_id: CollectionId,
+    document: Annotated[Renaming, Body()],
+    caller: Transferrer,
+    services: Services,
+    request: Request,
+) -> Answer:
+    """Give a file or a folder another path in its collection."""
+    old, new = normal(document.old_path).rstrip("/") or "/", normal(document.new_path).rstrip("/") or "/"
+    uses = (Use(endpoint_id, path, writes=True) for path in (old, new))
+    collection = await _allowed(services, caller, "rename", *uses)
+    with refusals("Rename"):
+        tree = await services.trees.of(collection)
+        await tree.rename(old, new)
+    said = "File or directory renamed successfully"
+    return documents.result("result", "FileRenamed", said, request.url.path)
+
+
+async def _allowed(services: Factory, caller: Caller, operation: str, *uses: Use) -> Collection:
+    """The collection, where the caller may do that, and nobody has paused it."""
+    number: UUID = uses[0].collection
+    collection = (await services.collections.allow(caller, uses))[number]
+    await services.pauses.check(caller, collection, operation)
+    return collection

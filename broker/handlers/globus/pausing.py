@@ -1,0 +1,133 @@
+"""What admins pause at collections, for Globus's clients; and what else these ask an endpoint manager."""
+
+import time
+from typing import Annotated
+from uuid import UUID, uuid4
+
+from fastapi import APIRouter, Body, Request, status
+from pydantic import Field
+
+from broker.dependencies.access import Admin, Guarded
+from broker.dependencies.context import Services
+from broker.factory import Factory
+from broker.handlers.globus import documents
+from broker.handlers.globus.manager import subject
+from broker.handlers.globus.parameters import Answer, CollectionId
+from broker.handlers.globus.submissions import Document
+from broker.models.collections import PAUSABLE, Collection, PauseRule
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/endpoint_manager", route_class=Guarded)
+
+
+class Change(Document):
+    """What is paused, and what users are told."""
+
+    message: Annotated[str, Field(max_length=1000)] | None = None
+    pause_ls: bool | None = None
+    pause_mkdir: bool | None = None
+    pause_rename: bool | None = None
+    pause_symlink: bool | None = None
+    pause_task_delete: bool | None = None
+    pause_task_transfer_read: bool | None = None
+    pause_task_transfer_write: bool | None = None
+
+    def operations(self, known: tuple[str, ...]) -> tuple[str, ...]:
+        """What is paused then: what it does not speak of is as it was."""
+        said = {operation: getattr(self, f"pause_{operation}") for operation in PAUSABLE}
+        return tuple(each for each in PAUSABLE if (each in known if said[each] is None else said[each]))
+
+
+class NewPauseRule(Change):
+    """What is paused at which collection, for one user or for all; everything unless it says what."""
+
+    message: Annotated[str, Field(max_length=1000)]
+    endpoint_id: UUID
+    identity_id: UUID | None = None
+
+
+@router.get("/monitored_endpoints")
+async def monitored(caller: Admin, services: Services) -> Answer:
+    """Collections that an admin watches over: all."""
+    seen = await services.collections.visible(caller)
+    found = (documents.endpoint(each.collection, True, each.public) for each in seen)
+    return documents.some("monitored_endpoints", found)
+
+
+@router.get("/endpoint/{endpoint_id}")
+async def endpoint(endpoint_id: CollectionId, caller: Admin, services: Services) -> Answer:
+    """One collection."""
+    seen = await services.collections.one(caller, endpoint_id)
+    return documents.endpoint(seen.collection, True, seen.public)
+
+
+@router.get("/endpoint/{endpoint_id}/access_list")
+async def access_list(endpoint_id: CollectionId, caller: Admin, services: Services) -> Answer:
+    """Who may use it."""
+    rules = await services.collections.rules(caller, endpoint_id)
+    return documents.some("access_list", map(documents.access, rules), endpoint=str(endpoint_id))
+
+
+@router.get("/pause_rule_list")
+async def pause_rules(caller: Admin, services: Services, filter_endpoint: UUID | None = None) -> Answer:
+    """What is paused, everywhere or at one collection."""
+    every = await _every(services)
+    rules = await services.pauses.all(every if filter_endpoint is None else [filter_endpoint])
+    found = (_shown(rule, every) for rule in rules)
+    return documents.some("pause_rule_list", found)
+
+
+@router.post("/pause_rule", status_code=status.HTTP_201_CREATED)
+async def pause(document: Annotated[NewPauseRule, Body()], caller: Admin, services: Services) -> Answer:
+    """Pause something at a collection."""
+    await services.collections.one(caller, document.endpoint_id)
+    named = any(getattr(document, f"pause_{operation}") is not None for operation in PAUSABLE)
+    now = time.time()
+    rule = PauseRule(
+        id=uuid4(),
+        collection_id=document.endpoint_id,
+        subject=await subject(services, document.identity_id) if document.identity_id else None,
+        message=document.message,
+        operations=document.operations(()) if named else PAUSABLE,
+        modified_by=caller.subject,
+        created_at=now,
+        modified_at=now,
+    )
+    return _shown(await services.pauses.put(caller.subject, rule), await _every(services))
+
+
+@router.get("/pause_rule/{pause_rule_id}")
+async def pause_rule(pause_rule_id: UUID, caller: Admin, services: Services) -> Answer:
+    """One rule."""
+    every = await _every(services)
+    return _shown(await services.pauses.one(list(every), pause_rule_id), every)
+
+
+@router.put("/pause_rule/{pause_rule_id}")
+async def change(pause_rule_id: UUID, document: Annotated[Change, Body()], caller: Admin, services: Services) -> Answer:
+    """Pause something else, or say something else."""
+    every = await _every(services)
+    known = await services.pauses.one(list(every), pause_rule_id)
+    changed = {
+        "message": known.message if document.message is None else document.message,
+        "operations": document.operations(known.operations),
+        "modified_by": caller.subject,
+        "modified_at": time.time(),
+    }
+    return _shown(await services.pauses.put(caller.subject, known.model_copy(update=changed)), every)
+
+
+@router.delete("/pause_rule/{pause_rule_id}")
+async def resume(pause_rule_id: UUID, caller: Admin, services: Services, request: Request) -> Answer:
+    """Let go on what was paused."""
+    await services.pauses.remove(caller.subject, pause_rule_id)
+    return documents.result("result", "Deleted", f"Pause rule '{pause_rule_id}' deleted", request.url.path)
+
+
+async def _every(services: Factory) -> dict[UUID, Collection]:
+    return {each.id: each for each in await services.collections.all()}
+
+
+def _shown(rule: PauseRule, collections: dict[UUID, Collection]) -> Answer:
+    return documents.pause_rule(rule, collections[rule.collection_id].name, editable=True)

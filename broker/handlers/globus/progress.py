@@ -1,0 +1,186 @@
+"""What Globus's clients are told of tasks, as documents of theirs; pure."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from broker.handlers.globus.errors import PREFIX
+from broker.handlers.globus.filters import stamp
+from broker.models.collections import Collection
+from broker.models.identities import identity
+from broker.models.tasks import Event, Task
+from broker.storage.tasks import Done
+
+__all__ = ["event", "skipped", "submitted", "task", "transferred"]
+
+SUBTASKS = {
+    "total": "total",
+    "pending": "pending",
+    "retrying": "retrying",
+    "succeeded": "succeeded",
+    "failed": "failed",
+    "canceled": "canceled_work",
+    "expired": "expired",
+    "skipped_errors": "skipped",
+}
+COUNTS = (
+    "files",
+    "directories",
+    "symlinks",
+    "files_skipped",
+    "files_transferred",
+    "bytes_transferred",
+    "bytes_checksummed",
+    "faults",
+)
+SAID = (
+    "sync_level",
+    "verify_checksum",
+    "encrypt_data",
+    "preserve_timestamp",
+    "skip_source_errors",
+    "fail_on_quota_errors",
+    "delete_destination_extra",
+    "recursive_symlinks",
+)
+UNSAID = (
+    "destination_base_path",
+    "destination_host_endpoint",
+    "destination_host_endpoint_display_name",
+    "destination_host_endpoint_id",
+    "destination_host_path",
+    "destination_local_user",
+    "destination_local_user_status",
+    "destination_mapped_collection_display_name",
+    "destination_mapped_collection_id",
+    "nice_status_expires_in",
+    "source_base_path",
+    "source_host_endpoint",
+    "source_host_endpoint_display_name",
+    "source_host_endpoint_id",
+    "source_host_path",
+    "source_local_user",
+    "source_local_user_status",
+    "source_mapped_collection_display_name",
+    "source_mapped_collection_id",
+)
+
+
+def task(known: Task, collections: Mapping[str, Collection], now: float) -> dict[str, Any]:
+    """A task, at this moment."""
+    over = known.completed_at is not None
+    options = known.options
+    return {
+        "DATA_TYPE": "task",
+        **dict.fromkeys(UNSAID),
+        "task_id": known.id,
+        "type": known.kind,
+        "status": known.status,
+        "label": known.label,
+        "owner_id": str(identity(known.owner)),
+        "owner_string": known.owner,
+        "username": known.owner,
+        "command": "API 0.10",
+        "request_time": stamp(known.requested_at),
+        "completion_time": stamp(known.completed_at) if known.completed_at is not None else None,
+        "deadline": stamp(known.deadline),
+        **_end("source", known.source, collections),
+        **_end("destination", known.destination, collections),
+        **{name: getattr(known, name) for name in COUNTS},
+        **{f"subtasks_{name}": getattr(known, count) for name, count in SUBTASKS.items()},
+        "effective_bytes_per_second": _rate(known, now),
+        **_nice(known, over),
+        "is_paused": known.paused is not None and not over,
+        "fatal_error": {"code": known.error_code, "description": known.error} if known.status == "FAILED" else None,
+        "canceled_by_admin": "BOTH" if known.canceled_by_admin else None,
+        "canceled_by_admin_message": known.cancel_message,
+        "history_deleted": False,
+        **{name: getattr(options, name) for name in SAID},
+        "filter_rules": [
+            {"DATA_TYPE": "filter_rule", "method": rule.method, "name": rule.name, "type": rule.type}
+            for rule in options.filter_rules
+        ]
+        or None,
+        "key": f"{'complete' if over else 'active'},{known.completed_at or known.requested_at}",
+        "priority": known.priority,
+    }
+
+
+def _end(side: str, number: str | None, collections: Mapping[str, Collection]) -> dict[str, Any]:
+    """One of the two collections of a task; it may be gone by now."""
+    found = collections.get(number or "")
+    name = found.name if found else None
+    return {f"{side}_endpoint": name or number, f"{side}_endpoint_id": number, f"{side}_endpoint_display_name": name}
+
+
+def _rate(known: Task, now: float) -> int:
+    seconds = (known.completed_at or now) - (known.started_at or known.requested_at)
+    return int(known.bytes_transferred / seconds) if seconds > 0 else 0
+
+
+def _nice(known: Task, over: bool) -> dict[str, Any]:
+    """How an active task does, in a word, in a few, and in a sentence."""
+    if over:
+        ok, word, sentence = None, None, None
+    elif known.paused is not None:
+        ok, word, sentence = False, "PAUSED", known.paused
+    elif known.retrying and known.error_code:
+        ok, word, sentence = False, known.error_code, known.error
+    elif known.waits:
+        ok, word, sentence = True, "Queued", known.waits
+    else:
+        ok, word, sentence = True, "OK", None
+    return {
+        "is_ok": ok,
+        "nice_status": word,
+        "nice_status_short_description": word,
+        "nice_status_details": sentence,
+        "nice_status_expires_in": None if over else -1,
+    }
+
+
+def submitted(number: str) -> dict[str, Any]:
+    """The task that a submission became, and where it is looked at."""
+    link = {"DATA_TYPE": "link", "href": f"{PREFIX}/task/{number}?format=json"}
+    return {"task_id": number, "task_link": {**link, "rel": "related", "resource": "task", "title": "related task"}}
+
+
+def event(known: Event) -> dict[str, Any]:
+    """What happened in a task."""
+    return {
+        "DATA_TYPE": "event",
+        "code": known.code,
+        "description": known.description,
+        "details": known.details,
+        "is_error": known.is_error,
+        "time": stamp(known.at),
+    }
+
+
+def transferred(done: Done) -> dict[str, Any]:
+    """A file that was transferred."""
+    algorithm, _, value = (done.checksum or "").partition(":")
+    return {
+        "DATA_TYPE": "successful_transfer",
+        "source_path": done.source,
+        "destination_path": done.destination,
+        "size": done.size,
+        "checksum_algorithm": algorithm.upper() or None,
+        "checksum": value or None,
+    }
+
+
+def skipped(done: Done) -> dict[str, Any]:
+    """What was left out for its error."""
+    return {
+        "DATA_TYPE": "skipped_error",
+        "source_path": done.source,
+        "destination_path": done.destination,
+        "error_code": done.error_code,
+        "error_details": done.error,
+        "error_time": stamp(done.finished_at) if done.finished_at is not None else None,
+        "is_directory": done.kind in ("expand", "remove"),
+        "is_symlink": done.kind == "link",
+        "is_delete_destination_extra": done.kind in ("delete", "remove"),
+        "external_checksum": None,
+        "checksum_algorithm": None,
+    }

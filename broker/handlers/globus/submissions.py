@@ -1,0 +1,181 @@
+"""Tasks as Globus's clients submit them, and as the broker takes them; pure."""
+
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from broker.errors import Forbidden, Invalid
+from broker.handlers.globus.errors import NoItems
+from broker.handlers.globus.filters import moment
+from broker.models.access import Caller
+from broker.models.collections import Collection
+from broker.models.tasks import FilterRule, Item, NewTask, Options
+from broker.services.collections import Use
+from broker.services.paths import normal
+
+__all__ = ["DeleteDocument", "TransferDocument", "label", "queue", "uses"]
+
+DAY = 86_400.0
+"""What a task has unless it says a deadline, as with Globus."""
+LONGEST_LABEL = 128
+Text = Annotated[str, Field(max_length=5000)]
+Priority = Annotated[int, Field(ge=-100, le=100)]
+
+
+class Document(BaseModel):
+    """What a client sends: what we do not know in it is no harm."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
+class TransferItem(Document):
+    """A file, a folder, or a symbolic link (`transfer_symlink_item`)."""
+
+    DATA_TYPE: Literal["transfer_item", "transfer_symlink_item"] = "transfer_item"
+    source_path: Text
+    destination_path: Text
+    recursive: bool | None = None
+    external_checksum: Annotated[str, Field(pattern=r"^[0-9A-Fa-f]{1,256}$")] | None = None
+    checksum_algorithm: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,20}$")] | None = None
+
+    def item(self) -> Item:
+        """As the broker takes it. :raises Invalid: when a path makes no sense"""
+        algorithm = (self.checksum_algorithm or "md5").lower().replace("-", "")
+        return Item(
+            source=normal(self.source_path),
+            destination=normal(self.destination_path),
+            recursive=self.recursive,
+            symlink=self.DATA_TYPE == "transfer_symlink_item",
+            checksum=f"{algorithm}:{self.external_checksum.lower()}" if self.external_checksum else None,
+        )
+
+
+class DeleteItem(Document):
+    """A file or a folder."""
+
+    path: Text
+
+
+class Rule(Document):
+    """Which names are left out, or are not."""
+
+    method: Literal["include", "exclude"] = "exclude"
+    name: Annotated[str, Field(min_length=1, max_length=1000)]
+    type: Literal["file", "dir"] | None = None
+
+
+class Submission(Document):
+    """What both kinds have."""
+
+    submission_id: UUID
+    label: str | None = None
+    deadline: Annotated[str, Field(max_length=100)] | None = None
+    priority: Priority = 0
+    notify_on_succeeded: bool = True
+    notify_on_failed: bool = True
+    notify_on_inactive: bool = True
+
+    def usual(self, caller: Caller, now: float) -> dict[str, Any]:
+        """What all tasks have. :raises Invalid: :raises Forbidden: for a priority that is no admin's"""
+        if self.priority and not caller.may("admin"):
+            raise Forbidden(f"{caller.subject} may not set a priority", "leave it out, or ask an admin")
+        deadline = now + DAY if self.deadline is None else moment(self.deadline)
+        if deadline <= now:
+            raise Invalid(f"the deadline {self.deadline} has passed", "name a later one, or none for a day from now")
+        return {
+            "owner": caller.subject,
+            "submission_id": self.submission_id,
+            "label": label(self.label),
+            "deadline": deadline,
+            "priority": self.priority,
+        }
+
+
+class TransferDocument(Submission):
+    """A transfer, with all that the clients can say of it; `perf_*` tune GridFTP."""
+
+    source_endpoint: UUID
+    destination_endpoint: UUID
+    sync_level: Annotated[int, Field(ge=0, le=3)] | None = None
+    verify_checksum: bool = True
+    preserve_timestamp: bool = False
+    encrypt_data: bool = False
+    skip_source_errors: bool = False
+    fail_on_quota_errors: bool = False
+    delete_destination_extra: bool = False
+    recursive_symlinks: Literal["ignore", "keep", "copy"] = "ignore"
+    filter_rules: Annotated[list[Rule], Field(max_length=1000)] | None = None
+    perf_cc: Annotated[int, Field(ge=1, le=64)] | None = None
+    perf_p: Annotated[int, Field(ge=1, le=64)] | None = None
+    perf_pp: Annotated[int, Field(ge=1, le=1000)] | None = None
+    DATA: list[TransferItem] = []
+
+    def task(self, caller: Caller, now: float) -> NewTask:
+        """As the broker takes it, but for its queue. :raises NoItems: :raises Invalid: :raises Forbidden:"""
+        if not self.DATA:
+            raise NoItems("A transfer requires at least one item")
+        shared = set(Options.model_fields) & set(TransferDocument.model_fields) - {"filter_rules"}
+        rules = tuple(FilterRule(**rule.model_dump()) for rule in self.filter_rules or ())
+        options = Options(**{name: getattr(self, name) for name in shared}, filter_rules=rules)
+        return NewTask(
+            **self.usual(caller, now),
+            kind="TRANSFER",
+            source=self.source_endpoint,
+            destination=self.destination_endpoint,
+            options=options,
+            items=tuple(each.item() for each in self.DATA),
+        )
+
+
+class DeleteDocument(Submission):
+    """What is to be deleted."""
+
+    endpoint: UUID
+    recursive: bool = False
+    ignore_missing: bool = False
+    interpret_globs: bool = False
+    DATA: list[DeleteItem] = []
+
+    def task(self, caller: Caller, now: float) -> NewTask:
+        """As the broker takes it, but for its queue. :raises NoItems: :raises Invalid: :raises Forbidden:"""
+        if not self.DATA:
+            raise NoItems("A delete requires at least one item")
+        paths = [normal(each.path) for each in self.DATA]
+        if "/" in paths:
+            raise Invalid("the root of a collection cannot be deleted", "name what is in it, or /* with globs")
+        shared = set(Options.model_fields) & set(DeleteDocument.model_fields)
+        return NewTask(
+            **self.usual(caller, now),
+            kind="DELETE",
+            source=self.endpoint,
+            options=Options(**{name: getattr(self, name) for name in shared}),
+            items=tuple(Item(source=path) for path in paths),
+        )
+
+
+def label(said: str | None) -> str | None:
+    """:raises Invalid: when it is too long, or has what no line of text has"""
+    if said is not None and (len(said) > LONGEST_LABEL or not said.isprintable()):
+        raise Invalid(f"{said[:80]!r} is no label", f"name one of at most {LONGEST_LABEL} characters, in one line")
+    return said
+
+
+def uses(task: NewTask) -> list[Use]:
+    """What a task does with collections: each has to be granted."""
+    if task.destination is None:
+        return [Use(task.source, item.source, writes=True) for item in task.items]
+    reads = [Use(task.source, item.source) for item in task.items]
+    return reads + [Use(task.destination, item.destination, writes=True) for item in task.items]
+
+
+def queue(collections: Iterable[Collection]) -> str:
+    """Of the site whose workers have to do it, since folders of theirs are in it; empty: any can.
+
+    :raises Invalid: when folders of several sites are
+    """
+    sites = {each.site for each in collections if each.kind == "local"}
+    if len(sites) > 1:
+        raise Invalid(f"folders at {' and '.join(sorted(sites))} cannot reach each other", "go by a GridFTP server")
+    return next(iter(sites), "")

@@ -1,0 +1,63 @@
+"""Tasks, submitted by Globus's clients: once, however often they are sent."""
+
+import time
+from typing import Annotated
+from uuid import uuid4
+
+from fastapi import APIRouter, Body, Request, Response, status
+
+from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.context import Services
+from broker.factory import Factory
+from broker.handlers.globus.documents import result
+from broker.handlers.globus.parameters import Answer
+from broker.handlers.globus.progress import submitted
+from broker.handlers.globus.submissions import DeleteDocument, TransferDocument, queue, uses
+from broker.models.access import Caller
+from broker.models.tasks import NewTask
+
+__all__ = ["router"]
+
+router = APIRouter(route_class=Guarded)
+
+
+@router.get("/submission_id")
+async def submission_id(caller: Reader) -> Answer:
+    """A name for a submission: sent with it again, it makes no second task."""
+    return {"DATA_TYPE": "submission_id", "value": str(uuid4())}
+
+
+@router.post("/transfer", status_code=status.HTTP_202_ACCEPTED, responses={200: {"description": "sent before"}})
+async def transfer(
+    document: Annotated[TransferDocument, Body()],
+    caller: Transferrer,
+    services: Services,
+    request: Request,
+    response: Response,
+) -> Answer:
+    """Copy files and folders from one collection to another."""
+    return await _submit(document.task(caller, time.time()), caller, services, request, response)
+
+
+@router.post("/delete", status_code=status.HTTP_202_ACCEPTED, responses={200: {"description": "sent before"}})
+async def delete(
+    document: Annotated[DeleteDocument, Body()],
+    caller: Transferrer,
+    services: Services,
+    request: Request,
+    response: Response,
+) -> Answer:
+    """Delete files and folders of a collection."""
+    return await _submit(document.task(caller, time.time()), caller, services, request, response)
+
+
+async def _submit(task: NewTask, caller: Caller, services: Factory, request: Request, response: Response) -> Answer:
+    collections = await services.collections.allow(caller, uses(task))
+    number, new = await services.tasks.submit(task.model_copy(update={"queue": queue(collections.values())}))
+    what = task.kind.lower()
+    message = f"The {what} has been accepted and a task has been created and queued for execution"
+    if not new:
+        response.status_code = status.HTTP_200_OK
+        message = f"This {what} was submitted before: it has a task already"
+    said = result(f"{what}_result", "Accepted" if new else "Duplicate", message, request.url.path)
+    return said | {"submission_id": str(task.submission_id), **submitted(number)}

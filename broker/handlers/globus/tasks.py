@@ -1,0 +1,158 @@
+"""A user's tasks, for Globus's clients."""
+
+import time
+from collections.abc import Iterable
+from typing import Annotated, cast
+
+from fastapi import APIRouter, Body, Query, Request
+
+from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.context import Services
+from broker.factory import Factory
+from broker.handlers.globus import documents, progress
+from broker.handlers.globus.filters import between, chosen, clauses, moment, ordered
+from broker.handlers.globus.parameters import Answer, Fields, Limit, Marker, Offset, Order, Said, TaskId
+from broker.handlers.globus.submissions import Document, label
+from broker.models.access import Caller
+from broker.models.tasks import Status, Task, TaskKind
+from broker.storage.tasks import ORDERED, Wanted
+
+__all__ = ["router", "shown"]
+
+router = APIRouter(route_class=Guarded)
+FILTERS = ("type", "status", "label", "request_time", "completion_time", "task_id")
+PAGE = 1000
+
+
+class Change(Document):
+    """What may be changed of a task: null leaves it as it is."""
+
+    label: str | None = None
+    deadline: Annotated[str, Query(max_length=100)] | None = None
+
+
+def wanted(said: str, owner: str) -> Wanted:
+    """Which tasks a filter means. :raises Invalid: when it is none"""
+    asked = clauses(said, FILTERS)
+    labels = [(value.lstrip("!~="), not value.startswith("!")) for value in asked.get("label", ())]
+    return Wanted(
+        owner=owner,
+        kinds=cast("list[TaskKind] | None", asked.get("type")),
+        statuses=cast("list[Status] | None", asked.get("status")),
+        ids=asked.get("task_id"),
+        labels=labels,
+        requested=between(asked.get("request_time", [])),
+        completed=between(asked.get("completion_time", [])),
+    )
+
+
+async def shown(services: Factory, tasks: Iterable[Task], fields: str = "") -> list[Answer]:
+    """Documents of tasks, with the names of their collections."""
+    every, now = list(tasks), time.time()
+    numbers = {number for task in every for number in (task.source, task.destination) if number}
+    collections = await services.collections.named(numbers)
+    return [chosen(progress.task(each, collections, now), fields) for each in every]
+
+
+@router.get("/task_list")
+async def task_list(
+    caller: Reader,
+    services: Services,
+    limit: Limit = 10,
+    offset: Offset = 0,
+    orderby: Order = "request_time DESC",
+    filter: Said = "",
+    fields: Fields = "",
+) -> Answer:
+    """One's own tasks, the newest first."""
+    order = ordered(orderby, ORDERED) or [("request_time", True)]
+    page = await services.tasks.page(wanted(filter, caller.subject), order, limit, offset)
+    found = await shown(services, page.tasks, fields)
+    return documents.some("task_list", found, limit=limit, offset=offset, total=page.total)
+
+
+@router.get("/task/{task_id}")
+async def task(task_id: TaskId, caller: Reader, services: Services, fields: Fields = "") -> Answer:
+    """One task."""
+    return (await shown(services, [await services.tasks.one(caller, str(task_id))], fields))[0]
+
+
+@router.put("/task/{task_id}")
+async def change(
+    task_id: TaskId, document: Annotated[Change, Body()], caller: Transferrer, services: Services, request: Request
+) -> Answer:
+    """Give a task that is under way another label, or another deadline."""
+    deadline = None if document.deadline is None else moment(document.deadline)
+    await services.tasks.change(caller, str(task_id), label(document.label), deadline)
+    return documents.result("result", "Updated", "Updated task", request.url.path)
+
+
+@router.post("/task/{task_id}/cancel")
+async def cancel(task_id: TaskId, caller: Transferrer, services: Services, request: Request) -> Answer:
+    """End a task; what was transferred stays."""
+    if await services.tasks.cancel(caller, str(task_id)):
+        return documents.result("result", "Canceled", "The task has been cancelled successfully.", request.url.path)
+    return documents.result(
+        "result", "TaskComplete", "The task completed before the cancel request was processed.", request.url.path
+    )
+
+
+@router.get("/task/{task_id}/event_list")
+async def event_list(
+    task_id: TaskId,
+    caller: Reader,
+    services: Services,
+    limit: Limit = 10,
+    offset: Offset = 0,
+    filter: Said = "",
+    filter_is_error: bool | None = None,
+) -> Answer:
+    """What happened in a task, the newest first."""
+    said = clauses(filter, ("is_error",)).get("is_error")
+    errors = filter_is_error if said is None else said[0] in ("1", "true")
+    events, total = await services.tasks.events(caller, str(task_id), errors, limit, offset)
+    found = map(progress.event, events)
+    return documents.some("event_list", found, limit=limit, offset=offset, total=total)
+
+
+@router.get("/task/{task_id}/successful_transfers")
+async def successful_transfers(task_id: TaskId, caller: Reader, services: Services, marker: Marker = 0) -> Answer:
+    """Files that were transferred."""
+    return await done(services, caller, task_id, "succeeded", marker)
+
+
+@router.get("/task/{task_id}/skipped_errors")
+async def skipped_errors(task_id: TaskId, caller: Reader, services: Services, marker: Marker = 0) -> Answer:
+    """What was left out for its errors."""
+    return await done(services, caller, task_id, "skipped", marker)
+
+
+async def done(services: Factory, caller: Caller, task_id: TaskId, state: str, marker: int) -> Answer:
+    """A page of files that came to a state; those after a marker."""
+    kind, document = (
+        ("successful_transfers", progress.transferred) if state == "succeeded" else ("skipped_errors", progress.skipped)
+    )
+    page = await services.tasks.done(caller, str(task_id), state, marker, PAGE)
+    after = page[-1].id if len(page) == PAGE else None
+    return documents.some(kind, map(document, page), marker=marker, next_marker=after)
+
+
+@router.get("/task/{task_id}/pause_info")
+async def pause_info(task_id: TaskId, caller: Reader, services: Services) -> Answer:
+    """Why a task is paused: by an admin, or by rules of its collections."""
+    task = await services.tasks.one(caller, str(task_id))
+    over = task.status in ("SUCCEEDED", "FAILED")
+    numbers = [number for number in (task.source, task.destination) if number and not over]
+    collections = await services.collections.named(numbers)
+    rules = await services.pauses.all([each.id for each in collections.values()], task.owner)
+    said = None if over else task.paused
+    return {
+        "DATA_TYPE": "pause_info_limited",
+        "pause_rules": [
+            documents.pause_rule(rule, collections[str(rule.collection_id)].name, editable=False) for rule in rules
+        ],
+        "source_pause_message": said,
+        "source_pause_message_share": None,
+        "destination_pause_message": said if task.destination else None,
+        "destination_pause_message_share": None,
+    }

@@ -1,0 +1,184 @@
+"""Collections: made by admins, granted by their owners, seen by those to whom something is granted."""
+
+import time
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+from uuid import UUID, uuid4
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import Forbidden, NoCollection, NotFound, NotGranted
+from broker.models.access import Caller
+from broker.models.collections import AccessRule, Collection, NewCollection, NewRule
+from broker.services.paths import normal
+from broker.services.permissions import granted
+from broker.storage.access import Records
+from broker.storage.collections import Collections as Stored
+from broker.storage.database import Database, retried
+
+__all__ = ["Collections", "Seen", "Use"]
+
+
+class Use(NamedTuple):
+    """What somebody wants to do: read a path of a collection, or write there."""
+
+    collection: UUID
+    path: str
+    writes: bool = False
+
+
+class Seen(NamedTuple):
+    """A collection that a caller may see, with who may use it."""
+
+    collection: Collection
+    rules: Sequence[AccessRule]
+
+    @property
+    def public(self) -> bool:
+        """Whether everybody who is somebody may see it."""
+        return any(rule.principal_type in ("anonymous", "all_authenticated_users") for rule in self.rules)
+
+    def kept_by(self, caller: Caller) -> bool:
+        """Whether the caller may change who may use it."""
+        return caller.subject == self.collection.owner or caller.may("admin")
+
+
+class Collections:
+    """All collections, and who may use them."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def all(self) -> list[Collection]:
+        """All by name, whoever may see them."""
+        async with self._database.read() as connection:
+            return await Stored(connection).all()
+
+    async def visible(self, caller: Caller) -> list[Seen]:
+        """Those where the caller may do anything, by name."""
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            rules = await stored.rules()
+            every = [Seen(each, rules.get(str(each.id), ())) for each in await stored.all()]
+        return [each for each in every if granted(caller, *each)]
+
+    async def named(self, numbers: Iterable[str]) -> dict[str, Collection]:
+        """Those of these ids that there are, whoever may see them: what tasks are shown with."""
+        async with self._database.read() as connection:
+            return {str(each.id): each for each in await Stored(connection).all(set(numbers))}
+
+    async def one(self, caller: Caller, number: UUID) -> Seen:
+        """:raises NoCollection: when there is none that the caller may see"""
+        async with self._database.read() as connection:
+            return await self._seen(connection, caller, number)
+
+    async def allow(self, caller: Caller, uses: Sequence[Use]) -> dict[UUID, Collection]:
+        """The collections, where the caller may do all of this.
+
+        :raises NoCollection: when there is one that the caller may not see
+        :raises NotGranted: when a path is not granted
+        """
+        found: dict[UUID, Seen] = {}
+        async with self._database.read() as connection:
+            for number in dict.fromkeys(use.collection for use in uses):
+                found[number] = await self._seen(connection, caller, number)
+        for number, path, writes in uses:
+            if ("w" if writes else "r") not in granted(caller, *found[number], path):
+                wanted = f"{'write to' if writes else 'read'} {path} of {found[number].collection.name}"
+                raise NotGranted(f"{caller.subject} may not {wanted}", "ask its owner, or an admin")
+        return {number: seen.collection for number, seen in found.items()}
+
+    @staticmethod
+    async def _seen(connection: AsyncConnection, caller: Caller, number: UUID) -> Seen:
+        stored, key = Stored(connection), str(number)
+        for found in await stored.all([key]):
+            seen = Seen(found, (await stored.rules([key])).get(key, ()))
+            if granted(caller, *seen):
+                return seen
+        raise NoCollection(f"there is no collection {number}", "search for those that you may use")
+
+    @retried
+    async def put(self, by: str, new: NewCollection) -> Collection:
+        """Make it, or change the one of this name. :raises NotFound: when there is no such endpoint"""
+        now = time.time()
+        async with self._database.write() as connection:
+            stored = Stored(connection)
+            number = await stored.put(uuid4(), by, new, now)
+            await Records(connection).note(now, by, "put collection", new.name)
+            return (await stored.all([str(number)]))[0]
+
+    @retried
+    async def remove(self, by: str, name: str) -> None:
+        """Forget it, with its rules; no file is touched. :raises NotFound:"""
+        async with self._database.write() as connection:
+            await Stored(connection).remove((await self._called(connection, name)).id)
+            await Records(connection).note(time.time(), by, "remove collection", name)
+
+    async def called(self, name: str) -> Collection:
+        """:raises NotFound:"""
+        async with self._database.read() as connection:
+            return await self._called(connection, name)
+
+    @staticmethod
+    async def _called(connection: AsyncConnection, name: str) -> Collection:
+        for each in await Stored(connection).all():
+            if each.name == name:
+                return each
+        raise NotFound(f"there is no collection {name}", "see GET /broker/v1/collections")
+
+    async def rules(self, caller: Caller, number: UUID) -> Sequence[AccessRule]:
+        """Who may use it. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
+        async with self._database.read() as connection:
+            return (await self._kept(connection, caller, number)).rules
+
+    async def rule(self, caller: Caller, number: UUID, rule: UUID) -> AccessRule:
+        """:raises NoCollection: :raises NotFound: :raises Forbidden: for all but its owner and admins"""
+        for each in await self.rules(caller, number):
+            if each.id == rule:
+                return each
+        raise _no_rule(rule)
+
+    @retried
+    async def describe(self, caller: Caller, number: UUID, description: str) -> None:
+        """Say what it is. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
+        async with self._database.write() as connection:
+            collection = (await self._kept(connection, caller, number)).collection
+            said = {name: getattr(collection, name) for name in NewCollection.model_fields}
+            new = NewCollection(**{**said, "description": description})
+            await Stored(connection).put(number, collection.owner, new, time.time())
+            await Records(connection).note(time.time(), caller.subject, "describe collection", collection.name)
+
+    @retried
+    async def add_rule(self, caller: Caller, number: UUID, new: NewRule) -> AccessRule:
+        """Grant something; again to the same, it is changed. :raises NoCollection: :raises Forbidden:"""
+        now = time.time()
+        path = normal(new.path).rstrip("/") + "/"
+        async with self._database.write() as connection:
+            collection, _ = await self._kept(connection, caller, number)
+            rule = AccessRule(**{**new.model_dump(), "path": path}, id=uuid4())
+            stored = Stored(connection)
+            await stored.add_rule(number, rule, now)
+            said = f"{collection.name}: {rule.permissions} {path} to {rule.principal_type} {rule.principal}".rstrip()
+            await Records(connection).note(now, caller.subject, "grant", said)
+            kept = (await stored.rules([str(number)]))[str(number)]
+        same = (rule.principal_type, rule.principal, path)
+        return next(each for each in kept if (each.principal_type, each.principal, each.path) == same)
+
+    @retried
+    async def remove_rule(self, caller: Caller, number: UUID, rule: UUID) -> None:
+        """Take back what was granted. :raises NoCollection: :raises NotFound: :raises Forbidden:"""
+        async with self._database.write() as connection:
+            collection, _ = await self._kept(connection, caller, number)
+            if not await Stored(connection).remove_rule(number, str(rule)):
+                raise _no_rule(rule)
+            await Records(connection).note(time.time(), caller.subject, "take back", f"{collection.name}: rule {rule}")
+
+    async def _kept(self, connection: AsyncConnection, caller: Caller, number: UUID) -> Seen:
+        seen = await self._seen(connection, caller, number)
+        if not seen.kept_by(caller):
+            raise Forbidden(f"{caller.subject} does not own {seen.collection.name}", "ask its owner, or an admin")
+        return seen
+
+
+def _no_rule(rule: UUID) -> NotFound:
+    return NotFound(f"there is no rule {rule}", "see the list of the collection's rules")
