@@ -150,7 +150,7 @@ async def files(
 def _file(done: Done) -> FileRecord:
     error = TaskError(code=done.error_code, message=done.error or "") if done.error_code else None
     same = {name: getattr(done, name) for name in Done._fields if name in FileRecord.model_fields}
-    return FileRecord.model_construct(**same, error=error)
+    return FileRecord.model_construct(**{**same, "error": error})
 
 
 @router.get("/tasks/{number}/progress", response_class=Response, responses=STREAM)
