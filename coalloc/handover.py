@@ -137,18 +137,22 @@ async def tasks(every: bool = False, most: int = 100, broker: str | None = None)
 
 
 async def cancel(number: str, broker: str | None = None) -> TaskView:
-    """End a task; as it is then."""
-    return await BrokerTasks(some_access(broker)).cancel(number)
+    """End a task; as it is then. The beginning of its id is enough."""
+    board = BrokerTasks(some_access(broker))
+    return await board.cancel(await board.full(number))
 
 
 async def watch(number: str, show: Callable[[TaskView], None], broker: str | None = None) -> TaskView:
     """Show a task as it goes until it is over, across restarts of the broker. Cancelling leaves the task alone.
+
+    The beginning of its id is enough.
 
     :raises TransferFailed: when it failed
     :raises NothingToFetchFrom: when the broker does not answer, or not any more for `PATIENCE`
     """
     board, seen, pause, heard = BrokerTasks(some_access(broker)), "", FIRST, time.monotonic()
     last: TaskView | None = None
+    number = await board.full(number)
     while True:
         try:
             async with aclosing(board.follow(number, seen)) as states:
@@ -172,7 +176,7 @@ def _judged(task: TaskView) -> TaskView:
     files = f"; {task.failed} of {task.files} files failed" if task.failed and task.files > 1 else ""
     error = TransferFailed(
         f"task {task.id} failed: {task.error}{files}",
-        "mend that and submit it again; with --sync size, what has arrived is not transferred again",
+        "submit it again when that is mended; with --sync size, what has arrived stays as it is",
     )
     error.report = task
     raise error

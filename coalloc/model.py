@@ -246,8 +246,8 @@ class TaskView(NamedTuple):
     """A task that a broker does, as it is now.
 
     `size` and `files` are what it has found to do so far, which grows while it reads folders; `ends` are the names of
-    its collections; `waits` says for what it waits, if it does. `left_out` are files that it goes on without;
-    `document` is all that the broker says.
+    its collections; `begun` says whether anybody has begun with it, and `waits` for what it waits, if it does.
+    `left_out` are files that it goes on without; `document` is all that the broker says.
     """
 
     id: str
@@ -256,6 +256,7 @@ class TaskView(NamedTuple):
     status: TaskStatus
     ends: tuple[str, ...]
     requested: float
+    begun: bool
     seconds: float
     done_bytes: int
     size: int
@@ -286,4 +287,4 @@ class TaskView(NamedTuple):
         """What it does, in a word or two."""
         if self.over:
             return "done" if self.status == "SUCCEEDED" else "failed"
-        return "waiting" if self.waits else "under way"
+        return "waiting" if self.waits or not self.begun else "under way"

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from coalloc.brokerclient.connection import NONSENSE, BrokerSilent, Connection
 from coalloc.config import Access
+from coalloc.errors import UsageError
 from coalloc.model import TaskStatus, TaskView
 
 __all__ = ["BrokerTasks", "Collection", "Submitted"]
@@ -16,6 +17,8 @@ __all__ = ["BrokerTasks", "Collection", "Submitted"]
 TRIES = 3
 """How often a task is handed over to a broker that does not answer: it knows it by its submission's id."""
 PAGE = 1000
+UNKNOWN = "00000000-0000-0000-0000-000000000000"
+"""What an id looks like."""
 
 
 class Collection(NamedTuple):
@@ -84,6 +87,16 @@ class BrokerTasks:
         """:raises BrokerRefuses: when there is none that is the user's"""
         return self._viewed(await self._broker.ask("GET", _path(number)))
 
+    async def full(self, beginning: str) -> str:
+        """The id of the user's task whose id begins so. :raises UsageError: when there is none, or several"""
+        if len(beginning) >= len(UNKNOWN):
+            return beginning
+        found = [task.id for task in await self.listed(get_args(TaskStatus), PAGE) if task.id.startswith(beginning)]
+        if len(found) == 1:
+            return found[0]
+        many = "several of your tasks begin" if found else "none of your tasks begins"
+        raise UsageError(f"{many} with {beginning}", "see coget tasks --all, or write the whole id")
+
     async def cancel(self, number: str) -> TaskView:
         """End it; the task as it is then. :raises BrokerRefuses: when there is none that is the user's"""
         return self._viewed(await self._broker.ask("POST", _path(number, "/cancel")))
@@ -118,7 +131,7 @@ def _view(said: Mapping[str, Any]) -> TaskView:
     count, work = {name: int(said[name]) for name in counts}, {name: int(n) for name, n in said["work"].items()}
     deletes = said["kind"] == "DELETE"
     moments = ("requested_at", "completed_at", "rate", "seconds_left")
-    begun, ended, rate, left = (_number(said[name]) for name in moments)
+    asked, ended, rate, left = (_number(said[name]) for name in moments)
     ends = [str(each["name"] or each["id"]) for each in (said["source"], said["destination"]) if each]
     return TaskView(
         id=str(said["id"]),
@@ -126,8 +139,9 @@ def _view(said: Mapping[str, Any]) -> TaskView:
         kind="delete" if deletes else "transfer",
         status=said["status"],
         ends=tuple(ends),
-        requested=begun or 0.0,
-        seconds=max(0.0, (ended or time.time()) - (begun or 0.0)),
+        requested=asked or 0.0,
+        begun=said["started_at"] is not None,
+        seconds=max(0.0, (ended or time.time()) - (asked or 0.0)),
         done_bytes=count["bytes_transferred"],
         size=max(count["bytes"], count["bytes_transferred"]),
         rate=rate or 0.0,

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 __all__ = ["tasks"]
 
+SHOWN = 8
+"""Characters of an id: enough to tell thousands of tasks apart."""
+
 
 @click.group(short_help="List what a broker does for you, or cancel it.", invoke_without_command=True)
 @click.option("--all", "every", is_flag=True, help="Show those that are over, too.")
@@ -29,7 +32,7 @@ def tasks(context: click.Context, every: bool, most: int, broker: str | None, as
     Examples:
       coget tasks
       coget tasks --all --json
-      coget tasks cancel 5f0c1b3e-8d0a-4b52-9d3c-3b0d6f1f2a77
+      coget tasks cancel 5f0c1b3e
     """
     context.obj = broker
     if context.invoked_subcommand:
@@ -50,11 +53,11 @@ def tasks(context: click.Context, every: bool, most: int, broker: str | None, as
 @options.broker
 @click.pass_context
 def cancel(context: click.Context, numbers: tuple[str, ...], broker: str | None) -> None:
-    """End tasks before they are done; what was transferred stays.
+    """End tasks before they are done; what was transferred stays. TASK is an id, or its beginning.
 
     \b
     Examples:
-      coget tasks cancel 5f0c1b3e-8d0a-4b52-9d3c-3b0d6f1f2a77
+      coget tasks cancel 5f0c1b3e
     """
     from coalloc import api
     from coalloc.progress import human
@@ -68,7 +71,7 @@ def cancel(context: click.Context, numbers: tuple[str, ...], broker: str | None)
 def _print(found: "Sequence[TaskView]") -> None:
     from coalloc.progress.table import console, table
 
-    headings = ("task", "state", ">files", ">bytes", ">of", ">age", "what")
+    headings = (">task", "state", ">files", ">bytes", ">of", ">age", "what")
     console(sys.stdout).print(table(headings, map(_row, found)))
 
 
@@ -76,7 +79,7 @@ def _row(task: "TaskView") -> tuple[str, ...]:
     from coalloc.progress import human
 
     return (
-        task.id,
+        task.id[:SHOWN],
         task.phase,
         f"{task.files_done:,}",
         human.size(task.done_bytes),

@@ -21,14 +21,14 @@ __all__ = ["until_over", "watch"]
 @options.broker
 @options.as_json
 def watch(task: str, broker: str | None, as_json: bool) -> None:
-    """Show how a task goes until it is done; TASK is its id, as coget submit prints it.
+    """Show how a task goes until it is done; TASK is its id, or the beginning of that.
 
     Ends with status 0 when the task succeeded and 5 when it failed. Interrupted, it leaves the task alone. While the
     broker is away it waits, for ten minutes.
 
     \b
     Examples:
-      coget watch 5f0c1b3e-8d0a-4b52-9d3c-3b0d6f1f2a77
+      coget watch 5f0c1b3e
       coget watch --json 5f0c1b3e-8d0a-4b52-9d3c-3b0d6f1f2a77 2> /dev/null
     """
     until_over(task, broker, as_json)
@@ -39,7 +39,7 @@ def until_over(number: str, broker: str | None, as_json: bool) -> None:
     from coalloc import api
 
     with showing(_printer) as show:
-        remedy = f"the task goes on; see it with: coget watch {number}, end it with: coget tasks cancel {number}"
+        remedy = f"the task goes on; look again:\n  coget watch {number}\nor end it:\n  coget tasks cancel {number}"
         task = interrupts.run(api.watch(number, show, broker), remedy)
     if as_json:
         click.echo(json.dumps(task.document, indent=2))

@@ -6,9 +6,8 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from coalloc.model import TaskView
-from coalloc.progress import human
 from coalloc.progress.bars import Display, headline, total
-from coalloc.progress.tasks import files
+from coalloc.progress.tasks import files, waits
 
 __all__ = ["TaskBars", "draw"]
 
@@ -22,9 +21,11 @@ class TaskBars(Display[TaskView]):
 
 def draw(task: TaskView) -> RenderableType:
     """The whole picture."""
-    parts: list[RenderableType] = [headline(task), total(task)]
-    parts.append(Text(human.one_line(files(task)), no_wrap=True, overflow="ellipsis"))
-    if task.waits and not task.over:
-        parts.append(Text(human.one_line(task.waits), style="yellow", no_wrap=True, overflow="ellipsis"))
+    parts: list[RenderableType] = [headline(task)]
+    if task.size or not task.over:
+        parts.append(total(task))
+    parts.append(Text(files(task), no_wrap=True, overflow="ellipsis"))
+    if why := waits(task):
+        parts.append(Text(why, style="yellow", no_wrap=True, overflow="ellipsis"))
     parts.append(Text())  # where the terminal echoes ^C
     return Group(*parts)

@@ -6,7 +6,7 @@ from coalloc.model import TaskView
 from coalloc.progress import human
 from coalloc.progress.text import Log
 
-__all__ = ["TaskLines", "files", "line", "summary"]
+__all__ = ["TaskLines", "files", "line", "summary", "waits"]
 
 
 class TaskLines(Log[TaskView]):
@@ -30,26 +30,37 @@ def line(task: TaskView) -> str:
 
 def summary(task: TaskView) -> str:
     """What a task did that is done."""
-    what = human.counted(task.files_done, "file") + (" deleted" if task.kind == "delete" else "")
-    took = f"{what}, {human.size(task.done_bytes)} in {human.duration(task.seconds)}"
-    return f"{human.one_line(task.name)}: {took}, {human.rate(task.rate)}{_beside(task)}"
+    name, took = human.one_line(task.name), human.duration(task.seconds)
+    if task.kind == "delete":
+        return f"{name}: {human.counted(task.files_done, 'file')} deleted in {took}{_beside(task)}"
+    what = f"{human.counted(task.files_done, 'file')}, {human.size(task.done_bytes)}"
+    return f"{name}: {what} in {took}, {human.rate(task.rate)}{_beside(task)}"
 
 
 def files(task: TaskView) -> str:
     """How many of its files are done, and what became of others."""
-    return f"{task.files_done} of {human.counted(task.files, 'file')}{_beside(task)}"
+    found = f"{task.files_done:,} of {human.counted(task.files, 'file')}" if task.files else "no files found yet"
+    return ("no files" if task.over and not task.files else found) + _beside(task)
+
+
+def waits(task: TaskView) -> str:
+    """Why it does not go on, if it does not."""
+    if task.over:
+        return ""
+    return human.one_line(task.waits) if task.begun or task.waits else "no worker has begun with it yet"
 
 
 def _beside(task: TaskView) -> str:
     """What else became of files."""
     said = [
-        (task.files_skipped, "were there already"),
-        (task.left_out, "left out for their errors"),
-        (task.failed, "failed"),
-        (task.faults, "faults that were tried again"),
+        (task.files_skipped, f"{task.files_skipped:,} were there already"),
+        (task.left_out, f"{task.left_out:,} left out for their errors"),
+        (task.failed, f"{task.failed:,} failed"),
+        (task.faults, f"{human.counted(task.faults, 'fault')} on the way"),
     ]
-    return "".join(f", {count} {what}" for count, what in said if count)
+    return "".join(f", {what}" for count, what in said if count)
 
 
 def _troubles(task: TaskView) -> list[tuple[object, str]]:
-    return [(task.waits, f"{human.one_line(task.name)}: {human.one_line(task.waits)}")] if task.waits else []
+    why = waits(task)
+    return [(why, f"{human.one_line(task.name)}: {why}")] if why else []
