@@ -22,8 +22,10 @@ from broker.services.places import Places
 from broker.services.plans import Plans
 from broker.services.provider import Provider
 from broker.services.replicas import Replicas
+from broker.services.submissions import Submissions
 from broker.services.tasks import Tasks
 from broker.services.trees import Trees
+from broker.services.watching import Watching
 from broker.storage.database import Database, addressed
 
 __all__ = ["Factory"]
@@ -53,6 +55,8 @@ class Factory(NamedTuple):
     bookmarks: Bookmarks
     pauses: Pauses
     tasks: Tasks
+    submissions: Submissions
+    watching: Watching
     trees: Trees
 
     @classmethod
@@ -68,6 +72,7 @@ class Factory(NamedTuple):
         forecasting = Forecasting(database, places, compiled)
         reports = Reports(database, places, forecasting)
         replicas = Replicas(database, places, forecasting, settings)
+        collections, tasks = Collections(database), Tasks(database)
         return cls(
             settings,
             database,
@@ -86,9 +91,11 @@ class Factory(NamedTuple):
             Logs(reports),
             replicas,
             Plans(replicas),
-            Collections(database),
+            collections,
             Bookmarks(database),
             Pauses(database),
-            Tasks(database),
+            tasks,
+            Submissions(collections, tasks),
+            Watching(database),
             Trees(database, places, settings),
         )

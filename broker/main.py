@@ -32,7 +32,7 @@ def create_app(factory: Factory) -> FastAPI:
 
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
-        beside = [asyncio.create_task(factory.forecasting.watch())]
+        beside = [asyncio.create_task(factory.forecasting.watch()), asyncio.create_task(factory.watching.look())]
         if factory.settings.keep_days is not None:
             beside.append(asyncio.create_task(factory.reports.keep_forgetting(factory.settings.keep_days)))
         async with AsyncExitStack() as stack:

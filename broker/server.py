@@ -5,6 +5,9 @@ import gc
 import logging
 import signal
 import sys
+from collections.abc import Callable
+from contextlib import suppress
+from socket import socket
 
 import structlog
 import uvicorn
@@ -24,6 +27,8 @@ looking through all that was imported.
 """
 PATIENCE = 30
 """Seconds that requests have to end once the broker was told to."""
+NOT_STARTED = 3
+"""The exit status when the port is taken, or the like; uvicorn's own."""
 
 
 def serve(settings: Settings, host: str, port: int) -> None:
@@ -35,7 +40,7 @@ def serve(settings: Settings, host: str, port: int) -> None:
     log.info("starting", database=factory.database.shown, host=host, port=port)
     if not available():
         log.warning("numba is not installed: forecasts take some four times as long", remedy=REMEDY)
-    uvicorn.run(
+    config = uvicorn.Config(
         create_app(factory),
         host=host,
         port=port,
@@ -44,6 +49,23 @@ def serve(settings: Settings, host: str, port: int) -> None:
         server_header=False,
         timeout_graceful_shutdown=PATIENCE,
     )
+    server = Server(config, factory.watching.close)
+    with suppress(KeyboardInterrupt):
+        server.run()
+    if not server.started:
+        sys.exit(NOT_STARTED)
+
+
+class Server(uvicorn.Server):
+    """One that tells before it waits for the requests that it has: streams would go on for as long as it lets them."""
+
+    def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._ending = ending
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        self._ending()
+        await super().shutdown(sockets)
 
 
 def work(settings: Settings) -> None:

@@ -15,13 +15,14 @@ from typing import Literal, NamedTuple
 from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
 from coalloc.brokerclient import Broker, Dataset, Found
-from coalloc.config import access
+from coalloc.config import access, some_access
 from coalloc.dialer import DirectDialer
 from coalloc.download import Download, Wishes
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import EngineOptions, Source, Span
 from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
+from coalloc.handover import Handover, cancel, submit, tasks, watch
 from coalloc.history import History, SourceSummary, Transfer
 from coalloc.imports import read_log, remember
 from coalloc.inventory import Registered, register_below
@@ -45,12 +46,14 @@ from coalloc.verify import SUSPECTED, Jury, agreed_checksum
 
 __all__ = [
     "Engine",
+    "Handover",
     "Probe",
     "Registered",
     "Request",
     "Storage",
     "Strategy",
     "ThirdParty",
+    "cancel",
     "copy",
     "datasets",
     "download",
@@ -67,7 +70,10 @@ __all__ = [
     "remember",
     "search",
     "storage",
+    "submit",
+    "tasks",
     "third_party",
+    "watch",
 ]
 
 Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
@@ -364,12 +370,12 @@ async def _probe(url: str, request: Request) -> Probe:
 
 async def search(beginning: str, most: int = 100, broker: str | None = None) -> list[Dataset]:
     """Datasets of a broker whose names begin so. :raises UsageError: where no broker is known"""
-    return await _some_broker(broker).search(beginning, most)
+    return await Broker(some_access(broker)).search(beginning, most)
 
 
 async def datasets(names: Sequence[str], broker: str | None = None) -> list[Found]:
     """Where a broker knows these datasets to be, and what to expect. :raises UsageError: where no broker is known"""
-    return await _some_broker(broker).resolve(names)
+    return await Broker(some_access(broker)).resolve(names)
 
 
 async def register(name: str, urls: Sequence[str], broker: str | None = None) -> tuple[ReplicaSet, int]:
@@ -378,7 +384,7 @@ async def register(name: str, urls: Sequence[str], broker: str | None = None) ->
     The servers are asked for the size, and for a checksum that all agree on. Raises what `plan` does, and a UsageError
     where no broker is known.
     """
-    known = _some_broker(broker)
+    known = Broker(some_access(broker))
     request = Request(tuple(urls))
     found, *others = await _files(request, None)
     if others:
@@ -392,14 +398,7 @@ async def register_directory(name: str, url: str, broker: str | None = None) -> 
 
     The server computes checksums where it can. Raises SourceErrors, and a UsageError where no broker is known.
     """
-    return await register_below(_some_broker(broker), name, url, partial(storage, url))
-
-
-def _some_broker(named: str | None) -> Broker:
-    known = access(named)
-    if known is None:
-        raise UsageError("no broker is known", "name one with --broker, or set COGET_BROKER")
-    return Broker(known)
+    return await register_below(Broker(some_access(broker)), name, url, partial(storage, url))
 
 
 def history() -> list[SourceSummary]:

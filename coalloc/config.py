@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from coalloc.errors import UsageError
 from coalloc.urls import redact
 
-__all__ = ["Access", "access"]
+__all__ = ["Access", "access", "some_access"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -48,6 +48,14 @@ def access(named: str | None) -> Access | None:
     if site and not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}", site):
         raise UsageError(f"{site!r} is no name of a site", "use letters, digits and _.-")
     return Access(url.rstrip("/"), token, site)
+
+
+def some_access(named: str | None) -> Access:
+    """The same where there has to be one. :raises UsageError: also when none is known"""
+    known = access(named)
+    if known is None:
+        raise UsageError("no broker is known", "name one with --broker, or set COGET_BROKER")
+    return known
 
 
 def _host(url: str) -> str:

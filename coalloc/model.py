@@ -3,7 +3,8 @@
 Sizes and offsets are bytes, rates bytes per second, times seconds.
 """
 
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "Checksum",
@@ -24,6 +25,8 @@ __all__ = [
     "SourceState",
     "SourceView",
     "Stat",
+    "TaskStatus",
+    "TaskView",
     "TransferReport",
     "Way",
 ]
@@ -32,6 +35,7 @@ Outcome = Literal["ok", "slow", "failed", "corrupt", "unused"]
 SourceState = Literal["connecting", "idle", "fetching", "stalled", "waiting", "pausing", "left"]
 Phase = Literal["connecting", "fetching", "verifying", "done"]
 Kind = Literal["file", "dir", "link", "other"]
+TaskStatus = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]
 
 
 class Checksum(NamedTuple):
@@ -236,3 +240,51 @@ class Snapshot(NamedTuple):
     rate: float = 0.0
     eta_seconds: float | None = None
     sources: tuple[SourceView, ...] = ()
+
+
+class TaskView(NamedTuple):
+    """A task that a broker does, as it is now.
+
+    `size` and `files` are what it has found to do so far, which grows while it reads folders; `ends` are the names of
+    its collections; `begun` says whether anybody has begun with it, and `waits` for what it waits, if it does.
+    `left_out` are files that it goes on without; `document` is all that the broker says.
+    """
+
+    id: str
+    label: str | None
+    kind: Literal["transfer", "delete"]
+    status: TaskStatus
+    ends: tuple[str, ...]
+    requested: float
+    begun: bool
+    seconds: float
+    done_bytes: int
+    size: int
+    rate: float
+    eta_seconds: float | None
+    files: int
+    files_done: int
+    files_skipped: int
+    left_out: int
+    failed: int
+    faults: int
+    waits: str
+    error: str | None
+    document: Mapping[str, Any]
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing will happen any more."""
+        return self.status in ("SUCCEEDED", "FAILED")
+
+    @property
+    def name(self) -> str:
+        """What people know it by."""
+        return self.label or " to ".join(self.ends)
+
+    @property
+    def phase(self) -> str:
+        """What it does, in a word or two."""
+        if self.over:
+            return "done" if self.status == "SUCCEEDED" else "failed"
+        return "waiting" if self.waits or not self.begun else "under way"

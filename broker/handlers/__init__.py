@@ -17,6 +17,7 @@ from broker.handlers import (
     places,
     plans,
     replicas,
+    tasks,
     transfers,
 )
 from broker.models.base import Problem
@@ -29,7 +30,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 """What any of our own routes may answer instead."""
 
 own = APIRouter(prefix="/broker/v1", responses=ERRORS)
-for module in (places, collections, datasets, replicas, bulk, transfers, forecasts, plans, access):
+for module in (places, collections, datasets, replicas, bulk, transfers, forecasts, plans, tasks, access):
     own.include_router(module.router)
 
 operation = health.router

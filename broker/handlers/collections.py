@@ -5,7 +5,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Path, status
 
-from broker.dependencies.access import Admin, Guarded
+from broker.dependencies.access import Admin, Guarded, Reader
 from broker.dependencies.context import Services
 from broker.errors import Invalid
 from broker.models.base import Wire
@@ -18,7 +18,7 @@ Name = Annotated[Title, Path()]
 
 
 class Collections(Wire):
-    """All collections."""
+    """Some collections."""
 
     collections: list[Collection]
 
@@ -30,9 +30,10 @@ class Rules(Wire):
 
 
 @router.get("/collections")
-async def collections(caller: Admin, services: Services) -> Collections:
-    """All collections, by name."""
-    return Collections.model_construct(collections=await services.collections.all())
+async def collections(caller: Reader, services: Services) -> Collections:
+    """Those collections of which one may use something, by name; for admins all."""
+    seen = await services.collections.visible(caller)
+    return Collections.model_construct(collections=[each.collection for each in seen])
 
 
 @router.get("/collections/{name}")

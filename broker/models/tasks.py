@@ -162,6 +162,7 @@ class Task(NamedTuple):
     files: int
     directories: int
     symlinks: int
+    bytes: int
     files_skipped: int
     files_transferred: int
     bytes_transferred: int

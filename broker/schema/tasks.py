@@ -60,6 +60,7 @@ tasks = Table(
     Column("files", BigInteger, nullable=False),
     Column("directories", BigInteger, nullable=False),
     Column("symlinks", BigInteger, nullable=False),
+    Column("bytes", BigInteger, nullable=False),  # of files that are to be copied, or were, as far as they are known
     Column("files_skipped", BigInteger, nullable=False),
     Column("files_transferred", BigInteger, nullable=False),
     Column("bytes_transferred", BigInteger, nullable=False),

@@ -107,6 +107,11 @@ class Tasks:
         row = (await self._connection.execute(select(*SHOWN).where(tasks.c.id == number))).one_or_none()
         return None if row is None else _task(row)
 
+    async def some(self, numbers: Collection[str]) -> list[Task]:
+        """Those of these ids that there are."""
+        rows = await self._connection.execute(select(*SHOWN).where(tasks.c.id.in_(list(numbers))))
+        return [_task(row) for row in rows]
+
     async def page(self, wanted: Wanted, order: Sequence[tuple[str, bool]], limit: int, offset: int) -> Page:
         """Those wanted; `order` is of names in ORDERED, each with whether it descends."""
         where = and_(*_conditions(wanted))

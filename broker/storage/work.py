@@ -90,23 +90,24 @@ class Works:
         kinds: defaultdict[WorkKind, list[Planned]] = defaultdict(list)
         for each in planned:
             kinds[each.kind].append(each)
-        counts = {kind: await self._add(task, some) for kind, some in kinds.items()}
-        rise = Counter(total=sum(counts.values()))
-        for kind, count in counts.items():
+        sizes = {kind: await self._add(task, some) for kind, some in kinds.items()}
+        rise = Counter(total=sum(map(len, sizes.values())), bytes=sum(sizes.get("copy", ())))
+        for kind, found in sizes.items():
             if kind in ABOUT:
-                rise[ABOUT[kind]] += count
+                rise[ABOUT[kind]] += len(found)
         if rise["total"]:
             values = {name: tasks.c[name] + count for name, count in rise.items()}
             await self._connection.execute(update(tasks).where(tasks.c.id == task).values(values))
         return rise["total"]
 
-    async def _add(self, task: str, planned: Sequence[Planned]) -> int:
+    async def _add(self, task: str, planned: Sequence[Planned]) -> list[int]:
+        """The sizes of what was new."""
         given = tabled(self._connection, [_row(each) for each in planned], PLANNED)
         fresh = select(literal(task), *given.c, literal("pending"), literal(0), literal(0.0)).where(ALWAYS)
         names = ["task_id", *PLANNED, "state", "attempt", "not_before"]
         once = insert(self._connection, work).from_select(names, fresh)
         once = once.on_conflict_do_nothing(index_elements=["task_id", "key"])
-        return (await self._connection.execute(once, execution_options={"preserve_rowcount": True})).rowcount
+        return list((await self._connection.execute(once.returning(work.c.size))).scalars())
 
     async def lease(
         self,
@@ -197,6 +198,8 @@ class Works:
             rise.update(each.counts)
             if each.state in COUNTED:
                 rise[COUNTED[each.state]] += 1
+            if each.state in ("failed", "skipped") and each.work.kind == "copy":
+                rise["bytes"] -= each.work.size
             if each.state == "pending" and each.error_code:
                 rise["faults"] += 1
             children[each.work.task_id] += each.children

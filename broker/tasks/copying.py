@@ -111,7 +111,7 @@ class Copying:
             size, received = await self._look(route, work, source)
         algorithm = work.details.checksum.partition(":")[0] if work.details.checksum else None
         if work.details.compare and await self._same(route, source, sink, size, algorithm):
-            return Result(work, "succeeded", counts={"files_skipped": 1})
+            return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         await self._move(route, work, (source, beside, size), received, recorder)
         checksum = await self._verified(route, work, source, beside, size, algorithm)
         if self._options.preserve_timestamp and work.details.modified is not None:

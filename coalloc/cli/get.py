@@ -1,21 +1,19 @@
 """`coget get`: fetch. What is drawn goes to stderr, so that stdout is the JSON document's alone."""
 
 import json
-import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from functools import cache
+from collections.abc import Iterable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from coalloc.cli import interrupts, options
+from coalloc.cli.display import showing
 from coalloc.errors import CoallocError, UsageError
 
 if TYPE_CHECKING:
-    from coalloc.model import Snapshot
     from coalloc.progress.bars import Bars
     from coalloc.progress.text import Lines
 
@@ -62,7 +60,7 @@ def get(as_json: bool, quiet: bool, **wishes: Any) -> None:
 
     request = options.request(**wishes)
     try:
-        with _display(quiet) as watch:
+        with nullcontext() if quiet else showing(_printer) as watch:
             reports = interrupts.run(
                 api.download(request, watch),
                 remedy="run the same command again: it goes on with what has arrived",
@@ -95,26 +93,11 @@ def _output(path: str | None) -> Path | None:
     return None if path is None else Path(path)
 
 
-@contextmanager
-def _display(quiet: bool) -> "Iterator[Callable[[Snapshot], None] | None]":
-    """The display that fits stderr: what `download` shows snapshots to. Made for the first of them."""
-    if quiet:
-        yield None
-        return
-    display = cache(_display_for_stderr)
-    try:
-        yield lambda snapshot: display().show(snapshot)
-    except BaseException:
-        display().close(finished=False)
-        raise
-    display().close(finished=True)
-
-
-def _display_for_stderr() -> "Bars | Lines":
-    if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+def _printer(file: TextIO, live: bool) -> "Bars | Lines":
+    if live:
         from coalloc.progress.bars import Bars
 
-        return Bars(sys.stderr)
+        return Bars(file)
     from coalloc.progress.text import Lines
 
-    return Lines(sys.stderr)
+    return Lines(file)

@@ -18,6 +18,9 @@ from coalloc.cli.forecast import forecast
 from coalloc.cli.get import get
 from coalloc.cli.history import history
 from coalloc.cli.plan import plan
+from coalloc.cli.submit import submit
+from coalloc.cli.tasks import tasks
+from coalloc.cli.watch import watch
 
 __all__ = ["coget", "invoke", "main"]
 
@@ -73,7 +76,7 @@ def coget() -> None:
     """
 
 
-for command in (get, plan, search, datasets, register, history, forecast, doctor, completion):
+for command in (get, plan, search, datasets, register, submit, tasks, watch, history, forecast, doctor, completion):
     coget.add_command(command)
 
 

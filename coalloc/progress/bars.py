@@ -1,6 +1,7 @@
 """Progress on a terminal: a bar for the file and a line for each source, redrawn in place."""
 
-from typing import TextIO
+from collections.abc import Callable
+from typing import Generic, TextIO
 
 from rich.console import Group, RenderableType
 from rich.live import Live
@@ -11,8 +12,9 @@ from rich.text import Text
 from coalloc.model import Snapshot, SourceState, SourceView
 from coalloc.progress import human
 from coalloc.progress.table import console
+from coalloc.progress.view import V, View
 
-__all__ = ["Bars"]
+__all__ = ["Bars", "Display", "draw", "headline", "total"]
 
 REDRAW_SECONDS = 0.2
 NAME_COLUMNS = 30  # of a source: enough for most hosts, and the rest fits on 80 columns
@@ -28,21 +30,25 @@ _STYLES: dict[SourceState, str] = {
 }
 
 
-class Bars:
-    """Draws the last snapshot on `file`, a terminal, a few times a second. Its clock is that of the snapshots."""
+class Display(Generic[V]):
+    """Draws the last state on `file`, a terminal, a few times a second. Its clock is that of the states.
 
-    def __init__(self, file: TextIO) -> None:
-        self._last: Snapshot | None = None
+    :param picture: makes the whole picture of one
+    """
+
+    def __init__(self, file: TextIO, picture: Callable[[V], RenderableType]) -> None:
+        self._picture = picture
+        self._last: V | None = None
         self._drawn_at = 0.0
         # Drawn by `show` alone: a thread of rich's own would draw in the middle of a delivery.
         self._live = Live(console=console(file), auto_refresh=False)
 
-    def show(self, snapshot: Snapshot) -> None:
-        """Draw this snapshot, unless the screen shows one as good."""
+    def show(self, snapshot: V) -> None:
+        """Draw this state, unless the screen shows one as good."""
         last, self._last = self._last, snapshot
         if last and last.name != snapshot.name:
             self._end(transient=True)
-            self._live.console.print(_headline(last))
+            self._live.console.print(headline(last))
         elif last and last.phase == snapshot.phase and snapshot.seconds - self._drawn_at < REDRAW_SECONDS:
             return
         self._live.start()
@@ -54,18 +60,25 @@ class Bars:
             self._draw(self._last)
         self._end(transient=finished)
 
-    def _draw(self, snapshot: Snapshot) -> None:
+    def _draw(self, snapshot: V) -> None:
         self._drawn_at = snapshot.seconds
-        self._live.update(draw(snapshot), refresh=True)
+        self._live.update(self._picture(snapshot), refresh=True)
 
     def _end(self, transient: bool) -> None:
         self._live.transient = transient
         self._live.stop()
 
 
+class Bars(Display[Snapshot]):
+    """Draws snapshots of transfers."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file, draw)
+
+
 def draw(snapshot: Snapshot) -> RenderableType:
     """The whole picture. The file comes first: on a low screen the last lines are cut."""
-    parts: list[RenderableType] = [_headline(snapshot), _total(snapshot)]
+    parts: list[RenderableType] = [headline(snapshot), total(snapshot)]
     if snapshot.sources:
         names = human.labels([source.url for source in snapshot.sources])
         parts.append(_sources(names, snapshot.sources))
@@ -83,7 +96,8 @@ def draw(snapshot: Snapshot) -> RenderableType:
     return Group(*parts)
 
 
-def _headline(snapshot: Snapshot) -> RenderableType:
+def headline(snapshot: View) -> RenderableType:
+    """What it is, what it does, and for how long."""
     line = Table.grid(padding=(0, 2, 0, 0))
     line.add_column(no_wrap=True, overflow="ellipsis", style="bold")
     line.add_column(no_wrap=True)
@@ -92,7 +106,8 @@ def _headline(snapshot: Snapshot) -> RenderableType:
     return line
 
 
-def _total(snapshot: Snapshot) -> RenderableType:
+def total(snapshot: View) -> RenderableType:
+    """A bar, and the numbers beside it."""
     line = Table.grid(padding=(0, 2, 0, 0), expand=True)
     line.add_column(ratio=1)
     if not snapshot.size:

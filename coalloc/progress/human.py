@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from coalloc.urls import redact
 
-__all__ = ["about", "duration", "labels", "one_line", "percent", "rate", "size"]
+__all__ = ["about", "counted", "duration", "labels", "one_line", "percent", "rate", "size"]
 
 _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 
@@ -59,6 +59,15 @@ def duration(seconds: float) -> str:
         return f"{minutes} min {rest:02d} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min"
+
+
+def counted(count: int, thing: str) -> str:
+    """So many things.
+
+    >>> counted(1, "file"), counted(20_000, "file")
+    ('1 file', '20,000 files')
+    """
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def percent(part: float, whole: float) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coalloc.errors import CoallocError
-from coalloc.model import Checksum, Plan, PlannedShare, SourceReport, TransferReport
+from coalloc.model import Checksum, Plan, PlannedShare, SourceReport, TaskView, TransferReport
 from coalloc.urls import redact
 
 __all__ = ["Document", "error_document", "failure", "plans", "transfers"]
@@ -26,7 +26,9 @@ def plans(made: Sequence[Plan]) -> Document:
 
 
 def failure(error: CoallocError) -> Document:
-    """What went wrong, with what was known of the transfer until then: of each file, if there are several."""
+    """What went wrong, with what was known of the transfer until then: of each file, if several; or of a task."""
+    if isinstance(error.report, TaskView):
+        return {**error.report.document, "error": error_document(error)}
     known = [_transfer(report) for report in [*(error.done or ()), error.report] if isinstance(report, TransferReport)]
     if error.done is not None:
         return {"error": error_document(error), "files": known}

@@ -1,50 +1,72 @@
 """Progress as lines, for logs and pipes: one a tenth of the file or every few seconds, one a change worth knowing."""
 
-from typing import TextIO
+from collections.abc import Callable, Sequence
+from typing import Generic, TextIO
 
 from coalloc.model import Snapshot
 from coalloc.progress import human
+from coalloc.progress.view import V, View
 
-__all__ = ["Lines"]
+__all__ = ["Lines", "Log"]
 
 LEAST_SECONDS = 1.0
 MOST_SECONDS = 5.0
 
 
-class Lines:
-    """Writes what happens to `file`. Its clock is that of the snapshots."""
+class Log(Generic[V]):
+    """Writes what happens to `file`. Its clock is that of the states.
 
-    def __init__(self, file: TextIO) -> None:
+    :param line: says a whole state
+    :param troubles: what to tell once, each with what it is known by
+    """
+
+    def __init__(
+        self, file: TextIO, line: Callable[[V], str], troubles: Callable[[V], Sequence[tuple[object, str]]]
+    ) -> None:
         self._file = file
-        self._last: Snapshot | None = None
-        self._troubles: set[tuple[str, str]] = set()
+        self._line = line
+        self._troubles = troubles
+        self._last: V | None = None
+        self._told: set[object] = set()
 
-    def show(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: V) -> None:
         """Write a line if there is news."""
-        self._show_troubles(snapshot)
+        for known, text in self._troubles(snapshot):
+            if known not in self._told:
+                self._told.add(known)
+                self._write(text)
         if self._is_news(snapshot):
             self._last = snapshot
-            self._write(line(snapshot))
+            self._write(self._line(snapshot))
 
     def close(self, finished: bool) -> None:
         """Every line is written already."""
 
-    def _is_news(self, now: Snapshot) -> bool:
+    def _is_news(self, now: V) -> bool:
         last = self._last
         if last is None or (last.name, last.phase) != (now.name, now.phase):
             return True
         waited = now.seconds - last.seconds
         return waited >= MOST_SECONDS or (waited >= LEAST_SECONDS and _tenth(now) > _tenth(last))
 
-    def _show_troubles(self, snapshot: Snapshot) -> None:
-        names = human.labels([source.url for source in snapshot.sources])
-        for name, source in zip(names, snapshot.sources, strict=True):
-            if source.error and (source.url, source.error) not in self._troubles:
-                self._troubles.add((source.url, source.error))
-                self._write(f"{human.about(name, source.url, source.error)} ({source.state})")
-
     def _write(self, text: str) -> None:
         print(text, file=self._file, flush=True)
+
+
+class Lines(Log[Snapshot]):
+    """Writes what happens in transfers."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file, line, _troubles)
+
+
+def _troubles(snapshot: Snapshot) -> list[tuple[object, str]]:
+    names = human.labels([source.url for source in snapshot.sources])
+    return [
+        ((source.url, source.error), f"{human.about(name, source.url, source.error)} ({source.state})")
+        for name, source in zip(names, snapshot.sources, strict=True)
+        if source.error
+    ]
 
 
 def line(snapshot: Snapshot) -> str:
@@ -62,5 +84,5 @@ def line(snapshot: Snapshot) -> str:
     return ", ".join(parts)
 
 
-def _tenth(snapshot: Snapshot) -> int:
+def _tenth(snapshot: View) -> int:
     return 10 * snapshot.done_bytes // snapshot.size if snapshot.size else 0

@@ -1,6 +1,5 @@
 """Tasks as Globus's clients submit them, and as the broker takes them; pure."""
 
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -10,15 +9,12 @@ from broker.errors import Forbidden, Invalid
 from broker.handlers.globus.errors import NoItems
 from broker.handlers.globus.filters import moment
 from broker.models.access import Caller
-from broker.models.collections import Collection
 from broker.models.tasks import FilterRule, Item, NewTask, Options
-from broker.services.collections import Use
 from broker.services.paths import normal
+from broker.services.submissions import DAY
 
-__all__ = ["DeleteDocument", "TransferDocument", "label", "queue", "uses"]
+__all__ = ["DeleteDocument", "TransferDocument", "label"]
 
-DAY = 86_400.0
-"""What a task has unless it says a deadline, as with Globus."""
 LONGEST_LABEL = 128
 Text = Annotated[str, Field(max_length=5000)]
 Priority = Annotated[int, Field(ge=-100, le=100)]
@@ -142,16 +138,13 @@ class DeleteDocument(Submission):
         """As the broker takes it, but for its queue. :raises NoItems: :raises Invalid: :raises Forbidden:"""
         if not self.DATA:
             raise NoItems("A delete requires at least one item")
-        paths = [normal(each.path) for each in self.DATA]
-        if "/" in paths:
-            raise Invalid("the root of a collection cannot be deleted", "name what is in it, or /* with globs")
         shared = set(Options.model_fields) & set(DeleteDocument.model_fields)
         return NewTask(
             **self.usual(caller, now),
             kind="DELETE",
             source=self.endpoint,
             options=Options(**{name: getattr(self, name) for name in shared}),
-            items=tuple(Item(source=path) for path in paths),
+            items=tuple(Item(source=normal(each.path)) for each in self.DATA),
         )
 
 
@@ -160,22 +153,3 @@ def label(said: str | None) -> str | None:
     if said is not None and (len(said) > LONGEST_LABEL or not said.isprintable()):
         raise Invalid(f"{said[:80]!r} is no label", f"name one of at most {LONGEST_LABEL} characters, in one line")
     return said
-
-
-def uses(task: NewTask) -> list[Use]:
-    """What a task does with collections: each has to be granted."""
-    if task.destination is None:
-        return [Use(task.source, item.source, writes=True) for item in task.items]
-    reads = [Use(task.source, item.source) for item in task.items]
-    return reads + [Use(task.destination, item.destination, writes=True) for item in task.items]
-
-
-def queue(collections: Iterable[Collection]) -> str:
-    """Of the site whose workers have to do it, since folders of theirs are in it; empty: any can.
-
-    :raises Invalid: when folders of several sites are
-    """
-    sites = {each.site for each in collections if each.kind == "local"}
-    if len(sites) > 1:
-        raise Invalid(f"folders at {' and '.join(sorted(sites))} cannot reach each other", "go by a GridFTP server")
-    return next(iter(sites), "")

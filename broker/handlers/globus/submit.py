@@ -12,7 +12,7 @@ from broker.factory import Factory
 from broker.handlers.globus.documents import result
 from broker.handlers.globus.parameters import Answer
 from broker.handlers.globus.progress import submitted
-from broker.handlers.globus.submissions import DeleteDocument, TransferDocument, queue, uses
+from broker.handlers.globus.submissions import DeleteDocument, TransferDocument
 from broker.models.access import Caller
 from broker.models.tasks import NewTask
 
@@ -52,8 +52,7 @@ async def delete(
 
 
 async def _submit(task: NewTask, caller: Caller, services: Factory, request: Request, response: Response) -> Answer:
-    collections = await services.collections.allow(caller, uses(task))
-    number, new = await services.tasks.submit(task.model_copy(update={"queue": queue(collections.values())}))
+    number, new = await services.submissions.take(caller, task)
     what = task.kind.lower()
     message = f"The {what} has been accepted and a task has been created and queued for execution"
     if not new:

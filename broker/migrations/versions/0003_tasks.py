@@ -137,6 +137,7 @@ def _tasks() -> None:
         sa.Column("files", sa.BigInteger, nullable=False),
         sa.Column("directories", sa.BigInteger, nullable=False),
         sa.Column("symlinks", sa.BigInteger, nullable=False),
+        sa.Column("bytes", sa.BigInteger, nullable=False),
         sa.Column("files_skipped", sa.BigInteger, nullable=False),
         sa.Column("files_transferred", sa.BigInteger, nullable=False),
         sa.Column("bytes_transferred", sa.BigInteger, nullable=False),

@@ -1,45 +1,21 @@
-"""The broker over HTTP: where datasets are and what to expect of each replica; and what came of it, told back.
+"""Where a broker knows datasets to be and what to expect of each replica; and what came of it, told back."""
 
-A broker is a stranger's program: what it answers is read with limits of time and length, and believed only where it
-makes sense.
-"""
-
-import asyncio
 import json
 import math
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple
 
+from coalloc.brokerclient.connection import NONSENSE, BrokerRefuses, Connection
 from coalloc.checksums import checksum, normalise
-from coalloc.config import LOOPBACK, Access
-from coalloc.errors import CoallocError, NotAllowed, NothingToFetchFrom, UsageError
+from coalloc.config import Access
+from coalloc.errors import NothingToFetchFrom
 from coalloc.model import Estimate, Replica, ReplicaSet
 from coalloc.urls import redact
 
-if TYPE_CHECKING:
-    import httpx
+__all__ = ["Broker", "Dataset", "Found"]
 
-__all__ = ["Broker", "BrokerRefuses", "Dataset", "Found"]
-
-SECONDS = 10.0
-"""For connecting, and between bytes."""
-WHOLE = 60.0
-"""Seconds for one answer."""
 BULK = 600.0
-"""The same where many datasets are told of at once."""
-LARGEST = 256 << 20
-"""Bytes of one answer: some four times what 10,000 names take."""
-PATH = "/broker/v1"
-NONSENSE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What comes of reading an answer that is not as it should be."""
-
-
-class BrokerRefuses(CoallocError):
-    """The broker says that what it was told makes no sense: telling it again is of no use."""
-
-    status = 2
-    code = "broker_refuses"
+"""Seconds for one answer where many datasets are told of at once."""
 
 
 class Found(NamedTuple):
@@ -67,6 +43,7 @@ class Broker:
 
     def __init__(self, access: Access) -> None:
         self.access = access
+        self._broker = Connection(access, "try again, or name replica URLs")
 
     async def resolve(self, names: Sequence[str]) -> list[Found]:
         """Where these datasets are, the best replica of each first.
@@ -76,7 +53,7 @@ class Broker:
         wanted: dict[str, Any] = {"names": list(names)}
         if self.access.site:
             wanted["sink"] = self.access.site
-        answer = await self._ask("POST", "/replicas/resolve", json=wanted)
+        answer = await self._broker.ask("POST", "/replicas/resolve", json=wanted)
         try:
             *lines, end = (json.loads(line) for line in answer.splitlines())
             if end != {"end": True, "count": len(lines)}:
@@ -85,7 +62,7 @@ class Broker:
                 raise ValueError("it is about something else")
             return [self._found(line) for line in lines]
         except NONSENSE as error:
-            raise self._no_broker(error) from None
+            raise self._broker.nonsense(error) from None
 
     def _found(self, line: Mapping[str, Any]) -> Found:
         name = str(line["name"])
@@ -105,15 +82,15 @@ class Broker:
 
     async def report(self, observations: Sequence[Mapping[str, Any]]) -> None:
         """Tell what transfers achieved, as the broker's interface writes it."""
-        answer = await self._ask("POST", "/transfers", json=list(observations))
+        answer = await self._broker.ask("POST", "/transfers", json=list(observations))
         try:
             int(json.loads(answer)["accepted"])
         except NONSENSE as error:
-            raise self._no_broker(error) from None
+            raise self._broker.nonsense(error) from None
 
     async def mark_bad(self, dataset: str, url: str, reason: str) -> None:
         """Tell that a replica has wrong bytes."""
-        await self._ask("POST", "/replicas/bad", json={"dataset": dataset, "url": url, "reason": reason})
+        await self._broker.ask("POST", "/replicas/bad", json={"dataset": dataset, "url": url, "reason": reason})
 
     async def register(self, name: str, file: ReplicaSet) -> int:
         """Tell that these replicas are of a dataset, which is made if need be; how many of them were news.
@@ -128,85 +105,31 @@ class Broker:
     async def register_all(self, files: Sequence[tuple[str, ReplicaSet]]) -> tuple[int, dict[str, BrokerRefuses]]:
         """The same of many datasets, by name, in one request; and those that are refused, with the reason."""
         lines = "\n".join(json.dumps(_registration(name, file)) for name, file in files)
-        answer = await self._ask("POST", "/import", BULK, content=lines)
+        answer = await self._broker.ask("POST", "/import", BULK, content=lines)
         try:
             *refused, end = (json.loads(each) for each in answer.splitlines())
-            errors = {files[int(each["line"]) - 1][0]: self._refused(each["error"]) for each in refused}
+            errors = {files[int(each["line"]) - 1][0]: self._broker.refused(each["error"]) for each in refused}
             return int(end["changed"]), errors
         except (*NONSENSE, IndexError) as error:
-            raise self._no_broker(error) from None
-
-    def _refused(self, error: Mapping[str, Any]) -> BrokerRefuses:
-        return BrokerRefuses(f"{self.access.url}: {error['message']}", str(error["remedy"]))
+            raise self._broker.nonsense(error) from None
 
     async def search(self, beginning: str, most: int) -> list[Dataset]:
         """Datasets whose names begin so, by name."""
         params: dict[str, Any] = {"prefix": beginning, "limit": min(most, 1000)}
         found: list[Dataset] = []
         while len(found) < most:
-            answer = await self._ask("GET", "/datasets", params=params)
+            answer = await self._broker.ask("GET", "/datasets", params=params)
             try:
                 page = json.loads(answer)
                 new = [Dataset(str(each["name"]), each["size"], dict(each["checksums"])) for each in page["datasets"]]
                 after = page["next"]
             except NONSENSE as error:
-                raise self._no_broker(error) from None
+                raise self._broker.nonsense(error) from None
             found += new
             if after is None or not new:
                 break
             params["after"] = after
         return found[:most]
-
-    async def _ask(self, method: str, path: str, seconds: float = WHOLE, **what: Any) -> str:
-        import httpx
-
-        headers = {"Authorization": f"Bearer {self.access.token}"} if self.access.token else {}
-        near = urlsplit(self.access.url).hostname in LOOPBACK  # no proxy is to see what goes in clear on this machine
-        try:
-            # Redirects are not followed: they could lead the token elsewhere.
-            async with (
-                asyncio.timeout(seconds),
-                httpx.AsyncClient(timeout=SECONDS, headers=headers, trust_env=not near) as client,
-                client.stream(method, f"{self.access.url}{PATH}{path}", **what) as answer,
-            ):
-                document = await self._read(answer)
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ImportError) as error:  # the last: a proxy's library
-            said = str(error) or type(error).__name__
-            raise NothingToFetchFrom(
-                f"the broker {self.access.url} does not answer: {said}", "try again, or name replica URLs"
-            ) from None
-        self._refuse(answer, document)
-        return document
-
-    async def _read(self, answer: "httpx.Response") -> str:
-        document = bytearray()
-        async for piece in answer.aiter_bytes():
-            document += piece
-            if len(document) > LARGEST:
-                raise self._no_broker(ValueError("it does not end"))
-        return document.decode(errors="replace")
-
-    def _refuse(self, answer: "httpx.Response", document: str) -> None:
-        if answer.is_success:
-            return
-        if answer.is_redirect:
-            raise UsageError(f"{self.access.url} leads to {answer.headers.get('location')}", "name that one instead")
-        try:
-            error = json.loads(document)["error"]
-            message, remedy = f"{self.access.url}: {error['message']}", str(error["remedy"])
-        except NONSENSE:
-            raise self._no_broker(ValueError(f"{answer.status_code} {answer.reason_phrase}")) from None
-        if answer.status_code in (401, 403):
-            raise NotAllowed(message, remedy)
-        if answer.status_code in (400, 404, 409, 413, 422):
-            raise BrokerRefuses(message, remedy)
-        raise NothingToFetchFrom(message, remedy or "try again later")
-
-    def _no_broker(self, error: Exception) -> NothingToFetchFrom:
-        said = f"{type(error).__name__}: {error}"[:200]
-        return NothingToFetchFrom(
-            f"{self.access.url} does not answer as a broker does ({said})", "check its address, or name replica URLs"
-        )
 
 
 def _registration(name: str, file: ReplicaSet) -> dict[str, Any]:

@@ -1,0 +1,183 @@
+"""Tasks: handed over, looked at, watched, canceled."""
+
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import aclosing
+from typing import Annotated, Any, Literal
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Query, Response, status
+from fastapi.sse import EventSourceResponse, format_sse_event
+
+from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.context import Services
+from broker.errors import Forbidden
+from broker.factory import Factory
+from broker.handlers.paging import Limit
+from broker.models.base import Moment, Wire
+from broker.models.submissions import Accepted, FileRecord, Submission, TaskError, TaskEvent, TaskRecord
+from broker.models.tasks import Status, Task, TaskKind
+from broker.services.watching import version
+from broker.storage.tasks import Done, Wanted
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["tasks"], route_class=Guarded)
+NEWEST = [("request_time", True)]
+RETRY = 1000
+"""Milliseconds after which a browser that lost a stream asks for it again."""
+UNHINDERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+"""The last is nginx's: it would hold a stream until it has a page of it."""
+STREAM: dict[int | str, dict[str, Any]] = {
+    200: {"description": "events, each with the task as its data", "content": {"text/event-stream": {}}},
+    204: {"description": "the task is over, and its last state is known"},
+}
+
+
+class Tasks(Wire):
+    """A page; `next` is the `before` of the page that follows."""
+
+    tasks: list[TaskRecord]
+    next: str | None
+
+
+class Events(Wire):
+    """A page; `next` is the `offset` of the page that follows."""
+
+    events: list[TaskEvent]
+    next: int | None
+
+
+class Files(Wire):
+    """A page; `next` is the `after` of the page that follows."""
+
+    files: list[FileRecord]
+    next: int | None
+
+
+async def _shown(services: Factory, tasks: Iterable[Task]) -> list[TaskRecord]:
+    """Tasks with the names of their collections."""
+    every, now = list(tasks), time.time()
+    ends = {number for task in every for number in (task.source, task.destination) if number}
+    collections = await services.collections.named(ends)
+    return [TaskRecord.of(each, collections, now) for each in every]
+
+
+@router.post("/tasks", status_code=status.HTTP_202_ACCEPTED)
+async def submit(submission: Submission, caller: Transferrer, services: Services) -> Accepted:
+    """Hand over a task: a transfer, or what is to be deleted. Sent again with the same id, it is the same task."""
+    task, new = await services.submissions.submit(caller, submission)
+    return Accepted(id=task, new=new)
+
+
+@router.get("/tasks")
+async def tasks(
+    caller: Reader,
+    services: Services,
+    owner: Annotated[str | None, Query(max_length=200, description="for admins: whose; * is everybody")] = None,
+    kind: Annotated[TaskKind | None, Query()] = None,
+    status: Annotated[list[Status] | None, Query(max_length=4)] = None,
+    label: Annotated[str | None, Query(max_length=128, description="* stands for anything")] = None,
+    collection: Annotated[UUID | None, Query(description="the id of one of its collections")] = None,
+    since: Annotated[Moment | None, Query(description="requested at or after")] = None,
+    until: Annotated[Moment | None, Query(description="requested before")] = None,
+    before: Annotated[UUID | None, Query(description="what the page before said of the next")] = None,
+    limit: Limit = 100,
+) -> Tasks:
+    """One's own tasks, the newest first."""
+    whose = owner or caller.subject
+    if whose != caller.subject and not caller.may("admin"):
+        raise Forbidden(f"{caller.subject} may not see tasks of others", "leave owner out")
+    last = await services.tasks.one(caller, str(before)) if before else None
+    wanted = Wanted(
+        owner=None if whose == "*" else whose,
+        kinds=kind and [kind],
+        statuses=status,
+        labels=[(label, True)] if label else [],
+        requested=(since, until),
+        collection=None if collection is None else str(collection),
+        before=last and (last.requested_at, last.id),
+    )
+    page = (await services.tasks.page(wanted, NEWEST, limit, 0)).tasks
+    after = page[-1].id if len(page) == limit else None
+    return Tasks.model_construct(tasks=await _shown(services, page), next=after)
+
+
+@router.get("/tasks/{number}")
+async def task(number: UUID, caller: Reader, services: Services) -> TaskRecord:
+    """One task."""
+    return (await _shown(services, [await services.tasks.one(caller, str(number))]))[0]
+
+
+@router.post("/tasks/{number}/cancel")
+async def cancel(number: UUID, caller: Transferrer, services: Services) -> TaskRecord:
+    """End a task; what was transferred stays. One that is over stays as it is."""
+    known = await services.tasks.one(caller, str(number))
+    await services.tasks.cancel(caller, known.id, admin=known.owner != caller.subject)
+    return await task(number, caller, services)
+
+
+@router.get("/tasks/{number}/events")
+async def events(
+    number: UUID,
+    caller: Reader,
+    services: Services,
+    errors: Annotated[bool | None, Query(description="only errors, or none of them")] = None,
+    offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
+    limit: Limit = 100,
+) -> Events:
+    """What happened in a task, the newest first."""
+    page, total = await services.tasks.events(caller, str(number), errors, limit, offset)
+    after = offset + len(page) if offset + len(page) < total else None
+    return Events.model_construct(events=[TaskEvent.of(each) for each in page], next=after)
+
+
+@router.get("/tasks/{number}/files")
+async def files(
+    number: UUID,
+    caller: Reader,
+    services: Services,
+    state: Annotated[Literal["succeeded", "skipped", "failed"], Query()] = "succeeded",
+    after: Annotated[int, Query(ge=0, lt=2**63, description="what the page before said of the next")] = 0,
+    limit: Limit = 100,
+) -> Files:
+    """Files of a task that were transferred; that were left out for an error; or that failed, with folders that did."""
+    page = await services.tasks.done(caller, str(number), state, after, limit)
+    following = page[-1].id if len(page) == limit else None
+    return Files.model_construct(files=[_file(each) for each in page], next=following)
+
+
+def _file(done: Done) -> FileRecord:
+    error = TaskError(code=done.error_code, message=done.error or "") if done.error_code else None
+    same = {name: getattr(done, name) for name in Done._fields if name in FileRecord.model_fields}
+    return FileRecord.model_construct(**{**same, "error": error})
+
+
+@router.get("/tasks/{number}/progress", response_class=Response, responses=STREAM)
+async def progress(
+    number: UUID,
+    caller: Reader,
+    services: Services,
+    last_event_id: Annotated[str, Header(max_length=100)] = "",
+) -> Response:
+    """A task as it goes, as server-sent events: `progress` at once and when something changed, `end` when it is over.
+
+    The stream may end before, after ten minutes or when the broker does: then ask again, with Last-Event-ID.
+    """
+    known = await services.tasks.one(caller, str(number))
+    collections = await services.collections.named([each for each in (known.source, known.destination) if each])
+    now = TaskRecord.of(known, collections, time.time())
+    if now.completed_at is not None and version(now) == last_event_id:
+        return Response(status_code=status.HTTP_204_NO_CONTENT)  # by which browsers know that they need not come again
+    watch = services.watching.watch(caller, known, collections, last_event_id)
+    return EventSourceResponse(_events(watch), headers=UNHINDERED)
+
+
+async def _events(watch: AsyncGenerator[TaskRecord | None, None]) -> AsyncIterator[bytes]:
+    async with aclosing(watch):
+        async for record in watch:
+            if record is None:
+                yield format_sse_event(comment="still there")
+                continue
+            kind = "progress" if record.completed_at is None else "end"
+            yield format_sse_event(data_str=record.model_dump_json(), event=kind, id=version(record), retry=RETRY)

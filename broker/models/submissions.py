@@ -1,0 +1,187 @@
+"""Tasks on our own wire: as they are submitted, and as they are shown."""
+
+from collections.abc import Mapping
+from typing import Annotated, Literal, Self
+from uuid import UUID
+
+from pydantic import Field, StringConstraints, model_validator
+
+from broker.models.base import Count, Moment, Seconds, Size, Wire
+from broker.models.collections import Collection, Title
+from broker.models.tasks import Event, FilterRule, Item, Options, Status, Task, TaskKind
+
+__all__ = [
+    "Accepted",
+    "End",
+    "FileRecord",
+    "Label",
+    "NewItem",
+    "NewOptions",
+    "Submission",
+    "TaskError",
+    "TaskEvent",
+    "TaskRecord",
+]
+
+Path = Annotated[str, Field(max_length=4096)]
+Label = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""A line of text by which people know a task."""
+MOST = 100_000
+
+
+class NewItem(Item):
+    """A file or a folder; of a task that deletes only its `source`."""
+
+    source: Path
+    destination: Path = ""
+    checksum: Annotated[str, StringConstraints(pattern=r"^[a-z0-9]{1,20}:[0-9a-f]{1,256}$")] | None = None
+
+
+class NewOptions(Options):
+    """How it is to be done."""
+
+    filter_rules: Annotated[tuple[FilterRule, ...], Field(max_length=1000)] = ()
+
+
+class Submission(Wire):
+    """A task to be done. Collections are named, or called by their ids; a task has a day unless it says a deadline."""
+
+    submission_id: UUID
+    kind: TaskKind = "TRANSFER"
+    source: Title
+    destination: Title | None = None
+    items: Annotated[tuple[NewItem, ...], Field(min_length=1, max_length=MOST)]
+    options: NewOptions = NewOptions()
+    label: Label | None = None
+    deadline: Moment | None = None
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
+
+    @model_validator(mode="after")
+    def _whole(self) -> Self:
+        if (self.destination is None) == (self.kind == "TRANSFER"):
+            raise ValueError("a destination is what a transfer has, and nothing else")
+        return self
+
+
+class Accepted(Wire):
+    """What became of a submission; `new` is false when the same was submitted before."""
+
+    id: str
+    new: bool
+
+
+class End(Wire):
+    """One of the collections of a task; its name is gone when it is."""
+
+    id: str
+    name: str | None
+
+
+class TaskError(Wire):
+    """Why a task failed."""
+
+    code: str
+    message: str
+
+
+class TaskRecord(Wire):
+    """A task at one moment.
+
+    `bytes` and `files` are what is known of what there is to do, which grows while folders are read; `rate` is in bytes
+    per second, on average or as it is now; `waits` says for what it waits, if it does; `work` counts pieces by what
+    became of them.
+    """
+
+    id: str
+    owner: str
+    kind: TaskKind
+    status: Status
+    label: str | None
+    source: End
+    destination: End | None
+    options: Options
+    priority: int
+    requested_at: Moment
+    started_at: Moment | None
+    completed_at: Moment | None
+    deadline: Moment
+    paused: str | None
+    waits: str
+    error: TaskError | None
+    files: Count
+    files_transferred: Count
+    files_skipped: Count
+    directories: Count
+    symlinks: Count
+    bytes: Size
+    bytes_transferred: Size
+    bytes_checksummed: Size
+    rate: float
+    seconds_left: Seconds | None
+    faults: Count
+    work: dict[Literal["total", "pending", "retrying", "succeeded", "failed", "skipped", "canceled", "expired"], Count]
+
+    @classmethod
+    def of(cls, task: Task, collections: Mapping[str, Collection], now: float, rate: float | None = None) -> Self:
+        """A task; at this rate if it is under way and that is known, else at what it had on average.
+
+        :param collections: by their ids; those of the task that there are still
+        """
+        over = task.completed_at is not None
+        if over or rate is None:
+            rate = _average(task, now)
+        same = {name: getattr(task, name) for name in cls.model_fields if name in Task._fields}
+        left = max(0, task.bytes - task.bytes_transferred)
+        changed = {
+            "source": _end(task.source, collections),
+            "destination": task.destination and _end(task.destination, collections),
+            "waits": "" if over else task.waits,
+            "error": TaskError(code=task.error_code or "", message=task.error or "") if task.error_code else None,
+            "rate": round(rate, 1),
+            "seconds_left": round(left / rate, 1) if rate and left and not over else None,
+            "work": _work(task),
+        }
+        return cls.model_construct(**{**same, **changed})
+
+
+def _average(task: Task, now: float) -> float:
+    seconds = (task.completed_at or now) - (task.started_at or task.requested_at)
+    return task.bytes_transferred / seconds if seconds > 0 else 0.0
+
+
+def _end(number: str, collections: Mapping[str, Collection]) -> End:
+    found = collections.get(number)
+    return End.model_construct(id=number, name=found and found.name)
+
+
+def _work(task: Task) -> dict[str, int]:
+    names = ("total", "pending", "retrying", "succeeded", "failed", "skipped")
+    return {name: getattr(task, name) for name in names} | {"canceled": task.canceled_work, "expired": task.expired}
+
+
+class TaskEvent(Wire):
+    """What happened in a task, and when."""
+
+    at: Moment
+    code: str
+    is_error: bool
+    description: str
+    details: str
+
+    @classmethod
+    def of(cls, event: Event) -> Self:
+        """As it is kept."""
+        return cls.model_construct(**event._asdict())
+
+
+class FileRecord(Wire):
+    """A file that is over, or what else failed; `checksum` is ALGORITHM:HEX."""
+
+    id: int
+    kind: str
+    source: str
+    destination: str
+    size: Size
+    checksum: str | None
+    error: TaskError | None
+    finished_at: Moment | None

@@ -1,0 +1,96 @@
+"""Tasks as they are submitted: between which collections, whether that is granted, and whose workers can do it."""
+
+import time
+from collections.abc import Iterable
+from uuid import UUID
+
+from broker.errors import Forbidden, Invalid, NoCollection
+from broker.models.access import Caller
+from broker.models.collections import Collection
+from broker.models.submissions import Submission
+from broker.models.tasks import Item, NewTask, Options
+from broker.services.collections import Collections, Use
+from broker.services.paths import normal
+from broker.services.tasks import Submitted, Tasks
+
+__all__ = ["DAY", "Submissions"]
+
+DAY = 86_400.0
+"""What a task has unless it says a deadline."""
+
+
+class Submissions:
+    """The way in for all tasks, by whichever interface they come."""
+
+    def __init__(self, collections: Collections, tasks: Tasks) -> None:
+        self._collections = collections
+        self._tasks = tasks
+
+    async def take(self, caller: Caller, task: NewTask) -> Submitted:
+        """Take a task if all that it does is granted; the same again when it was submitted before.
+
+        :raises NoCollection: :raises NotGranted:
+        :raises Invalid: when no worker can do it, or it would delete all of a collection
+        """
+        if task.kind == "DELETE" and any(item.source == "/" for item in task.items):
+            raise Invalid("the root of a collection cannot be deleted", "name what is in it, or /* with globs")
+        collections = await self._collections.allow(caller, _uses(task))
+        return await self._tasks.submit(task.model_copy(update={"queue": _queue(collections.values())}))
+
+    async def submit(self, caller: Caller, said: Submission) -> Submitted:
+        """Take a task as our own interface has them.
+
+        :raises Invalid: :raises Forbidden: for a priority that is no admin's; and what `take` raises
+        """
+        now = time.time()
+        if said.priority and not caller.may("admin"):
+            raise Forbidden(f"{caller.subject} may not set a priority", "leave it out, or ask an admin")
+        if said.deadline is not None and said.deadline <= now:
+            raise Invalid("the deadline has passed", "name a later one, or none for a day from now")
+        source, destination = await self._named(caller, said.source, said.destination)
+        task = NewTask(
+            owner=caller.subject,
+            **said.model_dump(include={"kind", "submission_id", "label", "priority"}),
+            source=source,
+            destination=destination,
+            deadline=now + DAY if said.deadline is None else said.deadline,
+            options=Options(**said.options.model_dump()),
+            items=tuple(_item(said, item) for item in said.items),
+        )
+        return await self.take(caller, task)
+
+    async def _named(self, caller: Caller, source: str, destination: str | None) -> tuple[UUID, UUID | None]:
+        """The collections that these words mean: ids of theirs, or names."""
+        known = {each.collection.name: each.collection.id for each in await self._collections.visible(caller)}
+        ids = {str(number): number for number in known.values()}
+
+        def number(word: str) -> UUID:
+            if found := ids.get(word.lower()) or known.get(word):
+                return found
+            raise NoCollection(f"there is no collection {word}", "see GET /broker/v1/collections for those you may use")
+
+        return number(source), None if destination is None else number(destination)
+
+
+def _item(said: Submission, item: Item) -> Item:
+    destination = normal(item.destination) if said.kind == "TRANSFER" else ""
+    return Item(**{**item.model_dump(), "source": normal(item.source), "destination": destination})
+
+
+def _uses(task: NewTask) -> list[Use]:
+    """What a task does with collections: each has to be granted."""
+    if task.destination is None:
+        return [Use(task.source, item.source, writes=True) for item in task.items]
+    reads = [Use(task.source, item.source) for item in task.items]
+    return reads + [Use(task.destination, item.destination, writes=True) for item in task.items]
+
+
+def _queue(collections: Iterable[Collection]) -> str:
+    """Of the site whose workers have to do it, since folders of theirs are in it; empty: any can.
+
+    :raises Invalid: when folders of several sites are
+    """
+    sites = {each.site for each in collections if each.kind == "local"}
+    if len(sites) > 1:
+        raise Invalid(f"folders at {' and '.join(sorted(sites))} cannot reach each other", "go by a GridFTP server")
+    return next(iter(sites), "")

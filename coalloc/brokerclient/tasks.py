@@ -1,0 +1,167 @@
+"""Tasks that a broker does for this user: handed over, listed, followed, canceled."""
+
+import json
+import math
+import time
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
+from urllib.parse import quote
+
+from coalloc.brokerclient.connection import NONSENSE, BrokerSilent, Connection
+from coalloc.config import Access
+from coalloc.errors import UsageError
+from coalloc.model import TaskStatus, TaskView
+
+__all__ = ["BrokerTasks", "Collection", "Submitted"]
+
+TRIES = 3
+"""How often a task is handed over to a broker that does not answer: it knows it by its submission's id."""
+PAGE = 1000
+UNKNOWN = "00000000-0000-0000-0000-000000000000"
+"""What an id looks like."""
+
+
+class Collection(NamedTuple):
+    """A collection that the user may use; `kind` is gridftp, local or catalogue."""
+
+    id: str
+    name: str
+    kind: str
+
+
+class Submitted(NamedTuple):
+    """A task's id, and whether it is new."""
+
+    id: str
+    new: bool
+
+
+class BrokerTasks:
+    """The user's tasks at one broker."""
+
+    def __init__(self, access: Access) -> None:
+        self._broker = Connection(access, "try again")
+
+    async def collections(self) -> list[Collection]:
+        """Those that the user may use, by name."""
+        answer = await self._broker.ask("GET", "/collections")
+        try:
+            found = json.loads(answer)["collections"]
+            return [Collection(str(each["id"]), str(each["name"]), str(each["kind"])) for each in found]
+        except NONSENSE as error:
+            raise self._broker.nonsense(error) from None
+
+    async def submit(self, submission: Mapping[str, Any]) -> Submitted:
+        """Hand over a task, as the broker's interface has it; once, though it is said again when no answer comes."""
+        for left in reversed(range(TRIES)):
+            try:
+                answer = await self._broker.ask("POST", "/tasks", json=submission)
+                break
+            except BrokerSilent:
+                if not left:
+                    raise
+        try:
+            said = json.loads(answer)
+            return Submitted(str(said["id"]), bool(said["new"]))
+        except NONSENSE as error:
+            raise self._broker.nonsense(error) from None
+
+    async def listed(self, statuses: Sequence[TaskStatus], most: int) -> list[TaskView]:
+        """The user's tasks of these statuses, the newest first."""
+        params: dict[str, Any] = {"status": list(statuses), "limit": min(most, PAGE)}
+        found: list[TaskView] = []
+        while len(found) < most:
+            answer = await self._broker.ask("GET", "/tasks", params=params)
+            try:
+                page = json.loads(answer)
+                new, before = [_view(each) for each in page["tasks"]], page["next"]
+            except NONSENSE as error:
+                raise self._broker.nonsense(error) from None
+            found += new
+            if before is None or not new:
+                break
+            params["before"] = before
+        return found[:most]
+
+    async def one(self, number: str) -> TaskView:
+        """:raises BrokerRefuses: when there is none that is the user's"""
+        return self._viewed(await self._broker.ask("GET", _path(number)))
+
+    async def full(self, beginning: str) -> str:
+        """The id of the user's task whose id begins so. :raises UsageError: when there is none, or several"""
+        if len(beginning) >= len(UNKNOWN):
+            return beginning
+        found = [task.id for task in await self.listed(get_args(TaskStatus), PAGE) if task.id.startswith(beginning)]
+        if len(found) == 1:
+            return found[0]
+        many = "several of your tasks begin" if found else "none of your tasks begins"
+        raise UsageError(f"{many} with {beginning}", "see coget tasks --all, or write the whole id")
+
+    async def cancel(self, number: str) -> TaskView:
+        """End it; the task as it is then. :raises BrokerRefuses: when there is none that is the user's"""
+        return self._viewed(await self._broker.ask("POST", _path(number, "/cancel")))
+
+    async def follow(self, number: str, seen: str = "") -> AsyncGenerator[tuple[str, TaskView], None]:
+        """The task as it goes, each state with its id; what is new since the state whose id was `seen`.
+
+        Ends with the task, or before: then whoever wants to see more asks again.
+        """
+        async for event in self._broker.events(_path(number, "/progress"), seen):
+            try:
+                yield event.id, _view(event.data)
+            except NONSENSE as error:
+                raise self._broker.nonsense(error) from None
+
+    def _viewed(self, answer: str) -> TaskView:
+        try:
+            return _view(json.loads(answer))
+        except NONSENSE as error:
+            raise self._broker.nonsense(error) from None
+
+
+def _path(number: str, what: str = "") -> str:
+    return f"/tasks/{quote(number, safe='')}{what}"
+
+
+def _view(said: Mapping[str, Any]) -> TaskView:
+    """A task, of what a broker says. :raises ValueError: :raises KeyError: :raises TypeError: for nonsense"""
+    if said["status"] not in get_args(TaskStatus):
+        raise ValueError(f"a status of {said['status']!r}"[:80])
+    counts = ("files", "files_transferred", "files_skipped", "faults", "bytes", "bytes_transferred")
+    count, work = {name: int(said[name]) for name in counts}, {name: int(n) for name, n in said["work"].items()}
+    deletes = said["kind"] == "DELETE"
+    moments = ("requested_at", "completed_at", "rate", "seconds_left")
+    asked, ended, rate, left = (_number(said[name]) for name in moments)
+    ends = [str(each["name"] or each["id"]) for each in (said["source"], said["destination"]) if each]
+    return TaskView(
+        id=str(said["id"]),
+        label=None if said["label"] is None else str(said["label"]),
+        kind="delete" if deletes else "transfer",
+        status=said["status"],
+        ends=tuple(ends),
+        requested=asked or 0.0,
+        begun=said["started_at"] is not None,
+        seconds=max(0.0, (ended or time.time()) - (asked or 0.0)),
+        done_bytes=count["bytes_transferred"],
+        size=max(count["bytes"], count["bytes_transferred"]),
+        rate=rate or 0.0,
+        eta_seconds=left,
+        files=work["total"] if deletes else count["files"],
+        files_done=work["succeeded"] if deletes else count["files_transferred"],
+        files_skipped=count["files_skipped"],
+        left_out=work["skipped"],
+        failed=work["failed"],
+        faults=count["faults"],
+        waits=str(said["paused"] or said["waits"]),
+        error=said["error"] and f"{said['error']['code']}: {said['error']['message']}",
+        document=said,
+    )
+
+
+def _number(said: Any) -> float | None:
+    if said is None:
+        return None
+    number = float(said)
+    if not 0 <= number < math.inf:
+        raise ValueError(f"a number of {number}")
+    return number

@@ -1,0 +1,89 @@
+"""`coget tasks`: what a broker does for this user."""
+
+import json
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from coalloc.cli import interrupts, options
+
+if TYPE_CHECKING:
+    from coalloc.model import TaskView
+
+__all__ = ["tasks"]
+
+SHOWN = 8
+"""Characters of an id: enough to tell thousands of tasks apart."""
+
+
+@click.group(short_help="List what a broker does for you, or cancel it.", invoke_without_command=True)
+@click.option("--all", "every", is_flag=True, help="Show those that are over, too.")
+@click.option("--most", type=click.IntRange(min=1), default=100, show_default=True, metavar="N", help="Show at most N.")
+@options.broker
+@options.as_json
+@click.pass_context
+def tasks(context: click.Context, every: bool, most: int, broker: str | None, as_json: bool) -> None:
+    """List your tasks at a broker that are under way, the newest first.
+
+    \b
+    Examples:
+      coget tasks
+      coget tasks --all --json
+      coget tasks cancel 5f0c1b3e
+    """
+    context.obj = broker
+    if context.invoked_subcommand:
+        return
+    from coalloc import api
+
+    found = interrupts.run(api.tasks(every, most, broker))
+    if as_json:
+        click.echo(json.dumps([task.document for task in found], indent=2))
+    elif found:
+        _print(found)
+    else:
+        click.echo("No tasks yet." if every else "No task is under way; --all shows those that are over.", err=True)
+
+
+@tasks.command(short_help="End tasks before they are done.")
+@click.argument("numbers", metavar="TASK...", nargs=-1, required=True)
+@options.broker
+@click.pass_context
+def cancel(context: click.Context, numbers: tuple[str, ...], broker: str | None) -> None:
+    """End tasks before they are done; what was transferred stays. TASK is an id, or its beginning.
+
+    \b
+    Examples:
+      coget tasks cancel 5f0c1b3e
+    """
+    from coalloc import api
+    from coalloc.progress import human
+
+    for number in numbers:
+        task = interrupts.run(api.cancel(number, broker or context.obj))
+        said = "was done before" if task.status == "SUCCEEDED" else task.error or "is over"
+        click.echo(human.one_line(f"{task.id}: {said}"))
+
+
+def _print(found: "Sequence[TaskView]") -> None:
+    from coalloc.progress.table import console, table
+
+    headings = (">task", "state", ">files", ">bytes", ">of", ">age", "what")
+    console(sys.stdout).print(table(headings, map(_row, found)))
+
+
+def _row(task: "TaskView") -> tuple[str, ...]:
+    from coalloc.progress import human
+
+    return (
+        task.id[:SHOWN],
+        task.phase,
+        f"{task.files_done:,}",
+        human.size(task.done_bytes),
+        human.size(task.size),
+        human.duration(max(0.0, time.time() - task.requested)),
+        human.one_line(task.name),
+    )

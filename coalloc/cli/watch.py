@@ -1,0 +1,59 @@
+"""`coget watch`: a broker's task as it goes."""
+
+import json
+import sys
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from coalloc.cli import interrupts, options
+from coalloc.cli.display import showing
+
+if TYPE_CHECKING:
+    from coalloc.progress.taskbars import TaskBars
+    from coalloc.progress.tasks import TaskLines
+
+__all__ = ["until_over", "watch"]
+
+
+@click.command(short_help="Show how a broker's task goes, until it is done.")
+@click.argument("task")
+@options.broker
+@options.as_json
+def watch(task: str, broker: str | None, as_json: bool) -> None:
+    """Show how a task goes until it is done; TASK is its id, or the beginning of that.
+
+    Ends with status 0 when the task succeeded and 5 when it failed. Interrupted, it leaves the task alone. While the
+    broker is away it waits, for ten minutes.
+
+    \b
+    Examples:
+      coget watch 5f0c1b3e
+      coget watch --json 5f0c1b3e-8d0a-4b52-9d3c-3b0d6f1f2a77 2> /dev/null
+    """
+    until_over(task, broker, as_json)
+
+
+def until_over(number: str, broker: str | None, as_json: bool) -> None:
+    """Show it until it is over; then what it did."""
+    from coalloc import api
+
+    with showing(_printer) as show:
+        remedy = f"the task goes on; look again:\n  coget watch {number}\nor end it:\n  coget tasks cancel {number}"
+        task = interrupts.run(api.watch(number, show, broker), remedy)
+    if as_json:
+        click.echo(json.dumps(task.document, indent=2))
+    elif sys.stderr.isatty():
+        from coalloc.progress.tasks import summary
+
+        click.echo(summary(task), err=True)
+
+
+def _printer(file: TextIO, live: bool) -> "TaskBars | TaskLines":
+    if live:
+        from coalloc.progress.taskbars import TaskBars
+
+        return TaskBars(file)
+    from coalloc.progress.tasks import TaskLines
+
+    return TaskLines(file)

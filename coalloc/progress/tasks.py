@@ -1,0 +1,66 @@
+"""A broker's task in words: as lines while it goes, and in one when it is done."""
+
+from typing import TextIO
+
+from coalloc.model import TaskView
+from coalloc.progress import human
+from coalloc.progress.text import Log
+
+__all__ = ["TaskLines", "files", "line", "summary", "waits"]
+
+
+class TaskLines(Log[TaskView]):
+    """Writes what happens in a task to `file`."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file, line, _troubles)
+
+
+def line(task: TaskView) -> str:
+    """The whole state in one line."""
+    parts = [f"{human.one_line(task.name)}: {task.phase}", files(task)]
+    if task.size:
+        parts.append(f"{human.size(task.done_bytes)} of {human.size(task.size)}")
+    if task.rate and not task.over:
+        parts.append(human.rate(task.rate))
+    if task.eta_seconds is not None:
+        parts.append(f"{human.duration(task.eta_seconds)} left")
+    return ", ".join(parts)
+
+
+def summary(task: TaskView) -> str:
+    """What a task did that is done."""
+    name, took = human.one_line(task.name), human.duration(task.seconds)
+    if task.kind == "delete":
+        return f"{name}: {human.counted(task.files_done, 'file')} deleted in {took}{_beside(task)}"
+    what = f"{human.counted(task.files_done, 'file')}, {human.size(task.done_bytes)}"
+    return f"{name}: {what} in {took}, {human.rate(task.rate)}{_beside(task)}"
+
+
+def files(task: TaskView) -> str:
+    """How many of its files are done, and what became of others."""
+    found = f"{task.files_done:,} of {human.counted(task.files, 'file')}" if task.files else "no files found yet"
+    return ("no files" if task.over and not task.files else found) + _beside(task)
+
+
+def waits(task: TaskView) -> str:
+    """Why it does not go on, if it does not."""
+    if task.over:
+        return ""
+    return human.one_line(task.waits) if task.begun or task.waits else "no worker has begun with it yet"
+
+
+def _beside(task: TaskView) -> str:
+    """What else became of files."""
+    said = [
+        (task.files_skipped, f"{task.files_skipped:,} were there already"),
+        (task.left_out, f"{task.left_out:,} left out for their errors"),
+        (task.failed, f"{task.failed:,} failed"),
+        (task.faults, f"{human.counted(task.faults, 'fault')} on the way"),
+    ]
+    return "".join(f", {what}" for count, what in said if count)
+
+
+def _troubles(task: TaskView) -> list[tuple[object, str]]:
+    why = waits(task)
+    return [(why, f"{human.one_line(task.name)}: {why}")] if why else []
