@@ -196,6 +196,22 @@ def test_a_transfer_that_fails(place):
     place.globus.cli("transfer", f"{place.one}:/a", f"{uuid4()}:/b", status=1)
 
 
+def test_a_dataset_is_transferred_as_a_file(place):
+    """From the catalogue, whoever has it; under the name that the catalogue has for it."""
+    client = place.broker.client()
+    assert client.put("/broker/v1/collections/all", json={"name": "all", "kind": "catalogue"}).status_code == 200
+    catalogue = client.get("/broker/v1/collections/all").json()["id"]
+    dataset = {"name": "cms:run1/a.txt", "size": 5}
+    assert client.put("/broker/v1/datasets/cms:run1/a.txt", json=dataset).status_code == 200
+    replica = {"dataset": "cms:run1/a.txt", "endpoint": "one", "path": str(place.source / "data" / "a.txt")}
+    assert client.put("/broker/v1/replicas", json=replica).status_code == 200
+    assert place.globus.cli("ls", f"{catalogue}:/cms/run1").stdout == "a.txt\n"
+    words = ("transfer", "--recursive", f"{catalogue}:/cms/run1", f"{place.two}:/run1")
+    place.wait(place.globus.cli(*words))
+    assert grown(place.sink) == {"run1/a.txt": b"hello"}
+    place.globus.cli("mkdir", f"{catalogue}:/cms/new", status=1)
+
+
 def test_rm_and_delete(place):
     place.globus.cli("rm", f"{place.one}:/data/a.txt", *WAIT)
     place.globus.cli("rm", "--recursive", f"{place.one}:/data/sub", *WAIT)
