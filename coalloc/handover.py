@@ -10,7 +10,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, NamedTuple, get_args
-from uuid import uuid4
 
 from coalloc.brokerclient import Broker, BrokerSilent, BrokerTasks, Collection, Submitted
 from coalloc.config import some_access
@@ -101,6 +100,8 @@ def _nowhere(word: str, known: Sequence[Collection], remedy: str) -> UsageError:
 
 def _submission(wish: Handover, sources: Sequence[Place], destination: Place) -> dict[str, Any]:
     """As the broker's interface has it. :raises UsageError: when that is no one task"""
+    from uuid import uuid4  # most commands have no use for it
+
     if len({place.collection for place in sources}) > 1:
         raise UsageError("the sources are in several collections, and a task has one", "submit them apart")
     into = destination.path.endswith("/")

@@ -3,8 +3,8 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
 from coalloc.config import LOOPBACK, Access
@@ -77,14 +77,15 @@ class Connection:
         async with self._open("GET", path, None, headers=headers) as answer:
             if not answer.is_success:
                 self._refuse(answer, await self._read(answer))
-            said: dict[str, str] = {}
-            async for line in self._lines(answer):
-                name, _, value = line.partition(":")
-                if name in ("event", "id", "data"):
-                    said[name] = value.removeprefix(" ")  # a broker's data are one line
-                elif not line and "data" in said:
-                    yield self._event(said)
-                    said = {}
+            async with aclosing(self._lines(answer)) as lines:
+                said: dict[str, str] = {}
+                async for line in lines:
+                    name, _, value = line.partition(":")
+                    if name in ("event", "id", "data"):
+                        said[name] = value.removeprefix(" ")  # a broker's data are one line
+                    elif not line and "data" in said:
+                        yield self._event(said)
+                        said = {}
 
     @asynccontextmanager
     async def _open(
@@ -118,12 +119,13 @@ class Connection:
 
     async def _lines(self, answer: "httpx.Response") -> AsyncGenerator[str, None]:
         rest = b""
-        async for piece in answer.aiter_bytes():
-            *lines, rest = (rest + piece).split(b"\n")
-            for line in lines:
-                yield line.decode(errors="replace").removesuffix("\r")
-            if len(rest) > LONGEST:
-                raise self.nonsense(ValueError("an event does not end"))
+        async with aclosing(cast("AsyncGenerator[bytes, None]", answer.aiter_bytes())) as pieces:
+            async for piece in pieces:
+                *lines, rest = (rest + piece).split(b"\n")
+                for line in lines:
+                    yield line.decode(errors="replace").removesuffix("\r")
+                if len(rest) > LONGEST:
+                    raise self.nonsense(ValueError("an event does not end"))
 
     def _event(self, said: Mapping[str, str]) -> ServerEvent:
         try:

@@ -4,6 +4,7 @@ import json
 import math
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, NamedTuple, get_args
 from urllib.parse import quote
 
@@ -106,11 +107,13 @@ class BrokerTasks:
 
         Ends with the task, or before: then whoever wants to see more asks again.
         """
-        async for event in self._broker.events(_path(number, "/progress"), seen):
-            try:
-                yield event.id, _view(event.data)
-            except NONSENSE as error:
-                raise self._broker.nonsense(error) from None
+        async with aclosing(self._broker.events(_path(number, "/progress"), seen)) as events:
+            async for event in events:
+                try:
+                    view = _view(event.data)
+                except NONSENSE as error:
+                    raise self._broker.nonsense(error) from None
+                yield event.id, view
 
     def _viewed(self, answer: str) -> TaskView:
         try:
