@@ -117,9 +117,9 @@ class Lanes:
         await self._connection.execute(begun.values(started_at=func.coalesce(tasks.c.started_at, now), waits=""))
         return int(number.scalar_one())
 
-    async def close(self, number: int) -> None:
-        """It has no more to do."""
-        await self._connection.execute(delete(lanes).where(lanes.c.id == number))
+    async def close(self, numbers: Collection[int]) -> None:
+        """They have no more to do."""
+        await self._connection.execute(delete(lanes).where(lanes.c.id.in_(sorted(numbers))))
 
     async def caps(self, of: Collection[str]) -> dict[str, int | None]:
         """How many lanes these collections may have, those that still are; None: as many as help."""

@@ -14,6 +14,8 @@ __all__ = ["Queue"]
 
 ANY = "any"
 """The queue of what workers of any site may do."""
+AGAIN = 5.0
+"""Seconds before it is tried again to be woken, when the database was gone."""
 STALLED = 30
 """Seconds after which a job of a worker that is gone is given to another."""
 log = structlog.get_logger("broker.tasks")
@@ -58,12 +60,15 @@ class Queue:
             log.warning("no worker could be woken", queue=name, error=str(error))
 
     async def listen(self, site: str, wake: Callable[[], None]) -> None:
-        """Be woken until cancelled."""
+        """Be woken until cancelled, also after the database was gone for a while."""
         self._wake = wake
-        names = [ANY, site] if site else [ANY]
-        await self._app.run_worker_async(
-            queues=[*names, "builtin", "default"], install_signal_handlers=False, delete_jobs="always"
-        )
+        queues = [ANY, *([site] if site else []), "builtin", "default"]
+        while True:
+            try:
+                await self._app.run_worker_async(queues=queues, install_signal_handlers=False, delete_jobs="always")
+            except Exception as error:  # whatever it is, workers also look for themselves
+                log.warning("nobody can wake this worker now", error=str(error).strip())
+            await asyncio.sleep(AGAIN)
 
 
 async def _retry_stalled(context: JobContext, timestamp: int) -> None:

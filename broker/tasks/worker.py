@@ -94,6 +94,8 @@ class Worker:
         self._name = ""
         self._lanes: dict[int, Lane] = {}
         self._idle: dict[str, float] = {}
+        self._owed: list[Work] = []
+        self._over: set[int] = set()
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -145,7 +147,7 @@ class Worker:
         """Stop, record what was done, and give back the rest."""
         await self._stop(list(self._lanes))
         with suppress(Unavailable):
-            await self._recorder.flush(self._name)
+            await self._settle(())
             async with self._database.write() as connection:
                 await Works(connection).leave([self._name])
         await self._performer.close()
@@ -158,7 +160,7 @@ class Worker:
             log.warning("this worker was taken for dead", worker=self._name)
             await self._stop(list(self._lanes))
             await self._enrol()
-        await self._recorder.flush(self._name)
+        await self._settle(())
         if self._lanes:
             async with self._database.read() as connection:
                 stopped = await Tasks(connection).stopped({lane.candidate.task for lane in self._lanes.values()})
@@ -235,7 +237,8 @@ class Worker:
         except Exception:
             log.exception("a lane has a defect", task=candidate.task)
         finally:
-            await asyncio.shield(self._close(number))
+            with suppress(Unavailable):
+                await asyncio.shield(self._settle((), number))
 
     async def _batch(self, candidate: Candidate, batch: Sequence[Work]) -> None:
         hopeless = [result for work in batch if (result := poisoned(work))]
@@ -261,11 +264,23 @@ class Worker:
         if task is None or task.status != "ACTIVE":
             await self._performer.leave(candidate, batch)
 
-    async def _settle(self, batch: Sequence[Work]) -> None:
-        """Record what was done of a batch, and give back what was not."""
+    async def _settle(self, batch: Sequence[Work], lane: int | None = None) -> None:
+        """Record what was done, give back what was not of a batch, and close a lane; now, or as soon as that can be."""
+        self._owed.extend(batch)
+        if lane is not None:
+            self._over.add(lane)
         await self._recorder.flush(self._name)
-        async with self._database.write() as connection:
-            await Works(connection).release(self._name, batch)
+        owed, over = self._owed, self._over
+        if not (owed or over):
+            return
+        self._owed, self._over = [], set()
+        try:
+            async with self._database.write() as connection:
+                await Works(connection).release(self._name, owed)
+                await Lanes(connection).close(over)
+        except BaseException:
+            self._owed, self._over = owed + self._owed, over | self._over
+            raise
 
     async def _lease(self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool) -> list[Work]:
         """Work of the first of these groups that has some.
@@ -281,11 +296,6 @@ class Worker:
         self._idle[task] = time.time() + IDLE
         self._wake_in(IDLE)
         return []
-
-    async def _close(self, number: int) -> None:
-        with suppress(Unavailable):
-            async with self._database.write() as connection:
-                await Lanes(connection).close(number)
 
     async def _stop(self, numbers: Sequence[int]) -> None:
         drivers = [self._lanes[number].driver for number in numbers if number in self._lanes]

@@ -1,6 +1,7 @@
 """Workers as processes of their own, on a real PostgreSQL: tasks survive the death of any of them."""
 
 import asyncio
+import contextlib
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -8,10 +9,14 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
+from broker.errors import Unavailable
 from broker.models.tasks import Item
+from broker.storage.database import addressed
+from broker.storage.migration import upgrade
 from broker.tasks import Queue
 from tests.broker.worlds import World, read, world_of, write
 from tests.support.broker import PROGRAM
+from tests.support.postgres import postgres
 
 TREE = [Item(source="/d/", destination="/d/", recursive=True)]
 
@@ -110,3 +115,22 @@ async def test_a_worker_that_is_told_to_end_gives_back_what_it_has(world, worker
     task = await world.over(number)
     assert (task.status, task.files_transferred, task.faults) == ("SUCCEEDED", 3000, 0)
     assert read(world.sink.root / "d") == files
+
+
+async def test_a_database_that_crashes_costs_time(tmp_path):
+    with postgres() as server:
+        database = server.create()
+        upgrade(addressed(database))
+        workers = Workers(database, tmp_path)
+        async with world_of(database, tmp_path) as world:
+            files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(3000)})
+            number = await world.submit("TRANSFER", TREE)
+            workers.start()
+            await moving(world, number, 500)
+            await asyncio.to_thread(server.crash)
+            with contextlib.suppress(Unavailable):  # the pool finds out which of its connections are gone
+                await world.task(number)
+            task = await world.over(number)
+            assert (task.status, task.files_transferred) == ("SUCCEEDED", 3000), workers.said()
+            assert read(world.sink.root / "d") == files
+        workers.close()

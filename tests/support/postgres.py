@@ -5,7 +5,7 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,11 +25,13 @@ class Postgres:
 
     :param socket: the folder of its socket
     :param user: who may do everything
+    :param again: stops it as a power failure would, and starts it
     """
 
-    def __init__(self, socket: Path, user: str) -> None:
+    def __init__(self, socket: Path, user: str, again: Callable[[], None]) -> None:
         self._socket = socket
         self._user = user
+        self.crash = again
         self._made = 0
 
     def url(self, name: str) -> str:
@@ -67,9 +69,10 @@ def postgres() -> Iterator[Postgres]:
     options = " ".join(f"-c {name}={value!r}" for name, value in SETTINGS.items())
     try:
         run("initdb", "--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", f"--username={user}", data)
-        run("pg_ctl", "start", "--wait", "-D", data, "-l", str(folder / "log"), "-o", f"{options} -k {folder}")
+        start = ("--wait", "-D", data, "-l", str(folder / "log"), "-o", f"{options} -k {folder}")
+        run("pg_ctl", "start", *start)
         try:
-            yield Postgres(folder, user)
+            yield Postgres(folder, user, lambda: run("pg_ctl", "restart", "--mode=immediate", *start))
         finally:
             run("pg_ctl", "stop", "--mode=immediate", "-D", data)
     finally:
