@@ -15,7 +15,7 @@ from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from broker.tasks import Queue
 from tests.broker.worlds import World, read, world_of, write
-from tests.support.broker import PROGRAM
+from tests.support.broker import PROGRAM, BrokerProcess
 from tests.support.postgres import postgres
 
 TREE = [Item(source="/d/", destination="/d/", recursive=True)]
@@ -134,3 +134,20 @@ async def test_a_database_that_crashes_costs_time(tmp_path):
             assert (task.status, task.files_transferred) == ("SUCCEEDED", 3000), workers.said()
             assert read(world.sink.root / "d") == files
         workers.close()
+
+
+async def test_a_broker_that_is_killed_goes_on_where_it_was(database, tmp_path):
+    if not database.startswith("sqlite"):
+        pytest.skip("on PostgreSQL others work")
+    async with world_of(database, tmp_path) as world:
+        files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(3000)})
+        number = await world.submit("TRANSFER", TREE)
+        with BrokerProcess(database, tmp_path, "none") as broker:
+            await moving(world, number, 500)
+            broker.process.kill()
+        done = [state for state, _ in await attempts(world, number)].count("succeeded")
+        with BrokerProcess(database, tmp_path, "none"):
+            task = await world.over(number)
+        assert (task.status, task.files_transferred) == ("SUCCEEDED", 3000)
+        assert read(world.sink.root / "d") == files
+        assert len([attempt for _, attempt in await attempts(world, number) if attempt > 1]) <= 3000 - done
