@@ -1,22 +1,27 @@
 """Tasks: how fast the broker carries them out beside globus-url-copy, and what those cost that wait.
 
-    python -m tests.benchmarks.tasks [small] [big] [queue] [--files 10000] [--gib 2] [--rounds 3]
+    python -m tests.benchmarks.tasks [small] [big] [far] [queue] [--files 10000] [--gib 2] [--rounds 3]
 
 `small`: a directory of files of 10 kB, `big`: one file, each from one server on this machine to another, on files in
-memory, as a task with and without checksums and by globus-url-copy, in turns; a ratio is taken within a round. `queue`:
-submissions while 100,000 tasks are in the table, and the processor that 10,000 tasks take which cannot begin.
+memory, as a task with and without checksums and by globus-url-copy, in turns; a ratio is taken within a round. `far`:
+a fifth of the files of `small`, from a server 20 ms from the broker to one 80 ms away, over a WAN on one machine.
+`queue`: submissions while 100,000 tasks are in the table, and the processor that 10,000 tasks take which wait.
 """
 
 import argparse
 import asyncio
+import os
 import random
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from statistics import quantiles
+from typing import NamedTuple
 from uuid import uuid4
 
 from sqlalchemy import select
@@ -29,8 +34,12 @@ from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from broker.tasks import worker_of
 from tests.benchmarks.loopback import MEMORY, measure, spread
-from tests.broker.worlds import World, world_of
+from tests.broker.worlds import Server, World, world_of, world_with
+from tests.testbed import servers
+from tests.testbed.topology import Topology
+from tests.testbed.wan import Wan
 
+SCENARIOS = ("small", "big", "far", "queue")
 SMALL = 10_000
 MADE = {"id", "owner", "created_at"}
 WAITING = 10_000
@@ -39,12 +48,23 @@ LOOKED = 20.0
 """Seconds for which those that wait are watched."""
 
 
+class Elsewhere(NamedTuple):
+    """A server that another process has started."""
+
+    root: Path
+    host: str
+    port: int
+
+    def url(self, path: str) -> str:
+        return f"ftp://{self.host}:{self.port}{self.root}/{path}"
+
+
 @asynccontextmanager
-async def working(folder: Path) -> AsyncIterator[World]:
-    """A broker on SQLite with a worker, in this process."""
+async def working(folder: Path, *between: Server) -> AsyncIterator[World]:
+    """A broker on SQLite with a worker, in this process; with two servers, or with these."""
     database = f"sqlite:///{folder / 'broker.sqlite'}"
     upgrade(addressed(database))
-    async with world_of(database, folder) as world:
+    async with world_with(database, folder, *between) if between else world_of(database, folder) as world:
         running = asyncio.create_task(worker_of(world.factory).run())
         yield world
         running.cancel()
@@ -114,6 +134,28 @@ async def big(world: World, size: int, count: int) -> None:
     print("wanted: ratio >= 0.95")
 
 
+def far(options: argparse.Namespace) -> None:
+    """`far`: this program once more, in the host that is the client."""
+    with tempfile.TemporaryDirectory(dir=MEMORY, prefix="coget-bench-") as name, Wan(Topology.load("far")) as wan:
+        folders = [Path(name) / end for end in ("from", "to")]
+        for folder in (Path(name), *folders):
+            folder.mkdir(exist_ok=True)
+            folder.chmod(0o777)
+        with servers.gridftp(wan, "s1", folders[0]) as source, servers.gridftp(wan, "s2", folders[1]) as sink:
+            ends = [f"{server.host} {server.port} {server.root}" for server in (source, sink)]
+            words = [
+                "-m",
+                "tests.benchmarks.tasks",
+                "--files",
+                str(options.files // 5),
+                "--rounds",
+                str(options.rounds),
+            ]
+            command = wan.command("client", [sys.executable, *words, "--between", *ends])
+            subprocess.run(command, check=True, env={**os.environ, "GLOBUS_HOSTNAME": wan.address("client")})
+        wan.check()
+
+
 async def queue(world: World) -> None:
     """`queue`."""
     await fill(world, IN_TABLE)
@@ -159,25 +201,31 @@ async def hold(world: World) -> None:
     await asyncio.sleep(2.0)
 
 
-async def run(chosen: Sequence[str], options: argparse.Namespace) -> None:
+async def run(chosen: str, options: argparse.Namespace) -> None:
+    ends = [end.split() for end in options.between or ()]
+    between = [Elsewhere(Path(root), host, int(port)) for host, port, root in ends]
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="coget-bench-") as name:
-        async with working(Path(name)) as world:
-            if "small" in chosen:
+        async with working(Path(name), *between) as world:
+            if chosen == "small":
                 await small(world, options.files, options.rounds)
-            if "big" in chosen:
+            if chosen == "big":
                 await big(world, int(options.gib * 1024) << 20, options.rounds)
-            if "queue" in chosen:
+            if chosen == "queue":
                 await queue(world)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("chosen", nargs="*", choices=["small", "big", "queue", []])
+    parser.add_argument("chosen", nargs="*", choices=[*SCENARIOS, []])
     parser.add_argument("--files", type=int, default=10_000)
     parser.add_argument("--gib", type=float, default=2.0)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--between", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
-    asyncio.run(run(options.chosen or ["small", "big", "queue"], options))
+    if options.between:
+        options.chosen = ["small"]
+    for chosen in options.chosen or SCENARIOS:
+        far(options) if chosen == "far" else asyncio.run(run(chosen, options))
 
 
 if __name__ == "__main__":

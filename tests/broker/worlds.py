@@ -6,7 +6,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import UUID, uuid4
 
 from broker.config import Settings
@@ -18,17 +18,27 @@ from broker.models.tasks import Item, NewTask, Options, Task
 from broker.storage.collections import Collections
 from tests.support.gridftp import GridFTPServer
 
-__all__ = ["ANN", "World", "read", "world_of", "write"]
+__all__ = ["ANN", "Server", "World", "read", "world_of", "world_with", "write"]
 
 ANN = Caller(subject="ann", role="transfer")
+
+
+class Server(Protocol):
+    """A GridFTP server, wherever it runs, whose files can be seen from here, too."""
+
+    root: Path
+    host: str
+    port: int
+
+    def url(self, path: str) -> str: ...
 
 
 class World(NamedTuple):
     """A broker with a worker, two servers with a collection each, and a folder of the worker's."""
 
     factory: Factory
-    source: GridFTPServer
-    sink: GridFTPServer
+    source: Server
+    sink: Server
     local: Path
     collections: dict[str, UUID]
 
@@ -66,24 +76,31 @@ class World(NamedTuple):
 @asynccontextmanager
 async def world_of(database: str, tmp_path: Path) -> AsyncIterator[World]:
     """All of it, but for a worker."""
+    with GridFTPServer(tmp_path / "from") as source, GridFTPServer(tmp_path / "to", "127.0.0.2") as sink:
+        async with world_with(database, tmp_path, source, sink) as world:
+            yield world
+
+
+@asynccontextmanager
+async def world_with(database: str, tmp_path: Path, source: Server, sink: Server) -> AsyncIterator[World]:
+    """The same, with servers that run already."""
     (tmp_path / "local").mkdir()
     factory = Factory.of(Settings(database, site="here"), compiled=False)
     numbers = {name: uuid4() for name in ("source", "sink", "local", "catalogue")}
-    with GridFTPServer(tmp_path / "from") as source, GridFTPServer(tmp_path / "to", "127.0.0.2") as sink:
-        await factory.places.put_site("root", Site(name="here"))
-        for name, server in (("source", source), ("sink", sink)):
-            where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
-            await factory.places.put_endpoint("root", Endpoint(name=name, site="here", write_priority=1, **where))
-        async with factory.database.write() as connection:
-            kept = Collections(connection)
-            for name in ("source", "sink"):
-                await kept.put(numbers[name], "ann", NewCollection(name=name, endpoint=name), time.time())
-            folder = NewCollection(name="local", kind="local", base=f"{tmp_path / 'local'}/", site="here")
-            await kept.put(numbers["local"], "ann", folder, time.time())
-            await kept.put(numbers["catalogue"], "ann", NewCollection(name="all", kind="catalogue"), time.time())
-        yield World(factory, source, sink, tmp_path / "local", numbers)
-        factory.trees.close()
-        await factory.database.close()
+    await factory.places.put_site("root", Site(name="here"))
+    for name, server in (("source", source), ("sink", sink)):
+        where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
+        await factory.places.put_endpoint("root", Endpoint(name=name, site="here", write_priority=1, **where))
+    async with factory.database.write() as connection:
+        kept = Collections(connection)
+        for name in ("source", "sink"):
+            await kept.put(numbers[name], "ann", NewCollection(name=name, endpoint=name), time.time())
+        folder = NewCollection(name="local", kind="local", base=f"{tmp_path / 'local'}/", site="here")
+        await kept.put(numbers["local"], "ann", folder, time.time())
+        await kept.put(numbers["catalogue"], "ann", NewCollection(name="all", kind="catalogue"), time.time())
+    yield World(factory, source, sink, tmp_path / "local", numbers)
+    factory.trees.close()
+    await factory.database.close()
 
 
 def write(root: Path, files: dict[str, int]) -> dict[str, bytes]:
