@@ -9,13 +9,14 @@ from typing import NamedTuple
 from broker.errors import BrokerError, NotFound
 from broker.models.collections import Collection
 from broker.models.forecasts import Resolved
-from broker.models.tasks import Work
+from broker.models.tasks import Event, Work
 from broker.services.places import Places
 from broker.services.replicas import Replicas
 from broker.services.trees import CatalogueTree, GridFTPTree, LocalTree, Tree, Trees
 from broker.storage.collections import Collections
 from broker.storage.database import Database
 from broker.storage.lanes import Candidate, Lanes
+from broker.storage.tasks import Tasks
 from broker.storage.work import Result
 from broker.tasks.clearing import Clearing
 from broker.tasks.copying import Admission, Copying
@@ -81,6 +82,8 @@ class Carrier:
     ) -> Callable[[Sequence[Work], Recorder], Awaitable[None]]:
         """Who does work of a kind."""
         if kind in ("delete", "remove"):
+            if sink is not None and await self._incomplete(task):
+                return _left_alone
             recursive = task.options.recursive or sink is not None
             clearing = Clearing(self._database, (sink or source).tree, task.options, recursive)
             return _each(clearing.delete if kind == "delete" else clearing.remove, task)
@@ -91,6 +94,12 @@ class Carrier:
         if kind == "link":
             return _each(lambda work: _link(work, source.tree, sink.tree), task)
         return await self._copier(task, source, sink)
+
+    async def _incomplete(self, task: Candidate) -> bool:
+        """Whether something could not be copied: then what is only at the destination may be all there is of it."""
+        async with self._database.read() as connection:
+            known = await Tasks(connection).one(task.task)
+        return known is None or bool(known.skipped or known.failed)
 
     async def _copier(
         self, task: Candidate, source: End, sink: End
@@ -179,6 +188,15 @@ def _each(
         await asyncio.gather(*(one(work) for work in batch))
 
     return all_of
+
+
+async def _left_alone(batch: Sequence[Work], recorder: Recorder) -> None:
+    """Delete nothing, and say so."""
+    why = "something could not be transferred, so nothing is deleted at the destination"
+    event = Event(time.time(), "DELETE_DESTINATION_EXTRA_SKIPPED", False, "nothing is deleted", why)
+    recorder.note(batch[0].task_id, event)
+    for work in batch:
+        recorder.report(Result(work, "succeeded"))
 
 
 async def _link(work: Work, source: Tree, sink: Tree) -> Result:

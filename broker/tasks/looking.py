@@ -87,8 +87,12 @@ class Looking:
                 names.update(entry.name for entry in entries if extra)
                 async with self._database.write() as connection:
                     await Works(connection).add(work.task_id, plan.taken())
-        plan.children += [_extra(work, entry) for name, entry in there.items() if extra and name not in names]
+        plan.children += [_extra(work, entry) for name, entry in there.items() if extra and self._spare(entry, names)]
         return plan.result(work)
+
+    def _spare(self, entry: Entry, names: set[str]) -> bool:
+        """Whether something at the destination is to be deleted: what rules leave out is left alone there, too."""
+        return entry.name not in names and included(entry.name, entry.kind == "dir", self._options.filter_rules)
 
     def _found(self, plan: "Plan", work: Work, entry: Entry, there: Entry | None) -> None:
         """Plan for an entry of a folder."""

@@ -81,6 +81,28 @@ async def test_what_is_only_at_the_destination_is_deleted_in_the_end(world):
     assert not (world.sink.root / "d" / "gone").exists()
 
 
+async def test_nothing_is_deleted_where_something_could_not_be_copied(world):
+    write(world.source.root / "d", {"a": 1})
+    (world.source.root / "d" / "b").symlink_to("nothing")
+    write(world.sink.root / "d", {"old": 1})
+    items = [Item(source="/d/", destination="/d/"), Item(source="/missing", destination="/missing")]
+    task = await world.done("TRANSFER", items, delete_destination_extra=True, skip_source_errors=True)
+    assert task.status == "SUCCEEDED", task.error
+    assert sorted(read(world.sink.root / "d")) == ["a", "old"]
+    events, _ = await world.factory.tasks.events(ANN, task.id, None, 10, 0)
+    assert "DELETE_DESTINATION_EXTRA_SKIPPED" in [event.code for event in events]
+
+
+async def test_what_rules_leave_out_is_left_alone_at_the_destination(world):
+    write(world.source.root / "d", {"a": 1, "n.txt": 1})
+    write(world.sink.root / "d", {"old": 1, "notes.txt": 1})
+    rules = (FilterRule(name="*.txt"),)
+    await world.done(
+        "TRANSFER", [Item(source="/d/", destination="/d/")], delete_destination_extra=True, filter_rules=rules
+    )
+    assert sorted(read(world.sink.root / "d")) == ["a", "notes.txt"]
+
+
 async def test_rules_say_what_is_left_out(world):
     write(world.source.root / "d", {"a.root": 1, "b.txt": 2, "sub/c.root": 3, "tmp/d.root": 4})
     rules = (FilterRule(name="*.txt"), FilterRule(name="tmp", type="dir"))
