@@ -13,6 +13,7 @@ from broker.services.forecasting import Forecasting
 from broker.services.grants import Grants
 from broker.services.history import Reports
 from broker.services.identities import Identities
+from broker.services.introspection import Introspection
 from broker.services.issuers import Issuers
 from broker.services.keys import Keys
 from broker.services.logins import Logins
@@ -66,7 +67,8 @@ class Factory(NamedTuple):
         :param compiled: whether forecasters are; by default where numba is there
         """
         database, issuers = Database(addressed(settings.database)), Issuers(settings.issuers)
-        access, keys = Access(database, issuers), Keys(database)
+        introspection = Introspection(settings.introspection) if settings.introspection else None
+        access, keys = Access(database, issuers, introspection), Keys(database)
         places = Places(database)
         catalogue = Catalogue(database, places)
         forecasting = Forecasting(database, places, compiled)
