@@ -1,5 +1,6 @@
 """What the broker is told when it starts."""
 
+import base64
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,16 +11,20 @@ from urllib.parse import urlsplit
 from broker.errors import Invalid
 from broker.models.access import ROLES, Role
 
-__all__ = ["Introspection", "Issuer", "Provider", "Settings", "Strategy", "configured", "issuers"]
+__all__ = ["LOOPBACK", "Hook", "Introspection", "Issuer", "Provider", "Settings", "Strategy", "configured", "issuers"]
 
 Strategy = Literal["priority", "predicted", "distance", "random"]
 ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """A shared secret would let the broker, and whoever gets at the public key, sign."""
 
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Where nobody else listens: what goes there may go in clear."""
+SHORTEST_KEY = 24
 KNOWN = {
     "issuer": "[[issuer]]",
     "login": "[login]",
     "introspection": "[introspection]",
+    "notify": "[notify]",
     "credentials": "[credentials]",
 }
 """What a file may say."""
@@ -55,6 +60,16 @@ class Introspection(NamedTuple):
     audience: tuple[str, ...]
 
 
+class Hook(NamedTuple):
+    """Who is told of tasks that are over.
+
+    :param key: with which what is told is signed
+    """
+
+    url: str
+    key: bytes
+
+
 class Provider(NamedTuple):
     """Who says who people are, when they log in with a browser (OpenID Connect).
 
@@ -79,6 +94,7 @@ class Settings(NamedTuple):
     :param keep_days: what ended earlier is forgotten; None is never
     :param issuers: whose signed tokens count, beside our own
     :param introspection: whose other tokens count
+    :param hook: who is told of tasks that are over
     :param requests_per_second: of one caller, on average
     :param largest_body: bytes that a request may have, imports apart
     :param site: where this process is: folders of collections at it are folders of this machine
@@ -98,6 +114,7 @@ class Settings(NamedTuple):
     public_url: str = ""
     provider: Provider | None = None
     introspection: Introspection | None = None
+    hook: Hook | None = None
 
     @property
     def domain(self) -> str:
@@ -115,6 +132,7 @@ def configured(settings: Settings, path: Path) -> Settings:
         provider=_provider(path),
         credentials=_credentials(path),
         introspection=_introspection(path),
+        hook=_hook(path),
     )
 
 
@@ -175,6 +193,29 @@ def _introspection(path: Path) -> Introspection | None:
     if not texts or urlsplit(asked.url).scheme not in ("http", "https") or not set(asked.roles.values()) <= set(ROLES):
         raise Invalid(f"{path}: [introspection] makes no sense", remedy)
     return asked
+
+
+def _hook(path: Path) -> Hook | None:
+    """That of a TOML file: `[notify]` with url and secret, as Standard Webhooks writes it.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    said = _document(path).get("notify")
+    if said is None:
+        return None
+    remedy = (
+        f'write url = "https://..." and secret = "whsec_...", which are {SHORTEST_KEY} random bytes or more in base64'
+    )
+    try:
+        url, key = said["url"], base64.b64decode(said["secret"].removeprefix("whsec_"), validate=True)
+        parts = urlsplit(url)
+        strange = said.keys() - {"url", "secret"}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Invalid(f"{path}: [notify] is not whole: {error}", remedy) from None
+    secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+    if strange or not secure or not parts.hostname or len(key) < SHORTEST_KEY:
+        raise Invalid(f"{path}: [notify] makes no sense", remedy)
+    return Hook(url, key)
 
 
 def _names(said: Any) -> tuple[str, ...]:

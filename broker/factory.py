@@ -18,6 +18,7 @@ from broker.services.issuers import Issuers
 from broker.services.keys import Keys
 from broker.services.logins import Logins
 from broker.services.logs import Logs
+from broker.services.notices import Notices
 from broker.services.pauses import Pauses
 from broker.services.places import Places
 from broker.services.plans import Plans
@@ -58,6 +59,7 @@ class Factory(NamedTuple):
     tasks: Tasks
     submissions: Submissions
     watching: Watching
+    notices: Notices | None
     trees: Trees
 
     @classmethod
@@ -99,5 +101,6 @@ class Factory(NamedTuple):
             tasks,
             Submissions(collections, tasks),
             Watching(database),
+            Notices(database, settings.hook) if settings.hook else None,
             Trees(database, places, settings),
         )

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import httpx
 import jwt
 
-from broker.config import Issuer
+from broker.config import LOOPBACK, Issuer
 from broker.errors import Forbidden, Unauthenticated, Unavailable
 from broker.models.access import ROLES, Caller, Role
 
@@ -32,7 +32,6 @@ SECONDS = 10.0
 LARGEST = 1 << 20
 CLAIMS = ("scope", "scp", "wlcg.groups", "groups", "roles", "entitlements")
 """Where profiles say what somebody may."""
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Keys(NamedTuple):
