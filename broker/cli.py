@@ -12,7 +12,7 @@ import click
 from broker.errors import BrokerError
 
 try:
-    from broker.config import Settings, Strategy, credentials, issuers, provider
+    from broker.config import Settings, Strategy, configured
     from broker.models.access import ROLES, NewToken, Role
 except ModuleNotFoundError as missing:  # coget was installed without its broker
     sys.exit(f"coget-broker: {missing.name} is not installed\n  run: pip install 'coget[broker]'")
@@ -39,7 +39,7 @@ config_option = click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Whose signed tokens (JWT) count, who says who people are, and files of proxy certificates; TOML.",
+    help="Whose tokens count, who says who people are, who is told of tasks, and files of proxy certificates; TOML.",
 )
 
 
@@ -116,9 +116,7 @@ def serve(
         database, anonymous, _ranking(rank), explore, keep_days, site=site, public_url=_origin(public_url)
     )
     if config:
-        settings = settings._replace(
-            issuers=issuers(config), credentials=credentials(config), provider=provider(config)
-        )
+        settings = configured(settings, config)
     address = addressed(database)
     if not check(address):
         upgrade(address)
@@ -157,7 +155,8 @@ def worker(database: str, site: str, config: Path | None) -> None:
         raise BrokerError("on SQLite the broker itself carries out tasks", "run: coget-broker serve")
     if not check(addressed(database)):
         raise BrokerError("the database has no tables yet", "run: coget-broker upgrade --database URL")
-    run(Settings(database, site=site, credentials=credentials(config) if config else {}))
+    settings = Settings(database, site=site)
+    run(configured(settings, config) if config else settings)
 
 
 @broker.group()

@@ -1,5 +1,6 @@
 """What the broker is told when it starts."""
 
+import base64
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,11 +11,23 @@ from urllib.parse import urlsplit
 from broker.errors import Invalid
 from broker.models.access import ROLES, Role
 
-__all__ = ["Issuer", "Provider", "Settings", "Strategy", "credentials", "issuers", "provider"]
+__all__ = ["LOOPBACK", "Hook", "Introspection", "Issuer", "Provider", "Settings", "Strategy", "configured", "issuers"]
 
 Strategy = Literal["priority", "predicted", "distance", "random"]
 ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """A shared secret would let the broker, and whoever gets at the public key, sign."""
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Where nobody else listens: what goes there may go in clear."""
+SHORTEST_KEY = 24
+KNOWN = {
+    "issuer": "[[issuer]]",
+    "login": "[login]",
+    "introspection": "[introspection]",
+    "notify": "[notify]",
+    "credentials": "[credentials]",
+}
+"""What a file may say."""
 
 
 class Issuer(NamedTuple):
@@ -29,6 +42,32 @@ class Issuer(NamedTuple):
     audience: tuple[str, ...]
     roles: Mapping[str, Role]
     algorithms: tuple[str, ...] = ("RS256", "ES256")
+
+
+class Introspection(NamedTuple):
+    """Who says what tokens are that say nothing by themselves (RFC 7662).
+
+    :param url: where it is asked
+    :param client_id: as which the broker is known there
+    :param roles: what scopes or groups give
+    :param audience: for whom tokens must be: us, by any of these names
+    """
+
+    url: str
+    client_id: str
+    client_secret: str
+    roles: Mapping[str, Role]
+    audience: tuple[str, ...]
+
+
+class Hook(NamedTuple):
+    """Who is told of tasks that are over.
+
+    :param key: with which what is told is signed
+    """
+
+    url: str
+    key: bytes
 
 
 class Provider(NamedTuple):
@@ -54,6 +93,8 @@ class Settings(NamedTuple):
     :param explore: of how many answers at most one puts a replica first of whose path nothing is known; 0 is never
     :param keep_days: what ended earlier is forgotten; None is never
     :param issuers: whose signed tokens count, beside our own
+    :param introspection: whose other tokens count
+    :param hook: who is told of tasks that are over
     :param requests_per_second: of one caller, on average
     :param largest_body: bytes that a request may have, imports apart
     :param site: where this process is: folders of collections at it are folders of this machine
@@ -72,11 +113,27 @@ class Settings(NamedTuple):
     credentials: Mapping[str, Path] = MappingProxyType({})
     public_url: str = ""
     provider: Provider | None = None
+    introspection: Introspection | None = None
+    hook: Hook | None = None
 
     @property
     def domain(self) -> str:
         """Of user names that have none of their own."""
         return urlsplit(self.public_url).hostname or "localhost"
+
+
+def configured(settings: Settings, path: Path) -> Settings:
+    """These settings, with what a TOML file says.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    return settings._replace(
+        issuers=issuers(path),
+        provider=_provider(path),
+        credentials=_credentials(path),
+        introspection=_introspection(path),
+        hook=_hook(path),
+    )
 
 
 def issuers(path: Path) -> tuple[Issuer, ...]:
@@ -87,7 +144,7 @@ def issuers(path: Path) -> tuple[Issuer, ...]:
     return tuple(_issuer(path, said) for said in _document(path).get("issuer", []))
 
 
-def provider(path: Path) -> Provider | None:
+def _provider(path: Path) -> Provider | None:
     """That of a TOML file: `[login]` with issuer, client_id, client_secret, and scope if need be.
 
     :raises Invalid: naming the file, and what in it makes no sense
@@ -107,7 +164,7 @@ def provider(path: Path) -> Provider | None:
     return login
 
 
-def credentials(path: Path) -> dict[str, Path]:
+def _credentials(path: Path) -> dict[str, Path]:
     """Those of a TOML file: `[credentials]` with names, and the file of a proxy certificate for each.
 
     :raises Invalid: naming the file, and what in it makes no sense
@@ -118,14 +175,61 @@ def credentials(path: Path) -> dict[str, Path]:
     return {name: path.parent / file for name, file in said.items()}
 
 
+def _introspection(path: Path) -> Introspection | None:
+    """That of a TOML file: `[introspection]` with url, client_id, client_secret, roles, and audience if need be.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    said = _document(path).get("introspection")
+    if said is None:
+        return None
+    remedy = 'write url = "https://...", client_id = "...", client_secret = "...", roles = { "SCOPE" = "reader" }'
+    try:
+        asked = Introspection(**{"audience": said["client_id"], **said})
+        asked = asked._replace(roles=dict(asked.roles), audience=_names(asked.audience))
+    except (KeyError, TypeError, ValueError) as error:
+        raise Invalid(f"{path}: [introspection] is not whole: {error}", remedy) from None
+    texts = all(isinstance(value, str) for value in (*asked[:3], *asked.audience))
+    if not texts or urlsplit(asked.url).scheme not in ("http", "https") or not set(asked.roles.values()) <= set(ROLES):
+        raise Invalid(f"{path}: [introspection] makes no sense", remedy)
+    return asked
+
+
+def _hook(path: Path) -> Hook | None:
+    """That of a TOML file: `[notify]` with url and secret, as Standard Webhooks writes it.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    said = _document(path).get("notify")
+    if said is None:
+        return None
+    remedy = (
+        f'write url = "https://..." and secret = "whsec_...", which are {SHORTEST_KEY} random bytes or more in base64'
+    )
+    try:
+        url, key = said["url"], base64.b64decode(said["secret"].removeprefix("whsec_"), validate=True)
+        parts = urlsplit(url)
+        strange = said.keys() - {"url", "secret"}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Invalid(f"{path}: [notify] is not whole: {error}", remedy) from None
+    secure = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in LOOPBACK)
+    if strange or not secure or not parts.hostname or len(key) < SHORTEST_KEY:
+        raise Invalid(f"{path}: [notify] makes no sense", remedy)
+    return Hook(url, key)
+
+
+def _names(said: Any) -> tuple[str, ...]:
+    return (said,) if isinstance(said, str) else tuple(said)
+
+
 def _document(path: Path) -> dict[str, Any]:
     try:
         document = tomllib.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise Invalid(f"{path} cannot be read: {error}", "see docs/howto/broker.md for what is in it") from None
-    if strange := document.keys() - {"issuer", "login", "credentials"}:
+    if strange := document.keys() - KNOWN.keys():
         raise Invalid(
-            f"{path}: {', '.join(sorted(strange))} is nothing that is known", "use [[issuer]], [login], [credentials]"
+            f"{path}: {', '.join(sorted(strange))} is nothing that is known", f"use {', '.join(KNOWN.values())}"
         )
     return document
 
@@ -133,8 +237,7 @@ def _document(path: Path) -> dict[str, Any]:
 def _issuer(path: Path, said: Mapping[str, Any]) -> Issuer:
     remedy = 'write url = "https://...", audience = ["..."], roles = { "SCOPE" = "reader" }'
     try:
-        audience = said["audience"]
-        names = (audience,) if isinstance(audience, str) else tuple(audience)
+        names = _names(said["audience"])
         issuer = Issuer(said["url"], names, dict(said["roles"]), tuple(said.get("algorithms", ("RS256", "ES256"))))
         known = urlsplit(issuer.url).scheme in ("http", "https") and not said.keys() - set(Issuer._fields)
     except (KeyError, TypeError, ValueError, AttributeError) as error:

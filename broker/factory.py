@@ -13,10 +13,12 @@ from broker.services.forecasting import Forecasting
 from broker.services.grants import Grants
 from broker.services.history import Reports
 from broker.services.identities import Identities
+from broker.services.introspection import Introspection
 from broker.services.issuers import Issuers
 from broker.services.keys import Keys
 from broker.services.logins import Logins
 from broker.services.logs import Logs
+from broker.services.notices import Notices
 from broker.services.pauses import Pauses
 from broker.services.places import Places
 from broker.services.plans import Plans
@@ -57,6 +59,7 @@ class Factory(NamedTuple):
     tasks: Tasks
     submissions: Submissions
     watching: Watching
+    notices: Notices | None
     trees: Trees
 
     @classmethod
@@ -66,7 +69,8 @@ class Factory(NamedTuple):
         :param compiled: whether forecasters are; by default where numba is there
         """
         database, issuers = Database(addressed(settings.database)), Issuers(settings.issuers)
-        access, keys = Access(database, issuers), Keys(database)
+        introspection = Introspection(settings.introspection) if settings.introspection else None
+        access, keys = Access(database, issuers, introspection), Keys(database)
         places = Places(database)
         catalogue = Catalogue(database, places)
         forecasting = Forecasting(database, places, compiled)
@@ -97,5 +101,6 @@ class Factory(NamedTuple):
             tasks,
             Submissions(collections, tasks),
             Watching(database),
+            Notices(database, settings.hook) if settings.hook else None,
             Trees(database, places, settings),
         )

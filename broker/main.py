@@ -35,6 +35,8 @@ def create_app(factory: Factory) -> FastAPI:
         beside = [asyncio.create_task(factory.forecasting.watch()), asyncio.create_task(factory.watching.look())]
         if factory.settings.keep_days is not None:
             beside.append(asyncio.create_task(factory.reports.keep_forgetting(factory.settings.keep_days)))
+        if factory.notices:
+            beside.append(asyncio.create_task(factory.notices.keep_telling()))
         async with AsyncExitStack() as stack:
             if factory.database.sqlite:
                 beside.append(asyncio.create_task(worker_of(factory).run()))

@@ -113,3 +113,4 @@ def _log() -> None:
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=logging.INFO)
     logging.getLogger("procrastinate").setLevel(logging.WARNING)  # it tells of each time that somebody is woken
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # addresses of hooks may be secrets

@@ -22,9 +22,10 @@ from coalloc.engine import open_source, speaks
 from coalloc.engine.base import EngineOptions, Source, Span
 from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
+from coalloc.globus import tasks as globus_tasks
 from coalloc.handover import Handover, cancel, submit, tasks, watch
 from coalloc.history import History, SourceSummary, Transfer
-from coalloc.imports import read_log, remember
+from coalloc.imports import read_log, remember, remember_globus, report_globus
 from coalloc.inventory import Registered, register_below
 from coalloc.model import (
     Checksum,
@@ -57,6 +58,7 @@ __all__ = [
     "copy",
     "datasets",
     "download",
+    "globus_tasks",
     "history",
     "metalink",
     "metalink_document",
@@ -68,6 +70,8 @@ __all__ = [
     "register",
     "register_directory",
     "remember",
+    "remember_globus",
+    "report_globus",
     "search",
     "storage",
     "submit",

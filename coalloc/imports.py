@@ -1,16 +1,24 @@
 """What other programs logged, for this user's history and for a broker's: by the addresses of the sources."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from coalloc.brokerclient import Broker
+from coalloc.config import access
 from coalloc.errors import UsageError
 from coalloc.history import History, Transfer, source_key
+from predictors.observation import Observation
 
 if TYPE_CHECKING:
+    from coalloc.globus import Tasks
     from coalloc.logs import Log
 
-__all__ = ["Remembered", "read_log", "remember"]
+__all__ = ["Remembered", "read_log", "remember", "remember_globus", "report_globus"]
+
+AT_ONCE = 10_000
+"""Transfers in one request to a broker, which takes up to 50,000."""
 
 
 class Remembered(NamedTuple):
@@ -37,11 +45,15 @@ def remember(path: Path) -> Remembered:
     if history.path is None:
         raise UsageError("COGET_HISTORY is off: there is no history to import into", "unset it, or name a file")
     log = read_log(path)
-    usable = [
-        (url, each)
-        for each in log.observations
-        if each.direction == "read" and each.outcome in ("ok", "slow") and (url := _address(each.source))
-    ]
+    return _keep(history, log.kind, len(log.observations), log.observations)
+
+
+def remember_globus(tasks: "Tasks") -> Remembered:
+    """Put what this user's tasks at Globus achieved into the history, each once; where none is kept, nothing is."""
+    return _keep(History.open(), "tasks at Globus", tasks.found, tasks.observations.values())
+
+
+def _keep(history: History, kind: str, count: int, observations: Iterable[Observation]) -> Remembered:
     transfers = [
         Transfer(
             url=url,
@@ -55,9 +67,37 @@ def remember(path: Path) -> Remembered:
             strategy="imported",
             outcome=each.outcome,
         )
-        for url, each in usable
+        for each in observations
+        if each.direction == "read" and each.outcome in ("ok", "slow") and (url := _address(each.source))
     ]
-    return Remembered(log.kind, len(log.observations), len(usable), history.remember(transfers))
+    return Remembered(kind, count, len(transfers), history.remember(transfers))
+
+
+async def report_globus(tasks: "Tasks", named: str | None = None) -> int | None:
+    """Tell a broker of them: how many were news to it; None where no broker is known.
+
+    :param named: its address, if it is not the user's usual one
+    :raises CoallocError: when it does not answer, or refuses
+    """
+    known = access(named)
+    if known is None:
+        return None
+    broker = Broker(known)
+    reports = [
+        {
+            "id": f"globus.{number}",
+            "source": each.source,
+            "sink": each.sink,
+            "started": each.start,
+            "ended": each.end,
+            "bytes": each.bytes,
+            "ranges": each.ranges,
+            "streams": each.streams,
+            "concurrency": each.concurrency,
+        }
+        for number, each in tasks.observations.items()
+    ]
+    return sum([await broker.report(reports[i : i + AT_ONCE]) for i in range(0, len(reports), AT_ONCE)])
 
 
 def read_log(path: Path, most: int | None = None) -> "Log":

@@ -24,6 +24,7 @@ __all__ = ["events", "lanes", "tasks", "tunings", "work", "workers"]
 
 UNFINISHED = text("state IN ('pending', 'leased')")
 ACTIVE = text("status = 'ACTIVE'")
+UNTOLD = text("untold IS NOT NULL")
 RETRYING = text("state = 'pending' AND attempt > 0")
 
 tasks = Table(
@@ -66,6 +67,7 @@ tasks = Table(
     Column("bytes_transferred", BigInteger, nullable=False),
     Column("bytes_checksummed", BigInteger, nullable=False),
     Column("faults", BigInteger, nullable=False),
+    Column("untold", MOMENT),  # when to tell of its end; NULL: there is nothing to tell
     UniqueConstraint("owner", "submission_id"),
     Index(None, "owner", "requested_at"),
     Index(
@@ -80,6 +82,7 @@ tasks = Table(
         sqlite_where=ACTIVE,
         postgresql_where=ACTIVE,
     ),
+    Index("ix_tasks_untold", "untold", sqlite_where=UNTOLD, postgresql_where=UNTOLD),
     Index("ix_tasks_deadline", "deadline", sqlite_where=ACTIVE, postgresql_where=ACTIVE),
 )
 

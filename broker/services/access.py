@@ -8,6 +8,7 @@ from typing import NamedTuple
 from broker.errors import NotFound, Unauthenticated
 from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
 from broker.models.oauth import TRANSFER, Bearer
+from broker.services.introspection import Introspection
 from broker.services.issuers import Issuers
 from broker.storage.access import Records
 from broker.storage.database import Database, retried
@@ -43,13 +44,14 @@ def hashed(secret: str) -> str:
 class Access:
     """Tokens, and what was done with them."""
 
-    def __init__(self, database: Database, issuers: Issuers) -> None:
+    def __init__(self, database: Database, issuers: Issuers, introspection: Introspection | None = None) -> None:
         self._database = database
         self._issuers = issuers
+        self._introspection = introspection
         self._believed: dict[str, Believed] = {}
 
     async def caller(self, token: str) -> Caller:
-        """Whose token it is, where it is good for the broker itself: one of ours, or one that an issuer signed.
+        """Whose token it is, where it is good for the broker itself: one of ours, or of somebody who was named.
 
         :raises Unauthenticated: the same, whatever is wrong with it
         :raises Forbidden: when an issuer's gives no role here
@@ -62,8 +64,11 @@ class Access:
         :raises Unauthenticated: the same, whatever is wrong with it
         :raises Forbidden: when an issuer's gives no role here
         """
-        if token.count(".") == 2 and not token.startswith(PREFIX):
-            return Bearer(await self._issuers.caller(token))
+        if not token.startswith(PREFIX):
+            if self._introspection and not self._issuers.signed(token):
+                return Bearer(await self._introspection.caller(token))
+            if token.count(".") == 2:
+                return Bearer(await self._issuers.caller(token))
         bearer = await self._ours(token)
         if bearer is None or bearer.server not in (None, server):
             raise Unauthenticated("the token is unknown, expired or revoked", "log in again, or ask an admin for one")

@@ -50,10 +50,8 @@ class Reports:
                     "give seconds since the epoch, and look at your clock",
                 )
         sources = await self._places.sources({each.source for each in observed})
-        named = [
-            each if sources[each.source] == each.source else each.model_copy(update={"source": sources[each.source]})
-            for each in observed
-        ]
+        sinks = await self._places.sinks({each.sink for each in observed})
+        named = [_renamed(each, sources[each.source], sinks[each.sink]) for each in observed]
         try:
             accepted = await self._add(subject, named)
         except IntegrityError:  # another process has dropped a month in which this reports
@@ -119,3 +117,9 @@ class Reports:
             wanted = {**wanted, "source": (await self._places.sources({wanted["source"]}))[wanted["source"]]}
         async with self._database.read() as connection:
             return await History(connection).listed(wanted, before, limit)
+
+
+def _renamed(each: Observed, source: str, sink: str) -> Observed:
+    if (source, sink) == (each.source, each.sink):  # most are: a copy takes time
+        return each
+    return each.model_copy(update={"source": source, "sink": sink})

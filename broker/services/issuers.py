@@ -16,11 +16,11 @@ from urllib.parse import urlsplit
 import httpx
 import jwt
 
-from broker.config import Issuer
+from broker.config import LOOPBACK, Issuer
 from broker.errors import Forbidden, Unauthenticated, Unavailable
-from broker.models.access import ROLES, Caller
+from broker.models.access import ROLES, Caller, Role
 
-__all__ = ["SECONDS", "Issuers", "document"]
+__all__ = ["SECONDS", "Issuers", "admitted", "document", "words"]
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +32,6 @@ SECONDS = 10.0
 LARGEST = 1 << 20
 CLAIMS = ("scope", "scp", "wlcg.groups", "groups", "roles", "entitlements")
 """Where profiles say what somebody may."""
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 class Keys(NamedTuple):
@@ -63,7 +62,15 @@ class Issuers:
         :raises Unavailable: when the issuer's keys cannot be had
         """
         issuer, claims = await self._verified(token, None)
-        return _caller(issuer, claims)
+        return admitted(issuer.url, issuer.roles, claims)
+
+    def signed(self, token: str) -> bool:
+        """Whether a token says that one of these has signed it."""
+        try:
+            said = jwt.decode(token, options={"verify_signature": False})
+        except jwt.PyJWTError:
+            return False
+        return str(said.get("iss")) in self._issuers
 
     async def claims(self, token: str, url: str, client: str) -> dict[str, Any]:
         """What this issuer says of somebody who logs in, to us as its client: what its ID token says.
@@ -78,7 +85,7 @@ class Issuers:
 
     def admitted(self, url: str, claims: Mapping[str, Any]) -> Caller:
         """Who this is that an issuer has named, and what they may do. :raises Forbidden: when that is nothing"""
-        return _caller(self._issuers[url], claims)
+        return admitted(url, self._issuers[url].roles, claims)
 
     async def _verified(self, token: str, client: str | None) -> tuple[Issuer, dict[str, Any]]:
         """Who signed it, and what it says.
@@ -155,16 +162,17 @@ async def document(client: httpx.AsyncClient, url: str, method: str = "GET", **r
     return said
 
 
-def _caller(issuer: Issuer, claims: Mapping[str, Any]) -> Caller:
-    granted = {word for name in CLAIMS for word in _words(claims.get(name))}
-    roles = [issuer.roles[word] for word in granted if word in issuer.roles]
-    subject = re.sub(r"[^A-Za-z0-9_.@:/+-]", "_", f"{claims['sub']}@{urlsplit(issuer.url).hostname}")[:200]
-    if not roles:
+def admitted(url: str, roles: Mapping[str, Role], claims: Mapping[str, Any]) -> Caller:
+    """Who this is of whom a server at `url` says this, and what they may do. :raises Forbidden: when that is nothing"""
+    granted = {word for name in CLAIMS for word in words(claims.get(name))}
+    given = [roles[word] for word in granted if word in roles]
+    subject = re.sub(r"[^A-Za-z0-9_.@:/+-]", "_", f"{claims['sub']}@{urlsplit(url).hostname}")[:200]
+    if not given:
         raise Forbidden(f"{subject} has no role here", "ask an admin of the broker which scope or group gives one")
-    return Caller(subject=subject, role=max(roles, key=ROLES.index))
+    return Caller(subject=subject, role=max(given, key=ROLES.index))
 
 
-def _words(claim: object) -> list[str]:
+def words(claim: object) -> list[str]:
     """A claim is words in a string, or a list of them."""
     if isinstance(claim, str):
         return claim.split()

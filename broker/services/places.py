@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from broker.errors import Invalid, NotFound
 from broker.models.catalogue import PORTS, Endpoint, Site
 from broker.storage.access import Records
+from broker.storage.collections import Collections
 from broker.storage.database import Database, retried
 from broker.storage.places import Placed
 from broker.storage.places import Places as Stored
@@ -18,12 +19,16 @@ REMEMBERED = 2.0
 """Seconds for which another process's changes may stay unseen."""
 
 
+GLOBUS = "globus://"
+
+
 class Map(NamedTuple):
-    """All endpoints by number and by name, and where sites are."""
+    """All endpoints by number and by name, where sites are, and which endpoint and site a collection of an id has."""
 
     by_id: Mapping[int, Placed]
     by_name: Mapping[str, Placed]
     sites: Mapping[str, Site]
+    collections: Mapping[str, tuple[str | None, str]]
 
     def coordinates(self, site: str) -> tuple[float, float] | None:
         """Of a site, when they are known."""
@@ -38,7 +43,7 @@ class Places:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._map = Map({}, {}, {})
+        self._map = Map({}, {}, {}, {})
         self._until = 0.0
 
     async def map(self) -> Map:
@@ -47,18 +52,25 @@ class Places:
             async with self._database.read() as connection:
                 stored = Stored(connection)
                 placed, sites = await stored.endpoints(), await stored.sites()
+                ends = await Collections(connection).ends()
             by_name = {each.endpoint.name: each for each in placed}
-            self._map = Map({each.id: each for each in placed}, by_name, {site.name: site for site in sites})
+            self._map = Map({each.id: each for each in placed}, by_name, {site.name: site for site in sites}, ends)
             self._until = time.monotonic() + REMEMBERED
         return self._map
 
     async def sources(self, named: Iterable[str]) -> dict[str, str]:
-        """What transfers from these are filed under: an endpoint's name and its address are the same source.
+        """What transfers from these are filed under: an endpoint's name, its address and `globus://` with the id of a
+        collection at it are the same source.
 
         :raises Invalid: when there is no such endpoint, or it is no address
         """
         known = await self.map()
-        return {name: _source(name, known.by_name) for name in named}
+        return {name: _source(name, known) for name in named}
+
+    async def sinks(self, named: Iterable[str]) -> dict[str, str]:
+        """What transfers to these are filed under: a collection's id is the site where it is, if that is known."""
+        known = await self.map()
+        return {name: _site(name, known) or name for name in named}
 
     @retried
     async def put_site(self, by: str, site: Site) -> Site:
@@ -102,7 +114,14 @@ class Places:
         return placed.endpoint
 
 
-def _source(name: str, endpoints: Mapping[str, Placed]) -> str:
+def _site(name: str, known: Map) -> str:
+    endpoint, site = known.collections.get(name, (None, ""))
+    return site if endpoint is None else known.by_name[endpoint].endpoint.site
+
+
+def _source(name: str, known: Map) -> str:
+    endpoints = known.by_name
+    name = known.collections.get(name.removeprefix(GLOBUS), (None, ""))[0] or name
     if "://" not in name:
         if name not in endpoints:
             raise Invalid(

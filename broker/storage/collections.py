@@ -35,6 +35,11 @@ class Collections:
         rows = await self._connection.execute(chosen)
         return [Collection.model_construct(**{**row._mapping, "id": UUID(row.id)}) for row in rows]
 
+    async def ends(self) -> dict[str, tuple[str | None, str]]:
+        """The endpoint of each, by id, if it has one; and the site that it is said to be at."""
+        joined = select(collections.c.id, endpoints.c.name, collections.c.site).outerjoin_from(collections, endpoints)
+        return {row.id: (row.name, row.site) for row in await self._connection.execute(joined)}
+
     async def put(self, number: UUID, owner: str, new: NewCollection, now: float) -> UUID:
         """Make it, or change the one of this name; its id. :raises NotFound: when there is no such endpoint"""
         endpoint = None

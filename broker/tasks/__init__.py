@@ -11,6 +11,6 @@ __all__ = ["Queue", "worker_of"]
 def worker_of(factory: Factory) -> Worker:
     """A worker of this process, for its site; it is told of tasks that are submitted here."""
     carrier = Carrier(factory.database, factory.trees, factory.places, factory.replicas)
-    worker = Worker(factory.database, factory.reports, carrier, lambda tasks: None, factory.settings.site)
+    worker = Worker(factory.database, factory.reports, carrier, factory.settings.site)
     factory.tasks.wake = lambda site: worker.wake()
     return worker

@@ -33,7 +33,6 @@ log = structlog.get_logger("broker.tasks")
 class Recorder:
     """The results of one worker.
 
-    :param finished: is told of tasks that are over
     :param later: is told in how many seconds there is work again
     """
 
@@ -41,12 +40,10 @@ class Recorder:
         self,
         database: Database,
         history: Reports,
-        finished: Callable[[list[Task]], None],
         later: Callable[[float], None],
     ) -> None:
         self._database = database
         self._history = history
-        self._finished = finished
         self._later = later
         self._results: list[Result] = []
         self._bytes: Counter[str] = Counter()
@@ -107,13 +104,11 @@ class Recorder:
             if not (results or moved or events or self._progress):
                 return set()
             try:
-                accepted, ended = await self._write(worker, results, moved, events)
+                accepted = await self._write(worker, results, moved, events)
             except BaseException:
                 self._results, self._events = results + self._results, events + self._events
                 self._bytes = moved + self._bytes
                 raise
-        if ended:
-            self._finished(ended)
         await self._learn()
         return accepted
 
@@ -128,7 +123,7 @@ class Recorder:
 
     async def _write(
         self, worker: str, results: Sequence[Result], moved: Counter[str], events: Sequence[tuple[str, Event]]
-    ) -> tuple[set[int], list[Task]]:
+    ) -> set[int]:
         now = time.time()
         async with self._database.write() as connection:
             tasks = Tasks(connection)
@@ -141,7 +136,7 @@ class Recorder:
             ended = await tasks.finish({each.work.task_id for each in good}, now)
             ends = [(task.id, _end(task, now)) for task in ended]
             await tasks.note([*events, *_faults(good, now), *ends])
-        return accepted, ended
+        return accepted
 
 
 def _faults(results: Sequence[Result], now: float) -> list[tuple[str, Event]]:

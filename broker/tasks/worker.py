@@ -19,7 +19,7 @@ from uuid import uuid4
 import structlog
 
 from broker.errors import Unavailable
-from broker.models.tasks import LOST, Event, Task, Work, WorkKind
+from broker.models.tasks import LOST, Event, Work, WorkKind
 from broker.services.history import Reports
 from broker.storage.database import Database
 from broker.storage.lanes import Candidate, Lanes, Pair
@@ -83,12 +83,11 @@ class Worker:
         database: Database,
         history: Reports,
         performer: Performer,
-        finished: Callable[[list[Task]], None],
         site: str = "",
     ) -> None:
         self._database = database
         self._performer = performer
-        self._recorder = Recorder(database, history, finished, self._wake_in)
+        self._recorder = Recorder(database, history, self._wake_in)
         self._tuner = Tuner(database)
         self._site = site
         self._name = ""

@@ -80,11 +80,11 @@ class Broker:
         measured = frozenset(str(each["url"]) for each in line["replicas"] if each["measured"])
         return Found(file, {str(each["url"]): _estimate(each) for each in line["replicas"]}, name, measured)
 
-    async def report(self, observations: Sequence[Mapping[str, Any]]) -> None:
-        """Tell what transfers achieved, as the broker's interface writes it."""
+    async def report(self, observations: Sequence[Mapping[str, Any]]) -> int:
+        """Tell what transfers achieved, as the broker's interface writes it; how many were news."""
         answer = await self._broker.ask("POST", "/transfers", json=list(observations))
         try:
-            int(json.loads(answer)["accepted"])
+            return int(json.loads(answer)["accepted"])
         except NONSENSE as error:
             raise self._broker.nonsense(error) from None
 

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coalloc.cli import options
+from coalloc.cli import interrupts, options
+from coalloc.errors import UsageError
 
 if TYPE_CHECKING:
     from coalloc.history import SourceSummary
+    from coalloc.imports import Remembered
 
 __all__ = ["history"]
 
@@ -42,31 +44,57 @@ def history(context: click.Context, as_json: bool) -> None:
         click.echo("No transfers yet.")
 
 
-@history.command("import", short_help="Learn from what other programs logged.")
-@click.argument("logs", type=click.Path(path_type=Path), nargs=-1, required=True, metavar="LOG...")
+@history.command("import", short_help="Learn from what other programs logged, or Globus did for you.")
+@click.argument("logs", type=click.Path(path_type=Path), nargs=-1, metavar="LOG...")
+@click.option("--globus", is_flag=True, help="Your own tasks at Globus, which asks you to log in.")
+@options.broker
 @options.as_json
 @click.pass_context
-def import_(context: click.Context, logs: tuple[Path, ...], as_json: bool) -> None:
+def import_(context: click.Context, logs: tuple[Path, ...], globus: bool, broker: str | None, as_json: bool) -> None:
     """Learn from what other programs logged, so that coget knows servers that it has not used yet.
 
     LOG is what aria2 keeps with --server-stat-of, intake-esgf's database of downloads, the transfer log of a GridFTP
     server, or a table with the columns source, start, bytes, and end or seconds. What is known already is left out.
 
+    With --globus it is what Globus transferred for you; your broker, if you have one, is told of it, too.
+    Set GLOBUS_CLIENT_ID to the id of an application, and GLOBUS_CLIENT_SECRET to its secret if it logs in by itself.
+
     \b
     Examples:
       coget history import ~/.aria2/server-stat
       coget history import ~/.config/intake-esgf/download.db
+      coget history import --globus --broker https://broker.example
     """
     from coalloc import api
 
+    if not (logs or globus):
+        raise UsageError("nothing to learn from is named", "name a LOG, or --globus")
+    if broker and not globus:
+        raise UsageError(
+            "--broker makes no sense without --globus", "send it the log: POST /broker/v1/transfers/import"
+        )
+    silent = as_json or context.obj
     learned = []
     for log in logs:
         found = api.remember(log)
         learned.append({"log": str(log), **found._asdict()})
-        if not (as_json or context.obj):
-            click.echo(f"{found.kind}: {found.transfers} transfers, {found.usable} of them of use, {found.new} new")
-    if as_json or context.obj:
+        if not silent:
+            _told(found)
+    if globus:
+        tasks = api.globus_tasks()
+        found = api.remember_globus(tasks)
+        if not silent:
+            _told(found)
+        told = interrupts.run(api.report_globus(tasks, broker))
+        learned.append({"log": "globus", **found._asdict(), "told": told})
+        if not silent and told is not None:
+            click.echo(f"{told} of them were new to the broker")
+    if silent:
         click.echo(json.dumps({"logs": learned}, indent=2))
+
+
+def _told(found: "Remembered") -> None:
+    click.echo(f"{found.kind}: {found.transfers} transfers, {found.usable} of them of use, {found.new} new")
 
 
 def _print(summaries: "Sequence[SourceSummary]") -> None:

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 import httpx
 import pytest
 
-from broker.config import provider as configured
+from broker.config import Settings, configured
 from broker.errors import Invalid
 from broker.models.identities import identity
 from tests.support.broker import BrokerProcess
@@ -121,4 +121,4 @@ def test_a_file_without_sense_is_refused_by_name(tmp_path, change):
     file = tmp_path / "broker.toml"
     file.write_text(CONFIG.replace(*change).format(url="https://iam.example"))
     with pytest.raises(Invalid, match=r"broker\.toml"):
-        configured(file)
+        configured(Settings(), file)

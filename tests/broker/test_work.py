@@ -75,7 +75,7 @@ def task(*names: str, owner: str = "ann", submission: object = None, **options: 
 async def working(database: Database, performer: Ready) -> AsyncIterator[Worker]:
     places = Places(database)
     history = Reports(database, places, Forecasting(database, places, compiled=False))
-    worker = Worker(database, history, performer, lambda tasks: None)
+    worker = Worker(database, history, performer)
     running = asyncio.create_task(worker.run())
     try:
         yield worker

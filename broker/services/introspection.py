@@ -1,0 +1,105 @@
+"""Tokens that say nothing by themselves, of an authorization server that an admin has named: it is asked (RFC 7662).
+
+Of one server alone: such a token does not say whose it is, and to others it would be a gift. What the server answers is
+believed for a moment, by the token's hash; no token is kept, or logged.
+"""
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote_plus
+
+import httpx
+
+from broker.config import Introspection as Configured
+from broker.errors import Unauthenticated, Unavailable
+from broker.models.access import Caller
+from broker.services.issuers import admitted, document, words
+
+__all__ = ["Introspection", "good"]
+
+REMEMBERED = 30.0
+"""Seconds for which an answer is believed: so long may a token live that was revoked there."""
+MOST_REMEMBERED = 10_000
+SECONDS = 5.0
+AT_ONCE = 16
+"""Questions at a time: strangers can send any number of tokens."""
+
+
+class Known(NamedTuple):
+    """What a token says, None if it is not good, and until when that is believed."""
+
+    claims: Mapping[str, Any] | None
+    until: float
+
+
+class Introspection:
+    """The server whose tokens count."""
+
+    def __init__(self, configured: Configured) -> None:
+        self._configured = configured
+        self._known: dict[bytes, Known] = {}
+        self._asking = asyncio.Semaphore(AT_ONCE)
+
+    async def caller(self, token: str) -> Caller:
+        """Whose token it is, and what it lets them do.
+
+        :raises Unauthenticated: the same, whatever is wrong with it
+        :raises Forbidden: when it is good, and gives no role here
+        :raises Unavailable: when the server does not answer
+        """
+        key = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
+        claims = self._believed(key)
+        if claims is None:
+            async with self._asking:
+                claims = self._believed(key) or await self._learn(key, token)
+        if claims.claims is None:
+            raise Unauthenticated("the token is unknown, expired or revoked", "log in again, or ask an admin for one")
+        return admitted(self._configured.url, self._configured.roles, claims.claims)
+
+    def _believed(self, key: bytes) -> Known | None:
+        known = self._known.get(key)
+        return known if known and time.time() < known.until else None
+
+    async def _learn(self, key: bytes, token: str) -> Known:
+        said, now = await self._ask(token), time.time()
+        claims = said if good(said, self._configured.audience, now) else None
+        until = now + REMEMBERED if claims is None else min(now + REMEMBERED, float(claims["exp"]))
+        if len(self._known) >= MOST_REMEMBERED:
+            self._known.clear()
+        self._known[key] = Known(claims, until)
+        return self._known[key]
+
+    async def _ask(self, token: str) -> dict[str, Any]:
+        who = (quote_plus(self._configured.client_id), quote_plus(self._configured.client_secret))
+        form = {"token": token, "token_type_hint": "access_token"}
+        try:
+            async with asyncio.timeout(SECONDS), httpx.AsyncClient(timeout=SECONDS) as client:
+                return await document(client, self._configured.url, "POST", data=form, auth=who)
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError) as error:
+            said = f"{self._configured.url} cannot be asked for a token: {type(error).__name__}"
+            raise Unavailable(said, "try again in a moment") from None  # the error has the request, and that the token
+
+
+def good(said: Mapping[str, Any], audience: Collection[str], now: float) -> bool:
+    """Whether an answer is of a token that anybody may bear, for us, now, of somebody.
+
+    >>> answer = {"active": True, "exp": 20, "aud": ["us", "them"], "sub": "ann", "token_type": "Bearer"}
+    >>> good(answer, ["us"], 10), good(answer, ["us"], 20), good(answer, ["others"], 10)
+    (True, False, False)
+    >>> good({**answer, "active": "true"}, ["us"], 10), good({**answer, "token_type": "DPoP"}, ["us"], 10)
+    (False, False)
+    """
+    since, until = said.get("nbf", 0), said.get("exp")
+    return (
+        said.get("active") is True
+        and isinstance(until, int | float)
+        and isinstance(since, int | float)
+        and since <= now < until
+        and not set(words(said.get("aud"))).isdisjoint(audience)
+        and isinstance(said.get("sub"), str)
+        and said["sub"] != ""
+        and str(said.get("token_type", "bearer")).lower() == "bearer"
+    )

@@ -1,0 +1,114 @@
+"""This user's own tasks at Globus, or at a broker, which speaks like it: asked for through Globus's own SDK.
+
+That logs the user in, or a service in their place, as the client of GLOBUS_CLIENT_ID (and GLOBUS_CLIENT_SECRET), keeps
+its tokens where it always does, and finds the service as it always does: GLOBUS_SDK_ENVIRONMENT and
+GLOBUS_SDK_SERVICE_URL_TRANSFER lead it to a broker.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from coalloc.errors import NotAllowed, NothingToFetchFrom, UsageError
+from predictors.observation import Observation
+
+if TYPE_CHECKING:
+    from globus_sdk import GlobusApp, TransferClient
+
+__all__ = ["Tasks", "tasks"]
+
+NAME = "coget"
+SUCCEEDED = "type:TRANSFER/status:SUCCEEDED/completion_time:{},{}"
+MOST = 1000
+"""Tasks, or events of one, that Globus tells of one question, however it is asked for more."""
+BEGINNING = int(datetime(2010, 1, 1, tzinfo=UTC).timestamp())
+"""Before Globus had any task."""
+DAY = 86_400
+
+
+class Tasks(NamedTuple):
+    """How many transfers there were that succeeded, and what some of them tell, by their ids."""
+
+    found: int
+    observations: Mapping[str, Observation]
+
+
+def tasks() -> Tasks:
+    """All transfers of this user, or of the service, that succeeded. May ask the user to log in, on standard error.
+
+    :raises UsageError: when the SDK, or what it needs to know, is missing
+    :raises NotAllowed: when Globus lets nobody in
+    :raises NothingToFetchFrom: when it does not answer
+    """
+    try:
+        from globus_sdk import TransferClient
+    except ImportError:
+        raise UsageError("globus-sdk is not installed", "run: pip install 'coget[globus]'") from None
+    from coalloc.logs import globus
+
+    with _translated(), redirect_stdout(sys.stderr), _app() as app, TransferClient(app=app) as client:
+        found = {str(task["task_id"]): task for task in _succeeded(client)}
+        return Tasks(len(found), globus.read(found.values(), lambda number: _events(client, number)))
+
+
+def _app() -> "GlobusApp":
+    from globus_sdk import ClientApp, GlobusAppConfig, UserApp
+
+    number, secret = os.environ.get("GLOBUS_CLIENT_ID"), os.environ.get("GLOBUS_CLIENT_SECRET")
+    if not number:
+        raise UsageError(
+            "GLOBUS_CLIENT_ID is not set",
+            "register an application with Globus, or at your broker, and set it to that id",
+        )
+    if secret:
+        return ClientApp(NAME, client_id=number, client_secret=secret)
+    return UserApp(NAME, client_id=number, config=GlobusAppConfig(request_refresh_tokens=True))
+
+
+def _succeeded(client: "TransferClient") -> Iterator[Mapping[str, Any]]:
+    """Each at least once. Of a time in which more ended than are told at once, each half is asked for."""
+    spans = [(BEGINNING, int(time.time()) + DAY)]
+    while spans:
+        since, until = spans.pop()
+        page = client.task_list(limit=MOST, filter=SUCCEEDED.format(_stamp(since), _stamp(until)))["DATA"]
+        if len(page) < MOST or until - since <= 1:
+            yield from page
+        else:
+            middle = (since + until) // 2
+            spans += [(middle, until), (since, middle)]
+
+
+def _events(client: "TransferClient", number: str) -> list[Mapping[str, Any]]:
+    """What happened in a task; nothing where there is more than is told, the newest first: its begin would lack."""
+    page: list[Mapping[str, Any]] = client.task_event_list(number, limit=MOST)["DATA"]
+    return page if len(page) < MOST else []
+
+
+def _stamp(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    """What the SDK raises, in our words."""
+    from globus_sdk import GlobusAPIError, GlobusError, NetworkError
+
+    try:
+        yield
+    except NetworkError as error:
+        raise NothingToFetchFrom(f"Globus does not answer: {error}", "try again") from None
+    except GlobusAPIError as error:
+        if error.http_status in (400, 401, 403):
+            raise NotAllowed(
+                f"Globus lets nobody in: {error.message or error.code}",
+                "check GLOBUS_CLIENT_ID and GLOBUS_CLIENT_SECRET, and that they are of this service",
+            ) from None
+        raise NothingToFetchFrom(f"Globus cannot be asked: {error.http_status} {error.message}", "try again") from None
+    except (GlobusError, ValueError) as error:
+        raise UsageError(
+            f"Globus cannot be asked: {error}", "check GLOBUS_CLIENT_ID and what begins with GLOBUS_SDK_"
+        ) from None
