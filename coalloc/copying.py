@@ -33,7 +33,7 @@ LOOK = 0.125
 def temporary(path: str) -> str:
     """A name beside a file's final one."""
     folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name[:200]}.{os.urandom(4).hex()}.coget"
+    return f"{folder}/.{name.encode()[:200].decode(errors='ignore')}.{os.urandom(4).hex()}.coget"
 
 
 class Copy:

@@ -8,7 +8,6 @@ from pydantic import Field
 from broker.models.base import Moment, Wire
 
 __all__ = [
-    "LOST",
     "Details",
     "Event",
     "FilterRule",
@@ -31,10 +30,6 @@ what is no folder; removes a folder that is empty by then.
 """
 WorkState = Literal["pending", "leased", "succeeded", "skipped", "failed", "canceled", "expired"]
 """`skipped`: it failed, and the task goes on without it."""
-
-
-LOST = "WORKER_LOST"
-"""What befell work whose worker died: said of it until it is tried again."""
 
 
 class FilterRule(Wire):
@@ -123,6 +118,7 @@ class Work(NamedTuple):
     size: int
     details: Details
     attempt: int
+    lost: int = 0
     error_code: str | None = None
     received: tuple[tuple[int, int], ...] = ()
 

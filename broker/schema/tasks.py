@@ -100,6 +100,7 @@ work = Table(
     Column("details", Text, nullable=False),  # JSON of models.tasks.Details
     Column("state", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
+    Column("lost", Integer, nullable=False),  # attempts that ended with the worker that made them
     Column("worker", Text),
     Column("not_before", MOMENT, nullable=False),
     Column("received", Text),  # JSON: ranges that the destination has, after a failure

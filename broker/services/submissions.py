@@ -30,10 +30,12 @@ class Submissions:
         """Take a task if all that it does is granted; the same again when it was submitted before.
 
         :raises NoCollection: :raises NotGranted:
-        :raises Invalid: when no worker can do it, or it would delete all of a collection
+        :raises Invalid: when no worker can do it, it would delete all of a collection, or copy a folder into itself
         """
         if task.kind == "DELETE" and any(item.source == "/" for item in task.items):
             raise Invalid("the root of a collection cannot be deleted", "name what is in it, or /* with globs")
+        if task.source == task.destination:
+            _refuse_circles(task.items)
         collections = await self._collections.allow(caller, _uses(task))
         return await self._tasks.submit(task.model_copy(update={"queue": _queue(collections.values())}))
 
@@ -75,6 +77,14 @@ class Submissions:
 def _item(said: Submission, item: Item) -> Item:
     destination = normal(item.destination) if said.kind == "TRANSFER" else ""
     return Item(**{**item.model_dump(), "source": normal(item.source), "destination": destination})
+
+
+def _refuse_circles(items: Iterable[Item]) -> None:
+    """:raises Invalid: when something would be copied onto itself, or a folder into itself"""
+    for item in items:
+        source, destination = item.source.rstrip("/"), item.destination.rstrip("/")
+        if destination == source or destination.startswith(f"{source}/"):
+            raise Invalid(f"{item.source} would be copied into itself", "name another destination")
 
 
 def _uses(task: NewTask) -> list[Use]:

@@ -79,22 +79,30 @@ class Lanes:
         if not self._sqlite:
             await self._connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget lanes'))"))
 
-    async def candidates(self, queues: Collection[str], now: float) -> list[Candidate]:
+    async def candidates(self, queues: Collection[str], now: float, idle: Collection[str] = ()) -> list[Candidate]:
         """One of each owner, kind and pair: of the highest priority, then the nearest deadline, then the oldest.
 
         However many tasks wait, only the first of each group is looked at, and those before it that have no work now.
+
+        :param idle: tasks that had nothing to do a moment ago, though there is work in them
         """
         group = (tasks.c.owner, tasks.c.kind, tasks.c.source, tasks.c.destination)
         groups = select(*group).where(tasks.c.status == "ACTIVE").distinct()
-        free = (
-            select(work.c.id)
-            .where(work.c.task_id == tasks.c.id, work.c.state == "pending", work.c.not_before <= now)
-            .exists()
-        )
+        mine = work.alias("mine")
+        unfinished = and_(mine.c.task_id == tasks.c.id, mine.c.state.in_(("pending", "leased")))
+        phase = select(func.min(mine.c.phase)).where(unfinished).correlate(tasks).scalar_subquery()
+        begun = (work.c.task_id == tasks.c.id, work.c.state == "pending", work.c.phase == phase)
+        free = select(work.c.id).where(*begun, work.c.not_before <= now).correlate(tasks).exists()
         found = []
         for key in (await self._connection.execute(groups)).all():
             same = [column.is_not_distinct_from(value) for column, value in zip(group, key, strict=True)]
-            active = (tasks.c.status == "ACTIVE", tasks.c.queue.in_(list(queues)), tasks.c.paused.is_(None), free)
+            active = (
+                tasks.c.id.not_in(list(idle)),
+                tasks.c.status == "ACTIVE",
+                tasks.c.queue.in_(list(queues)),
+                tasks.c.paused.is_(None),
+                free,
+            )
             order = (tasks.c.nice, tasks.c.deadline, tasks.c.requested_at)
             first = select(*(tasks.c[name] for name in CANDIDATE)).where(*same, *active).order_by(*order).limit(1)
             row = (await self._connection.execute(first)).one_or_none()

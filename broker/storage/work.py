@@ -6,7 +6,21 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import orjson
-from sqlalchemy import BigInteger, Double, Integer, Text, and_, bindparam, delete, func, literal, select, update
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Double,
+    Integer,
+    Subquery,
+    Text,
+    and_,
+    bindparam,
+    delete,
+    func,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Details, Item, Work, WorkKind, WorkState
@@ -36,6 +50,8 @@ DONE: Columns = {
 }
 ABOUT: dict[WorkKind, str] = {"copy": "files", "delete": "files", "link": "symlinks", "expand": "directories"}
 """Which counters say what a task is about."""
+HELD: Columns = {"id": BigInteger(), "attempt": Integer()}
+LARGEST = 2**63 - 1
 COUNTED = {"succeeded": "succeeded", "failed": "failed", "skipped": "skipped"}
 
 
@@ -58,7 +74,7 @@ class Planned(NamedTuple):
     @property
     def key(self) -> str:
         """The same for the same work."""
-        what = orjson.dumps((self.kind, self.source, self.destination))
+        what = orjson.dumps((self.kind, _clean(self.source), _clean(self.destination)))
         return hashlib.blake2b(what, digest_size=16).hexdigest()
 
 
@@ -90,6 +106,9 @@ class Works:
         kinds: defaultdict[WorkKind, list[Planned]] = defaultdict(list)
         for each in planned:
             kinds[each.kind].append(each)
+        active = select(tasks.c.id).where(tasks.c.id == task, tasks.c.status == "ACTIVE").with_for_update()
+        if not planned or (await self._connection.execute(active)).scalar() is None:
+            return 0  # it was ended in the meantime
         sizes = {kind: await self._add(task, some) for kind, some in kinds.items()}
         rise = Counter(total=sum(map(len, sizes.values())), bytes=sum(sizes.get("copy", ())))
         for kind, found in sizes.items():
@@ -103,8 +122,9 @@ class Works:
     async def _add(self, task: str, planned: Sequence[Planned]) -> list[int]:
         """The sizes of what was new."""
         given = tabled(self._connection, [_row(each) for each in planned], PLANNED)
-        fresh = select(literal(task), *given.c, literal("pending"), literal(0), literal(0.0)).where(ALWAYS)
-        names = ["task_id", *PLANNED, "state", "attempt", "not_before"]
+        begun = (literal("pending"), literal(0), literal(0), literal(0.0))
+        fresh = select(literal(task), *given.c, *begun).where(ALWAYS)
+        names = ["task_id", *PLANNED, "state", "attempt", "lost", "not_before"]
         once = insert(self._connection, work).from_select(names, fresh)
         once = once.on_conflict_do_nothing(index_elements=["task_id", "key"])
         return list((await self._connection.execute(once.returning(work.c.size))).scalars())
@@ -123,7 +143,7 @@ class Works:
         unfinished = and_(work.c.task_id == task, work.c.state.in_(("pending", "leased")))
         phase = select(func.min(work.c.phase)).where(unfinished).scalar_subquery()
         free = (
-            select(work.c.id, work.c.size)
+            select(work.c.id, work.c.size, work.c.lost)
             .where(
                 work.c.task_id == task,
                 work.c.state == "pending",
@@ -139,9 +159,11 @@ class Works:
         total = 0
         for row in await self._connection.execute(free):
             total += row.size
-            if chosen and total > most_bytes:
+            if chosen and (total > most_bytes or row.lost):
                 break
             chosen.append(row.id)
+            if row.lost:  # what was lost with a worker is done alone: it may have been its end
+                break
         if not chosen:
             return []
         leased = (
@@ -154,32 +176,25 @@ class Works:
         order = {number: place for place, number in enumerate(chosen)}
         return sorted((_work(row) for row in rows), key=lambda each: order[each.id])
 
+    async def leased(self, worker: str) -> list[Work]:
+        """All that a worker has."""
+        mine = select(*(work.c[name] for name in Work._fields)).where(work.c.worker == worker, work.c.state == "leased")
+        return [_work(row) for row in await self._connection.execute(mine)]
+
     async def complete(self, worker: str, results: Sequence[Result], now: float) -> set[int]:
-        """Record results, of those leases that this worker still has; the ids of these."""
+        """Record results, of those leases that this worker still has; the ids of these. Of two for one the first."""
+        first = {(each.work.id, each.work.attempt): each for each in reversed(results)}
         rows = [
-            (
-                each.work.id,
-                each.work.attempt,
-                each.state,
-                each.checksum,
-                each.error_code,
-                each.error,
-                each.not_before,
-            )
-            for each in results
+            (*lease, each.state, each.checksum, each.error_code, each.error and _clean(each.error), each.not_before)
+            for lease, each in first.items()
         ]
         given = tabled(self._connection, rows, DONE)
-        held = and_(
-            work.c.id == given.c.id,
-            work.c.attempt == given.c.attempt,
-            work.c.worker == worker,
-            work.c.state == "leased",
-        )
-        kept = {name: given.c[name] for name in DONE if name not in ("id", "attempt")}
-        done = update(work).where(held).values(**kept, worker=None, finished_at=now).returning(work.c.id)
-        accepted = {row.id for row in await self._connection.execute(done)}
-        await self._count([each for each in results if each.work.id in accepted])
-        return accepted
+        kept = {name: given.c[name] for name in DONE if name not in HELD}
+        done = update(work).where(self._held(worker, given)).values(**kept, worker=None, finished_at=now)
+        leases = await self._connection.execute(done.returning(work.c.id, work.c.attempt))
+        accepted = {(row.id, row.attempt) for row in leases}
+        await self._count([each for lease, each in first.items() if lease in accepted])
+        return {number for number, _ in accepted}
 
     async def progress(self, worker: str, received: Sequence[tuple[Work, tuple[tuple[int, int], ...]]]) -> None:
         """Keep what of these files has arrived, of those leases that this worker still has."""
@@ -210,13 +225,25 @@ class Works:
                 await self._connection.execute(update(tasks).where(tasks.c.id == task).values(values))
             await self.add(task, children[task])
 
-    async def release(self, worker: str, held: Sequence[Work], not_before: float = 0.0) -> None:
-        """Give back what was leased and not begun, as if it had not been."""
-        given = [each.id for each in held]
-        back = update(work).where(work.c.id.in_(given), work.c.worker == worker, work.c.state == "leased")
-        await self._connection.execute(
-            back.values(state="pending", worker=None, attempt=work.c.attempt - 1, not_before=not_before)
+    async def release(self, worker: str, held: Sequence[Work]) -> None:
+        """Give back those leases that this worker still has, as if they had not been."""
+        if held:
+            given = tabled(self._connection, [(each.id, each.attempt) for each in held], HELD)
+            back = update(work).where(self._held(worker, given))
+            await self._connection.execute(back.values(state="pending", worker=None, attempt=work.c.attempt - 1))
+
+    @staticmethod
+    def _held(worker: str, given: Subquery) -> ColumnElement[bool]:
+        """Whether a row is one of these leases, and still this worker's."""
+        lease = and_(work.c.id == given.c.id, work.c.attempt == given.c.attempt)
+        return and_(lease, work.c.worker == worker, work.c.state == "leased")
+
+    async def destinations(self, task: str) -> list[str]:
+        """Where the items of a task go, as they were submitted."""
+        rows = await self._connection.execute(
+            select(work.c.destination).where(work.c.task_id == task, work.c.kind == "look")
         )
+        return list(rows.scalars())
 
     async def enrol(self, worker: str, site: str, place: str, now: float) -> None:
         """A worker begins."""
@@ -229,10 +256,10 @@ class Works:
         seen = update(workers).where(workers.c.id == worker).values(seen_at=now)
         return bool((await self._connection.execute(seen)).rowcount)
 
-    async def leave(self, gone: Collection[str], error_code: str | None = None) -> None:
-        """Workers have gone: what they had leased is free again."""
+    async def leave(self, gone: Collection[str], died: bool = False) -> None:
+        """Workers have gone: what they had leased is free again, and counted as lost with them if they died."""
         mine = and_(work.c.worker.in_(list(gone)), work.c.state == "leased")
-        free = update(work).where(mine).values(state="pending", worker=None, error_code=error_code)
+        free = update(work).where(mine).values(state="pending", worker=None, lost=work.c.lost + int(died))
         await self._connection.execute(free)
         await self._connection.execute(delete(lanes).where(lanes.c.worker.in_(list(gone))))
         await self._connection.execute(delete(workers).where(workers.c.id.in_(list(gone))))
@@ -244,8 +271,15 @@ class Works:
 
 
 def _row(each: Planned) -> tuple[Any, ...]:
-    details = orjson.dumps(tuple(each.details)).decode()
-    return each.key, each.kind, each.phase, each.source, each.destination, each.size, details
+    modified, checksum, link, *others = each.details
+    details = orjson.dumps((modified, checksum, link and _clean(link), *others)).decode()
+    size = min(each.size, LARGEST)
+    return each.key, each.kind, each.phase, _clean(each.source), _clean(each.destination), size, details
+
+
+def _clean(said: str) -> str:
+    """Text that both databases take: what is no Unicode, or a NUL, is escaped. A file of such a name is not found."""
+    return said.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _work(row: Any) -> Work:

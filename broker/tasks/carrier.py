@@ -23,10 +23,10 @@ from broker.tasks.copying import Admission, Copying
 from broker.tasks.downloading import Downloading
 from broker.tasks.faults import failed
 from broker.tasks.gathering import Gathering
-from broker.tasks.looking import Looking
+from broker.tasks.looking import Looking, of_source
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Routes
-from coalloc.errors import CoallocError, Unsupported
+from coalloc.errors import AlreadyThere, CoallocError, Unsupported
 
 __all__ = ["Carrier"]
 
@@ -179,10 +179,8 @@ def _each(
             async with turn:
                 try:
                     result = await do(work)
-                except (CoallocError, BrokerError) as error:
-                    # What is looked at is at the source; only there may be left out what cannot be had.
-                    at_source = work.kind in ("look", "expand")
-                    result = failed(work, error, task.options, time.time(), at_source)
+                except Exception as error:  # whatever it is, it is this one's alone
+                    result = failed(work, error, task.options, time.time(), of_source(error))
             recorder.report(result)
 
         await asyncio.gather(*(one(work) for work in batch))
@@ -204,5 +202,9 @@ async def _link(work: Work, source: Tree, sink: Tree) -> Result:
     target = work.details.link or (await source.stat(work.source)).link_target
     if target is None:
         raise Unsupported(f"{work.source} is no symbolic link, as far as its server says", "transfer it as a file")
-    await sink.link(target, work.destination)
+    try:
+        await sink.link(target, work.destination)
+    except AlreadyThere:
+        await sink.delete(work.destination)
+        await sink.link(target, work.destination)
     return Result(work, "succeeded")

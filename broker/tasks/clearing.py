@@ -1,14 +1,15 @@
 """Deletes files and folders: each folder is gone through, and removed once all in it is gone."""
 
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from fnmatch import fnmatchcase
 
 from broker.models.tasks import Details, Options, Work
 from broker.services.trees import Tree
 from broker.storage.database import Database
 from broker.storage.work import Planned, Result, Works
+from broker.tasks.choosing import included
 from broker.tasks.faults import MISSING
-from coalloc.errors import IsDirectory, NoSuchFile
+from coalloc.errors import IsDirectory, NoSuchFile, NotEmpty
 from coalloc.model import Entry
 
 __all__ = ["Clearing"]
@@ -25,6 +26,7 @@ class Clearing:
         self._tree = tree
         self._options = options
         self._recursive = recursive
+        self._kept = options.filter_rules
 
     async def delete(self, work: Work) -> Result:
         """Delete a file, or plan for what is in a folder.
@@ -68,15 +70,20 @@ class Clearing:
                 children = [
                     Planned("delete", f"{folder}/{entry.name}", details=Details(found=_kind(entry)), phase=work.phase)
                     for entry in entries
-                    if fnmatchcase(entry.name, pattern)
+                    if fnmatchcase(entry.name, pattern) and included(entry.name, _kind(entry) == "dir", self._kept)
                 ]
                 async with self._database.write() as connection:
                     await Works(connection).add(work.task_id, children)
 
     async def remove(self, work: Work) -> Result:
         """Remove a folder that is empty by now."""
-        with suppress(NoSuchFile):  # the last attempt has done it
+        try:
             await self._tree.remove(work.source)
+        except NoSuchFile:
+            pass  # the last attempt has done it
+        except NotEmpty:
+            if not self._kept:  # else it has what rules leave alone
+                raise
         return Result(work, "succeeded")
 
 

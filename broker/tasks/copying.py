@@ -29,8 +29,9 @@ LARGE = 64 << 20
 """Bytes from which on a file is looked at before it is copied, and what has come of it is kept for another attempt."""
 ALGORITHMS = ("sha256", "sha1", "md5", "adler32")
 """What files are compared by: the first that both servers know."""
+MARK = ".coget-"
 LONGEST = 200
-"""Characters of a name that still has room for more beside it."""
+"""Bytes of a name that still has room for more beside it."""
 
 
 class Admission(NamedTuple):
@@ -80,7 +81,7 @@ class Copying:
             streams = self._ends.parallelism
             recorder.observe(self._owner, of_batch(self._source.server.source, self._site, began, done, streams))
 
-    def _report(self, group: Sequence[Work], outcomes: Sequence[CoallocError | None], recorder: Recorder) -> list[Work]:
+    def _report(self, group: Sequence[Work], outcomes: Sequence[Exception | None], recorder: Recorder) -> list[Work]:
         """Report what failed; who only lost the connection that another's failure ended begins anew, blamelessly.
 
         :returns: what is not tried again
@@ -89,17 +90,18 @@ class Copying:
         broken = any(error and not isinstance(error, ConnectionLost) for error in outcomes)
         for work, error in zip(group, outcomes, strict=True):
             if error and not (broken and isinstance(error, ConnectionLost)):
-                at_source = self._source.server.source in str(error)
+                said = str(error)  # what goes wrong at the sink is about the other name
+                at_source = self._source.at(work.source) in said and MARK not in said
                 result = failed(work, error, self._options, time.time(), at_source)
                 recorder.report(result)
                 given_up += [work] if result.state != "pending" else []
         return given_up
 
-    async def _one(self, route: Route, work: Work, recorder: Recorder) -> CoallocError | None:
+    async def _one(self, route: Route, work: Work, recorder: Recorder) -> Exception | None:
         async with self._turn:
             try:
                 recorder.report(await self._copy(route, work, recorder))
-            except CoallocError as error:
+            except Exception as error:
                 return error
         return None
 
@@ -113,7 +115,7 @@ class Copying:
         if work.details.compare and await self._same(route, source, sink, size, algorithm):
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         await self._move(route, work, (source, beside, size), received, recorder)
-        checksum = await self._verified(route, work, source, beside, size, algorithm)
+        checksum = await self._verified(route, work, (source, beside, size), algorithm, recorder)
         if self._options.preserve_timestamp and work.details.modified is not None:
             await route.sink.touch(beside, work.details.modified)
         await route.sink.rename(beside, sink)
@@ -125,11 +127,20 @@ class Copying:
         entry = await route.source.stat(source)
         if entry.size is None:
             raise ReplicaChanged(f"{work.source} has no size any more", "look at it")
-        if (entry.size, entry.modified) == (work.size, work.details.modified):
+        same = (entry.size, entry.modified) == (work.size, work.details.modified)
+        if same and work.received and await self._has(route, work):
             return entry.size, Intervals(work.received)
         with suppress(NoSuchFile):
             await route.sink.delete(temporary(self._sink.at(work.destination), work))
         return entry.size, Intervals()
+
+    async def _has(self, route: Route, work: Work) -> bool:
+        """Whether what came of an earlier attempt is still there, as far as its size tells."""
+        try:
+            beside = await route.sink.stat(temporary(self._sink.at(work.destination), work))
+        except NoSuchFile:
+            return False
+        return (beside.size or 0) >= max(end for _, end in work.received)
 
     async def _move(
         self, route: Route, work: Work, what: tuple[str, str, int], received: Intervals, recorder: Recorder
@@ -145,7 +156,7 @@ class Copying:
                 recorder.progress(work, received)
 
         ranges = received.gaps(0, size) if had else None
-        if self._admission:
+        if self._admission and size:
             for start, end in _pieces(ranges or [(0, size)], self._admission.piece):
                 await self._admission.wait(end - start)
                 await route.pair.copy(source, beside, size, [(start, end)], arrived)
@@ -154,7 +165,7 @@ class Copying:
         recorder.moved(work.task_id, size - received.total)
 
     async def _verified(
-        self, route: Route, work: Work, source: str, beside: str, size: int, algorithm: str | None
+        self, route: Route, work: Work, what: tuple[str, str, int], algorithm: str | None, recorder: Recorder
     ) -> str | None:
         """The checksum that both ends have, and that was told us; None where none is wanted.
 
@@ -162,6 +173,7 @@ class Copying:
         """
         if not (self._options.verify_checksum or work.details.checksum):
             return None
+        source, beside, size = what
         name, ours, theirs = await self._checksums(route, source, beside, size, algorithm)
         if algorithm and name is None:
             raise Unsupported(f"{work.source}: no server knows the checksum {algorithm}", "leave the checksum out")
@@ -170,6 +182,7 @@ class Copying:
             return name and f"{name}:{ours}"
         with suppress(CoallocError):
             await route.sink.delete(beside)
+        recorder.progress(work, Intervals())
         raise VerificationError(
             f"{work.source}: {name} is {ours} at the source, {theirs} at the destination, and should be {told}",
             "it is copied again; if that does not help, look at the disks of both servers",
@@ -231,4 +244,5 @@ def temporary(path: str, work: Work) -> str:
     '/a/.run.root.coget-0123abcd-7'
     """
     folder, slash, name = path.rpartition("/")
-    return f"{folder}{slash}.{name[:LONGEST]}.coget-{work.task_id[:8]}-{work.id}"
+    short = name.encode()[:LONGEST].decode(errors="ignore")
+    return f"{folder}{slash}.{short}{MARK}{work.task_id[:8]}-{work.id}"

@@ -11,7 +11,6 @@ from broker.tasks.faults import failed
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from coalloc.api import Request, download
-from coalloc.errors import CoallocError
 from coalloc.model import TransferReport
 
 __all__ = ["Downloading"]
@@ -38,7 +37,7 @@ class Downloading:
         async with self._turn:
             try:
                 result = await self._fetch(work, recorder)
-            except CoallocError as error:
+            except Exception as error:  # whatever it is, it is this one's alone
                 result = failed(work, error, self._options, time.time())
             recorder.report(result)
 

@@ -14,10 +14,11 @@ __all__ = ["Choice", "choose"]
 
 
 class Choice(NamedTuple):
-    """The task to open a lane for, if there is one; and for what the others wait that could have none."""
+    """The task to open a lane for, if there is one; for what those wait that could have none; and who wants no more."""
 
     candidate: Candidate | None
     waits: Mapping[str, str]
+    content: frozenset[str] = frozenset()
 
 
 def choose(
@@ -25,16 +26,15 @@ def choose(
     lanes: Sequence[Open],
     caps: Mapping[str, int | None],
     tuned: Mapping[Pair, int],
-    idle: frozenset[str] = frozenset(),
 ) -> Choice:
     """:param caps: lanes that each collection may have; one that is not in it is gone
     :param tuned: lanes that a pair may have
-    :param idle: tasks that had nothing to do a moment ago
     """
     by_owner, by_pair = Counter(lane.owner for lane in lanes), Counter(lane.pair for lane in lanes)
     by_collection = Counter(end for lane in lanes for end in set(lane.pair) if end)
     by_task = Counter(lane.task for lane in lanes)
     waits: dict[str, str] = {}
+    content: set[str] = set()
 
     def order(each: Candidate) -> tuple[float, ...]:
         return (-each.priority, by_owner[each.owner], each.deadline, each.requested_at)
@@ -45,15 +45,15 @@ def choose(
         if full:
             waits[each.task] = full
         elif asked is not None and by_task[each.task] >= asked:
-            continue  # it has all the lanes that it asked for
+            content.add(each.task)  # it has all the lanes that it asked for
         elif asked is None and by_pair[each.pair] >= tuned[each.pair]:
             if not by_task[each.task]:
                 waits[each.task] = (
                     f"{tuned[each.pair]} transfers between these collections are under way: as many as help"
                 )
-        elif each.task not in idle:
-            return Choice(each, waits)
-    return Choice(None, waits)
+        else:
+            return Choice(each, waits, frozenset(content))
+    return Choice(None, waits, frozenset(content))
 
 
 def _full(each: Candidate, lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> str:

@@ -2,7 +2,8 @@
 
 from typing import NamedTuple
 
-from broker.models.tasks import LOST, Options, Work
+from broker.errors import Unavailable
+from broker.models.tasks import Options, Work
 from broker.storage.work import Result
 from coalloc import errors
 
@@ -25,6 +26,8 @@ class Fault(NamedTuple):
 CODES: tuple[tuple[type[errors.CoallocError], Fault], ...] = (
     (errors.IsDirectory, Fault("IS_A_DIRECTORY", True)),
     (errors.NotDirectory, Fault("NOT_A_DIRECTORY", True)),
+    (errors.AlreadyThere, Fault("EXISTS", True)),
+    (errors.NotEmpty, Fault("NOT_EMPTY", True)),
     (errors.NoSpace, Fault("NO_SPACE_LEFT", False)),
     (errors.NoSuchFile, Fault(MISSING, True)),
     (errors.PermissionRefused, Fault("PERMISSION_DENIED", True)),
@@ -44,6 +47,8 @@ CODES: tuple[tuple[type[errors.CoallocError], Fault], ...] = (
 
 def fault(error: Exception) -> Fault:
     """What an error is called."""
+    if isinstance(error, Unavailable):
+        return Fault("INTERNAL_ERROR", False)
     for kind, known in CODES:
         if isinstance(error, kind):
             return known
@@ -59,7 +64,7 @@ def failed(work: Work, error: Exception, options: Options, now: float, at_source
     said = str(error) or type(error).__name__
     if code == "NO_SPACE_LEFT" and options.fail_on_quota_errors:
         return Result(work, "failed", error_code=code, error=said)
-    if lasting and at_source and options.skip_source_errors:
+    if lasting and at_source and isinstance(error, errors.SourceError) and options.skip_source_errors:
         return Result(work, "skipped", error_code=code, error=said)
     if lasting and work.attempt >= ATTEMPTS:
         return Result(work, "failed", error_code=code, error=said)
@@ -68,9 +73,9 @@ def failed(work: Work, error: Exception, options: Options, now: float, at_source
 
 def poisoned(work: Work) -> Result | None:
     """Work that is not tried again, since workers died of it."""
-    if work.error_code != LOST or work.attempt <= ATTEMPTS:
+    if work.lost < ATTEMPTS:
         return None
-    return Result(work, "failed", error_code=LOST, error=f"{ATTEMPTS} workers died while they were at it")
+    return Result(work, "failed", error_code="WORKER_LOST", error=f"{work.lost} workers died while they were at it")
 
 
 def pause(attempt: int) -> float:

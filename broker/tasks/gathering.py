@@ -14,12 +14,14 @@ from broker.tasks.observing import of_sources
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from coalloc.api import copy
-from coalloc.errors import CoallocError, NothingToFetchFrom
+from coalloc.errors import NothingToFetchFrom
 from coalloc.model import Estimate
 
 __all__ = ["Gathering"]
 
 AT_ONCE = 4
+PROMISED = 10
+"""Seconds of a collection's rate that a file counts as at most: it is moved as fast as it goes, and may be given up."""
 SCHEMES = ("ftp://", "gsiftp://")
 Where = Callable[[str], Awaitable[Resolved]]
 """Where a dataset is that a path of the catalogue names, the best replica first."""
@@ -49,7 +51,7 @@ class Gathering:
         async with self._turn:
             try:
                 result = await self._copy(work, recorder)
-            except CoallocError as error:
+            except Exception as error:  # whatever it is, it is this one's alone
                 result = failed(work, error, self._options, time.time())
             recorder.report(result)
 
@@ -64,7 +66,7 @@ class Gathering:
             for replica in speak
         }
         if self._admission:
-            await self._admission.wait(found.size or work.size)
+            await self._admission.wait(min(found.size or work.size, PROMISED * self._admission.piece))
         began = time.time()
         arriving = Arriving(work.task_id, recorder)
         report = await copy(

@@ -3,18 +3,20 @@
 A folder is only held where it has to be compared with its other end: for sync levels, and to find what is only there.
 """
 
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import aclosing, contextmanager
 
 from broker.models.tasks import Details, Options, Work
 from broker.services.trees import Tree
 from broker.storage.database import Database
 from broker.storage.work import Planned, Result, Works
 from broker.tasks.choosing import included, outdated
-from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory
+from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, SourceError
 from coalloc.model import Entry
 
-__all__ = ["EXTRA", "Looking"]
+__all__ = ["EXTRA", "Looking", "of_source"]
 
+AT_SOURCE = "raised by the source"
 EXTRA = 1
 """The phase in which what is only at the destination is deleted: when all is copied."""
 DEEPEST = 100
@@ -39,6 +41,21 @@ class Plan:
         return Result(work, "succeeded", counts=counts, children=tuple(self.children))
 
 
+@contextmanager
+def _at_source() -> Iterator[None]:
+    """What goes wrong here is the source's doing: only that may be left out."""
+    try:
+        yield
+    except SourceError as error:
+        error.add_note(AT_SOURCE)
+        raise
+
+
+def of_source(error: Exception) -> bool:
+    """Whether it was raised by the source."""
+    return AT_SOURCE in getattr(error, "__notes__", ())
+
+
 class Looking:
     """Looks at one end and plans for the other."""
 
@@ -54,7 +71,8 @@ class Looking:
 
         :raises IsDirectory: :raises NotDirectory: when it is not what was said
         """
-        entry = await self._source.stat(work.source)
+        with _at_source():
+            entry = await self._source.stat(work.source)
         if entry.kind == "dir":
             if work.details.recursive is False:
                 raise IsDirectory(f"{work.source} is a folder", "transfer it recursively")
@@ -80,19 +98,40 @@ class Looking:
         there = await self._listed(work.destination) if level is not None or extra else {}
         names: set[str] = set()
         plan = Plan()
-        async with aclosing(self._source.list(work.source)) as listing:
-            async for entries in listing:
-                for entry in entries:
-                    self._found(plan, work, entry, there.get(entry.name))
-                names.update(entry.name for entry in entries if extra)
-                async with self._database.write() as connection:
-                    await Works(connection).add(work.task_id, plan.taken())
-        plan.children += [_extra(work, entry) for name, entry in there.items() if extra and self._spare(entry, names)]
+        async for entries in self._entries(work.source):
+            for entry in entries:
+                self._found(plan, work, entry, there.get(entry.name))
+            names.update(entry.name for entry in entries if extra)
+            async with self._database.write() as connection:
+                await Works(connection).add(work.task_id, plan.taken())
+        if extra:
+            others = await self._others(work)
+            spare = [entry for entry in there.values() if self._spare(entry, names)]
+            plan.children += [
+                _extra(work, entry) for entry in spare if not _meant(work.destination + entry.name, others)
+            ]
         return plan.result(work)
+
+    async def _others(self, work: Work) -> list[str]:
+        """Where items of the task go."""
+        async with self._database.read() as connection:
+            return await Works(connection).destinations(work.task_id)
+
+    async def _entries(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+        """A listing of the source."""
+        async with aclosing(self._source.list(path)) as listing:
+            while True:
+                with _at_source():
+                    entries = await anext(listing, None)
+                if entries is None:
+                    return
+                yield entries
 
     def _spare(self, entry: Entry, names: set[str]) -> bool:
         """Whether something at the destination is to be deleted: what rules leave out is left alone there, too."""
-        return entry.name not in names and included(entry.name, entry.kind == "dir", self._options.filter_rules)
+        being_written = entry.name.startswith(".") and ".coget-" in entry.name
+        kept = not included(entry.name, entry.kind == "dir", self._options.filter_rules)
+        return not (entry.name in names or being_written or kept)
 
     def _found(self, plan: "Plan", work: Work, entry: Entry, there: Entry | None) -> None:
         """Plan for an entry of a folder."""
@@ -155,3 +194,14 @@ def _extra(work: Work, entry: Entry) -> Planned:
     found = "dir" if entry.kind == "dir" and entry.link_target is None else "file"
     details = Details(recursive=True, depth=work.details.depth + 1, found=found)
     return Planned("delete", work.destination + entry.name, details=details, phase=EXTRA)
+
+
+def _meant(path: str, destinations: Sequence[str]) -> bool:
+    """Whether something at the destination may be what another item of the task brings: it has two that it belongs to.
+
+    >>> _meant("/t/b", ["/t/", "/t/b/"]), _meant("/t/old", ["/t/"]), _meant("/t/x", ["/t/", "/t"])
+    (True, False, True)
+    """
+    folders = [each.rstrip("/") for each in destinations]
+    around = sum(path.startswith(f"{folder}/") for folder in folders)
+    return around > 1 or any(folder == path or folder.startswith(f"{path}/") for folder in folders)

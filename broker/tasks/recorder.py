@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import structlog
 
-from broker.errors import BrokerError
+from broker.errors import BrokerError, Unavailable
 from broker.models.history import Observed
 from broker.models.tasks import Event, Task, Work
 from broker.services.history import Reports
@@ -63,8 +63,6 @@ class Recorder:
         self._results.append(result)
         if result.state == "pending":
             self._later(max(0.0, result.not_before - time.time()))
-        else:
-            self._progress.pop(result.work.id, None)
         task = result.work.task_id
         self._take(task, Done(files=result.counts.get("files_transferred", 0), failures=bool(result.error_code)))
         if len(self._results) >= MANY:
@@ -88,6 +86,11 @@ class Recorder:
         """So much of a large file has arrived, for whoever has to go on with it."""
         self._progress[work.id] = (work, received)
 
+    def forget(self, batch: Sequence[Work]) -> None:
+        """Keep no more progress of these: nobody is at them."""
+        for work in batch:
+            self._progress.pop(work.id, None)
+
     def note(self, task: str, event: Event) -> None:
         """Something happened in a task."""
         self._events.append((task, event))
@@ -105,11 +108,27 @@ class Recorder:
                 return set()
             try:
                 accepted = await self._write(worker, results, moved, events)
-            except BaseException:
+            except (Unavailable, asyncio.CancelledError):
                 self._results, self._events = results + self._results, events + self._events
                 self._bytes = moved + self._bytes
                 raise
+            except Exception:
+                log.exception("results cannot be written together")
+                accepted = await self._one_by_one(worker, results)
         await self._learn()
+        return accepted
+
+    async def _one_by_one(self, worker: str, results: Sequence[Result]) -> set[int]:
+        """Write each for itself: one that cannot be written has failed, and takes no other with it."""
+        accepted: set[int] = set()
+        for each in results:
+            try:
+                accepted |= await self._write(worker, [each], Counter(), ())
+            except Unavailable:
+                self._results.append(each)
+            except Exception as error:
+                why = Result(each.work, "failed", error_code="UNKNOWN", error=f"cannot be recorded: {error}"[:SHOWN])
+                accepted |= await self._write(worker, [why], Counter(), ())
         return accepted
 
     async def _learn(self) -> None:

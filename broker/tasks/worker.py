@@ -19,14 +19,14 @@ from uuid import uuid4
 import structlog
 
 from broker.errors import Unavailable
-from broker.models.tasks import LOST, Event, Work, WorkKind
+from broker.models.tasks import Event, Work, WorkKind
 from broker.services.history import Reports
 from broker.storage.database import Database
 from broker.storage.lanes import Candidate, Lanes, Pair
 from broker.storage.tasks import Tasks
 from broker.storage.work import Works
 from broker.tasks.copying import AT_ONCE
-from broker.tasks.fairness import choose
+from broker.tasks.fairness import Choice, choose
 from broker.tasks.faults import failed, poisoned
 from broker.tasks.recorder import Recorder
 from broker.tasks.tuner import Tuner
@@ -40,6 +40,8 @@ LOOK = 5.0
 """How often a worker looks for work that nobody told it of, for dead workers and for deadlines."""
 TURN = 10.0
 """Seconds after which a lane goes to whoever is next."""
+CLEARING = 5.0
+"""Seconds for clearing away what a task that was ended had begun."""
 TOLD = 60.0
 """How often the log of a task tells how far it is."""
 IDLE = 1.0
@@ -95,6 +97,10 @@ class Worker:
         self._idle: dict[str, float] = {}
         self._owed: list[Work] = []
         self._over: set[int] = set()
+        self._held: set[int] = set()
+        self._doubtful = False
+        self._leasing = asyncio.Lock()
+        self._settling = asyncio.Lock()
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -106,11 +112,13 @@ class Worker:
 
     async def run(self) -> None:
         """Work until cancelled; what was begun is given back then."""
-        beating = [asyncio.create_task(self._every(*each)) for each in ((BEAT, self._beat), (LOOK, self._look))]
+        beating = [asyncio.create_task(self._every(*each)) for each in self._routine]
         try:
-            await self._enrol()
             while True:
-                await self._persist(self._fill)
+                if not self._name:
+                    await self._persist(self._enrol)
+                if self._name:
+                    await self._persist(self._fill)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(LOOK):
                         await self._woken.wait()
@@ -119,6 +127,10 @@ class Worker:
             for task in beating:
                 task.cancel()
             await self._leave()
+
+    @property
+    def _routine(self) -> Sequence[tuple[float, Callable[[], Awaitable[None]]]]:
+        return (BEAT, self._beat), (BEAT, self._obey), (LOOK, self._look)
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -137,16 +149,17 @@ class Worker:
             await asyncio.sleep(BEAT)
 
     async def _enrol(self) -> None:
-        self._name = str(uuid4())
+        name, place = str(uuid4()), f"{socket.gethostname()}:{os.getpid()}"
         async with self._database.write() as connection:
-            place = f"{socket.gethostname()}:{os.getpid()}"
-            await Works(connection).enrol(self._name, self._site, place, time.time())
+            await Works(connection).enrol(name, self._site, place, time.time())
+        self._name = name
 
     async def _leave(self) -> None:
         """Stop, record what was done, and give back the rest."""
         await self._stop(list(self._lanes))
         with suppress(Unavailable):
-            await self._settle(())
+            with suppress(Unavailable):
+                await self._settle(())
             async with self._database.write() as connection:
                 await Works(connection).leave([self._name])
         await self._performer.close()
@@ -158,12 +171,33 @@ class Worker:
         if not alive:
             log.warning("this worker was taken for dead", worker=self._name)
             await self._stop(list(self._lanes))
+            self._owed, self._held = [], set()  # others have it
             await self._enrol()
         await self._settle(())
-        if self._lanes:
-            async with self._database.read() as connection:
-                stopped = await Tasks(connection).stopped({lane.candidate.task for lane in self._lanes.values()})
-            await self._stop([number for number, lane in self._lanes.items() if lane.candidate.task in stopped])
+        if self._doubtful:
+            await self._reconcile()
+
+    async def _reconcile(self) -> None:
+        """Give back what the database says we have, and we do not know of: a lease whose answer was lost."""
+        async with self._leasing, self._database.write() as connection:
+            works = Works(connection)
+            leased = await works.leased(self._name)
+            await works.release(self._name, [work for work in leased if work.id not in self._held])
+        self._doubtful = False
+
+    async def _obey(self) -> None:
+        """Leave what was stopped: tasks that are over or paused, and what is paused at collections."""
+        lanes = dict(self._lanes)
+        if not lanes:
+            return
+        ends = {end for lane in lanes.values() for end in lane.candidate.pair if end}
+        async with self._database.read() as connection:
+            stopped = await Tasks(connection).stopped({lane.candidate.task for lane in lanes.values()})
+            rules = await Lanes(connection).paused(ends)
+        left = [
+            number for number, lane in lanes.items() if lane.candidate.task in stopped or _paused(lane.candidate, rules)
+        ]
+        await self._stop(left)
 
     async def _look(self) -> None:
         """Dead workers, deadlines, and whether more lanes would help."""
@@ -173,7 +207,7 @@ class Worker:
             dead = [name for name in await works.dead(now - SILENCE) if name != self._name]
             if dead:
                 log.warning("workers are dead", workers=dead)
-                await works.leave(dead, LOST)
+                await works.leave(dead, died=True)
             for task in await tasks.expired(now):
                 await tasks.end(task, now, "EXPIRED", "its deadline is over", "expired")
                 await tasks.note([(task, Event(now, "EXPIRED", True, "expired", "its deadline is over"))])
@@ -194,16 +228,12 @@ class Worker:
         now = time.time()
         self._idle = {task: until for task, until in self._idle.items() if until > now}
         async with self._database.read() as connection:
-            if not await Lanes(connection).candidates(self._queues, now):
+            if not await Lanes(connection).candidates(self._queues, now, self._idle):
                 return None
         async with self._database.write() as connection:
             lanes = Lanes(connection)
             await lanes.alone()
-            candidates = await lanes.candidates(self._queues, now)
-            ends = {end for each in candidates for end in each.pair if end}
-            running = [each for each in candidates if not _paused(each, await lanes.paused(ends))]
-            tuned = await self._tuner.limits(lanes, {each.pair for each in running})
-            choice = choose(running, await lanes.open(), await lanes.caps(ends), tuned, frozenset(self._idle))
+            choice, tuned = await self._choose(lanes, now)
             await lanes.say(choice.waits)
             if choice.candidate is None:
                 return None
@@ -214,6 +244,22 @@ class Worker:
         self._lanes[number] = Lane(choice.candidate, number, driver)
         driver.add_done_callback(lambda _: self._driven(number))
         return choice.candidate
+
+    async def _choose(self, lanes: Lanes, now: float) -> tuple[Choice, Mapping[Pair, int]]:
+        """Who is next; where the first of a user's tasks has all the lanes that it wants, the next of them may be."""
+        passed = set(self._idle)
+        waits: dict[str, str] = {}
+        while True:
+            candidates = await lanes.candidates(self._queues, now, passed)
+            ends = {end for each in candidates for end in each.pair if end}
+            rules = await lanes.paused(ends)
+            running = [each for each in candidates if not _paused(each, rules)]
+            tuned = await self._tuner.limits(lanes, {each.pair for each in running})
+            choice = choose(running, await lanes.open(), await lanes.caps(ends), tuned)
+            waits.update(choice.waits)
+            if choice.candidate or not choice.content:
+                return choice._replace(waits=waits), tuned
+            passed |= choice.content
 
     @property
     def _queues(self) -> Collection[str]:
@@ -261,7 +307,9 @@ class Worker:
         async with self._database.read() as connection:
             task = await Tasks(connection).one(candidate.task)
         if task is None or task.status != "ACTIVE":
-            await self._performer.leave(candidate, batch)
+            with suppress(TimeoutError):  # a server that hangs shall not hold up others
+                async with asyncio.timeout(CLEARING):
+                    await self._performer.leave(candidate, batch)
 
     async def _settle(self, batch: Sequence[Work], lane: int | None = None) -> None:
         """Record what was done, give back what was not of a batch, and close a lane; now, or as soon as that can be."""
@@ -269,17 +317,20 @@ class Worker:
         if lane is not None:
             self._over.add(lane)
         await self._recorder.flush(self._name)
-        owed, over = self._owed, self._over
-        if not (owed or over):
-            return
-        self._owed, self._over = [], set()
-        try:
-            async with self._database.write() as connection:
-                await Works(connection).release(self._name, owed)
-                await Lanes(connection).close(over)
-        except BaseException:
-            self._owed, self._over = owed + self._owed, over | self._over
-            raise
+        self._recorder.forget(batch)
+        async with self._settling:
+            owed, over = self._owed, self._over
+            if not (owed or over):
+                return
+            self._owed, self._over = [], set()
+            try:
+                async with self._database.write() as connection:
+                    await Works(connection).release(self._name, owed)
+                    await Lanes(connection).close(over)
+            except BaseException:
+                self._owed, self._over = owed + self._owed, over | self._over
+                raise
+            self._held -= {work.id for work in owed}
 
     async def _lease(self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool) -> list[Work]:
         """Work of the first of these groups that has some.
@@ -287,13 +338,25 @@ class Worker:
         Groups take turns, so that copying begins before all folders are read; every other lane takes large files
         first, so that small ones fill the gaps.
         """
+        async with self._leasing:
+            try:
+                batch = await self._leased(task, groups, large_first)
+            except BaseException:
+                self._doubtful = True
+                raise
+            self._held |= {work.id for work in batch}
+        if batch:
+            return batch
+        self._idle[task] = time.time() + IDLE
+        self._wake_in(IDLE)
+        return []
+
+    async def _leased(self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool) -> list[Work]:
         async with self._database.write() as connection:
             works = Works(connection)
             for group in groups:
                 if batch := await works.lease(task, self._name, group, large_first, BATCH, BATCH_BYTES, time.time()):
                     return batch
-        self._idle[task] = time.time() + IDLE
-        self._wake_in(IDLE)
         return []
 
     async def _stop(self, numbers: Sequence[int]) -> None:

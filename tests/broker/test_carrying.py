@@ -279,3 +279,69 @@ async def test_a_collection_has_no_more_lanes_than_it_may(world):
             await asyncio.sleep(0.02)
     assert most == 1
     assert any("has 1 transfers under way, as many as it may" in why for why in waits)
+
+
+async def test_items_of_one_task_do_not_delete_each_others_files(world):
+    files = write(world.source.root, {"a/x": 1, "b/y": 2})
+    write(world.sink.root, {"t/b/y": 3, "t/old": 4})
+    items = [Item(source="/a/", destination="/t/"), Item(source="/b/", destination="/t/b/")]
+    task = await world.done("TRANSFER", items, delete_destination_extra=True)
+    assert task.status == "SUCCEEDED", task.error
+    assert read(world.sink.root / "t") == {"x": files["a/x"], "b/y": files["b/y"]}
+
+
+async def test_an_extra_folder_keeps_what_rules_leave_alone(world):
+    write(world.source.root, {"d/a": 1})
+    write(world.sink.root, {"d/gone/a.keep": 1, "d/gone/b": 1})
+    rules = (FilterRule(name="*.keep"),)
+    items = [Item(source="/d/", destination="/d/")]
+    task = await world.done("TRANSFER", items, delete_destination_extra=True, filter_rules=rules)
+    assert task.status == "SUCCEEDED", task.error
+    assert sorted(read(world.sink.root)) == ["d/a", "d/gone/a.keep"]
+
+
+async def test_a_name_that_is_no_unicode_stops_only_itself(world):
+    files = write(world.source.root, {"d/a": 1, "e/b": 2})
+    write(world.source.root, {os.fsdecode(b"d/caf\xe9"): 3})
+    items = [Item(source=f"/{name}/", destination=f"/{name}/") for name in "de"]
+    task = await world.done("TRANSFER", items)
+    assert (task.status, task.failed, task.files_transferred) == ("FAILED", 1, 2)
+    assert read(world.sink.root) == files
+
+
+async def test_what_the_destination_refuses_is_not_left_out(world):
+    write(world.source.root, {"x/a": 1})
+    write(world.sink.root, {"f": 1})
+    task = await world.done("TRANSFER", [Item(source="/x/", destination="/f/x/")], skip_source_errors=True)
+    assert (task.status, task.skipped, task.failed) == ("FAILED", 0, 1)
+
+
+async def test_a_partial_copy_that_is_gone_is_made_anew(world):
+    files = write(world.source.root, {"a": 100_000_000})
+    await held(world, rate=30e6)
+    number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")], verify_checksum=False)
+    await begun(world, number, 60_000_000)
+    world.source.kill()
+    await asyncio.sleep(1.5)  # what has arrived is on record
+    for partial in world.sink.root.glob(".a.*"):
+        partial.unlink()
+    with GridFTPServer(world.source.root, port=world.source.port):
+        task = await world.over(number)
+    assert task.status == "SUCCEEDED", task.error
+    assert read(world.sink.root) == files
+
+
+async def test_empty_files_pass_where_the_rate_is_limited(world):
+    write(world.source.root, {"d/empty": 0, "d/a": 1})
+    await held(world, rate=1e6)
+    task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")])
+    assert task.status == "SUCCEEDED", task.error
+
+
+async def test_links_are_kept_and_kept_again(world):
+    write(world.source.root, {"d/a": 1})
+    (world.source.root / "d" / "l").symlink_to("a")
+    for _ in range(2):
+        task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], recursive_symlinks="keep")
+        assert task.status == "SUCCEEDED", task.error
+    assert (world.sink.root / "d" / "l").is_symlink()

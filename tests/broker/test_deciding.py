@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.models.tasks import LOST, Details, FilterRule, Options, Work
+from broker.errors import Unavailable
+from broker.models.tasks import Details, FilterRule, Options, Work
 from broker.storage.lanes import Candidate, Open, Pair
 from broker.tasks.choosing import included, outdated
 from broker.tasks.fairness import choose
@@ -114,6 +115,11 @@ def test_an_error_is_tried_again_later_and_later_until_it_is_hopeless():
     assert [pause(attempt) for attempt in (1, 2, 8, 100)] == [1.0, 2.0, 120.0, 120.0]
 
 
+def test_a_database_that_is_gone_for_a_while_is_waited_for():
+    skip = Options(skip_source_errors=True)
+    assert failed(WORK._replace(attempt=9), Unavailable("x"), skip, 0.0, at_source=True).state == "pending"
+
+
 def test_what_the_source_refuses_is_left_out_where_that_is_wanted():
     skip = Options(skip_source_errors=True)
     assert failed(WORK, NoSuchFile("x", ""), skip, 0.0, at_source=True).state == "skipped"
@@ -128,9 +134,9 @@ def test_a_full_disk_is_waited_for_unless_that_is_not_wanted():
 
 
 def test_what_workers_die_of_is_given_up():
-    assert poisoned(WORK._replace(attempt=4, error_code=LOST)).state == "failed"
-    assert poisoned(WORK._replace(attempt=3, error_code=LOST)) is None
-    assert poisoned(WORK._replace(attempt=40, error_code="TIMEOUT")) is None
+    assert poisoned(WORK._replace(attempt=3, lost=3)).state == "failed"
+    assert poisoned(WORK._replace(attempt=3, lost=2)) is None
+    assert poisoned(WORK._replace(attempt=40, lost=1)) is None
 
 
 def test_sync_levels():

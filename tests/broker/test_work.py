@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from broker.models.access import Caller
-from broker.models.tasks import LOST, Item, NewTask, Options, Work
+from broker.models.tasks import Details, Item, NewTask, Options, Work
 from broker.services.forecasting import Forecasting
 from broker.services.history import Reports
 from broker.services.places import Places
@@ -135,12 +135,72 @@ async def test_what_a_worker_records_late_does_not_count(opened):
         await works.enrol("slow", "", "here", time.time() - 100)
         (first,) = await works.lease(number, "slow", ["look"], True, 10, 10, time.time())
         assert await works.dead(time.time() - 50) == ["slow"]
-        await works.leave(["slow"], LOST)
+        await works.leave(["slow"], died=True)
         await works.enrol("quick", "", "here", time.time())
         (second,) = await works.lease(number, "quick", ["look"], True, 10, 10, time.time())
-        assert (second.attempt, second.error_code) == (2, LOST)
+        assert (second.attempt, second.lost) == (2, 1)
         assert await works.complete("slow", [Result(first, "succeeded")], time.time()) == set()
         assert await works.complete("quick", [Result(second, "succeeded")], time.time()) == {second.id}
+
+
+async def test_what_was_lost_with_a_worker_is_done_alone(opened):
+    tasks = Tasks(opened)
+    number, _ = await tasks.submit(task("/a", "/b", "/c"))
+    async with opened.write() as connection:
+        works, now = Works(connection), time.time()
+        await works.enrol("w", "", "here", now)
+        assert len(await works.lease(number, "w", ["look"], True, 2, 10, now)) == 2
+        await works.leave(["w"], died=True)
+        await works.enrol("v", "", "here", now)
+        alone = [await works.lease(number, "v", ["look"], True, 10, 10, now) for _ in range(3)]
+        assert [len(batch) for batch in alone] == [1, 1, 1]
+
+
+async def test_a_lease_that_others_have_by_now_is_not_given_back(opened):
+    tasks = Tasks(opened)
+    number, _ = await tasks.submit(task("/a"))
+    async with opened.write() as connection:
+        works, now = Works(connection), time.time()
+        await works.enrol("w", "", "here", now)
+        (first,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
+        await works.complete("w", [Result(first, "pending", error_code="TIMEOUT")], now)
+        (second,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
+        await works.release("w", [first])
+        assert not await works.lease(number, "w", ["look"], True, 10, 10, now)
+        await works.release("w", [second])
+        (third,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
+        assert third.attempt == second.attempt
+
+
+async def test_two_results_for_one_lease_count_once(opened):
+    tasks = Tasks(opened)
+    number, _ = await tasks.submit(task("/a", "/b"))
+    async with opened.write() as connection:
+        works, now = Works(connection), time.time()
+        await works.enrol("w", "", "here", now)
+        first, _ = await works.lease(number, "w", ["look"], True, 10, 10, now)
+        await works.complete("w", [Result(first, "succeeded"), Result(first, "failed")], now)
+        assert not await Stored(connection).finish([number], now)
+        known = await Stored(connection).one(number)
+        assert (known.succeeded, known.failed) == (1, 0)
+
+
+async def test_a_result_that_cannot_be_written_stops_only_itself(opened):
+    class Strange(Ready):
+        async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+            for work in batch:
+                size = 10**30 if "strange" in work.source else 1
+                details = Details(modified=object()) if "strange" in work.source else Details()
+                children = (Planned("copy", f"{work.source}/x", "/x", size, details),) if work.kind == "look" else ()
+                recorder.report(Result(work, "succeeded", children=children))
+
+    tasks = Tasks(opened)
+    number, _ = await tasks.submit(task("/strange", "/b"))
+    async with working(opened, Strange()):
+        await until(lambda: over(tasks, number))
+    done = await tasks.one(ANN, number)
+    assert (done.status, done.failed, done.succeeded) == ("FAILED", 1, 2)
+    assert "cannot be recorded" in done.error
 
 
 async def test_a_dead_workers_lease_passes_on(opened):

@@ -177,6 +177,7 @@ def _work() -> None:
         sa.Column("details", sa.Text, nullable=False),
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("attempt", sa.Integer, nullable=False),
+        sa.Column("lost", sa.Integer, nullable=False),
         sa.Column("worker", sa.Text),
         sa.Column("not_before", sa.Double, nullable=False),
         sa.Column("received", sa.Text),
