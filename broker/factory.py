@@ -3,6 +3,7 @@
 from typing import NamedTuple, Self
 
 from broker.config import Settings
+from broker.services import addresses
 from broker.services.access import Access
 from broker.services.bookmarks import Bookmarks
 from broker.services.bulk import Bulk
@@ -29,6 +30,7 @@ from broker.services.tasks import Tasks
 from broker.services.trees import Trees
 from broker.services.watching import Watching
 from broker.storage.database import Database, addressed
+from coalloc.api import forbid
 
 __all__ = ["Factory"]
 
@@ -64,10 +66,11 @@ class Factory(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, compiled: bool | None = None) -> Self:
-        """All that these settings ask for; opens no connection yet.
+        """All that these settings ask for; opens no connection yet, and to some addresses none ever.
 
         :param compiled: whether forecasters are; by default where numba is there
         """
+        forbid(addresses.refused)
         database, issuers = Database(addressed(settings.database)), Issuers(settings.issuers)
         introspection = Introspection(settings.introspection) if settings.introspection else None
         access, keys = Access(database, issuers, introspection), Keys(database)

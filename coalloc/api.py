@@ -16,7 +16,7 @@ from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
 from coalloc.brokerclient import Broker, Dataset, Found
 from coalloc.config import access, some_access
-from coalloc.dialer import DirectDialer
+from coalloc.dialer import DirectDialer, forbid
 from coalloc.download import Download, Wishes
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import EngineOptions, Source, Span
@@ -58,6 +58,7 @@ __all__ = [
     "copy",
     "datasets",
     "download",
+    "forbid",
     "globus_tasks",
     "history",
     "metalink",

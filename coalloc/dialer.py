@@ -6,17 +6,20 @@ Turns what the operating system says about a failed connection into this project
 import asyncio
 import socket
 import sys
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 import aiohappyeyeballs
 
-from coalloc.errors import SourceError, UnknownHost, Unreachable
+from coalloc.errors import PermissionRefused, SourceError, UnknownHost, Unreachable
 
-__all__ = ["Dialer", "DirectDialer", "round_trip"]
+__all__ = ["Dialer", "DirectDialer", "forbid", "round_trip"]
 
 LEAST_RTT = slice(148, 152)
 """Of `struct tcp_info` (linux/tcp.h): tcpi_min_rtt, in microseconds."""
 UNKNOWN = (0, 2**32 - 1)
+Forbidden = Callable[[str], bool]
+_forbidden: list[Forbidden] = []
 
 
 class Dialer(Protocol):
@@ -25,6 +28,15 @@ class Dialer(Protocol):
     async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
         """Return a connected, non-blocking socket (TCP_NODELAY set) within `seconds`, or raise a SourceError."""
         ...
+
+
+def forbid(addresses: Forbidden) -> None:
+    """From now on this process connects to no numeric address of which this says so, whatever name led there.
+
+    For services that connect where their callers say.
+    """
+    if addresses not in _forbidden:
+        _forbidden.append(addresses)
 
 
 def round_trip(sock: socket.socket) -> float | None:
@@ -67,6 +79,7 @@ class DirectDialer:
         except socket.gaierror:
             loop = asyncio.get_running_loop()
             addresses = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+        _refuse_forbidden(host, {str(address[4][0]) for address in addresses})
         return await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=0.25)
 
     @staticmethod
@@ -74,3 +87,13 @@ class DirectDialer:
         if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
             return Unreachable(f"the name {host} could not be looked up: {error.strerror}", "check the name service")
         return UnknownHost(f"there is no host named {host}", "check the spelling of the host in the URL")
+
+
+def _refuse_forbidden(host: str, addresses: Iterable[str]) -> None:
+    """:raises PermissionRefused: when one of a host's addresses is forbidden"""
+    for address in addresses:
+        if any(forbidden(address) for forbidden in _forbidden):
+            raise PermissionRefused(
+                f"{host} has the address {address}, to which nothing connects from here",
+                "correct the name of the server",
+            )

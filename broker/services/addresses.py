@@ -5,13 +5,9 @@ is at link-local addresses are the machine's neighbours, and in clouds the servi
 credentials: no server of a collection is there.
 """
 
-import asyncio
-import socket
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
-from coalloc.errors import PermissionRefused
-
-__all__ = ["check", "refused"]
+__all__ = ["refused"]
 
 NAT64 = IPv6Network("64:ff9b::/96")
 
@@ -37,17 +33,3 @@ def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
     if address in NAT64:
         return IPv4Address(int(address) & 0xFFFFFFFF)
     return address.ipv4_mapped or address.sixtofour or address
-
-
-async def check(host: str) -> None:
-    """:raises PermissionRefused: when a host has an address to which nothing goes"""
-    try:
-        found = await asyncio.get_running_loop().getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
-        return  # who connects says what is wrong with it
-    for address in {str(each[4][0]) for each in found}:
-        if refused(address):
-            raise PermissionRefused(
-                f"{host} has the address {address}, to which the broker does not connect",
-                "ask a curator to correct the endpoint",
-            )

@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from coalloc.dialer import DirectDialer, round_trip
-from coalloc.errors import UnknownHost, Unreachable
+from coalloc.dialer import DirectDialer, forbid, round_trip
+from coalloc.errors import PermissionRefused, UnknownHost, Unreachable
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
@@ -58,3 +58,12 @@ async def test_no_answer():
             await DirectDialer().dial(*address, 0.3)
         for sock in waiting:
             sock.close()
+
+
+async def test_nothing_connects_to_addresses_that_this_process_has_forbidden(monkeypatch):
+    monkeypatch.setattr("coalloc.dialer._forbidden", [])
+    forbid("127.0.0.7".__eq__)
+    with socket.create_server(("127.0.0.7", 0)) as inner, socket.create_server(("127.0.0.8", 0)) as open_to_us:
+        with pytest.raises(PermissionRefused, match="has the address 127.0.0.7"):
+            await DirectDialer().dial("127.0.0.7", inner.getsockname()[1], 5)
+        (await DirectDialer().dial("127.0.0.8", open_to_us.getsockname()[1], 5)).close()

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from broker.config import Settings
 from broker.models.collections import Collection
-from broker.services.addresses import check
 from broker.services.paths import below
 from broker.services.places import Places
 from broker.services.trees.base import Tree
@@ -51,7 +50,6 @@ class Trees:
             raise Unsupported(
                 f"{collection.name} is at {endpoint.name}, which is no GridFTP server", "give it another endpoint"
             )
-        await check(endpoint.host)
         server = Server(endpoint.source, self._credential(collection))
         return GridFTPTree(self._sessions, server, below(endpoint.prefix, collection.base))
 
