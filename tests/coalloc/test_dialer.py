@@ -64,6 +64,6 @@ async def test_nothing_connects_to_addresses_that_this_process_has_forbidden(mon
     monkeypatch.setattr("coalloc.dialer._forbidden", [])
     forbid("127.0.0.7".__eq__)
     with socket.create_server(("127.0.0.7", 0)) as inner, socket.create_server(("127.0.0.8", 0)) as open_to_us:
-        with pytest.raises(PermissionRefused, match="has the address 127.0.0.7"):
+        with pytest.raises(PermissionRefused, match=r"has the address 127\.0\.0\.7"):
             await DirectDialer().dial("127.0.0.7", inner.getsockname()[1], 5)
         (await DirectDialer().dial("127.0.0.8", open_to_us.getsockname()[1], 5)).close()
