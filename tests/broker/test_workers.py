@@ -118,11 +118,11 @@ async def test_a_worker_that_is_told_to_end_gives_back_what_it_has(world, worker
 
 
 async def test_a_database_that_crashes_costs_time(tmp_path):
-    with postgres() as server:
+    with postgres() as server, contextlib.ExitStack() as stack:
         database = server.create()
         upgrade(addressed(database))
-        workers = Workers(database, tmp_path)
         async with world_of(database, tmp_path) as world:
+            workers = stack.enter_context(contextlib.closing(Workers(database, tmp_path)))
             files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(3000)})
             number = await world.submit("TRANSFER", TREE)
             workers.start()
@@ -133,7 +133,6 @@ async def test_a_database_that_crashes_costs_time(tmp_path):
             task = await world.over(number)
             assert (task.status, task.files_transferred) == ("SUCCEEDED", 3000), workers.said()
             assert read(world.sink.root / "d") == files
-        workers.close()
 
 
 async def test_a_broker_that_is_killed_goes_on_where_it_was(database, tmp_path):
