@@ -23,14 +23,17 @@ from broker.tasks.copying import Admission, Copying
 from broker.tasks.downloading import Downloading
 from broker.tasks.faults import failed
 from broker.tasks.gathering import Gathering
-from broker.tasks.looking import Looking, of_source
+from broker.tasks.looking import Looking
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Routes
+from broker.tasks.side_by_side import side_by_side
 from coalloc.errors import AlreadyThere, CoallocError, Unsupported
 
 __all__ = ["Carrier"]
 
 LOOKS_AT_ONCE = 8
+Doer = Callable[[Sequence[Work], Recorder], Awaitable[None]]
+"""Does all of a batch of one kind, and reports each."""
 SMALLEST_PIECE = 1 << 20
 """Bytes that are moved at once where the rate is limited, or what goes in a second."""
 
@@ -77,9 +80,7 @@ class Carrier:
             raise NotFound(f"the collection {number} is gone", "submit a new task")
         return End(found[0], await self._trees.of(found[0]))
 
-    async def _doer(
-        self, kind: str, task: Candidate, source: End, sink: End | None
-    ) -> Callable[[Sequence[Work], Recorder], Awaitable[None]]:
+    async def _doer(self, kind: str, task: Candidate, source: End, sink: End | None) -> Doer:
         """Who does work of a kind."""
         if kind in ("delete", "remove"):
             if sink is not None and await self._incomplete(task):
@@ -101,9 +102,7 @@ class Carrier:
             known = await Tasks(connection).one(task.task)
         return known is None or bool(known.skipped or known.failed)
 
-    async def _copier(
-        self, task: Candidate, source: End, sink: End
-    ) -> Callable[[Sequence[Work], Recorder], Awaitable[None]]:
+    async def _copier(self, task: Candidate, source: End, sink: End) -> Doer:
         """Who copies between such collections."""
         admission = self._admission(task, source.collection, sink.collection)
         whose = (task.owner, await self._site(sink.collection))
@@ -167,25 +166,9 @@ class Carrier:
         self._routes.close()
 
 
-def _each(
-    do: Callable[[Work], Awaitable[Result]], task: Candidate
-) -> Callable[[Sequence[Work], Recorder], Awaitable[None]]:
-    """Do pieces of work side by side, some at a time."""
-
-    async def all_of(batch: Sequence[Work], recorder: Recorder) -> None:
-        turn = asyncio.Semaphore(LOOKS_AT_ONCE)
-
-        async def one(work: Work) -> None:
-            async with turn:
-                try:
-                    result = await do(work)
-                except Exception as error:  # whatever it is, it is this one's alone
-                    result = failed(work, error, task.options, time.time(), of_source(error))
-            recorder.report(result)
-
-        await asyncio.gather(*(one(work) for work in batch))
-
-    return all_of
+def _each(do: Callable[[Work], Awaitable[Result]], task: Candidate) -> Doer:
+    """Does pieces of work side by side."""
+    return lambda batch, recorder: side_by_side(do, batch, recorder, task.options, LOOKS_AT_ONCE)
 
 
 async def _left_alone(batch: Sequence[Work], recorder: Recorder) -> None:

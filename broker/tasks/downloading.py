@@ -1,15 +1,13 @@
 """Fetches files into a folder of this machine: from one server, or from all that have a dataset, co-allocated."""
 
-import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from broker.models.tasks import Options, Work
 from broker.services.trees import LocalTree
 from broker.storage.work import Result
-from broker.tasks.faults import failed
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
+from broker.tasks.side_by_side import side_by_side
 from coalloc.api import Request, download
 from coalloc.model import TransferReport
 
@@ -27,19 +25,11 @@ class Downloading:
         self._sources = sources
         self._sink = sink
         self._options = options
-        self._turn = asyncio.Semaphore(options.perf_pp or AT_ONCE)
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
         """Fetch all of a batch, and report each."""
-        await asyncio.gather(*(self._one(work, recorder) for work in batch))
-
-    async def _one(self, work: Work, recorder: Recorder) -> None:
-        async with self._turn:
-            try:
-                result = await self._fetch(work, recorder)
-            except Exception as error:  # whatever it is, it is this one's alone
-                result = failed(work, error, self._options, time.time())
-            recorder.report(result)
+        at_once = self._options.perf_pp or AT_ONCE
+        await side_by_side(lambda work: self._fetch(work, recorder), batch, recorder, self._options, at_once)
 
     async def _fetch(self, work: Work, recorder: Recorder) -> Result:
         folder = work.destination.rpartition("/")[0]

@@ -1,6 +1,5 @@
 """Copies datasets to a GridFTP server, each from all servers that have it at once: no byte comes through here."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -9,10 +8,10 @@ from broker.models.tasks import Options, Work
 from broker.services.trees import GridFTPTree
 from broker.storage.work import Result
 from broker.tasks.copying import Admission
-from broker.tasks.faults import failed
 from broker.tasks.observing import of_sources
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
+from broker.tasks.side_by_side import side_by_side
 from coalloc.api import copy
 from coalloc.errors import NothingToFetchFrom
 from coalloc.model import Estimate
@@ -41,19 +40,11 @@ class Gathering:
         self._options = options
         self._admission = admission
         self._owner, self._site = whose
-        self._turn = asyncio.Semaphore(options.perf_pp or AT_ONCE)
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
         """Copy all of a batch, and report each."""
-        await asyncio.gather(*(self._one(work, recorder) for work in batch))
-
-    async def _one(self, work: Work, recorder: Recorder) -> None:
-        async with self._turn:
-            try:
-                result = await self._copy(work, recorder)
-            except Exception as error:  # whatever it is, it is this one's alone
-                result = failed(work, error, self._options, time.time())
-            recorder.report(result)
+        at_once = self._options.perf_pp or AT_ONCE
+        await side_by_side(lambda work: self._copy(work, recorder), batch, recorder, self._options, at_once)
 
     async def _copy(self, work: Work, recorder: Recorder) -> Result:
         found = await self._where(work.source)

@@ -23,8 +23,6 @@ from coalloc.intervals import Intervals
 
 __all__ = ["Recorder"]
 
-MANY = 200
-"""Results that are written at once, without waiting for more."""
 SHOWN = 300
 """Characters of an error that its event tells."""
 log = structlog.get_logger("broker.tasks")
@@ -52,7 +50,6 @@ class Recorder:
         self._progress: dict[int, tuple[Work, Intervals]] = {}
         self._taken: dict[str, Done] = {}
         self._writing = asyncio.Lock()
-        self.full = asyncio.Event()
 
     def observe(self, subject: str, observed: Sequence[Observed]) -> None:
         """Something was achieved."""
@@ -65,8 +62,6 @@ class Recorder:
             self._later(max(0.0, result.not_before - time.time()))
         task = result.work.task_id
         self._take(task, Done(files=result.counts.get("files_transferred", 0), failures=bool(result.error_code)))
-        if len(self._results) >= MANY:
-            self.full.set()
 
     def moved(self, task: str, count: int) -> None:
         """Bytes of a task have arrived."""
@@ -103,7 +98,6 @@ class Recorder:
         async with self._writing:
             results, moved, events = self._results, self._bytes, self._events
             self._results, self._bytes, self._events = [], Counter(), []
-            self.full.clear()
             if not (results or moved or events or self._progress):
                 return set()
             try:

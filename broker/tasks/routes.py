@@ -87,21 +87,15 @@ class Routes:
 async def _open(ends: Ends) -> Route:
     """All sessions at once: each costs several round trips."""
     source, sink = f"{ends.source.source}/", f"{ends.sink.source}/"
-    opening = [
-        asyncio.ensure_future(each)
-        for each in (
-            third_party(source, sink, (ends.source.proxy, ends.sink.proxy), ends.parallelism),
-            storage(source, ends.source.proxy),
-            storage(sink, ends.sink.proxy),
-        )
-    ]
+    pair = asyncio.ensure_future(third_party(source, sink, (ends.source.proxy, ends.sink.proxy), ends.parallelism))
+    sending = asyncio.ensure_future(storage(source, ends.source.proxy))
+    receiving = asyncio.ensure_future(storage(sink, ends.sink.proxy))
     try:
-        await asyncio.gather(*opening)
+        return Route(*await asyncio.gather(pair, sending, receiving))
     except BaseException:
-        for each in opening:
+        for each in (pair, sending, receiving):
             each.cancel()
-        for opened in await asyncio.gather(*opening, return_exceptions=True):
+        for opened in await asyncio.gather(pair, sending, receiving, return_exceptions=True):
             if isinstance(opened, Storage | ThirdParty):
                 opened.close()
         raise
-    return Route(*(each.result() for each in opening))  # type: ignore[arg-type]

@@ -1,0 +1,30 @@
+"""Pieces of work side by side, some at a time; what goes wrong with one is its own affair."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+from broker.models.tasks import Options, Work
+from broker.storage.work import Result
+from broker.tasks.faults import failed
+from broker.tasks.looking import of_source
+from broker.tasks.recorder import Recorder
+
+__all__ = ["side_by_side"]
+
+
+async def side_by_side(
+    do: Callable[[Work], Awaitable[Result]], batch: Sequence[Work], recorder: Recorder, options: Options, at_once: int
+) -> None:
+    """Do all of a batch, and report each."""
+    turn = asyncio.Semaphore(at_once)
+
+    async def one(work: Work) -> None:
+        async with turn:
+            try:
+                result = await do(work)
+            except Exception as error:
+                result = failed(work, error, options, time.time(), of_source(error))
+        recorder.report(result)
+
+    await asyncio.gather(*(one(work) for work in batch))
