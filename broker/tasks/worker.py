@@ -28,6 +28,7 @@ from broker.storage.work import Works
 from broker.tasks.copying import AT_ONCE
 from broker.tasks.fairness import Choice, choose
 from broker.tasks.faults import failed, poisoned
+from broker.tasks.leases import Leases
 from broker.tasks.recorder import Recorder
 from broker.tasks.tuner import Tuner
 
@@ -47,8 +48,6 @@ TOLD = 60.0
 IDLE = 1.0
 """Seconds for which a task that had nothing to lease is left alone: what it has waits for other lanes."""
 MOST_LANES = 32
-BATCH, BATCH_BYTES = 250, 64 << 20
-"""How much work is leased at once."""
 GROUPS: tuple[tuple[WorkKind, ...], ...] = (("look", "expand"), ("copy", "link", "delete", "remove"))
 log = structlog.get_logger("broker.tasks")
 
@@ -95,12 +94,7 @@ class Worker:
         self._name = ""
         self._lanes: dict[int, Lane] = {}
         self._idle: dict[str, float] = {}
-        self._owed: list[Work] = []
-        self._over: set[int] = set()
-        self._held: set[int] = set()
-        self._doubtful = False
-        self._leasing = asyncio.Lock()
-        self._settling = asyncio.Lock()
+        self._leases = Leases(database, self._recorder)
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -153,13 +147,14 @@ class Worker:
         async with self._database.write() as connection:
             await Works(connection).enrol(name, self._site, place, time.time())
         self._name = name
+        self._leases.begin(name)
 
     async def _leave(self) -> None:
         """Stop, record what was done, and give back the rest."""
         await self._stop(list(self._lanes))
         with suppress(Unavailable):
             with suppress(Unavailable):
-                await self._settle(())
+                await self._leases.settle(())
             async with self._database.write() as connection:
                 await Works(connection).leave([self._name])
         await self._performer.close()
@@ -171,19 +166,9 @@ class Worker:
         if not alive:
             log.warning("this worker was taken for dead", worker=self._name)
             await self._stop(list(self._lanes))
-            self._owed, self._held = [], set()  # others have it
             await self._enrol()
-        await self._settle(())
-        if self._doubtful:
-            await self._reconcile()
-
-    async def _reconcile(self) -> None:
-        """Give back what the database says we have, and we do not know of: a lease whose answer was lost."""
-        async with self._leasing, self._database.write() as connection:
-            works = Works(connection)
-            leased = await works.leased(self._name)
-            await works.release(self._name, [work for work in leased if work.id not in self._held])
-        self._doubtful = False
+        await self._leases.settle(())
+        await self._leases.reconcile()
 
     async def _obey(self) -> None:
         """Leave what was stopped: tasks that are over or paused, and what is paused at collections."""
@@ -283,7 +268,7 @@ class Worker:
             log.exception("a lane has a defect", task=candidate.task)
         finally:
             with suppress(Unavailable):
-                await asyncio.shield(self._settle((), number))
+                await asyncio.shield(self._leases.settle((), number))
 
     async def _batch(self, candidate: Candidate, batch: Sequence[Work]) -> None:
         hopeless = [result for work in batch if (result := poisoned(work))]
@@ -300,7 +285,7 @@ class Worker:
             for work in batch:
                 self._recorder.report(failed(work, defect, candidate.options, time.time()))
         finally:
-            await asyncio.shield(self._settle(batch))
+            await asyncio.shield(self._leases.settle(batch))
 
     async def _clear(self, candidate: Candidate, batch: Sequence[Work]) -> None:
         """Clear away what a task has begun that is over already."""
@@ -311,53 +296,13 @@ class Worker:
                 async with asyncio.timeout(CLEARING):
                     await self._performer.leave(candidate, batch)
 
-    async def _settle(self, batch: Sequence[Work], lane: int | None = None) -> None:
-        """Record what was done, give back what was not of a batch, and close a lane; now, or as soon as that can be."""
-        self._owed.extend(batch)
-        if lane is not None:
-            self._over.add(lane)
-        await self._recorder.flush(self._name)
-        self._recorder.forget(batch)
-        async with self._settling:
-            owed, over = self._owed, self._over
-            if not (owed or over):
-                return
-            self._owed, self._over = [], set()
-            try:
-                async with self._database.write() as connection:
-                    await Works(connection).release(self._name, owed)
-                    await Lanes(connection).close(over)
-            except BaseException:
-                self._owed, self._over = owed + self._owed, over | self._over
-                raise
-            self._held -= {work.id for work in owed}
-
     async def _lease(self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool) -> list[Work]:
-        """Work of the first of these groups that has some.
-
-        Groups take turns, so that copying begins before all folders are read; every other lane takes large files
-        first, so that small ones fill the gaps.
-        """
-        async with self._leasing:
-            try:
-                batch = await self._leased(task, groups, large_first)
-            except BaseException:
-                self._doubtful = True
-                raise
-            self._held |= {work.id for work in batch}
-        if batch:
-            return batch
-        self._idle[task] = time.time() + IDLE
-        self._wake_in(IDLE)
-        return []
-
-    async def _leased(self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool) -> list[Work]:
-        async with self._database.write() as connection:
-            works = Works(connection)
-            for group in groups:
-                if batch := await works.lease(task, self._name, group, large_first, BATCH, BATCH_BYTES, time.time()):
-                    return batch
-        return []
+        """Work of a task; one that has none is left alone for a moment."""
+        batch = await self._leases.lease(task, groups, large_first)
+        if not batch:
+            self._idle[task] = time.time() + IDLE
+            self._wake_in(IDLE)
+        return batch
 
     async def _stop(self, numbers: Sequence[int]) -> None:
         drivers = [self._lanes[number].driver for number in numbers if number in self._lanes]

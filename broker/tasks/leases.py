@@ -1,0 +1,92 @@
+"""What a worker has leased: no lease is forgotten, whatever becomes of the database meanwhile.
+
+What could not be given back is owed, and a lease whose answer was lost is found again.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+
+from broker.models.tasks import Work, WorkKind
+from broker.storage.database import Database
+from broker.storage.lanes import Lanes
+from broker.storage.work import Works
+from broker.tasks.recorder import Recorder
+
+__all__ = ["Leases"]
+
+BATCH, BATCH_BYTES = 250, 64 << 20
+"""How much work is leased at once."""
+
+
+class Leases:
+    """Those of one worker, under the name by which the database knows it."""
+
+    def __init__(self, database: Database, recorder: Recorder) -> None:
+        self._database = database
+        self._recorder = recorder
+        self._worker = ""
+        self._held: set[int] = set()
+        self._owed: list[Work] = []
+        self._over: set[int] = set()
+        self._doubtful = False
+        self._leasing = asyncio.Lock()
+        self._settling = asyncio.Lock()
+
+    def begin(self, worker: str) -> None:
+        """Under this name from now on; what was leased under another is others' by now."""
+        self._worker, self._held, self._owed = worker, set(), []
+
+    async def lease(self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool) -> list[Work]:
+        """Work of the first of these groups that has some.
+
+        Groups take turns, so that copying begins before all folders are read; every other lane takes large files
+        first, so that small ones fill the gaps.
+        """
+        async with self._leasing:
+            try:
+                batch = await self._leased(task, groups, large_first)
+            except BaseException:
+                self._doubtful = True
+                raise
+            self._held |= {work.id for work in batch}
+        return batch
+
+    async def _leased(self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool) -> list[Work]:
+        async with self._database.write() as connection:
+            works = Works(connection)
+            for group in groups:
+                if batch := await works.lease(task, self._worker, group, large_first, BATCH, BATCH_BYTES, time.time()):
+                    return batch
+        return []
+
+    async def settle(self, batch: Sequence[Work], lane: int | None = None) -> None:
+        """Record what was done, give back what was not of a batch, and close a lane; now, or as soon as that can be."""
+        self._owed.extend(batch)
+        if lane is not None:
+            self._over.add(lane)
+        await self._recorder.flush(self._worker)
+        self._recorder.forget(batch)
+        async with self._settling:
+            owed, over = self._owed, self._over
+            if not (owed or over):
+                return
+            self._owed, self._over = [], set()
+            self._held -= {work.id for work in owed}  # before: once given back, another lane may have it
+            try:
+                async with self._database.write() as connection:
+                    await Works(connection).release(self._worker, owed)
+                    await Lanes(connection).close(over)
+            except BaseException:
+                self._owed, self._over = owed + self._owed, over | self._over
+                raise
+
+    async def reconcile(self) -> None:
+        """Give back what the database says we have, and we do not know of: a lease whose answer was lost."""
+        if not self._doubtful:
+            return
+        async with self._leasing, self._database.write() as connection:
+            works = Works(connection)
+            leased = await works.leased(self._worker)
+            await works.release(self._worker, [work for work in leased if work.id not in self._held])
+        self._doubtful = False
