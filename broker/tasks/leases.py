@@ -65,21 +65,23 @@ class Leases:
         self._owed.extend(batch)
         if lane is not None:
             self._over.add(lane)
-        await self._recorder.flush(self._worker)
-        self._recorder.forget(batch)
         async with self._settling:
-            owed, over = self._owed, self._over
-            if not (owed or over):
-                return
+            owed, over = self._owed, self._over  # before results are written: what is owed later has later results
             self._owed, self._over = [], set()
-            self._held -= {work.id for work in owed}  # before: once given back, another lane may have it
             try:
-                async with self._database.write() as connection:
-                    await Works(connection).release(self._worker, owed)
-                    await Lanes(connection).close(over)
+                await self._recorder.flush(self._worker)
+                await self._give_back(owed, over)
             except BaseException:
                 self._owed, self._over = owed + self._owed, over | self._over
                 raise
+
+    async def _give_back(self, owed: Sequence[Work], over: Collection[int]) -> None:
+        self._recorder.forget(owed)
+        self._held -= {work.id for work in owed}  # before: once given back, another lane may have it
+        if owed or over:
+            async with self._database.write() as connection:
+                await Works(connection).release(self._worker, owed)
+                await Lanes(connection).close(over)
 
     async def reconcile(self) -> None:
         """Give back what the database says we have, and we do not know of: a lease whose answer was lost."""

@@ -18,6 +18,7 @@ from broker.storage.database import Database, addressed
 from broker.storage.lanes import Candidate
 from broker.storage.tasks import Tasks as Stored
 from broker.storage.work import Planned, Result, Works
+from broker.tasks.leases import Leases
 from broker.tasks.recorder import Recorder
 from broker.tasks.worker import Worker
 
@@ -183,6 +184,28 @@ async def test_two_results_for_one_lease_count_once(opened):
         assert not await Stored(connection).finish([number], now)
         known = await Stored(connection).one(number)
         assert (known.succeeded, known.failed) == (1, 0)
+
+
+async def test_no_lease_is_given_back_before_its_results_are_written(opened):
+    tasks = Tasks(opened)
+    numbers = [(await tasks.submit(task(f"/{i}")))[0] for i in range(20)]
+    places = Places(opened)
+    history = Reports(opened, places, Forecasting(opened, places, compiled=False))
+    recorder = Recorder(opened, history, lambda _: None)
+    async with opened.write() as connection:
+        await Works(connection).enrol("w", "", "here", time.time())
+    leases = Leases(opened, recorder)
+    leases.begin("w")
+
+    async def work(number: str) -> None:
+        while batch := await leases.lease(number, [["look"]], large_first=True):
+            recorder.report(Result(batch[0], "succeeded"))
+            await leases.settle(batch)
+            done.append(number)
+
+    done = []
+    await asyncio.gather(*(work(number) for number in numbers))
+    assert sorted(done) == sorted(numbers), "work was done twice"
 
 
 async def test_a_result_that_cannot_be_written_stops_only_itself(opened):
