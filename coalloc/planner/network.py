@@ -1,0 +1,159 @@
+"""The network, and what has to be moved through it: what planners are given.
+
+Sizes are bytes, times seconds, capacities whole bytes per second, so that plans can be exact. None is "no limit known".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+from coalloc.errors import UsageError
+
+__all__ = ["Demand", "File", "Host", "Isp", "Link", "LinkKey", "Network", "Shared"]
+
+
+class Isp(NamedTuple):
+    """One way of a host into the network (Confluence, 2.1): C- and C+ in the paper."""
+
+    name: str = ""
+    up: int | None = None
+    down: int | None = None
+
+
+@dataclass(frozen=True)
+class Host:
+    """A machine that holds, relays or wants files.
+
+    `isps` is empty where the access is no limit. `io` is what its disks read and write together. `storage` is bytes
+    that it lends to files of others. A host that does not `relay` only sends what it holds and receives what it wants.
+    """
+
+    name: str
+    isps: tuple[Isp, ...] = ()
+    io: int | None = None
+    storage: int | None = None
+    relays: bool = True
+
+
+class LinkKey(NamedTuple):
+    """From a host to another one, by an ISP of either; the names of ISPs are empty where a host has one or none."""
+
+    source: str
+    sink: str
+    source_isp: str = ""
+    sink_isp: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.source} -> {self.sink}"
+
+
+@dataclass(frozen=True)
+class Link:
+    """What can be moved from a host to another one, end to end.
+
+    `bounds` are the capacities below which a tenth and nine tenths of what may come should lie; `age` the seconds since
+    it was measured; `price` money per byte.
+    """
+
+    key: LinkKey
+    capacity: int
+    bounds: tuple[int, int] | None = None
+    age: float | None = None
+    price: float = 0.0
+
+
+class Shared(NamedTuple):
+    """Links behind one bottleneck: the sum of weight x rate over them is at most `capacity`."""
+
+    name: str
+    capacity: int
+    weights: Mapping[LinkKey, float]
+
+
+@dataclass(frozen=True)
+class Network:
+    """Hosts, and the links between them. A pair without a link cannot talk to each other.
+
+    :raises UsageError: when a link names a host or an ISP that is not there, or a number makes no sense
+    """
+
+    hosts: Mapping[str, Host]
+    links: Mapping[LinkKey, Link]
+    shared: tuple[Shared, ...] = ()
+
+    def __post_init__(self) -> None:
+        for host in self.hosts.values():
+            _sensible(f"host {host.name}", host.io, host.storage, *(limit for isp in host.isps for limit in isp[1:]))
+        for key, link in self.links.items():
+            _sensible(f"link {key}", link.capacity, *(link.bounds or ()))
+            self._known(key.source, key.source_isp, key)
+            self._known(key.sink, key.sink_isp, key)
+            if key.source == key.sink:
+                raise UsageError(f"link {key} leads nowhere", "name two hosts")
+        for each in self.shared:
+            _sensible(f"shared set {each.name}", each.capacity)
+            for key in each.weights:
+                if key not in self.links:
+                    raise UsageError(f"shared set {each.name} names the link {key}, which is not there", "add the link")
+
+    def _known(self, name: str, isp: str, key: LinkKey) -> None:
+        if name not in self.hosts:
+            raise UsageError(f"link {key} names the host {name!r}, which is not there", "add the host")
+        isps = {each.name for each in self.hosts[name].isps} or {""}
+        if isp not in isps:
+            raise UsageError(f"link {key} names the ISP {isp!r}, which {name} does not have", "name one of its ISPs")
+
+    @classmethod
+    def of(cls, hosts: tuple[Host, ...], links: tuple[Link, ...], shared: tuple[Shared, ...] = ()) -> Self:
+        """From values that carry their own names."""
+        return cls({host.name: host for host in hosts}, {link.key: link for link in links}, shared)
+
+    def cautious(self) -> Self:
+        """The same, with links that carry only what nine of ten should."""
+        links = {
+            key: replace(link, capacity=link.bounds[0]) if link.bounds else link for key, link in self.links.items()
+        }
+        return replace(self, links=links)
+
+    def without(self, host: str) -> Self:
+        """The same, when a host is gone."""
+        links = {key: link for key, link in self.links.items() if host not in (key.source, key.sink)}
+        shared = tuple(
+            each._replace(weights={key: weight for key, weight in each.weights.items() if key in links})
+            for each in self.shared
+        )
+        return replace(self, hosts={n: h for n, h in self.hosts.items() if n != host}, links=links, shared=shared)
+
+
+def _sensible(what: str, *limits: int | None) -> None:
+    if any(limit is not None and limit < 0 for limit in limits):
+        raise UsageError(f"{what} has a negative number", "give bytes, or bytes per second, from 0")
+
+
+@dataclass(frozen=True)
+class File:
+    """Bytes that are held at one or several hosts and wanted at one or several: replicas are the common case of both.
+
+    A part of a file that is held elsewhere, as blocks on their way are, is a file of its own here. `available` is the
+    time from which it can be sent, `deadline` the one at which it has to be there, from the start of the plan.
+    """
+
+    name: str
+    size: int
+    holders: tuple[str, ...]
+    destinations: tuple[str, ...]
+    available: float = 0.0
+    deadline: float | None = None
+
+
+@dataclass(frozen=True)
+class Demand:
+    """All that is to be moved, and what it may cost at most."""
+
+    files: tuple[File, ...]
+    budget: float | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes that have to arrive, counted once for each destination."""
+        return sum(file.size * len(file.destinations) for file in self.files)

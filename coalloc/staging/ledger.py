@@ -1,0 +1,105 @@
+"""Where every piece is: at its origins, staged, on its way, delivered. Refuses what would lose a byte."""
+
+from collections import Counter, defaultdict
+from collections.abc import Mapping
+
+from coalloc.intervals import Intervals
+from coalloc.planner.network import Demand, File
+from coalloc.staging.actions import Drop, Piece, Send
+
+__all__ = ["IllegalActionError", "Ledger"]
+
+
+class IllegalActionError(Exception):
+    """A method wanted what makes no sense: a defect of it."""
+
+
+class Ledger:
+    """The pieces of one collection.
+
+    :param demand: the files; those without a byte count as delivered when a piece of no byte has arrived
+    """
+
+    def __init__(self, demand: Demand) -> None:
+        self.files: Mapping[str, File] = {file.name: file for file in demand.files}
+        self.running: dict[int, Send] = {}
+        self.staged: defaultdict[str, set[Piece]] = defaultdict(set)
+        self.peak: Counter[str] = Counter()
+        """The most bytes that were staged, or on their way to be, at each host."""
+        self.duplicate_bytes = 0
+        self._delivered = {(file.name, to): Intervals() for file in demand.files for to in file.destinations}
+        self._touched: set[tuple[str, str]] = set()
+        self._dead: set[str] = set()
+
+    @property
+    def done(self) -> bool:
+        """Whether every file is where it is wanted."""
+        return all(self.missing(file, to) == [] for file, to in self._delivered)
+
+    def missing(self, file: str, destination: str) -> list[Piece]:
+        """What of a file has not arrived there yet."""
+        size = self.files[file].size
+        if not size:
+            return [] if (file, destination) in self._touched else [Piece(file, 0, 0)]
+        return [Piece(file, start, end) for start, end in self._delivered[file, destination].gaps(0, size)]
+
+    def holds(self, host: str, piece: Piece) -> bool:
+        """Whether a host has all of a piece: as an origin, delivered, or staged as this very piece."""
+        if host in self._dead:
+            return False
+        file = self.files[piece.file]
+        delivered = self._delivered.get((piece.file, host))
+        there = delivered is not None and delivered.covers(piece.start, piece.end)
+        return host in file.holders or piece in self.staged[host] or there
+
+    def send(self, send: Send) -> None:
+        """:raises IllegalActionError: when the source does not hold the piece, or a number is used twice"""
+        if send.hop in self.running:
+            raise IllegalActionError(f"hop {send.hop} is there already: {self.running[send.hop]}")
+        if not self.holds(send.source, send.piece):
+            raise IllegalActionError(f"{send.source} does not hold {send.piece}")
+        if send.sink in self._dead:
+            raise IllegalActionError(f"{send.sink} is gone")
+        self.running[send.hop] = send
+        self.peak[send.sink] = max(self.peak[send.sink], self.occupied(send.sink))
+
+    def occupied(self, host: str) -> int:
+        """Bytes that are staged at a host, or on their way to be."""
+        coming = {send.piece for send in self.running.values() if send.sink == host and not self._wanted(send)}
+        return sum(piece.size for piece in self.staged[host] | coming)
+
+    def _wanted(self, send: Send) -> bool:
+        return send.sink in self.files[send.piece.file].destinations
+
+    def arrived(self, hop: int) -> Send:
+        """A hop is over."""
+        send = self.running.pop(hop)
+        piece = send.piece
+        if self._wanted(send):
+            delivered = self._delivered[piece.file, send.sink]
+            fresh = sum(end - start for start, end in delivered.gaps(piece.start, piece.end))
+            self.duplicate_bytes += piece.size - fresh
+            delivered.add(piece.start, piece.end)
+            self._touched.add((piece.file, send.sink))
+        else:
+            self.staged[send.sink].add(piece)
+        return send
+
+    def ended(self, hop: int) -> Send:
+        """A hop failed, or was cancelled."""
+        return self.running.pop(hop)
+
+    def drop(self, drop: Drop) -> None:
+        """:raises IllegalActionError: when nothing is staged there, or it is being sent on from there"""
+        if drop.piece not in self.staged[drop.host]:
+            raise IllegalActionError(f"{drop.piece} is not staged at {drop.host}")
+        if any(send.source == drop.host and send.piece == drop.piece for send in self.running.values()):
+            raise IllegalActionError(f"{drop.piece} is being sent from {drop.host}")
+        self.staged[drop.host].remove(drop.piece)
+
+    def gone(self, host: str) -> list[Send]:
+        """A host is lost, with all that was staged there; its hops, which end."""
+        self._dead.add(host)
+        self.staged.pop(host, None)
+        ended = [hop for hop, send in self.running.items() if host in (send.source, send.sink)]
+        return [self.running.pop(hop) for hop in ended]

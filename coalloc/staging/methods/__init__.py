@@ -1,0 +1,6 @@
+"""The methods of collecting, one a file. Pure."""
+
+from coalloc.staging.methods.all_at_once import AllAtOnce
+from coalloc.staging.methods.base import Method
+
+__all__ = ["AllAtOnce", "Method"]

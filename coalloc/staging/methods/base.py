@@ -1,0 +1,77 @@
+"""What every method of collecting is: events in, actions out, with a ledger that lets no byte be lost."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from itertools import count
+from random import Random
+from typing import ClassVar
+
+from coalloc.planner.network import Demand, Network
+from coalloc.staging.actions import Action, Cancel, Done, Drop, Piece, Send
+from coalloc.staging.events import Arrived, Event, Failed, Gone
+from coalloc.staging.ledger import Ledger
+
+__all__ = ["Method"]
+
+
+class Method(ABC):
+    """Decides what is sent where, and when. Pure: all chance comes from `seed`, all time from events.
+
+    :param network: what is known of the paths when it begins
+    :param demand: what has to be moved
+    """
+
+    name: ClassVar[str]
+
+    def __init__(self, network: Network, demand: Demand, seed: int = 0) -> None:
+        self.network = network
+        self.demand = demand
+        self.ledger = Ledger(demand)
+        self.rationale = ""
+        """Why it does what it does, in a sentence."""
+        self._random = Random(seed)
+        self._numbers = count(1)
+
+    def handle(self, event: Event) -> list[Action]:
+        """What is to be done now that this has happened."""
+        actions: list[Action] = []
+        ended: Sequence[Send] = ()
+        if isinstance(event, Arrived):
+            ended = [self.ledger.arrived(event.hop)]
+            actions.extend(self._purge(ended[0]))
+        elif isinstance(event, Failed):
+            ended = [self.ledger.ended(event.hop)]
+        elif isinstance(event, Gone):
+            ended = self.ledger.gone(event.host)
+        if self.ledger.done:
+            return [*actions, Done()]
+        for action in self._decide(event, ended):
+            actions.append(action)
+            self._note(action)
+        return actions
+
+    @abstractmethod
+    def _decide(self, event: Event, ended: Sequence[Send]) -> Iterator[Action]:
+        """What is to be done; the ledger knows of the event already, and of each action once it is yielded.
+
+        :param ended: the hops that are over by this event, however they ended
+        """
+
+    def _send(self, source: str, sink: str, piece: Piece) -> Send:
+        return Send(next(self._numbers), source, sink, piece)
+
+    def _purge(self, send: Send) -> Iterator[Drop]:
+        """What has been acknowledged elsewhere need not stay at an intermediate host (Confluence, 3.4)."""
+        still = any(each.source == send.source and each.piece == send.piece for each in self.ledger.running.values())
+        if send.piece in self.ledger.staged[send.source] and not still:
+            drop = Drop(send.source, send.piece)
+            self.ledger.drop(drop)
+            yield drop
+
+    def _note(self, action: Action) -> None:
+        if isinstance(action, Send):
+            self.ledger.send(action)
+        elif isinstance(action, Cancel):
+            self.ledger.ended(action.hop)
+        elif isinstance(action, Drop):
+            self.ledger.drop(action)
