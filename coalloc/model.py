@@ -93,7 +93,8 @@ class Entry(NamedTuple):
     """A name at a server and what it stands for; None is what the server does not say.
 
     Most servers tell the `kind` of what a symbolic link leads to; then `link_target` alone shows that it is one.
-    `modified` is in seconds since the epoch, `permissions` are octal, such as "0644".
+    `unique` tells what it leads to from all else at that server, by whatever path it is reached. `modified` is in
+    seconds since the epoch, `permissions` are octal, such as "0644".
     """
 
     name: str
@@ -104,6 +105,7 @@ class Entry(NamedTuple):
     user: str | None = None
     group: str | None = None
     link_target: str | None = None
+    unique: str | None = None
 
 
 class Way(NamedTuple):

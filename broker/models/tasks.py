@@ -94,7 +94,8 @@ class Details(NamedTuple):
     """What is known of a piece of work beside its paths.
 
     `checksum` is what the file must have; `link` what a link is to lead to; `found` what was there in a listing;
-    `compare`: it is only copied if its checksum differs.
+    `compare`: it is only copied if its checksum differs; `above` are the folders on the way to this one and itself, as
+    the server tells them apart, where links are followed.
     """
 
     modified: float | None = None
@@ -104,6 +105,7 @@ class Details(NamedTuple):
     depth: int = 0
     found: str | None = None
     compare: bool = False
+    above: tuple[str, ...] = ()
 
 
 class Work(NamedTuple):

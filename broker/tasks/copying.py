@@ -163,6 +163,10 @@ class Copying:
         elif ranges is None or ranges:
             await route.pair.copy(source, beside, size, ranges, arrived)
         recorder.moved(work.task_id, size - received.total)
+        if ranges or self._admission:  # whoever reads to the end of a file would have noticed
+            now = (await route.source.stat(source)).size
+            if now != size:
+                raise ReplicaChanged(f"{work.source} had {size} bytes and has {now}", "it is copied again")
 
     async def _verified(
         self, route: Route, work: Work, what: tuple[str, str, int], algorithm: str | None, recorder: Recorder

@@ -76,7 +76,8 @@ class Looking:
         if entry.kind == "dir":
             if work.details.recursive is False:
                 raise IsDirectory(f"{work.source} is a folder", "transfer it recursively")
-            folder = Planned("expand", _folder(work.source), _folder(work.destination))
+            details = Details(above=self._above(work, entry))
+            folder = Planned("expand", _folder(work.source), _folder(work.destination), details=details)
             return Result(work, "succeeded", children=(folder,))
         if work.details.recursive:
             raise NotDirectory(f"{work.source} is no folder", "leave --recursive out")
@@ -91,8 +92,7 @@ class Looking:
 
     async def expand(self, work: Work) -> Result:
         """Plan all that is in a folder, some at a time."""
-        if work.details.depth > DEEPEST:
-            raise NotDirectory(f"{work.source} is too deep", "look for links that lead in a circle")
+        _bounded(work)
         await self._make(work.destination)
         level, extra = self._options.sync_level, self._options.delete_destination_extra
         there = await self._listed(work.destination) if level is not None or extra else {}
@@ -145,10 +145,15 @@ class Looking:
             if self._options.recursive_symlinks != "copy":
                 return
         if folder:
-            deeper = Details(depth=work.details.depth + 1)
+            deeper = Details(depth=work.details.depth + 1, above=self._above(work, entry))
             plan.children.append(Planned("expand", f"{source}/", f"{destination}/", details=deeper))
         elif entry.kind == "file":
             self._file(plan, entry, source, destination, there, None)
+
+    def _above(self, work: Work, entry: Entry) -> tuple[str, ...]:
+        """The folders on the way to one that is found, and itself: where links are followed, it may be one of them."""
+        followed = self._options.recursive_symlinks == "copy" and entry.unique is not None
+        return (*work.details.above, str(entry.unique)) if followed else ()
 
     def _file(
         self, plan: "Plan", entry: Entry, source: str, destination: str, there: Entry | None, checksum: str | None
@@ -183,6 +188,14 @@ class Looking:
             await self._make(path.rpartition("/")[0] or "/")
             await self._destination.make(path)
         self._there.add(path)
+
+
+def _bounded(work: Work) -> None:
+    """:raises NotDirectory: when a folder is its own ancestor, or may well be"""
+    *above, here = work.details.above or ("",)
+    if here in above or work.details.depth > DEEPEST:
+        with _at_source():
+            raise NotDirectory(f"{work.source} leads in a circle, or too deep", "mend the link, or leave links out")
 
 
 def _folder(path: str) -> str:

@@ -345,3 +345,30 @@ async def test_links_are_kept_and_kept_again(world):
         task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], recursive_symlinks="keep")
         assert task.status == "SUCCEEDED", task.error
     assert (world.sink.root / "d" / "l").is_symlink()
+
+
+async def test_links_that_lead_in_a_circle_are_followed_once(world):
+    files = write(world.source.root, {"d/a": 1, "d/deep/b": 1})
+    for name in ("x", "y"):  # two of them: each round would double what there is to do
+        (world.source.root / "d" / "deep" / name).symlink_to("..")
+    (world.source.root / "d" / "again").symlink_to("deep")
+    wanted = [Item(source="/d/", destination="/d/")]
+    task = await world.done("TRANSFER", wanted, recursive_symlinks="copy", skip_source_errors=True)
+    assert (task.status, task.skipped) == ("SUCCEEDED", 4)
+    again = {"d/again/b": files["d/deep/b"]}
+    assert read(world.sink.root) == files | again
+    task = await world.done("TRANSFER", wanted, recursive_symlinks="copy")
+    assert task.status == "FAILED"
+    assert "circle" in task.error
+
+
+async def test_a_file_that_grows_meanwhile_is_copied_as_it_is_in_the_end(world):
+    files = write(world.source.root, {"a": 60_000_000})
+    await held(world, rate=30e6)
+    number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
+    await begun(world, number, 30_000_000)
+    with (world.source.root / "a").open("ab") as growing:
+        growing.write(b"more")
+    task = await world.over(number)
+    assert (task.status, task.faults) == ("SUCCEEDED", 1), task.error
+    assert read(world.sink.root) == {"a": files["a"] + b"more"}

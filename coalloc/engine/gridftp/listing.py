@@ -25,7 +25,8 @@ class Listing:
 
     >>> listing = Listing()
     >>> listing.feed(b"Type=cdir; .\\r\\nType=file;Size=1; a b\\r\\nType=d")
-    [Entry(name='a b', kind='file', size=1, modified=None, permissions=None, user=None, group=None, link_target=None)]
+    [Entry(name='a b', kind='file', size=1, modified=None, permissions=None, user=None, group=None, link_target=None, \
+unique=None)]
     >>> [entry.name for entry in listing.feed(b"ir; c\\r\\n")]
     ['c']
     """
@@ -64,6 +65,7 @@ def entry(facts: str, name: str) -> Entry:
         user=known.get("unix.owner") or known.get("unix.uid"),
         group=known.get("unix.group") or known.get("unix.gid"),
         link_target=unquote(known.get("unix.slink") or target, errors="surrogateescape") or None,
+        unique=known.get("unique"),
     )
 
 
