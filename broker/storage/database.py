@@ -3,8 +3,9 @@
 import asyncio
 import logging
 import random
+import sqlite3
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
@@ -86,7 +87,7 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.sqlite = url.startswith("sqlite")
-        options: dict[str, Any] = {} if self.sqlite else {"pool_pre_ping": True}
+        options: dict[str, Any] = {"connect_args": {"factory": _Closing}} if self.sqlite else {"pool_pre_ping": True}
         self._engine = create_async_engine(url, pool_size=CONNECTIONS, max_overflow=CONNECTIONS, **options)
         self._writing = asyncio.Lock()
         if self.sqlite:
@@ -152,6 +153,18 @@ def _prepare(connection: Any, _: object) -> None:
         cursor.execute(f"PRAGMA {pragma}")
     cursor.execute("PRAGMA cache_size=-65536")  # 64 MiB
     cursor.close()
+
+
+class _Closing(sqlite3.Connection):
+    """Lets go of the file when it is closed in the middle of a statement, as when whoever asked was cancelled.
+
+    SQLite keeps the lock of such a connection until the statement is finalized, which is whenever memory is cleared.
+    """
+
+    def close(self) -> None:
+        with suppress(sqlite3.Error):
+            self.rollback()
+        super().close()
 
 
 def _begin(connection: Connection) -> None:

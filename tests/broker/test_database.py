@@ -1,0 +1,44 @@
+"""Transactions end, however those end who began them."""
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from contextlib import suppress
+from random import Random
+
+import pytest
+from sqlalchemy import text
+
+from broker.storage.database import Database, addressed
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Nothing is cleared away by chance."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def test_who_is_cancelled_in_the_middle_of_a_write_locks_out_nobody(database, uncollected):
+    opened, random = Database(addressed(database)), Random(1)
+    async with opened.write() as connection:
+        await connection.execute(text("CREATE TABLE counted (a INTEGER)"))
+
+    async def write() -> None:
+        async with opened.write() as connection:
+            for _ in range(5):
+                await connection.execute(text("INSERT INTO counted VALUES (1) RETURNING a"))
+
+    for _ in range(100):
+        cancelled = asyncio.create_task(write())
+        await asyncio.sleep(0.004 * random.random())
+        cancelled.cancel()
+        with suppress(asyncio.CancelledError):
+            await cancelled
+        async with asyncio.timeout(10):  # who is locked out waits for longer
+            await write()
+    async with opened.read() as connection:
+        assert (await connection.execute(text("SELECT count(*) % 5 FROM counted"))).scalar_one() == 0
+    await opened.close()
