@@ -1,5 +1,19 @@
 """Plans which bytes go over which hosts, and when: a network and a demand in, a certified plan out. Pure."""
 
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network, Shared
+from coalloc.planner.plan import Certificate, Limit, Path, TransferPlan
 
-__all__ = ["Demand", "File", "Host", "Isp", "Link", "LinkKey", "Network", "Shared"]
+__all__ = [
+    "Certificate",
+    "Demand",
+    "File",
+    "Host",
+    "Isp",
+    "Limit",
+    "Link",
+    "LinkKey",
+    "Network",
+    "Path",
+    "Shared",
+    "TransferPlan",
+]

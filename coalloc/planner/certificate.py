@@ -1,0 +1,210 @@
+"""Checks plans without any solver, in exact arithmetic: are they sound, and is nothing faster?"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping
+from fractions import Fraction
+from heapq import heappop, heappush
+from itertools import pairwise
+
+from coalloc.planner.network import Demand, LinkKey, Network
+from coalloc.planner.plan import Limit, TransferPlan
+
+__all__ = ["BadPlan", "bound", "check", "faults"]
+
+
+BUDGET = Limit("budget", "")
+
+
+class BadPlan(Exception):
+    """A plan that breaks the rules: a defect of whatever made it."""
+
+
+def check(network: Network, demand: Demand, plan: TransferPlan) -> None:
+    """:raises BadPlan: with all that is wrong with it"""
+    if found := list(faults(network, demand, plan)):
+        raise BadPlan("; ".join(found))
+
+
+def faults(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str]:
+    """What is wrong with a plan, in sentences; nothing when it is sound, whole and proved to be the fastest."""
+    yield from _paths(network, demand, plan)
+    yield from _sums(plan)
+    yield from _conservation(demand, plan)
+    yield from _capacities(network, demand, plan)
+    least = bound(network, demand, plan.certificate.prices)
+    if plan.makespan > least * (1 + plan.certificate.tolerance):
+        yield f"only {float(least)} s are proved to be needed, not {float(plan.makespan)} s"
+    if plan.direct is not None and plan.direct < plan.makespan:
+        yield f"without relays it takes {float(plan.direct)} s, less than {float(plan.makespan)} s"
+
+
+def _paths(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str]:
+    files = {file.name: file for file in demand.files}
+    arrived: Counter[tuple[str, str]] = Counter()
+    pairs = {(key.source, key.sink) for key in network.links}
+    for path in plan.paths:
+        if path.file not in files:
+            yield f"{path} is of no file"
+            continue
+        file, (first, *_, last) = files[path.file], (path.hosts[0], *path.hosts)
+        if first not in file.holders or last not in file.destinations:
+            yield f"{path} does not lead from a holder to a destination"
+        if len(set(path.hosts)) < len(path.hosts) or path.bytes < 0:
+            yield f"{path} goes in circles, or carries less than nothing"
+        if strange := set(pairwise(path.hosts)) - pairs:
+            yield f"{path} has no links {sorted(strange)}"
+        if lazy := [name for name in path.hosts[1:-1] if not network.hosts[name].relays]:
+            yield f"{path} goes over {', '.join(lazy)}, which do not relay"
+        arrived[path.file, last] += path.bytes
+    for file in demand.files:
+        for to in file.destinations:
+            if arrived[file.name, to] != file.size or (file.name, to) not in arrived:
+                yield f"{arrived[file.name, to]} of the {file.size} bytes of {file.name} get to {to}"
+
+
+def _sums(plan: TransferPlan) -> Iterator[str]:
+    """Paths differ from flows by less than a byte a link."""
+    moved: Counter[tuple[str, str]] = Counter()
+    for path in plan.paths:
+        for pair in pairwise(path.hosts):
+            moved[pair] += path.bytes
+    flows: defaultdict[tuple[str, str], list[Fraction]] = defaultdict(list)
+    for key, flow in plan.flows.items():
+        flows[key.source, key.sink].append(flow)
+        if flow < 0:
+            yield f"a flow of {flow} over {key}"
+    for pair in moved.keys() | flows.keys():
+        flow = sum(flows[pair], Fraction(0))
+        if abs(moved[pair] - flow) >= max(1, len(flows[pair])):
+            yield f"paths move {moved[pair]} bytes from {pair[0]} to {pair[1]}, the flow is {float(flow)}"
+
+
+def _conservation(demand: Demand, plan: TransferPlan) -> Iterator[str]:
+    """What comes to a host, or is its own, is what leaves it, or is wanted there."""
+    origins = plan.certificate.origins
+    balance: defaultdict[str, Fraction] = defaultdict(Fraction)
+    for key, flow in plan.flows.items():
+        balance[key.source] -= flow
+        balance[key.sink] += flow
+    sent: defaultdict[str, Fraction] = defaultdict(Fraction)
+    holders = {file.name: file.holders for file in demand.files}
+    for (name, host), size in origins.items():
+        if size < 0 or host not in holders.get(name, ()):
+            yield f"{host} cannot send {float(size)} bytes of {name}"
+        sent[name] += size
+        balance[host] += size
+    for file in demand.files:
+        wanted = [to for to in file.destinations if to not in file.holders]
+        if sent[file.name] != file.size * len(wanted):
+            yield f"of {file.name}, {float(sent[file.name])} bytes are sent"
+        for to in wanted:
+            balance[to] -= file.size
+    for host, left in balance.items():
+        if left:
+            yield f"{float(left)} bytes more come to {host} than leave it or are wanted there"
+
+
+def _capacities(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str]:
+    passed, loads = _Passed(network, demand.budget), defaultdict[Limit, Fraction](Fraction)
+    for key, flow in plan.flows.items():
+        if key not in network.links:
+            yield f"a flow over {key}, which is not there"
+            continue
+        for limit, weight in passed.by(key):
+            loads[limit] += weight * flow
+    for limit, load in loads.items():
+        most = passed.capacity(limit) * (1 if limit == BUDGET else plan.makespan)
+        if load > most:
+            yield f"{limit} carries {float(load)}, and can carry {float(most)}"
+
+
+class _Passed:
+    """Which limits a byte passes on a link, and how much it takes of each."""
+
+    def __init__(self, network: Network, budget: float | None) -> None:
+        self._network, self._budget = network, budget
+        self._isps = {(host.name, isp.name): isp for host in network.hosts.values() for isp in host.isps}
+        self._sets = {each.name: each.capacity for each in network.shared}
+        self._shared: defaultdict[LinkKey, list[tuple[Limit, Fraction]]] = defaultdict(list)
+        for each in network.shared:
+            for key, weight in each.weights.items():
+                self._shared[key].append((Limit("shared", each.name), Fraction(weight)))
+
+    def by(self, key: LinkKey) -> Iterator[tuple[Limit, Fraction]]:
+        one = Fraction(1)
+        yield Limit("link", key), one
+        out, into = self._isps.get((key.source, key.source_isp)), self._isps.get((key.sink, key.sink_isp))
+        if out is not None and out.up is not None:
+            yield Limit("up", (key.source, out.name)), one
+        if into is not None and into.down is not None:
+            yield Limit("down", (key.sink, into.name)), one
+        for name in (key.source, key.sink):
+            if self._network.hosts[name].io is not None:
+                yield Limit("io", name), one
+        yield from self._shared.get(key, ())
+        if self._budget is not None:
+            yield BUDGET, Fraction(self._network.links[key].price)
+
+    def capacity(self, limit: Limit) -> Fraction:
+        """Bytes per second; money for the budget. None of what does not limit."""
+        found: float | None
+        match limit:
+            case Limit("link", LinkKey() as key):
+                found = self._network.links[key].capacity
+            case Limit("up", (host, isp)):
+                found = self._isps[host, isp].up
+            case Limit("down", (host, isp)):
+                found = self._isps[host, isp].down
+            case Limit("io", str(name)):
+                found = self._network.hosts[name].io
+            case Limit("shared", str(name)):
+                found = self._sets[name]
+            case _:
+                found = self._budget
+        if found is None:
+            raise BadPlan(f"{limit} is no limit")
+        return Fraction(found)
+
+
+def bound(network: Network, demand: Demand, prices: Mapping[Limit, Fraction]) -> Fraction:
+    """Seconds below which nothing can be done, by weak duality (`Certificate`). Budgets count as capacity once.
+
+    :raises BadPlan: when these are no prices of this network
+    """
+    passed = _Passed(network, demand.budget)
+    if any(price < 0 for price in prices.values()):
+        raise BadPlan("a price is negative")
+    try:
+        speed = sum((price * passed.capacity(limit) for limit, price in prices.items() if limit != BUDGET), Fraction(0))
+        money = prices[BUDGET] * passed.capacity(BUDGET) if BUDGET in prices else Fraction(0)
+    except KeyError as error:
+        raise BadPlan(f"a price is for {error}, which is not there") from None
+    paid = sum((_cheapest(network, passed, demand, prices, to) for to in _destinations(demand)), Fraction(0)) - money
+    return paid / speed if paid > 0 and speed else Fraction(0)
+
+
+def _destinations(demand: Demand) -> set[str]:
+    return {to for file in demand.files for to in file.destinations}
+
+
+def _cheapest(
+    network: Network, passed: _Passed, demand: Demand, prices: Mapping[Limit, Fraction], sink: str
+) -> Fraction:
+    """What all bytes that a destination wants pay at least: Dijkstra, from it backwards."""
+    wanted = [file for file in demand.files if file.size and sink in file.destinations and sink not in file.holders]
+    into: defaultdict[str, list[tuple[str, Fraction]]] = defaultdict(list)
+    for key in network.links:
+        length = sum((prices.get(limit, Fraction(0)) * weight for limit, weight in passed.by(key)), Fraction(0))
+        into[key.sink].append((key.source, length))
+    far: dict[str, Fraction] = {}
+    queue = [(Fraction(0), sink)]
+    while queue:
+        length, here = heappop(queue)
+        if here in far:
+            continue
+        far[here] = length
+        if here == sink or network.hosts[here].relays:
+            for source, more in into[here]:
+                if source not in far:
+                    heappush(queue, (length + more, source))
+    return sum((file.size * min(far[host] for host in file.holders if host in far) for file in wanted), Fraction(0))

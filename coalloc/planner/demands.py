@@ -1,0 +1,60 @@
+"""What is asked, looked at before anything is solved: whether it makes sense, and what needs no solver."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from coalloc.errors import UsageError
+from coalloc.planner.network import Demand, File, Network
+from coalloc.planner.plan import Path
+
+__all__ = ["checked", "resting"]
+
+
+def checked(network: Network, demand: Demand) -> tuple[File, ...]:
+    """Its files.
+
+    :raises UsageError: when hosts are not there, nobody holds or wants a file, or it comes later
+    """
+    for file in demand.files:
+        for name in (*file.holders, *file.destinations):
+            if name not in network.hosts:
+                raise UsageError(f"file {file.name} names the host {name!r}, which is not there", "add the host")
+        if not file.holders or not file.destinations:
+            raise UsageError(f"file {file.name} has no holder or no destination", "name one of each at least")
+        if file.size < 0:
+            raise UsageError(f"file {file.name} has a negative size", "give bytes, from 0")
+        if file.available:
+            raise UsageError(
+                f"file {file.name} comes later", "use a method that plans over time: path-sync, path-delay"
+            )
+    return demand.files
+
+
+def resting(network: Network, demand: Demand) -> Iterator[Path]:
+    """Paths of what is where it is wanted, and of files without a byte, which take no time."""
+    into: dict[str, list[str]] = {name: [] for name in network.hosts}
+    if not all(file.size for file in demand.files):
+        for key in network.links:
+            into[key.sink].append(key.source)
+    for file in demand.files:
+        for sink in file.destinations:
+            if sink in file.holders:
+                yield Path(file.name, (sink,), file.size)
+            elif not file.size:
+                yield Path(file.name, _fewest_hops(network, into, file, sink), 0)
+
+
+def _fewest_hops(network: Network, into: Mapping[str, list[str]], file: File, sink: str) -> tuple[str, ...]:
+    after: dict[str, tuple[str, ...]] = {sink: (sink,)}
+    queue = deque([sink])
+    while queue:
+        here = queue.popleft()
+        if here in file.holders:
+            return after[here]
+        if here != sink and not network.hosts[here].relays:
+            continue
+        for source in into[here]:
+            if source not in after:
+                after[source] = (source, *after[here])
+                queue.append(source)
+    raise UsageError(f"nothing leads from {', '.join(file.holders)} to {sink}", "add links, or leave these files out")

@@ -1,0 +1,220 @@
+"""A network and a demand as a graph on arrays, whose capacities grow with time: what max-flow is asked about.
+
+A host x is two vertices, where bytes arrive and where it has them; each of its ISPs is two more (x+ and x- in
+Confluence, 2.1). What it relays goes from the first to the second; its own files start at the second.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import gcd
+
+import numpy as np
+from numpy.typing import NDArray
+
+from coalloc.errors import UsageError
+from coalloc.planner.network import File, Isp, Network
+from coalloc.planner.plan import Limit
+
+__all__ = ["Arrays", "Graph", "graph_of", "is_flow"]
+
+Integers = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+MOST = 2**60
+"""Bytes, or bytes per second, that fit twice, and their sums of two, in 63 bits."""
+
+
+class Arrays:
+    """A network whose links are arrays, made once for many questions.
+
+    Vertices 0 to n - 1 are where bytes arrive at hosts, n to 2 n - 1 where hosts have them, all others are ISPs.
+
+    :raises UsageError: when a capacity is 2^60 bytes per second or more
+    """
+
+    def __init__(self, network: Network) -> None:
+        self.hosts = list(network.hosts.values())
+        self.index = {host.name: i for i, host in enumerate(self.hosts)}
+        self.keys = list(network.links)
+        self.owners = [*range(len(self.hosts)), *range(len(self.hosts))]
+        self.access: list[tuple[int, int, int | None, Limit]] = []
+        """Tail, head and bytes per second of what joins a host with its ISPs."""
+        self.ports: dict[bool, list[list[int]]] = {out: [[] for _ in self.hosts] for out in (True, False)}
+        """For each host the vertices from which its links go out, and to which they come."""
+        self.outs, self.ins = dict(self._isps(out=True)), dict(self._isps(out=False))
+        m = len(self.keys)
+        self.tails = np.fromiter((self.outs[key[0], key[2]] for key in self.keys), np.int32, m)
+        self.heads = np.fromiter((self.ins[key[1], key[3]] for key in self.keys), np.int32, m)
+        largest = max((link.capacity for link in network.links.values()), default=0)
+        if max(largest, *(each[2] or 0 for each in self.access), 0) >= MOST:
+            raise UsageError("a capacity is too large to be planned with", "give bytes per second below 2^60")
+        self.capacities = np.fromiter((link.capacity for link in network.links.values()), np.int64, m)
+
+    def _isps(self, out: bool) -> Iterator[tuple[tuple[str, str], int]]:
+        """The vertex of each ISP; where it is no limit and there is no other one, the host's own."""
+        for i, host in enumerate(self.hosts):
+            at = i + out * len(self.hosts)
+            for isp in host.isps or (Isp(),):
+                limit = isp.up if out else isp.down
+                vertex = at
+                if limit is not None or len(host.isps) > 1:
+                    vertex = len(self.owners)
+                    self.owners.append(i)
+                    ends = (at, vertex) if out else (vertex, at)
+                    self.access.append((*ends, limit, Limit("up" if out else "down", (host.name, isp.name))))
+                self.ports[out][i].append(vertex)
+                yield (host.name, isp.name), vertex
+
+
+@dataclass(frozen=True)
+class Graph:
+    """In T seconds, arc a carries slopes[a] x T + offsets[a] at most, but not less than 0.
+
+    No two arcs join the same two vertices, in either direction.
+
+    :param slopes: units per `second`
+    :param offsets: units, of the few arcs where it is not 0
+    :param total: units that have to get from `source` to `sink`
+    :param host: the number of the host at the sink
+    :param second: what 1 is in seconds: units cancel, so that numbers are small
+    :param unit: half bytes
+    :param links: which link each of the first arcs is
+    :param limits: what the other arcs with a slope stand for, and how much a byte over them takes of it
+    :param groups: the arcs by which files enter, with the holder; files that have the same holders enter together
+    """
+
+    arrays: Arrays
+    vertices: int
+    tails: NDArray[np.int32]
+    heads: NDArray[np.int32]
+    slopes: Integers
+    offsets: Mapping[int, int]
+    source: int
+    sink: int
+    host: int
+    total: int
+    second: Fraction
+    unit: int
+    links: Integers
+    limits: Mapping[int, tuple[Limit, Fraction]]
+    groups: Mapping[int, tuple[frozenset[str], str]]
+
+
+def is_flow(network: Network, files: Iterable[File]) -> bool:
+    """Whether disks make no difference to what max-flow can say.
+
+    What a host relays is read and written, what it has of its own is only read: 2 r + s <= io x T. Max-flow can say
+    that only where s is known before, as it is unless a file has other holders too.
+    """
+    shared = {holder for file in files if file.size and len(file.holders) > 1 for holder in file.holders}
+    return not any(network.hosts[name].io is not None and network.hosts[name].relays for name in shared)
+
+
+def graph_of(arrays: Arrays, files: Iterable[File], sink: str, direct: bool = False) -> Graph:
+    """The question how files get to one host.
+
+    :param files: with bytes, and not held by `sink`
+    :param direct: without relays
+    :raises UsageError: when sizes add up to 2^60 bytes or more
+    """
+    return _Builder(arrays, sink, direct).build(files)
+
+
+class _Builder:
+    def __init__(self, arrays: Arrays, sink: str, direct: bool) -> None:
+        self.arrays, self.direct = arrays, direct
+        self.arcs: list[tuple[int, int, int, int]] = []
+        """Tail, head, half bytes per second, half bytes."""
+        self.limits: dict[int, tuple[Limit, Fraction]] = {}
+        self.groups: dict[int, tuple[frozenset[str], str]] = {}
+        self.vertices = len(arrays.owners)
+        self.at = self.sink = arrays.index[sink]
+
+    def build(self, files: Iterable[File]) -> Graph:
+        sizes: Counter[frozenset[str]] = Counter()
+        for file in files:
+            sizes[frozenset(file.holders)] += file.size
+        total = 2 * sizes.total()
+        if total >= 2 * MOST:
+            raise UsageError("the files are too large to be planned with", "plan for less than 2^60 bytes at once")
+        for tail, head, limit, named in self.arrays.access:
+            self._limited(tail, head, limit, named) if limit is not None else self._free(tail, head, total)
+        self._hosts(total, {name: size for holders, size in sizes.items() if len(holders) == 1 for name in holders})
+        self._files(total, sizes)
+        return self._graph(total)
+
+    def _vertex(self) -> int:
+        self.vertices += 1
+        return self.vertices - 1
+
+    def _free(self, tail: int, head: int, total: int) -> None:
+        self.arcs.append((tail, head, 0, total))
+
+    def _limited(self, tail: int, head: int, limit: int, named: Limit) -> None:
+        self.limits[len(self.arcs)] = (named, Fraction(1))
+        self.arcs.append((tail, head, 2 * limit, 0))
+
+    def _hosts(self, total: int, alone: Mapping[str, int]) -> None:
+        n = len(self.arrays.hosts)
+        for i, host in enumerate(self.arrays.hosts):
+            if i == self.at:
+                if host.io is not None:
+                    self.sink = self._vertex()
+                    self._limited(i, self.sink, host.io, Limit("io", host.name))
+            elif host.relays and not self.direct:
+                if host.io is None:
+                    self._free(i, n + i, total)
+                    continue
+                # What `is_flow` says, in half bytes: 2 r <= io x T - s.
+                self.limits[len(self.arcs)] = (Limit("io", host.name), Fraction(1, 2))
+                self.arcs.append((i, n + i, host.io, -alone.get(host.name, 0)))
+
+    def _files(self, total: int, sizes: Mapping[frozenset[str], int]) -> None:
+        self.source = self._vertex()
+        enter = {name: self._entrance(name) for name in sorted({name for holders in sizes for name in holders})}
+        for holders, size in sizes.items():
+            at = self.source
+            if len(holders) > 1:
+                at = self._vertex()
+                self.arcs.append((self.source, at, 0, 2 * size))
+            for name in sorted(holders):
+                self.groups[len(self.arcs)] = (holders, name)
+                self.arcs.append((at, enter[name], 0, 2 * size))
+
+    def _entrance(self, name: str) -> int:
+        host = self.arrays.index[name]
+        at, io = len(self.arrays.hosts) + host, self.arrays.hosts[host].io
+        if io is None:
+            return at
+        vertex = self._vertex()
+        self._limited(vertex, at, io, Limit("io", name))
+        return vertex
+
+    def _graph(self, total: int) -> Graph:
+        arrays, owners = self.arrays, np.array(self.arrays.owners, np.int32)
+        wanted = owners[arrays.tails] != self.at
+        if self.direct:
+            wanted &= owners[arrays.heads] == self.at
+        links = np.flatnonzero(wanted)
+        first = len(links)
+        tails, heads, slopes, offsets = np.array(self.arcs, np.int64).T
+        slopes = np.concatenate([2 * arrays.capacities[links], slopes])
+        step, unit = int(np.gcd.reduce(slopes)) or 1, gcd(total, *offsets.tolist())
+        return Graph(
+            arrays,
+            self.vertices,
+            np.concatenate([arrays.tails[links], tails.astype(np.int32)]),
+            np.concatenate([arrays.heads[links], heads.astype(np.int32)]),
+            slopes // step,
+            {first + arc: offset // unit for arc, offset in enumerate(offsets.tolist()) if offset},
+            self.source,
+            self.sink,
+            self.at,
+            total // unit,
+            Fraction(unit, step),
+            unit,
+            links,
+            {first + arc: limit for arc, limit in self.limits.items()},
+            {first + arc: group for arc, group in self.groups.items()},
+        )

@@ -1,0 +1,22 @@
+"""The least time in which everything gets to one destination, over relays where that is faster."""
+
+from coalloc.errors import UsageError
+from coalloc.planner.network import Demand, Network
+from coalloc.planner.plan import TransferPlan
+
+__all__ = ["least_makespan"]
+
+
+def least_makespan(network: Network, demand: Demand) -> TransferPlan:
+    """Confluence's plan: the least T, exactly, rates and paths. Never slower than the best plan without relays.
+
+    The storage that hosts lend is not looked at: what they relay goes on as it comes.
+
+    :param demand: files that all have the same one destination
+    :raises UsageError: when no links lead there, or the demand or the network needs more than max-flow
+    """
+    try:
+        from coalloc.planner.static import solve
+    except ImportError:
+        raise UsageError("plans need NumPy and SciPy", "run: pip install 'coget[planner]'") from None
+    return solve(network, demand)

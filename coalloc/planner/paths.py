@@ -1,0 +1,154 @@
+"""From a flow over arcs to paths of whole bytes."""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from itertools import groupby
+from typing import TypeVar
+
+import numpy as np
+
+from coalloc.planner.graph import Graph
+from coalloc.planner.maxflow import Backend, Flow
+from coalloc.planner.network import File
+from coalloc.planner.plan import Path
+
+__all__ = ["dealt", "paths_of", "without_cycles"]
+
+Amounts = dict[int, int]
+Key = TypeVar("Key", bound=Hashable)
+
+
+def without_cycles(graph: Graph, amounts: Mapping[int, int]) -> Amounts:
+    """The same flow, when nothing goes in circles: solvers do not care, links do."""
+    left = dict(amounts)
+    leaving = _leaving(graph, left)
+    done: set[int] = set()
+    for start in list(leaving):
+        _search(graph, start, left, leaving, done)
+    return {arc: amount for arc, amount in left.items() if amount}
+
+
+def _leaving(graph: Graph, amounts: Iterable[int]) -> defaultdict[int, list[int]]:
+    leaving: defaultdict[int, list[int]] = defaultdict(list)
+    for arc in amounts:
+        leaving[int(graph.tails[arc])].append(arc)
+    return leaving
+
+
+def _search(graph: Graph, start: int, left: Amounts, leaving: Mapping[int, list[int]], done: set[int]) -> None:
+    """Depth first from a vertex; each circle that closes loses its least amount."""
+    way: list[int] = []
+    at = {start: 0}
+    while True:
+        here = int(graph.heads[way[-1]]) if way else start
+        arcs = leaving.get(here, [])
+        while arcs and (not left[arcs[-1]] or int(graph.heads[arcs[-1]]) in done):
+            arcs.pop()
+        if arcs:
+            way.append(arcs[-1])
+            head = int(graph.heads[arcs[-1]])
+            if head in at:
+                _cancel(left, way[at[head] :])
+                for arc in way[at[head] : -1]:
+                    del at[int(graph.heads[arc])]
+                del way[at[head] :]
+            else:
+                at[head] = len(way)
+        else:
+            done.add(here)
+            del at[here]
+            if not way:
+                return
+            way.pop()
+
+
+def _cancel(left: Amounts, circle: list[int]) -> None:
+    least = min(left[arc] for arc in circle)
+    for arc in circle:
+        left[arc] -= least
+
+
+def paths_of(graph: Graph, flow: Flow, files: Iterable[File], backend: Backend) -> Iterator[Path]:
+    """Paths in whole bytes that add up to a flow without cycles, to less than a byte on each arc."""
+    left = _whole(graph, flow, backend)
+    leaving = _leaving(graph, left)
+    ways: defaultdict[frozenset[str], list[tuple[tuple[str, ...], int]]] = defaultdict(list)
+    for arc, (holders, _) in graph.groups.items():
+        while left.get(arc):
+            ways[holders].append(_way(graph, arc, left, leaving))
+    for file, parts in dealt(files, ways):
+        yield from (Path(file.name, hosts, size) for hosts, size in parts.items())
+
+
+def _way(graph: Graph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]) -> tuple[tuple[str, ...], int]:
+    """Follow the thickest arcs to the sink, and take as much as all of them carry."""
+    way = [arc]
+    while (here := int(graph.heads[way[-1]])) != graph.sink:
+        way.append(max(leaving[here], key=left.__getitem__))
+    most = min(left[each] for each in way)
+    for each in way:
+        left[each] -= most
+    owners = graph.arrays.owners
+    passed = [owners[vertex] for vertex in graph.heads[way].tolist() if vertex < len(owners)]
+    return tuple(graph.arrays.hosts[host].name for host, _ in groupby(passed)), most
+
+
+def dealt(
+    files: Iterable[File], shares: Mapping[frozenset[str], list[tuple[Key, int]]], parts: int = 1
+) -> Iterator[tuple[File, dict[Key, int]]]:
+    """Cut what was found for all files that have the same holders into the shares of each.
+
+    :param parts: how many of what is dealt are a byte
+    """
+    rest = {holders: list(reversed(some)) for holders, some in shares.items()}
+    for file in files:
+        got: Counter[Key] = Counter()
+        stock, wanted = rest[frozenset(file.holders)], file.size * parts
+        while wanted:
+            key, there = stock.pop()
+            taken = min(there, wanted)
+            got[key] += taken
+            wanted -= taken
+            if taken < there:
+                stock.append((key, there - taken))
+        yield file, +got
+
+
+def _whole(graph: Graph, flow: Flow, backend: Backend) -> Amounts:
+    """The flow, with each arc's parts of bytes rounded down or up.
+
+    Round all down. What then comes to a vertex and does not leave it has to leave by arcs that lost a part of a byte,
+    one byte each: a max-flow whose capacities are ones. The lost parts are a flow that does all of this, and whole
+    capacities have a whole max-flow, so that it does all of this, too. What enters and leaves in all is whole already.
+    """
+    parts = 2 * flow.scale
+    floors = {arc: amount * graph.unit // parts for arc, amount in flow.amounts.items()}
+    loose = [arc for arc, amount in flow.amounts.items() if amount * graph.unit % parts]
+    if not loose:
+        return floors
+    excess: Counter[int] = Counter({graph.source: graph.total * graph.unit // 2})
+    excess[graph.sink] = -excess[graph.source]
+    for arc, amount in floors.items():
+        excess[int(graph.heads[arc])] += amount
+        excess[int(graph.tails[arc])] -= amount
+    for arc in _rounded_up(graph, loose, +excess, -excess, backend):
+        floors[arc] += 1
+    return floors
+
+
+def _rounded_up(
+    graph: Graph, loose: list[int], over: Mapping[int, int], under: Mapping[int, int], backend: Backend
+) -> list[int]:
+    source, sink = graph.vertices, graph.vertices + 1
+    tails = [*graph.tails[loose].tolist(), *(source for _ in over), *under]
+    heads = [*graph.heads[loose].tolist(), *over, *(sink for _ in under)]
+    capacities = [*(1 for _ in loose), *over.values(), *under.values()]
+    sent, _ = backend.solve(
+        graph.vertices + 2,
+        np.array(tails, np.int32),
+        np.array(heads, np.int32),
+        np.array(capacities, np.int64),
+        source,
+        sink,
+    )
+    return [arc for arc, up in zip(loose, sent.tolist(), strict=False) if up]
