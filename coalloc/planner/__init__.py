@@ -1,5 +1,6 @@
 """Plans which bytes go over which hosts, and when: a network and a demand in, a certified plan out. Pure."""
 
+from coalloc.planner.choose import plan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network, Shared
 from coalloc.planner.plan import Certificate, Limit, Path, TransferPlan
 
@@ -16,4 +17,5 @@ __all__ = [
     "Path",
     "Shared",
     "TransferPlan",
+    "plan",
 ]

@@ -6,13 +6,11 @@ from fractions import Fraction
 from heapq import heappop, heappush
 from itertools import pairwise
 
-from coalloc.planner.network import Demand, LinkKey, Network
+from coalloc.planner.limits import BUDGET, Limits
+from coalloc.planner.network import Demand, Network
 from coalloc.planner.plan import Limit, TransferPlan
 
 __all__ = ["BadPlan", "bound", "check", "faults"]
-
-
-BUDGET = Limit("budget", "")
 
 
 class BadPlan(Exception):
@@ -105,65 +103,14 @@ def _conservation(demand: Demand, plan: TransferPlan) -> Iterator[str]:
 
 
 def _capacities(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str]:
-    passed, loads = _Passed(network, demand.budget), defaultdict[Limit, Fraction](Fraction)
-    for key, flow in plan.flows.items():
-        if key not in network.links:
-            yield f"a flow over {key}, which is not there"
-            continue
-        for limit, weight in passed.by(key):
-            loads[limit] += weight * flow
-    for limit, load in loads.items():
-        most = passed.capacity(limit) * (1 if limit == BUDGET else plan.makespan)
+    if strange := plan.flows.keys() - network.links.keys():
+        yield f"flows over {sorted(strange)}, which are not there"
+        return
+    limits = Limits(network, demand.budget)
+    for limit, load in limits.loads(plan.flows).items():
+        most = limits.capacity(limit) * (1 + plan.certificate.tolerance if limit == BUDGET else plan.makespan)
         if load > most:
             yield f"{limit} carries {float(load)}, and can carry {float(most)}"
-
-
-class _Passed:
-    """Which limits a byte passes on a link, and how much it takes of each."""
-
-    def __init__(self, network: Network, budget: float | None) -> None:
-        self._network, self._budget = network, budget
-        self._isps = {(host.name, isp.name): isp for host in network.hosts.values() for isp in host.isps}
-        self._sets = {each.name: each.capacity for each in network.shared}
-        self._shared: defaultdict[LinkKey, list[tuple[Limit, Fraction]]] = defaultdict(list)
-        for each in network.shared:
-            for key, weight in each.weights.items():
-                self._shared[key].append((Limit("shared", each.name), Fraction(weight)))
-
-    def by(self, key: LinkKey) -> Iterator[tuple[Limit, Fraction]]:
-        one = Fraction(1)
-        yield Limit("link", key), one
-        out, into = self._isps.get((key.source, key.source_isp)), self._isps.get((key.sink, key.sink_isp))
-        if out is not None and out.up is not None:
-            yield Limit("up", (key.source, out.name)), one
-        if into is not None and into.down is not None:
-            yield Limit("down", (key.sink, into.name)), one
-        for name in (key.source, key.sink):
-            if self._network.hosts[name].io is not None:
-                yield Limit("io", name), one
-        yield from self._shared.get(key, ())
-        if self._budget is not None:
-            yield BUDGET, Fraction(self._network.links[key].price)
-
-    def capacity(self, limit: Limit) -> Fraction:
-        """Bytes per second; money for the budget. None of what does not limit."""
-        found: float | None
-        match limit:
-            case Limit("link", LinkKey() as key):
-                found = self._network.links[key].capacity
-            case Limit("up", (host, isp)):
-                found = self._isps[host, isp].up
-            case Limit("down", (host, isp)):
-                found = self._isps[host, isp].down
-            case Limit("io", str(name)):
-                found = self._network.hosts[name].io
-            case Limit("shared", str(name)):
-                found = self._sets[name]
-            case _:
-                found = self._budget
-        if found is None:
-            raise BadPlan(f"{limit} is no limit")
-        return Fraction(found)
 
 
 def bound(network: Network, demand: Demand, prices: Mapping[Limit, Fraction]) -> Fraction:
@@ -171,15 +118,15 @@ def bound(network: Network, demand: Demand, prices: Mapping[Limit, Fraction]) ->
 
     :raises BadPlan: when these are no prices of this network
     """
-    passed = _Passed(network, demand.budget)
+    limits = Limits(network, demand.budget)
     if any(price < 0 for price in prices.values()):
         raise BadPlan("a price is negative")
     try:
-        speed = sum((price * passed.capacity(limit) for limit, price in prices.items() if limit != BUDGET), Fraction(0))
-        money = prices[BUDGET] * passed.capacity(BUDGET) if BUDGET in prices else Fraction(0)
+        speed = sum((price * limits.capacity(limit) for limit, price in prices.items() if limit != BUDGET), Fraction(0))
+        money = prices[BUDGET] * limits.capacity(BUDGET) if BUDGET in prices else Fraction(0)
     except KeyError as error:
-        raise BadPlan(f"a price is for {error}, which is not there") from None
-    paid = sum((_cheapest(network, passed, demand, prices, to) for to in _destinations(demand)), Fraction(0)) - money
+        raise BadPlan(f"{error} has a price, and is no limit") from None
+    paid = sum((_cheapest(network, limits, demand, prices, to) for to in _destinations(demand)), Fraction(0)) - money
     return paid / speed if paid > 0 and speed else Fraction(0)
 
 
@@ -188,13 +135,13 @@ def _destinations(demand: Demand) -> set[str]:
 
 
 def _cheapest(
-    network: Network, passed: _Passed, demand: Demand, prices: Mapping[Limit, Fraction], sink: str
+    network: Network, limits: Limits, demand: Demand, prices: Mapping[Limit, Fraction], sink: str
 ) -> Fraction:
     """What all bytes that a destination wants pay at least: Dijkstra, from it backwards."""
     wanted = [file for file in demand.files if file.size and sink in file.destinations and sink not in file.holders]
     into: defaultdict[str, list[tuple[str, Fraction]]] = defaultdict(list)
     for key in network.links:
-        length = sum((prices.get(limit, Fraction(0)) * weight for limit, weight in passed.by(key)), Fraction(0))
+        length = sum((prices.get(limit, Fraction(0)) * weight for limit, weight in limits.by(key)), Fraction(0))
         into[key.sink].append((key.source, length))
     far: dict[str, Fraction] = {}
     queue = [(Fraction(0), sink)]

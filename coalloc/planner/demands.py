@@ -7,7 +7,7 @@ from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, Network
 from coalloc.planner.plan import Path
 
-__all__ = ["checked", "resting"]
+__all__ = ["checked", "flow_question", "is_flow", "resting", "wanted"]
 
 
 def checked(network: Network, demand: Demand) -> tuple[File, ...]:
@@ -28,6 +28,39 @@ def checked(network: Network, demand: Demand) -> tuple[File, ...]:
                 f"file {file.name} comes later", "use a method that plans over time: path-sync, path-delay"
             )
     return demand.files
+
+
+def wanted(demand: Demand, sink: str) -> list[File]:
+    """What has to be sent to a host."""
+    return [file for file in demand.files if file.size and sink in file.destinations and sink not in file.holders]
+
+
+def is_flow(network: Network, demand: Demand) -> bool:
+    """Whether max-flow can answer: one destination, no budget, no shared sets, and disks that make no difference.
+
+    What a host relays is read and written, what it has of its own is only read: 2 r + s <= io x T. Max-flow can say
+    that only where s is known before, as it is unless a file has other holders too.
+    """
+    sinks = {sink for file in demand.files for sink in file.destinations}
+    files = [file for sink in sinks for file in wanted(demand, sink)]
+    copies = {holder for file in files if len(file.holders) > 1 for holder in file.holders}
+    disks = any(network.hosts[name].io is not None and network.hosts[name].relays for name in copies)
+    return len(sinks) <= 1 and demand.budget is None and not network.shared and not disks
+
+
+def flow_question(network: Network, demand: Demand) -> tuple[str, list[File]]:
+    """The one destination, and what has to be sent there.
+
+    :raises UsageError: when max-flow cannot answer
+    """
+    checked(network, demand)
+    if not is_flow(network, demand):
+        raise UsageError(
+            "several destinations, shared sets, budgets and disks of relays that have replicas are no max-flow",
+            "ask coalloc.planner.plan(), which takes them all",
+        )
+    sink = next((sink for file in demand.files for sink in file.destinations), "")
+    return sink, wanted(demand, sink)
 
 
 def resting(network: Network, demand: Demand) -> Iterator[Path]:

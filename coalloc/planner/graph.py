@@ -17,7 +17,7 @@ from coalloc.errors import UsageError
 from coalloc.planner.network import File, Isp, Network
 from coalloc.planner.plan import Limit
 
-__all__ = ["Arrays", "Graph", "graph_of", "is_flow"]
+__all__ = ["Arrays", "Graph", "graph_of"]
 
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -101,16 +101,6 @@ class Graph:
     groups: Mapping[int, tuple[frozenset[str], str]]
 
 
-def is_flow(network: Network, files: Iterable[File]) -> bool:
-    """Whether disks make no difference to what max-flow can say.
-
-    What a host relays is read and written, what it has of its own is only read: 2 r + s <= io x T. Max-flow can say
-    that only where s is known before, as it is unless a file has other holders too.
-    """
-    shared = {holder for file in files if file.size and len(file.holders) > 1 for holder in file.holders}
-    return not any(network.hosts[name].io is not None and network.hosts[name].relays for name in shared)
-
-
 def graph_of(arrays: Arrays, files: Iterable[File], sink: str, direct: bool = False) -> Graph:
     """The question how files get to one host.
 
@@ -166,7 +156,7 @@ class _Builder:
                 if host.io is None:
                     self._free(i, n + i, total)
                     continue
-                # What `is_flow` says, in half bytes: 2 r <= io x T - s.
+                # In half bytes: what is relayed is written and read, what is its own is read, 2 r + s <= io x T.
                 self.limits[len(self.arcs)] = (Limit("io", host.name), Fraction(1, 2))
                 self.arcs.append((i, n + i, host.io, -alone.get(host.name, 0)))
 

@@ -10,10 +10,8 @@ __all__ = ["least_makespan"]
 def least_makespan(network: Network, demand: Demand) -> TransferPlan:
     """Confluence's plan: the least T, exactly, rates and paths. Never slower than the best plan without relays.
 
-    The storage that hosts lend is not looked at: what they relay goes on as it comes.
-
     :param demand: files that all have the same one destination
-    :raises UsageError: when no links lead there, or the demand or the network needs more than max-flow
+    :raises UsageError: when no links lead there, or this is nothing for max-flow (`coalloc.planner.choose.plan`)
     """
     try:
         from coalloc.planner.static import solve

@@ -1,6 +1,6 @@
 """From a flow over arcs to paths of whole bytes."""
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import TypeVar
@@ -12,7 +12,7 @@ from coalloc.planner.maxflow import Backend, Flow
 from coalloc.planner.network import File
 from coalloc.planner.plan import Path
 
-__all__ = ["dealt", "paths_of", "without_cycles"]
+__all__ = ["Amounts", "dealt", "leaving_arcs", "paths_of", "shortest", "take", "without_cycles"]
 
 Amounts = dict[int, int]
 Key = TypeVar("Key", bound=Hashable)
@@ -21,14 +21,15 @@ Key = TypeVar("Key", bound=Hashable)
 def without_cycles(graph: Graph, amounts: Mapping[int, int]) -> Amounts:
     """The same flow, when nothing goes in circles: solvers do not care, links do."""
     left = dict(amounts)
-    leaving = _leaving(graph, left)
+    leaving = leaving_arcs(graph, left)
     done: set[int] = set()
     for start in list(leaving):
         _search(graph, start, left, leaving, done)
     return {arc: amount for arc, amount in left.items() if amount}
 
 
-def _leaving(graph: Graph, amounts: Iterable[int]) -> defaultdict[int, list[int]]:
+def leaving_arcs(graph: Graph, amounts: Iterable[int]) -> defaultdict[int, list[int]]:
+    """By the vertex where they begin."""
     leaving: defaultdict[int, list[int]] = defaultdict(list)
     for arc in amounts:
         leaving[int(graph.tails[arc])].append(arc)
@@ -71,26 +72,48 @@ def _cancel(left: Amounts, circle: list[int]) -> None:
 def paths_of(graph: Graph, flow: Flow, files: Iterable[File], backend: Backend) -> Iterator[Path]:
     """Paths in whole bytes that add up to a flow without cycles, to less than a byte on each arc."""
     left = _whole(graph, flow, backend)
-    leaving = _leaving(graph, left)
+    leaving = leaving_arcs(graph, left)
     ways: defaultdict[frozenset[str], list[tuple[tuple[str, ...], int]]] = defaultdict(list)
     for arc, (holders, _) in graph.groups.items():
         while left.get(arc):
-            ways[holders].append(_way(graph, arc, left, leaving))
+            way, amount = take(graph, arc, left, leaving)
+            ways[holders].append((_hosts(graph, way), amount))
     for file, parts in dealt(files, ways):
         yield from (Path(file.name, hosts, size) for hosts, size in parts.items())
 
 
-def _way(graph: Graph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]) -> tuple[tuple[str, ...], int]:
-    """Follow the thickest arcs to the sink, and take as much as all of them carry."""
+def take(graph: Graph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]) -> tuple[list[int], int]:
+    """Follow the thickest arcs to the sink, and take as much as all of them carry: nothing, where they end before."""
     way = [arc]
     while (here := int(graph.heads[way[-1]])) != graph.sink:
+        if not leaving.get(here):
+            return way, 0
         way.append(max(leaving[here], key=left.__getitem__))
     most = min(left[each] for each in way)
     for each in way:
         left[each] -= most
+    return way, most
+
+
+def shortest(graph: Graph, starts: Iterable[int]) -> list[int]:
+    """The fewest arcs that lead from one of these arcs to the sink, capacities aside."""
+    leaving = leaving_arcs(graph, (arc for arc in range(len(graph.tails)) if graph.slopes[arc] or arc in graph.offsets))
+    ways, seen = deque([arc] for arc in starts), set[int]()
+    while ways:
+        way = ways.popleft()
+        here = int(graph.heads[way[-1]])
+        if here == graph.sink:
+            return way
+        if here not in seen:
+            seen.add(here)
+            ways.extend([*way, arc] for arc in leaving[here])
+    raise ValueError("nothing leads to the sink")
+
+
+def _hosts(graph: Graph, way: list[int]) -> tuple[str, ...]:
     owners = graph.arrays.owners
     passed = [owners[vertex] for vertex in graph.heads[way].tolist() if vertex < len(owners)]
-    return tuple(graph.arrays.hosts[host].name for host, _ in groupby(passed)), most
+    return tuple(graph.arrays.hosts[host].name for host, _ in groupby(passed))
 
 
 def dealt(

@@ -24,8 +24,9 @@ def floor_shifted(values: Integers, factor: int, shift: int, most: int) -> Integ
     enough = -(-(most << shift) // factor)
     small = np.minimum(values, min(enough, 2**63 - 1))
     if enough * factor < 2**63:
-        return np.minimum((small * factor) >> shift, most)
-    found: Integers = np.minimum(_long_product(small, factor, shift), np.uint64(most)).astype(np.int64)
+        found: Integers = np.minimum((small * factor) >> shift, most)
+    else:
+        found = np.minimum(_long_product(small, factor, shift), np.uint64(most)).astype(np.int64)
     return found
 
 

@@ -2,17 +2,23 @@
 
 from hypothesis import strategies as st
 
-from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
+from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network, Shared
 
 NAMES = "abcdefg"
-LIMITS = st.none() | st.integers(1, 50) | st.integers(1, 10**9)
+ANY = st.integers(1, 20) | st.integers(1, 10**10) | st.integers(1, 2**58)
+USUAL = st.integers(10**6, 10**9)
+SIZES = st.integers(0, 30) | st.integers(0, 10**13) | st.integers(0, 2**56)
+USUAL_SIZES = st.just(0) | st.integers(10**9, 10**12)
 
 
 @st.composite
-def networks(draw, most: int = 6) -> Network:
-    """Up to `most` hosts, t the last, some with several ISPs, disks that limit, or no will to relay."""
-    names = [*NAMES[: draw(st.integers(1, most - 1))], "t"]
-    hosts = tuple(draw(_hosts(name)) for name in names)
+def networks(draw, capacities=ANY, sets: bool = False) -> Network:
+    """Up to 6 hosts, t the last, some with several ISPs, disks that limit, or no will to relay.
+
+    Everything can get to t.
+    """
+    names = [*NAMES[: draw(st.integers(1, 5))], "t"]
+    hosts = tuple(draw(_hosts(name, capacities)) for name in names)
     pairs = [
         LinkKey(a.name, b.name, x.name, y.name)
         for a in hosts
@@ -22,27 +28,40 @@ def networks(draw, most: int = 6) -> Network:
         if a is not b
     ]
     chosen = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=len(pairs)))
-    # Everything can get to t, slowly.
     chosen += [key for key in pairs if key.sink == "t" and key not in chosen]
-    return Network.of(hosts, tuple(Link(key, draw(st.integers(1, 20) | st.integers(1, 10**10))) for key in chosen))
+    prices = st.sampled_from((0.0, 1e-9, 3e-9))
+    links = tuple(Link(key, draw(capacities), price=draw(prices)) for key in chosen)
+    return Network.of(hosts, links, draw(_sets(chosen, capacities)) if sets else ())
 
 
 @st.composite
-def _hosts(draw, name: str) -> Host:
-    isps = tuple(Isp(f"{name}{i}", draw(LIMITS), draw(LIMITS)) for i in range(draw(st.sampled_from((0, 1, 1, 2)))))
-    return Host(name, isps, io=draw(st.none() | LIMITS), relays=draw(st.sampled_from((True, True, True, False))))
+def _hosts(draw, name: str, capacities) -> Host:
+    limits = st.none() | capacities
+    isps = tuple(Isp(f"{name}{i}", draw(limits), draw(limits)) for i in range(draw(st.sampled_from((0, 1, 1, 2)))))
+    return Host(name, isps, io=draw(st.none() | limits), relays=draw(st.sampled_from((True, True, True, False))))
 
 
 @st.composite
-def demands(draw, network: Network, replicas: bool = True) -> Demand:
-    """Files for t. With disks that limit, only hosts that do not relay have replicas: max-flow wants that."""
+def _sets(draw, keys: list[LinkKey], capacities) -> tuple[Shared, ...]:
+    some = st.lists(st.sampled_from(keys), unique=True, min_size=1)
+    return tuple(
+        Shared(f"s{i}", draw(capacities), {key: draw(st.sampled_from((0.5, 1.0))) for key in draw(some)})
+        for i in range(draw(st.integers(0, 2)))
+    )
+
+
+@st.composite
+def demands(draw, network: Network, sizes=SIZES, disks: bool = False) -> Demand:
+    """Files for t.
+
+    :param disks: also hosts that relay and whose disks limit may have replicas, which is nothing for max-flow
+    """
     names = list(network.hosts)
-    several = [name for name, host in network.hosts.items() if host.io is None or not host.relays] if replicas else []
+    several = [name for name, host in network.hosts.items() if disks or host.io is None or not host.relays]
     files = []
     for number in range(draw(st.integers(1, 5))):
         holders = (draw(st.sampled_from(names)),)
         if len(several) > 1 and draw(st.booleans()):
             holders = tuple(draw(st.lists(st.sampled_from(several), unique=True, min_size=2)))
-        size = draw(st.integers(0, 30) | st.integers(0, 10**13))
-        files.append(File(f"f{number}", size, holders, ("t",)))
+        files.append(File(f"f{number}", draw(sizes), holders, ("t",)))
     return Demand(tuple(files))

@@ -1,0 +1,24 @@
+"""The door of the planner: any demand on any network."""
+
+from coalloc.errors import UsageError
+from coalloc.planner.demands import is_flow
+from coalloc.planner.network import Demand, Network
+from coalloc.planner.plan import TransferPlan
+
+__all__ = ["plan"]
+
+
+def plan(network: Network, demand: Demand) -> TransferPlan:
+    """The least time in which everything is where it is wanted, over relays where that is faster.
+
+    Exact, by max-flow, where that can answer; within a millionth, by a linear program, for several destinations,
+    shared sets, budgets, and disks of relays that have replicas. Never slower than the best plan without relays. The
+    storage that hosts lend is not looked at: what they relay goes on as it comes.
+
+    :raises UsageError: when something cannot get where it is wanted, or not for that money
+    """
+    try:
+        from coalloc.planner import relaxed, static
+    except ImportError:
+        raise UsageError("plans need NumPy and SciPy", "run: pip install 'coget[planner]'") from None
+    return static.solve(network, demand) if is_flow(network, demand) else relaxed.solve(network, demand)

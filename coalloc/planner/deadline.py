@@ -1,0 +1,68 @@
+"""Whether everything can be there in time; if not, what stands in the way, and of how many bytes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor
+
+from coalloc.errors import UsageError
+from coalloc.planner.demands import flow_question
+from coalloc.planner.network import Demand, Network
+from coalloc.planner.plan import Limit
+from coalloc.planner.words import duration, named
+
+__all__ = ["Refusal", "refusal"]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why not everything can be there in time.
+
+    :param short: bytes that would come too late, at least
+    :param prices: the cut: one for each limit in it
+    :param reason: the same in a sentence
+    """
+
+    short: int
+    prices: Mapping[Limit, Fraction]
+    reason: str
+
+
+def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> Refusal | None:
+    """One max-flow: None when everything can be there within these seconds.
+
+    :param demand: files that all have the same one destination
+    :raises UsageError: as `least_makespan`
+    """
+    try:
+        from coalloc.planner.answers import prices_of
+        from coalloc.planner.graph import Arrays, graph_of
+        from coalloc.planner.maxflow import fastest, fill
+    except ImportError:
+        raise UsageError("plans need NumPy and SciPy", "run: pip install 'coget[planner]'") from None
+    sink, files = flow_question(network, demand)
+    if not files:
+        return None
+    graph = graph_of(Arrays(network), files, sink)
+    time = _in_63_bits(max(Fraction(0), Fraction(seconds)) / graph.second, graph.total)
+    flow = fill(graph, time, fastest(), most=True)
+    missing = graph.total * flow.scale - flow.value
+    if not missing:
+        return None
+    short = ceil(Fraction(missing * graph.unit, 2 * flow.scale))
+    prices = prices_of(graph, flow.side)
+    what = f"pass {named(network, prices)}" if prices else f"get to {sink} at all"
+    return Refusal(short, prices, f"in {duration(Fraction(seconds))}, {short} bytes cannot {what}")
+
+
+def _in_63_bits(time: Fraction, total: int) -> Fraction:
+    """The same time, or one that is less by a part in 2^40 at most: nothing is promised that cannot be kept.
+
+    From `total` on every arc that has a slope lets everything through: a slope is 1 at least.
+    """
+    if time >= total:
+        return Fraction(total)
+    if time.numerator < 2**63:
+        return time
+    parts = 2 ** max(0, 62 - floor(time).bit_length())
+    return Fraction(floor(time * parts), parts)
