@@ -8,16 +8,16 @@ from random import getrandbits
 from typing import NamedTuple
 
 from coalloc.brokerclient import Broker
-from coalloc.config import access
+from coalloc.config import access, some_access
 from coalloc.history import source_key
-from coalloc.networks import measured_network
+from coalloc.networks import expected_network, joined, measured_network
 from coalloc.outbox import tell
 from coalloc.pairs import Measured, Pairs, observations
 from coalloc.planner.scenario import Scenario
 from coalloc.probing import Limits, measure
 from coalloc.progress.human import labels
 
-__all__ = ["Survey", "survey"]
+__all__ = ["Survey", "filled", "survey"]
 
 
 class Survey(NamedTuple):
@@ -70,3 +70,15 @@ async def survey(
 def _named(urls: Sequence[str]) -> dict[str, str]:
     keys = list(dict.fromkeys(map(source_key, urls)))
     return dict(zip(labels(keys), keys, strict=True))
+
+
+async def filled(scenario: Scenario, broker: str | None = None) -> Scenario:
+    """The same with what is known of its hosts beside what it says: from this user's measurements, and from a broker.
+
+    :param broker: the address of the one to ask; None asks none
+    """
+    urls, now = scenario.urls, time.time()
+    known = [measured_network(urls, Pairs.open().observations(now), now)]
+    if broker:
+        known.append(await expected_network(urls, Broker(some_access(broker))))
+    return scenario._replace(network=joined(scenario.network, *known))
