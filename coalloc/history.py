@@ -1,21 +1,16 @@
-"""What this user's transfers achieved, kept in a small SQLite file, and what may be expected from that.
+"""What this user's transfers achieved, and what may be expected from that.
 
-One row a source a transfer. A history that is broken, locked or unwritable never fails a transfer: it warns once
-and is then as good as empty. Forecasting itself is `predictors`' part; what to do about sources of which nothing
-is known is the scheduler's.
+One row a source a transfer, in the file of `records`. Forecasting itself is `predictors`' part; what to do about
+sources of which nothing is known is the scheduler's.
 """
 
-import logging
-import os
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing, contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self, TypeVar
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from coalloc.model import Estimate, Outcome
+from coalloc.records import Records, Row, transaction
 from coalloc.urls import redact
-from predictors.errors import PredictorError
 from predictors.experience import SMALLEST
 from predictors.observation import Forecast, Observation, Query
 from predictors.text import NOTHING
@@ -23,40 +18,12 @@ from predictors.text import NOTHING
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["History", "SourceSummary", "Transfer", "default_path", "source_key"]
-
-Result = TypeVar("Result")
-Row = tuple[str | float | None, ...]
-
-log = logging.getLogger(__name__)
+__all__ = ["History", "SourceSummary", "Transfer", "source_key"]
 
 KEPT = 10_000
 """Transfers remembered of each source; older ones are dropped."""
 RECENT = 30
 """Of these the newest on which forecasts rest: more would hold up each transfer's start, and tell little else."""
-PATIENCE = 2.0
-"""Seconds to wait for another coget that is writing."""
-VERSION = 1
-SCHEMA = (
-    """
-    CREATE TABLE transfers (
-        source TEXT NOT NULL,          -- scheme://host:port
-        url TEXT NOT NULL,             -- without password
-        started REAL NOT NULL,         -- seconds since the epoch
-        ended REAL NOT NULL,
-        setup_seconds REAL,            -- mean time to the first byte of a range
-        busy_seconds REAL NOT NULL,    -- time spent on its ranges, set-up included
-        bytes INTEGER NOT NULL,
-        ranges INTEGER NOT NULL,
-        streams INTEGER NOT NULL,
-        strategy TEXT NOT NULL,
-        outcome TEXT NOT NULL,
-        error TEXT
-    )
-    """,
-    "CREATE INDEX by_source ON transfers (source, ended)",
-    f"PRAGMA user_version = {VERSION}",
-)
 OBSERVED = """
 SELECT source, started, ended, bytes, busy_seconds, setup_seconds, ranges, streams
 FROM transfers WHERE ended > started AND outcome IN ('ok', 'slow')
@@ -113,15 +80,6 @@ class SourceSummary(NamedTuple):
     last: float
 
 
-def default_path() -> Path | None:
-    """Where the history is: COGET_HISTORY, or else below XDG_DATA_HOME. None when COGET_HISTORY is empty or `off`."""
-    named = os.environ.get("COGET_HISTORY")
-    if named is not None:
-        return None if named in ("", "off") else Path(named).expanduser()
-    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
-    return Path(data).expanduser() / "coget" / "history.sqlite"
-
-
 def source_key(url: str) -> str:
     """What counts as one source: scheme, host and port of a URL; a scheme's own port is left out.
 
@@ -136,20 +94,8 @@ def source_key(url: str) -> str:
     return f"{parts.scheme}://{host}{port}"
 
 
-class History:
-    """The history in the file at `path`; with None, one that is always empty.
-
-    Nothing is open between calls, so that any number of cogets can use one file, and a long transfer holds none.
-    """
-
-    def __init__(self, path: Path | None) -> None:
-        self.path = path
-        self._warned = False
-
-    @classmethod
-    def open(cls) -> Self:
-        """This user's history, at `default_path()`."""
-        return cls(default_path())
+class History(Records):
+    """The history of downloads."""
 
     def add(self, transfers: Iterable[Transfer]) -> None:
         """Remember these; parts that were never used say nothing and are left out."""
@@ -191,70 +137,6 @@ class History:
         """What each source achieved so far, the one used last first."""
         return self._use(lambda database: [SourceSummary(*row) for row in database.execute(SUMMARY)], [])
 
-    def _use(self, work: "Callable[[sqlite3.Connection], Result]", nothing: Result, create: bool = False) -> Result:
-        """What `work` makes of the database, or `nothing` when there is none or it cannot be used."""
-        if self.path is None:
-            return nothing
-        import sqlite3
-
-        try:
-            if not (create or self.path.exists()):
-                return nothing
-            with closing(_connect(self.path)) as database:
-                return work(database)
-        except (sqlite3.Error, OSError, PredictorError, TypeError) as error:  # the last two: someone edited a row
-            self._warn(error)
-            return nothing
-
-    def _warn(self, error: Exception) -> None:
-        if not self._warned:
-            log.warning(
-                "the history of transfers in %s cannot be used: %s. This harms no transfer; "
-                "make it writable, remove it to begin anew, or set COGET_HISTORY=off",
-                self.path,
-                error,
-            )
-        self._warned = True
-
-
-def _connect(path: Path) -> "sqlite3.Connection":
-    """Open the file, made with its tables if need be.
-
-    With SQLite's rollback journal, not its write-ahead log: that one does not work on NFS, where homes often are.
-    """
-    import sqlite3
-
-    path.parent.mkdir(parents=True, exist_ok=True)
-    database = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
-    try:
-        if not _version(database):
-            _create(database)
-        if _version(database) > VERSION:
-            raise sqlite3.DatabaseError("it was written by a newer coget")
-    except BaseException:
-        database.close()
-        raise
-    return database
-
-
-def _create(database: "sqlite3.Connection") -> None:
-    with _transaction(database):
-        if not _version(database):  # else another coget was first
-            for statement in SCHEMA:
-                database.execute(statement)
-
-
-def _version(database: "sqlite3.Connection") -> int:
-    return int(database.execute("PRAGMA user_version").fetchone()[0])
-
-
-@contextmanager
-def _transaction(database: "sqlite3.Connection") -> Iterator[None]:
-    """The only writer from its first statement on; what was done is kept only if the block ends well."""
-    database.execute("BEGIN IMMEDIATE")
-    with database:
-        yield
-
 
 def _unknown(database: "sqlite3.Connection", rows: list[Row]) -> list[Row]:
     """Those that are not in the database, each once."""
@@ -266,7 +148,7 @@ def _unknown(database: "sqlite3.Connection", rows: list[Row]) -> list[Row]:
 def _insert(database: "sqlite3.Connection", rows: list[Row]) -> int:
     if not rows:
         return 0
-    with _transaction(database):
+    with transaction(database):
         database.executemany(f"INSERT INTO transfers VALUES ({', '.join('?' * len(rows[0]))})", rows)
         database.executemany(PRUNE, {(row[0], KEPT - 1) for row in rows})
     return len(rows)

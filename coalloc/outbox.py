@@ -17,7 +17,9 @@ from uuid import uuid4
 
 from coalloc.brokerclient import Broker, BrokerRefuses
 from coalloc.errors import CoallocError
-from coalloc.history import Transfer, default_path, source_key
+from coalloc.history import Transfer, source_key
+from coalloc.pairs import EVERYBODY, Measured
+from coalloc.records import default_path
 
 __all__ = ["tell"]
 
@@ -45,12 +47,15 @@ class Report(NamedTuple):
     path: Path | None = None
 
 
-async def tell(broker: Broker, transfers: Sequence[Transfer], bad: Sequence[Bad] = ()) -> None:
+async def tell(
+    broker: Broker, transfers: Sequence[Transfer], bad: Sequence[Bad] = (), measured: Sequence[Measured] = ()
+) -> None:
     """Tell the broker of these, and of what it was not told before. Fails nothing, and waits no longer than a second.
 
     Where no history is kept, nothing is kept for later either.
     """
     observations = [_observation(broker, each) for each in transfers if _tells(each)]
+    observations += [_pair(each) for each in measured if EVERYBODY not in (each.source, each.sink)]
     new = Report(observations, [(dataset, url, _remark(reason)) for dataset, url, reason in bad])
     try:
         folder = _folder()
@@ -156,4 +161,18 @@ def _observation(broker: Broker, transfer: Transfer) -> dict[str, Any]:
         "streams": max(1, transfer.streams),
         "outcome": transfer.outcome,
         "error": _remark(transfer.error) if transfer.error else None,
+    }
+
+
+def _pair(measured: Measured) -> dict[str, Any]:
+    return {
+        "id": uuid4().hex,
+        "source": measured.source,
+        "sink": measured.sink,
+        "started": measured.start,
+        "ended": measured.end,
+        "bytes": measured.bytes,
+        "streams": measured.streams,
+        "outcome": measured.outcome,
+        "error": _remark(measured.error) if measured.error else None,
     }

@@ -9,7 +9,7 @@ from broker.dependencies.context import Services
 from broker.models.base import Size
 from broker.models.forecasts import Asked, Expected, Forecasts, Questions
 from broker.models.history import Direction
-from broker.models.names import FileClass, SinkName, SourceName
+from broker.models.names import FileClass, SourceName, Whereto
 
 __all__ = ["router"]
 
@@ -21,7 +21,9 @@ async def forecast(
     caller: Reader,
     services: Services,
     source: Annotated[SourceName, Query(description="an endpoint's name, or SCHEME://HOST[:PORT]")],
-    sink: Annotated[SinkName | None, Query(description="a site; the caller's own unless given")] = None,
+    sink: Annotated[
+        Whereto | None, Query(description="a site, or SCHEME://HOST[:PORT]; the caller's own unless given")
+    ] = None,
     size: Annotated[Size | None, Query(description="bytes")] = None,
     direction: Annotated[Direction, Query()] = "read",
     file_class: Annotated[FileClass, Query()] = "",

@@ -10,7 +10,7 @@ from broker.dependencies.context import Services
 from broker.handlers.paging import Before, Limit
 from broker.models.base import Moment, Wire
 from broker.models.history import Direction, Ingested, LogTaken, Observed, TransferRecord
-from broker.models.names import SinkName, SourceName
+from broker.models.names import SourceName, Whereto
 from broker.tables import CSV, PARQUET, csv_of, parquet_of
 
 __all__ = ["PATHS", "router"]
@@ -48,7 +48,7 @@ async def report_log(request: Request, caller: Transferrer, services: Services) 
 
 def wanted(
     source: Annotated[SourceName | None, Query()] = None,
-    sink: Annotated[SinkName | None, Query()] = None,
+    sink: Annotated[Whereto | None, Query()] = None,
     direction: Annotated[Direction | None, Query()] = None,
     outcome: Annotated[Literal["ok", "slow", "failed", "corrupt"] | None, Query()] = None,
     subject: Annotated[str | None, Query(max_length=200, pattern=r"^[A-Za-z0-9_.@:/+-]*$")] = None,

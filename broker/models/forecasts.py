@@ -8,7 +8,7 @@ from pydantic import Field
 
 from broker.models.base import Fault, Moment, Size, Wire
 from broker.models.history import Direction
-from broker.models.names import Did, FileClass, SinkName, SourceName
+from broker.models.names import Did, FileClass, SinkName, SourceName, Whereto
 
 __all__ = [
     "Asked",
@@ -34,7 +34,7 @@ class Asked(Wire):
     """A transfer that somebody has in mind."""
 
     source: SourceName
-    sink: SinkName = ""
+    sink: Whereto = ""
     direction: Direction = "read"
     size: Size | None = None
     file_class: FileClass = ""

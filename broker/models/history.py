@@ -5,7 +5,7 @@ from typing import Annotated, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 
 from broker.models.base import Count, Moment, Seconds, Size, Wire
-from broker.models.names import FileClass, Key, Remark, SinkName, SourceName
+from broker.models.names import FileClass, Key, Remark, SourceName, Whereto
 
 __all__ = ["Ingested", "LogTaken", "Observed", "Pair", "Refusal", "TransferRecord"]
 
@@ -32,7 +32,7 @@ class Observed(Wire):
 
     id: Key
     source: SourceName
-    sink: SinkName = ""
+    sink: Whereto = ""
     direction: Direction = "read"
     started: Moment
     ended: Moment

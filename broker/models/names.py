@@ -19,6 +19,7 @@ __all__ = [
     "ReplicaPath",
     "SinkName",
     "SourceName",
+    "Whereto",
     "split",
 ]
 
@@ -53,12 +54,13 @@ Remark = Annotated[str, StringConstraints(max_length=500), AfterValidator(_one_l
 """What people and programs say of a thing."""
 ReplicaPath = Annotated[str, StringConstraints(min_length=1, max_length=2000), AfterValidator(_printable)]
 """Where a server has a file: looser, for files are called as they are; percent-encoded in URLs."""
-SourceName = Annotated[
-    str, StringConstraints(pattern=rf"^(?:[a-z][a-z0-9+.-]{{0,20}}://[A-Za-z0-9.:\[\]_-]{{1,255}}|{_SCOPE})$")
-]
+_ADDRESS = r"[a-z][a-z0-9+.-]{0,20}://[A-Za-z0-9.:\[\]_-]{1,255}"
+SourceName = Annotated[str, StringConstraints(pattern=rf"^(?:{_ADDRESS}|{_SCOPE})$")]
 """Where bytes come from: `SCHEME://HOST[:PORT]`, or an endpoint's name."""
 SinkName = Annotated[str, StringConstraints(pattern=rf"^(?:{_SCOPE})?$")]
 """Where bytes go: a site, or any other place that callers agree on; empty when they do not say."""
+Whereto = Annotated[str, StringConstraints(pattern=rf"^(?:{_ADDRESS}|{_SCOPE})?$")]
+"""The same, or the address of a server there, `SCHEME://HOST[:PORT]`."""
 
 
 class Parts(NamedTuple):

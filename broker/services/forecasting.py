@@ -95,7 +95,8 @@ class Forecasting:
     async def ask(self, asked: Sequence[Asked]) -> list[Expected]:
         """What to expect of each, in this order. :raises Invalid: when one names an endpoint that there is not"""
         sources = await self._places.sources({each.source for each in asked})
-        asked = [each.model_copy(update={"source": sources[each.source]}) for each in asked]
+        sinks = await self._places.sinks({each.sink for each in asked})
+        asked = [each.model_copy(update={"source": sources[each.source], "sink": sinks[each.sink]}) for each in asked]
         now = time.time()
         await self._open({_pair(each) for each in asked})
         answers = []

@@ -68,9 +68,14 @@ class Places:
         return {name: _source(name, known) for name in named}
 
     async def sinks(self, named: Iterable[str]) -> dict[str, str]:
-        """What transfers to these are filed under: a collection's id is the site where it is, if that is known."""
+        """What transfers to these are filed under: the id of a collection, and the address of an endpoint, are the site
+        where it is, if that is known.
+
+        :raises Invalid: when something is no address
+        """
         known = await self.map()
-        return {name: _site(name, known) or name for name in named}
+        sites = {placed.endpoint.source: placed.endpoint.site for placed in known.by_id.values()}
+        return {name: _sink(name, known, sites) for name in named}
 
     @retried
     async def put_site(self, by: str, site: Site) -> Site:
@@ -117,6 +122,13 @@ class Places:
 def _site(name: str, known: Map) -> str:
     endpoint, site = known.collections.get(name, (None, ""))
     return site if endpoint is None else known.by_name[endpoint].endpoint.site
+
+
+def _sink(name: str, known: Map, sites: Mapping[str, str]) -> str:
+    if "://" not in name:
+        return _site(name, known) or name
+    address = _source(name, known)
+    return sites.get(address, address)
 
 
 def _source(name: str, known: Map) -> str:

@@ -14,6 +14,8 @@ from coalloc.urls import redact
 
 __all__ = ["Broker", "Dataset", "Found"]
 
+QUESTIONS = 10_000
+"""Forecasts that a broker is asked for at once."""
 BULK = 600.0
 """Seconds for one answer where many datasets are told of at once."""
 
@@ -87,6 +89,24 @@ class Broker:
             return int(json.loads(answer)["accepted"])
         except NONSENSE as error:
             raise self._broker.nonsense(error) from None
+
+    async def expected(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Estimate, float | None]]:
+        """What to expect of transfers from a server to another, and how old the newest is that this rests on.
+
+        :param pairs: addresses, SCHEME://HOST[:PORT]
+        """
+        found: list[tuple[Estimate, float | None]] = []
+        for begin in range(0, len(pairs), QUESTIONS):
+            asked = [{"source": source, "sink": sink} for source, sink in pairs[begin : begin + QUESTIONS]]
+            answer = await self._broker.ask("POST", "/forecasts", json={"forecasts": asked})
+            try:
+                said = json.loads(answer)["forecasts"]
+                if len(said) != len(asked):
+                    raise ValueError("it is not whole")
+                found += [(_estimate({**each, "rationale": each["reason"]}), each["newest_age"]) for each in said]
+            except NONSENSE as error:
+                raise self._broker.nonsense(error) from None
+        return found
 
     async def mark_bad(self, dataset: str, url: str, reason: str) -> None:
         """Tell that a replica has wrong bytes."""

@@ -132,7 +132,7 @@ def _environment() -> Iterator[Finding]:
 
 
 def _history() -> Iterator[Finding]:
-    from coalloc.history import default_path
+    from coalloc.records import default_path
 
     path = default_path()
     if path is None:

@@ -18,6 +18,7 @@ from coalloc.cli.forecast import forecast
 from coalloc.cli.get import get
 from coalloc.cli.history import history
 from coalloc.cli.plan import plan
+from coalloc.cli.probe import probe
 from coalloc.cli.submit import submit
 from coalloc.cli.tasks import tasks
 from coalloc.cli.watch import watch
@@ -76,7 +77,21 @@ def coget() -> None:
     """
 
 
-for command in (get, plan, search, datasets, register, submit, tasks, watch, history, forecast, doctor, completion):
+for command in (
+    get,
+    plan,
+    search,
+    datasets,
+    register,
+    submit,
+    tasks,
+    watch,
+    history,
+    forecast,
+    probe,
+    doctor,
+    completion,
+):
     coget.add_command(command)
 
 

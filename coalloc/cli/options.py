@@ -12,7 +12,7 @@ from coalloc.errors import UsageError
 if TYPE_CHECKING:
     from coalloc.api import Request
 
-__all__ = ["as_json", "broker", "engine", "request", "sources", "transfer_options"]
+__all__ = ["as_json", "broker", "engine", "request", "size", "sources", "transfer_options"]
 
 STRATEGIES = ("single", "brute", "history", "conservative", "aggressive", "adaptive")
 ENGINES = ("auto", "gridftp", "globus-url-copy")
@@ -27,6 +27,16 @@ def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 def sources(required: bool = True) -> Callable[[F], F]:
     """The SOURCE... argument."""
     return click.argument("sources", metavar="SOURCE...", nargs=-1, required=required, shell_complete=_files)
+
+
+def size(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """What an option of a size says, in bytes: its callback."""
+    from coalloc.planner import units
+
+    try:
+        return units.size(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error), ctx, param) from None
 
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")

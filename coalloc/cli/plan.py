@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,29 +16,43 @@ if TYPE_CHECKING:
 
 __all__ = ["plan"]
 
+FILE = click.Path(path_type=Path, dir_okay=False)
+PICTURES = (".svg", ".png", ".pdf")
 
-@click.command(short_help="Show how a file would be fetched, and move nothing.")
-@options.sources()
+
+@click.command(short_help="Show how a file would be fetched, or a network used, and move nothing.")
+@options.sources(required=False)
 @options.transfer_options
 @options.as_json
 @click.option(
     "--metalink", is_flag=True, help="Print a Metalink 4 file of the sources, the best first, with a checksum."
 )
-def plan(as_json: bool, metalink: bool, **wishes: Any) -> None:
+@click.option("--network", type=FILE, help="Plan what this network, as YAML, wants moved; there is no SOURCE then.")
+@click.option("--picture", type=FILE, help="Draw the network and the plan: a file that ends with .svg, .png or .pdf.")
+def plan(as_json: bool, metalink: bool, network: Path | None, picture: Path | None, **wishes: Any) -> None:
     """Show how a file would be fetched, and move nothing.
 
     Asks each server for the file's size, and says from this user's own history what each source would
-    contribute and how long it would take.
+    contribute and how long it would take. With --network, shows how files would go through a network, over other hosts
+    where that is faster, how long that takes and what limits it; what the file does not say of its servers is known
+    from `coget probe`, and from the broker that --broker names.
 
     \b
     Examples:
       coget plan ftp://a.example/x ftp://b.example/x
       coget plan --metalink ftp://a.example/x ftp://b.example/x > x.meta4
+      coget plan --network net.yaml --picture plan.svg
     """
-    from coalloc import api
-
     if as_json and metalink:
         raise UsageError("--json and --metalink are two forms of one answer", "leave one of them out")
+    _refuse_nonsense(network, picture, metalink, wishes["sources"])
+    if network:
+        from coalloc.cli.flows import plan_network
+
+        plan_network(network, picture, wishes["broker"], as_json)
+        return
+    from coalloc import api
+
     request = options.request(**wishes)
     if metalink:
         click.echo(interrupts.run(api.metalink(request)), nl=False)
@@ -49,6 +64,17 @@ def plan(as_json: bool, metalink: bool, **wishes: Any) -> None:
         click.echo(json.dumps(documents.plans(plans), indent=2))
     else:
         _print(plans)
+
+
+def _refuse_nonsense(network: Path | None, picture: Path | None, metalink: bool, sources: Sequence[str]) -> None:
+    if bool(network) == bool(sources):
+        raise UsageError("either sources or a network can be planned", "name a SOURCE, or --network")
+    if network and metalink:
+        raise UsageError("--metalink makes no sense with --network", "leave one of them out")
+    if picture and not network:
+        raise UsageError("--picture makes no sense without --network", "leave it out")
+    if picture and picture.suffix not in PICTURES:
+        raise UsageError(f"{picture} says no format of a picture", f"end it with {', '.join(PICTURES)}")
 
 
 def _print(plans: "Sequence[Plan]") -> None:

@@ -8,7 +8,9 @@ import sys
 import pytest
 
 from coalloc import history as module
-from coalloc.history import History, Transfer, default_path, source_key
+from coalloc import records
+from coalloc.history import History, Transfer, source_key
+from coalloc.records import default_path
 
 MB = 1_000_000
 NOW = 1_700_000_000.0
@@ -150,7 +152,7 @@ def test_a_broken_history_warns_once_and_is_empty(path, damage, caplog):
     History(path).add([GOOD])
     damage(path)
     history = History(path)
-    with caplog.at_level(logging.WARNING, "coalloc.history"):
+    with caplog.at_level(logging.WARNING, "coalloc.records"):
         assert history.estimates([GOOD.url], NOW)[GOOD.url].rate is None
         history.estimates([GOOD.url], NOW)
         if damage is not damage_row:
@@ -161,7 +163,7 @@ def test_a_broken_history_warns_once_and_is_empty(path, damage, caplog):
 
 
 def test_a_history_that_is_locked_is_not_waited_for_long(path, caplog, monkeypatch):
-    monkeypatch.setattr(module, "PATIENCE", 0.05)
+    monkeypatch.setattr(records, "PATIENCE", 0.05)
     history = History(path)
     history.add([GOOD])
     other = sqlite3.connect(path, isolation_level=None)

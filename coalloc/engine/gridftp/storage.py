@@ -112,6 +112,25 @@ class Storage(Login):
         """Make a symbolic link at `path` to something that is there."""
         await self._ask_both(("SITE SYMLINKFROM", target), ("SITE SYMLINKTO", path))
 
+    async def hollow(self, path: str, size: int) -> None:
+        """Make a file of so many zeros, at least one: one byte is sent, behind a hole.
+
+        :raises Unsupported: (or another refusal) by servers that write no file from its middle
+        """
+        address = await self.locate(path)
+        loop = asyncio.get_running_loop()
+        async with self._listing:
+            data = await self.data.connect(await self._submit(self.data.command))
+            stored = self._submit(f"ESTO A {size - 1} {address.path}")
+            stored.add_done_callback(lambda _: _wake(stored, data))
+            try:
+                await self.secure(data)
+                with suppress(OSError):  # the reply says why
+                    await loop.sock_sendall(data, b"\0")
+            finally:
+                data.close()
+            _positive(await stored, address)
+
     async def delete(self, path: str) -> None:
         """Delete a file, or a symbolic link."""
         await self._ask("DELE", path)

@@ -1,0 +1,144 @@
+"""`coget probe`: what goes from server to server, measured."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from coalloc.cli import interrupts, options
+from coalloc.errors import SinkError, TransferFailed
+
+if TYPE_CHECKING:
+    from coalloc.pairs import Measured
+    from coalloc.planner.network import Link, Network
+    from coalloc.survey import Survey
+
+__all__ = ["probe"]
+
+ALL = "all at once"
+
+
+@click.command(short_help="Measure what goes from server to server.")
+@click.argument("urls", metavar="URL...", nargs=-1, required=True)
+@click.option("--to", "sinks", multiple=True, metavar="URL", help="Measure to these servers only. May be repeated.")
+@click.option(
+    "--bytes",
+    "most",
+    callback=options.size,
+    default="64 MB",
+    show_default=True,
+    metavar="SIZE",
+    help="At most, each time.",
+)
+@click.option(
+    "--seconds", type=click.FloatRange(min=0.1, max=3600), default=5.0, show_default=True, help="At most, each time."
+)
+@click.option("--peers", type=click.IntRange(min=1), metavar="K", help="Measure K others of each server, by chance.")
+@click.option("--streams", type=click.IntRange(min=1), default=1, show_default=True, help="Connections for the data.")
+@click.option("--blast", is_flag=True, help="Also measure what each gets from all, and sends to all, at once.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the network as YAML into this file."
+)
+@options.broker
+@options.as_json
+def probe(
+    urls: tuple[str, ...],
+    sinks: tuple[str, ...],
+    most: int,
+    seconds: float,
+    streams: int,
+    output: Path | None,
+    as_json: bool,
+    **wishes: Any,
+) -> int:
+    """Measure what goes from each of these GridFTP servers to each other, by short transfers between them.
+
+    A URL is that of a file, which is sent, or of a folder, in which a file is made and removed. What is received is
+    written there too, and removed. Pairs that have no server in common are measured side by side.
+
+    The results are remembered, with their age: the network is known to `coget plan`, and to your broker.
+
+    \b
+    Examples:
+      coget probe ftp://a.example/data/ ftp://b.example/scratch/ gsiftp://c.example/pool/
+      coget probe ftp://a.example/data/x.root --to ftp://b.example/scratch/ --seconds 20
+      coget probe --blast -o net.yaml ftp://a.example/ ftp://b.example/ ftp://c.example/
+    """
+    from coalloc.probing import Limits
+    from coalloc.survey import survey
+
+    limits = Limits(max(1, most), seconds, streams)
+    found = interrupts.run(survey(urls, sinks, limits, told=_tell, **wishes))
+    if output:
+        from coalloc.planner.written import write
+
+        _save(output, write(found.scenario))
+    if as_json:
+        click.echo(json.dumps(_document(found), indent=2))
+    else:
+        _print(found)
+    return 0 if any(each.outcome == "ok" for each in found.measured) else TransferFailed.status
+
+
+def _save(path: Path, text: str) -> None:
+    try:
+        path.write_text(text)
+    except OSError as error:
+        raise SinkError(f"{path} cannot be written: {error.strerror}", "name another file with -o") from None
+
+
+def _tell(measured: "Measured") -> None:
+    """One line of progress."""
+    from coalloc.progress import human
+
+    rate = measured.rate
+    said = f"failed: {human.one_line(measured.error or '')}" if rate is None else human.rate(rate)
+    click.echo(f"{human.one_line(f'{measured.source} -> {measured.sink}')}: {said}", err=True)
+
+
+def _document(found: "Survey") -> dict[str, Any]:
+    from coalloc.planner.scenario import document
+
+    keys = ("source", "sink", "start", "end", "bytes", "streams", "outcome", "error")
+    return {
+        "measured": [{**{key: getattr(each, key) for key in keys}, "rate": each.rate} for each in found.measured],
+        "network": document(found.scenario),
+    }
+
+
+def _print(found: "Survey") -> None:
+    """A row a source, a column a sink."""
+    from coalloc.progress.table import console, table
+
+    network = found.scenario.network
+    names = list(network.hosts)
+    limits = {name: host.isps[0] for name, host in network.hosts.items() if host.isps}
+    headings = ["from, to", *(f">{name}" for name in names)]
+    rows = [[name, *(_cell(network, name, sink) for sink in names)] for name in names]
+    if limits:
+        headings.append(f">{ALL}")
+        rows = [[*row, _limit(limits[row[0]].up if row[0] in limits else None)] for row in rows]
+        rows.append([ALL, *(_limit(limits[name].down if name in limits else None) for name in names), ""])
+    console(sys.stdout).print(table(headings, rows))
+
+
+def _cell(network: "Network", source: str, sink: str) -> str:
+    from coalloc.planner.network import LinkKey
+
+    link = network.links.get(LinkKey(source, sink))
+    return "" if source == sink else "?" if link is None else _link(link)
+
+
+def _link(link: "Link") -> str:
+    from coalloc.progress import human
+
+    old = link.age is not None and link.age > 60
+    return human.rate(link.capacity) + (f", {human.duration(link.age or 0)} ago" if old else "")
+
+
+def _limit(capacity: int | None) -> str:
+    from coalloc.progress import human
+
+    return "?" if capacity is None else human.rate(capacity)

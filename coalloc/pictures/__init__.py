@@ -1,0 +1,6 @@
+"""Plans as pictures. Needs matplotlib, of the extra `plots`."""
+
+from coalloc.pictures.bars import Bar, bars
+from coalloc.pictures.figure import draw
+
+__all__ = ["Bar", "bars", "draw"]

@@ -1,0 +1,120 @@
+"""The network of a plan: hosts, what goes between them out of what could, and in red what limits it."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from coalloc.pictures.layout import Point, places
+from coalloc.planner.network import Host, LinkKey, Network
+from coalloc.planner.plan import Limit, TransferPlan
+from coalloc.progress import human
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["graph", "placed"]
+
+FEW = 12
+"""Hosts up to which idle ones, links that carry nothing, and limits that do not limit the plan, are drawn."""
+LABELS = 30
+"""Links up to which each has its rate beside it."""
+WIDEST = 5.0
+"""Points of the arrow of the fastest link."""
+BEND = 0.14
+BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}
+LIMITS, FLOWS, IDLE = "#c1121f", "#1d6fa5", "#c8c8c8"
+
+
+def placed(network: Network, plan: TransferPlan) -> dict[str, Point]:
+    """Where the hosts stand that are drawn."""
+    part = _taking_part(plan)
+    names = [name for name in network.hosts if len(network.hosts) <= FEW or name in part]
+    return places(names, plan.paths, plan.flows)
+
+
+def _taking_part(plan: TransferPlan) -> set[str]:
+    return {name for path in plan.paths for name in path.hosts}
+
+
+def graph(axes: "Axes", network: Network, plan: TransferPlan, where: Mapping[str, Point]) -> None:
+    """Draw it."""
+    rates = {key: float(rate) for key, rate in plan.rates.items()}
+    limits = {limit for limit, price in plan.certificate.prices.items() if price}
+    part, small = _taking_part(plan), len(network.hosts) <= FEW
+    axes.set_axis_off()
+    heights = [y for _, y in where.values()]
+    axes.set_xlim(-0.15, 1.15)
+    margin = 0.2 if small else 0.05
+    axes.set_ylim(min(heights, default=0) - margin, max(heights, default=1) + margin)
+    fastest = max(rates.values(), default=1.0)
+    if small:
+        for key in network.links:
+            if key not in rates:
+                _arrow(axes, key, where, LIMITS if _limits(key, limits) else IDLE, 0.6)
+    for key, rate in rates.items():
+        colour = LIMITS if _limits(key, limits) else FLOWS
+        _arrow(axes, key, where, colour, max(0.8, WIDEST * rate / fastest))
+        if len(rates) <= LABELS:
+            _rate(axes, network, key, where, rate, colour)
+    for name, point in where.items():
+        lines = _lines(network.hosts[name], limits)
+        _host(axes, name, point, [line for line in lines if small or line[1]], name in part)
+    if not small and len(part) < len(network.hosts):
+        said = f"{len(network.hosts) - len(part)} other hosts take no part"
+        axes.text(1.0, 0.0, said, transform=axes.transAxes, ha="right", color="grey")
+
+
+def _limits(key: LinkKey, limits: set[Limit]) -> bool:
+    return Limit("link", key) in limits
+
+
+def _arrow(axes: "Axes", key: LinkKey, where: Mapping[str, Point], colour: str, width: float) -> None:
+    from matplotlib.patches import FancyArrowPatch
+
+    axes.add_patch(
+        FancyArrowPatch(
+            where[key.source], where[key.sink], connectionstyle=f"arc3,rad={BEND}", arrowstyle="-|>",
+            mutation_scale=7 + 2 * width, shrinkA=16, shrinkB=16, linewidth=width, color=colour, zorder=1,
+        )
+    )  # fmt: skip
+
+
+def _rate(axes: "Axes", network: Network, key: LinkKey, where: Mapping[str, Point], rate: float, colour: str) -> None:
+    """On its arrow, nearer to its beginning, which is a Bézier curve in the units of the screen."""
+    (ax, ay), (bx, by) = (axes.transData.transform(where[name]) for name in (key.source, key.sink))
+    t = 0.3
+    cx, cy = (ax + bx) / 2 + BEND * (by - ay), (ay + by) / 2 - BEND * (bx - ax)
+    x = (1 - t) ** 2 * ax + 2 * t * (1 - t) * cx + t * t * bx
+    y = (1 - t) ** 2 * ay + 2 * t * (1 - t) * cy + t * t * by
+    said = f"{human.rate(rate)} of {human.rate(network.links[key].capacity)}"
+    x, y = axes.transData.inverted().transform((x, y))
+    axes.text(x, y, said, color=colour, ha="center", va="center", fontsize=7, bbox=BOX, zorder=2)
+
+
+def _host(axes: "Axes", name: str, point: Point, lines: Sequence[tuple[str, bool]], takes_part: bool) -> None:
+    x, y = point
+    axes.plot([x], [y], "o", markersize=14, color="white", markeredgecolor="black" if takes_part else IDLE, zorder=3)
+    axes.annotate(
+        name, point, (0, 11), textcoords="offset points", ha="center", weight="bold", zorder=4, bbox=BOX,
+        color="black" if takes_part else "grey",
+    )  # fmt: skip
+    for line, (said, limited) in enumerate(lines):
+        axes.annotate(
+            said, point, (0, -17 - 9 * line), textcoords="offset points", ha="center", fontsize=7, zorder=4, bbox=BOX,
+            color=LIMITS if limited else "dimgrey",
+        )  # fmt: skip
+
+
+def _lines(host: Host, limits: set[Limit]) -> list[tuple[str, bool]]:
+    """What limits a host, and whether that limits the plan."""
+    said: list[tuple[str, bool]] = []
+    for isp in host.isps:
+        name = f"{isp.name} " if isp.name else ""
+        if isp.up is not None:
+            said.append((f"{name}up {human.rate(isp.up)}", Limit("up", (host.name, isp.name)) in limits))
+        if isp.down is not None:
+            said.append((f"{name}down {human.rate(isp.down)}", Limit("down", (host.name, isp.name)) in limits))
+    if host.io is not None:
+        said.append((f"disks {human.rate(host.io)}", Limit("io", host.name) in limits))
+    if host.storage is not None:
+        said.append((f"lends {human.size(host.storage)}", False))
+    return said

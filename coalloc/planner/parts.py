@@ -1,0 +1,90 @@
+"""The parts of a document, each with its place in it, so that what is wrong can be found."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from coalloc.errors import UsageError
+
+__all__ = ["Misread", "Part"]
+
+Value = TypeVar("Value")
+Step = str | int
+KINDS = {dict: "a mapping", list: "a list", int: "a number", type(None): "nothing"}
+
+
+class Misread(UsageError):
+    """Something in a document makes no sense; `path` leads to it."""
+
+    def __init__(self, path: tuple[Step, ...], what: str, remedy: str) -> None:
+        self.path = path
+        self.what = what
+        super().__init__(f"{', '.join(map(_shown, path))}: {what}" if path else what, remedy)
+
+
+def _shown(step: Step) -> str:
+    return f"number {step + 1}" if isinstance(step, int) else step
+
+
+@dataclass(frozen=True)
+class Part:
+    """A value of mappings, lists, texts and numbers, and the steps that lead to it."""
+
+    value: Any
+    path: tuple[Step, ...] = ()
+
+    def wrong(self, what: str, remedy: str) -> Misread:
+        """The error that this part makes no sense."""
+        return Misread(self.path, what, remedy)
+
+    def items(self, like: str) -> Iterator[tuple[str, "Part"]]:
+        """Of a mapping by names of the user's; nothing is an empty one.
+
+        :param like: what one looks like, for who wrote something else
+        """
+        if self.value is None:
+            return
+        if not isinstance(self.value, dict):
+            raise self.wrong(f"{_brief(self.value)} is no mapping", f"write for example {like}")
+        for key, value in self.value.items():
+            if not isinstance(key, str) or not key:
+                raise self.wrong(f"{_brief(key)} is no name", "write a text, in quotes if need be")
+            yield key, Part(value, (*self.path, key))
+
+    def fields(self, *known: str) -> dict[str, "Part"]:
+        """Of a mapping whose keys are `known`; those without a value are left out."""
+        found = dict(self.items(", ".join(f"{key}: ..." for key in known[:2])))
+        for key, part in found.items():
+            if key not in known:
+                raise part.wrong("this is not known", f"there are {', '.join(known)}")
+        return {key: part for key, part in found.items() if part.value is not None}
+
+    def elements(self, like: str) -> list["Part"]:
+        """Of a list."""
+        if not isinstance(self.value, list):
+            raise self.wrong(f"{_brief(self.value)} is no list", f"write for example {like}")
+        return [Part(value, (*self.path, i)) for i, value in enumerate(self.value)]
+
+    def read(self, how: Callable[[object], Value]) -> Value:
+        """A quantity, by one of `units`."""
+        try:
+            return how(self.value)
+        except ValueError as error:
+            what, _, remedy = str(error).partition("; ")
+            raise self.wrong(what, remedy) from None
+
+    def text(self) -> str:
+        """A text that says something."""
+        if not isinstance(self.value, str) or not self.value.strip():
+            raise self.wrong(f"{_brief(self.value)} is no name", "write a text, in quotes if need be")
+        return self.value
+
+    def flag(self) -> bool:
+        """Yes or no."""
+        if not isinstance(self.value, bool):
+            raise self.wrong(f"{_brief(self.value)} is neither true nor false", "write true or false")
+        return self.value
+
+
+def _brief(value: object) -> str:
+    return KINDS.get(type(value)) or repr(value)[:60]

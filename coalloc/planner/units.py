@@ -1,0 +1,144 @@
+"""Quantities as people write them in networks: "200 Mbit/s", "25 MB/s", "50 GB", "10 min", "0.02 per GB".
+
+Without a unit they are bytes per second, bytes, seconds, and money per byte. Prefixes are decimal, but for Ki to Ti.
+"""
+
+import math
+import re
+from collections.abc import Mapping
+from decimal import Decimal
+from fractions import Fraction
+
+__all__ = ["amount", "price", "rate", "seconds", "show_price", "show_rate", "show_seconds", "show_size", "size"]
+
+QUANTITY = re.compile(r"\s*(\d{1,30}(?:\.\d{0,30})?(?:e[-+]?\d{1,3})?)\s*([A-Za-z/ ]*?)\s*")
+PREFIXES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
+BINARY = {"Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
+SIZES = {f"{prefix}B": Fraction(factor) for prefix, factor in {**PREFIXES, **BINARY}.items()}
+BITS = {f"{prefix}bit": Fraction(factor, 8) for prefix, factor in PREFIXES.items()}
+SHORT = {name.lower(): factor for name, factor in BITS.items()}
+RATES = {f"{name}/s": factor for name, factor in {**SIZES, **BITS}.items()} | SHORT
+SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "min": Fraction(60), "h": Fraction(3600), "d": Fraction(86_400)}
+PRICES = {f"{word}{name}": 1 / factor for name, factor in SIZES.items() for word in ("per ", "/")}
+MOST = 2**63 - 1
+DECIMAL = {name: SIZES[name] for name in ("PB", "TB", "GB", "MB", "kB")}
+
+
+def _read(value: object, units: Mapping[str, Fraction], example: str) -> Fraction:
+    like, unit = f"write for example {example}", ""
+    if isinstance(value, str):
+        if not (found := QUANTITY.fullmatch(value)):
+            raise ValueError(f"{value!r} is not understood; {like}")
+        number, unit = Fraction(found[1]), found[2]
+        if unit and unit not in units:
+            raise ValueError(f"{value!r} has a unit that is not known; {like}")
+    elif isinstance(value, bool) or not (isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))):
+        raise ValueError(f"it is no quantity; {like}")
+    else:
+        number = Fraction(value)
+    if number < 0:
+        raise ValueError(f"it is negative; {like}")
+    read = number * units[unit] if unit else number
+    if read > MOST:
+        raise ValueError(f"it is too large; {like}")
+    return read
+
+
+def rate(value: object) -> int:
+    """Whole bytes per second, rounded down.
+
+    >>> rate("200 Mbit/s"), rate("25 MB/s"), rate("400mbit"), rate(1000)
+    (25000000, 25000000, 50000000, 1000)
+
+    :raises ValueError: when it is none
+    """
+    return int(_read(value, RATES, "200 Mbit/s or 25 MB/s"))
+
+
+def size(value: object) -> int:
+    """Whole bytes, rounded down.
+
+    >>> size("1.5 GB"), size("4 MiB")
+    (1500000000, 4194304)
+
+    :raises ValueError: when it is none
+    """
+    return int(_read(value, SIZES, "50 GB"))
+
+
+def seconds(value: object) -> float:
+    """Seconds.
+
+    >>> seconds("10 min"), seconds(2.5)
+    (600.0, 2.5)
+
+    :raises ValueError: when it is none
+    """
+    return float(_read(value, SECONDS, "10 min"))
+
+
+def price(value: object) -> float:
+    """Money per byte.
+
+    >>> price("0.02 per GB"), price("20/TB")
+    (2e-11, 2e-11)
+
+    :raises ValueError: when it is none
+    """
+    return float(_read(value, PRICES, "0.02 per GB"))
+
+
+def amount(value: object) -> float:
+    """A number without a unit.
+
+    >>> amount(2), amount("1e5")
+    (2.0, 100000.0)
+
+    :raises ValueError: when it is none
+    """
+    return float(_read(value, {}, "2.5"))
+
+
+def show_size(count: int) -> str:
+    """Bytes, such that `size` reads the same.
+
+    >>> show_size(1_500_000_000), show_size(1234), show_size(0)
+    ('1.5 GB', '1.234 kB', '0 B')
+    """
+    for unit, factor in DECIMAL.items():
+        if count >= factor and 1000 * count % factor == 0:
+            return f"{_plain(Decimal(1000 * count // int(factor)).scaleb(-3))} {unit}"
+    return f"{count} B"
+
+
+def show_rate(per_second: int) -> str:
+    """Bytes per second, such that `rate` reads the same.
+
+    >>> show_rate(25_000_000)
+    '25 MB/s'
+    """
+    return f"{show_size(per_second)}/s"
+
+
+def show_seconds(value: float) -> str:
+    """Seconds, such that `seconds` reads the same.
+
+    >>> show_seconds(600.0), show_seconds(0.5)
+    ('600 s', '0.5 s')
+    """
+    return f"{_plain(Decimal(repr(value)))} s"
+
+
+def show_price(per_byte: float) -> str:
+    """Money per byte, such that `price` reads the same.
+
+    >>> show_price(2e-11)
+    '0.02 per GB'
+    """
+    return f"{_plain(Decimal(repr(per_byte)).scaleb(9))} per GB"
+
+
+def _plain(number: Decimal) -> str:
+    """Without zeros that say nothing."""
+    shown = f"{number.normalize():f}"
+    return shown if len(shown) <= 30 else f"{number.normalize():e}"

@@ -1,0 +1,95 @@
+"""Scenarios as YAML that people write: what is wrong is told with its line."""
+
+from typing import TYPE_CHECKING
+
+from coalloc.errors import UsageError
+from coalloc.planner.parts import Misread
+from coalloc.planner.scenario import Scenario, document, scenario
+
+if TYPE_CHECKING:
+    import yaml
+
+__all__ = ["read", "write"]
+
+MISSING = "PyYAML is not installed"
+REMEDY = "pip install 'coget[planner]'"
+Lines = dict[tuple[str | int, ...], int]
+
+
+def read(text: str, where: str = "the network") -> Scenario:
+    """What a YAML document describes.
+
+    :param where: what messages call it, as the name of its file
+    :raises UsageError: when it is none, or makes no sense
+    """
+    lines: Lines = {(): 1}
+    try:
+        return scenario(_plain(text, lines))
+    except Misread as error:
+        raise UsageError(f"{where}, line {_line(lines, error)}: {error.message}", error.remedy) from None
+    except UsageError as error:
+        raise UsageError(f"{where}: {error.message}", error.remedy) from None
+    except ImportError:
+        raise UsageError(f"{where} cannot be read: {MISSING}", REMEDY) from None
+
+
+def _plain(text: str, lines: Lines) -> object:
+    """Mappings, lists and so on, and the line of each."""
+    import yaml
+
+    try:
+        loader = yaml.SafeLoader(text)
+        root = loader.get_single_node()
+        if root is None:
+            return None
+        _walk(root, (), lines, set())
+        return loader.construct_document(root)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        at = f"line {mark.line + 1}: " if mark else ""
+        raise UsageError(f"{at}it is no YAML: {error.problem}", "mend that line, or the one before") from None
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # control characters, dates that are none
+        raise UsageError(f"it is no YAML: {error}", "see docs/reference/network.md") from None
+
+
+def _walk(node: "yaml.Node", path: tuple[str | int, ...], lines: Lines, seen: set[int]) -> None:
+    """Note the line of each part, and refuse keys that are there twice, of which YAML would take the last."""
+    import yaml
+
+    lines.setdefault(path, node.start_mark.line + 1)
+    if id(node) in seen:  # what is named by an anchor, and may be in itself
+        return
+    seen.add(id(node))
+    if isinstance(node, yaml.SequenceNode):
+        for i, each in enumerate(node.value):
+            _walk(each, (*path, i), lines, seen)
+    elif isinstance(node, yaml.MappingNode):
+        keys = set()
+        for key, value in node.value:
+            line = key.start_mark.line + 1
+            if isinstance(key, yaml.ScalarNode):
+                lines[*path, key.value] = line
+                if key.value in keys and key.value != "<<":
+                    raise Misread((*path, key.value), "it is there a second time", "leave one of them out")
+                keys.add(key.value)
+                _walk(value, (*path, key.value), lines, seen)
+
+
+def _line(lines: Lines, error: Misread) -> int:
+    path = error.path
+    while path not in lines:
+        path = path[:-1]
+    return lines[path]
+
+
+def write(scenario: Scenario) -> str:
+    """A YAML document that is read as the same.
+
+    :raises UsageError: when a name in it cannot be written, or PyYAML is not there
+    """
+    try:
+        import yaml
+    except ImportError:
+        raise UsageError(f"a network cannot be written: {MISSING}", REMEDY) from None
+    said = document(scenario)
+    return yaml.safe_dump(said, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120)

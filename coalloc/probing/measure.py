@@ -1,0 +1,252 @@
+"""Measures pairs of servers, and what each can send and receive at most, within limits."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from coalloc.dialer import DirectDialer
+from coalloc.engine.base import EngineOptions, Span
+from coalloc.engine.gridftp.remote import RemoteSource, Sink
+from coalloc.errors import SourceError, Stalled, UsageError
+from coalloc.pairs import EVERYBODY, Measured
+from coalloc.probing.ends import End
+from coalloc.probing.rounds import pairs, rounds
+from coalloc.probing.samples import Flowed, Sample, peak, settled
+
+__all__ = ["Limits", "measure"]
+
+GRACE = 15.0
+"""Seconds beyond its time after which a measurement is given up that has not ended by itself."""
+
+PARTS = 8
+"""In which flows that are measured together take what each may have."""
+Told = Callable[[Measured], None]
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one transfer may take: whichever comes first."""
+
+    bytes: int = 64_000_000
+    seconds: float = 5.0
+    streams: int = 1
+
+
+async def measure(
+    sources: Sequence[str],
+    sinks: Sequence[str] = (),
+    limits: Limits = Limits(),
+    peers: int | None = None,
+    blast: bool = False,
+    seed: int = 0,
+    told: Told | None = None,
+) -> list[Measured]:
+    """Measure what goes from server to server by short third-party transfers.
+
+    :param sources: URLs of GridFTP servers: of a file there to send from, or a folder in which one is made and removed
+    :param sinks: the same of those that receive, in that folder or beside that file; all of `sources` unless given
+    :param peers: of each source by chance, in place of all others
+    :param blast: also have all measured peers of each server send to it at once, and it to all of them
+    :param told: of each result as it comes
+    :return: one for each pair, failed ones too; what servers send to EVERYBODY, and get of it, last
+    :raises UsageError: when the URLs make no sense
+    """
+    options = EngineOptions(DirectDialer(), streams=limits.streams)
+    ends = _ends([*sources, *sinks], options, limits.bytes)
+    senders = list(dict.fromkeys(_key(url, ends) for url in sources))
+    receivers = list(dict.fromkeys(_key(url, ends) for url in sinks)) or senders
+    chosen = pairs(senders, receivers, peers, Random(seed))
+    if not chosen:
+        raise UsageError("there is no pair to measure", "name at least two servers")
+    measuring = _Measuring(ends, options, limits, told or (lambda _: None))
+    try:
+        await measuring.open()
+        for together in rounds(chosen):
+            await asyncio.gather(*(measuring.pair(*pair) for pair in together))
+        if blast:
+            for name in dict.fromkeys(name for pair in chosen for name in pair):
+                await measuring.blast(name, chosen)
+    finally:
+        await asyncio.shield(asyncio.gather(*(end.close() for end in ends.values())))
+    return measuring.results
+
+
+def _ends(urls: Sequence[str], options: EngineOptions, size: int) -> dict[str, End]:
+    """By the server. :raises UsageError: when one is named twice, with different paths"""
+    ends: dict[str, End] = {}
+    for url in urls:
+        end = End(url, options, size)
+        if ends.setdefault(end.key, end).url != url:
+            raise UsageError(f"{end.key} is named twice, with different paths", "name one of them")
+    return ends
+
+
+def _key(url: str, ends: dict[str, End]) -> str:
+    return next(key for key, end in ends.items() if end.url == url)
+
+
+class _Measuring:
+    """The measurements of one call, one after the other, and what came of them."""
+
+    def __init__(self, ends: dict[str, End], options: EngineOptions, limits: Limits, told: Told) -> None:
+        self.results: list[Measured] = []
+        self._ends = ends
+        self._options = options
+        self._limits = limits
+        self._told = told
+        self._closed: dict[str, SourceError] = {}
+        self._clock = time.time() - asyncio.get_running_loop().time()
+
+    async def open(self) -> None:
+        """Log in everywhere; pairs of servers where that fails will fail for that reason."""
+        answers = await asyncio.gather(*(end.open() for end in self._ends.values()), return_exceptions=True)
+        for key, answer in zip(self._ends, answers, strict=True):
+            if isinstance(answer, SourceError):
+                self._closed[key] = answer
+            elif isinstance(answer, BaseException):
+                raise answer
+
+    async def pair(self, source: str, sink: str) -> None:
+        """Measure one."""
+        flows, error = await self._together([(source, sink)], Budget(self._limits.bytes))
+        self._note(source, sink, settled(flows[0].began, flows[0].samples), error)
+
+    async def blast(self, name: str, chosen: Sequence[tuple[str, str]]) -> None:
+        """Measure what a server gets from all of its peers at once, then what it sends to all of them."""
+        incoming = [pair for pair in chosen if pair[1] == name]
+        outgoing = [pair for pair in chosen if pair[0] == name]
+        if len(incoming) > 1:
+            await self._blast(EVERYBODY, name, incoming)
+        if len(outgoing) > 1:
+            await self._blast(name, EVERYBODY, outgoing)
+
+    async def _blast(self, source: str, sink: str, chosen: Sequence[tuple[str, str]]) -> None:
+        budget = Budget(self._limits.bytes * len(chosen), part=max(1, self._limits.bytes // PARTS))
+        flows, error = await self._together(chosen, budget)
+        samples = sorted(sample for flow in flows for sample in flow.samples)
+        self._note(source, sink, peak(min(flow.began for flow in flows), samples), error)
+
+    async def _together(
+        self, chosen: Sequence[tuple[str, str]], budget: "Budget"
+    ) -> tuple[list["_Flow"], SourceError | None]:
+        """Flows that begin together, once all that can are ready; and why the first failed that did."""
+        flows = [
+            _Flow(self._ends[source], self._ends[sink], self._options, self._limits.seconds, budget)
+            for source, sink in chosen
+        ]
+        try:
+            # One by one: Globus servers that many greet at once let some of them wait for 5 s.
+            opened = [await self._tried(flow, flow.open) for flow in flows]
+            ready = [flow for flow, error in zip(flows, opened, strict=True) if not error]
+            ran = await asyncio.gather(*(self._tried(flow, flow.run) for flow in ready))
+        finally:
+            await asyncio.shield(asyncio.gather(*(flow.close() for flow in flows)))
+        return flows, next(filter(None, [*opened, *ran]), None)
+
+    async def _tried(self, flow: "_Flow", what: Callable[[], Awaitable[None]]) -> SourceError | None:
+        """Why it failed, if it did."""
+        for end in (flow.source, flow.sink):
+            if end.key in self._closed:
+                return self._closed[end.key]
+        try:
+            await what()
+        except SourceError as error:
+            return error
+        return None
+
+    def _note(self, source: str, sink: str, flowed: Flowed | None, error: SourceError | None) -> None:
+        """What came counts, also where there was trouble in the end."""
+        streams = self._limits.streams
+        if flowed and flowed.bytes:
+            start, end = self._clock + flowed.start, self._clock + flowed.end
+            measured = Measured(source, sink, start, max(end, start + 1e-6), flowed.bytes, streams)
+        else:
+            now = time.time()
+            why = error.message if error else "nothing came"
+            measured = Measured(source, sink, now - 1e-3, now, 0, streams, "failed", why)
+        self.results.append(measured)
+        self._told(measured)
+
+
+class Budget:
+    """Bytes that flows may take, part by part; when one finds none left, all of them stop, to begin and end together.
+
+    :param part: bytes that a flow takes at once; all that are left unless given
+    """
+
+    def __init__(self, left: int, part: int | None = None) -> None:
+        self._left = left
+        self._part = part or left
+        self._stops: list[Callable[[], None]] = []
+
+    def join(self, stop: Callable[[], None]) -> None:
+        """One more flow, and what stops it."""
+        self._stops.append(stop)
+
+    def take(self, most: int) -> int:
+        """So many bytes; 0 when it is over."""
+        taken = min(self._left, self._part, most)
+        self._left -= taken
+        if not taken:
+            for stop in self._stops:
+                stop()
+        return taken
+
+
+class _Flow:
+    """Bytes on their way from one server to another, until there were enough or it took long enough."""
+
+    def __init__(self, source: End, sink: End, options: EngineOptions, seconds: float, budget: Budget) -> None:
+        self.source = source
+        self.sink = sink
+        self.samples: list[Sample] = []
+        self._options = options
+        self._seconds = seconds
+        self._budget = budget
+        self._loop = asyncio.get_running_loop()
+        self.began = self._loop.time()
+        self._span = Span(0, 0)
+        self._over = False
+        self._path = ""
+        self._remote: RemoteSource | None = None
+
+    async def open(self) -> None:
+        """Log in at both ends, with a file to send. :raises SourceError: when that fails"""
+        self._path = self.sink.scratch()
+        self._remote = RemoteSource(await self.source.file(), Sink(self.sink.url, self._path), self._options)
+        await self._remote.open()
+
+    async def run(self) -> None:
+        """Send until it is over: over and over the same file, where that has less bytes than there may be.
+
+        :raises SourceError: when it fails, or nothing comes in time
+        """
+        assert self._remote is not None, "open() comes first"
+        self._budget.join(self._stop)
+        self.began = self._loop.time()
+        over = self._loop.call_later(self._seconds, self._stop)
+        try:
+            async with asyncio.timeout(self._seconds + GRACE):
+                while not self._over and (count := self._budget.take(self.source.size)):
+                    self._span = Span(0, count)
+                    await self._remote.fetch(self._span, self._arrived)
+        except TimeoutError:
+            ends = f"{self.source.key} to {self.sink.key}"
+            raise Stalled(f"too little came from {ends}, too late", "try again later") from None
+        finally:
+            over.cancel()
+
+    async def close(self) -> None:
+        """Log out, and remove what was written."""
+        if self._remote:
+            await self._remote.close()
+            await self.sink.forget(self._path)
+
+    def _stop(self) -> None:
+        self._over = True
+        self._span.end = self._span.start
+
+    def _arrived(self, _: int, view: memoryview) -> None:
+        self.samples.append(Sample(self._loop.time(), len(view)))

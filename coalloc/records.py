@@ -1,0 +1,153 @@
+"""The small SQLite file that holds what this user's transfers achieved: made if need be, in nobody's way.
+
+A file that is broken, locked or unwritable never fails a transfer: it is warned of once, and then as good as empty.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Self, TypeVar
+
+from predictors.errors import PredictorError
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["Records", "Row", "default_path", "transaction"]
+
+Result = TypeVar("Result")
+Row = tuple[str | float | None, ...]
+
+log = logging.getLogger(__name__)
+
+PATIENCE = 2.0
+"""Seconds to wait for another coget that is writing."""
+SCHEMAS = (
+    (
+        """
+        CREATE TABLE transfers (
+            source TEXT NOT NULL,          -- scheme://host:port
+            url TEXT NOT NULL,             -- without password
+            started REAL NOT NULL,         -- seconds since the epoch
+            ended REAL NOT NULL,
+            setup_seconds REAL,            -- mean time to the first byte of a range
+            busy_seconds REAL NOT NULL,    -- time spent on its ranges, set-up included
+            bytes INTEGER NOT NULL,
+            ranges INTEGER NOT NULL,
+            streams INTEGER NOT NULL,
+            strategy TEXT NOT NULL,
+            outcome TEXT NOT NULL,
+            error TEXT
+        )
+        """,
+        "CREATE INDEX by_source ON transfers (source, ended)",
+    ),
+    (
+        """
+        CREATE TABLE pairs (
+            source TEXT NOT NULL,          -- scheme://host:port, or * for all at once
+            sink TEXT NOT NULL,            -- the same
+            started REAL NOT NULL,         -- seconds since the epoch
+            ended REAL NOT NULL,
+            bytes INTEGER NOT NULL,        -- that came between
+            streams INTEGER NOT NULL,
+            outcome TEXT NOT NULL,
+            error TEXT
+        )
+        """,
+        "CREATE INDEX by_pair ON pairs (source, sink, ended)",
+    ),
+)
+"""What each version of the file has more than the one before."""
+
+
+def default_path() -> Path | None:
+    """Where the file is: COGET_HISTORY, or else below XDG_DATA_HOME. None when COGET_HISTORY is empty or `off`."""
+    named = os.environ.get("COGET_HISTORY")
+    if named is not None:
+        return None if named in ("", "off") else Path(named).expanduser()
+    data = os.environ.get("XDG_DATA_HOME") or "~/.local/share"
+    return Path(data).expanduser() / "coget" / "history.sqlite"
+
+
+class Records:
+    """What is in the file at `path`; with None, nothing ever.
+
+    Nothing is open between calls, so that any number of cogets can use one file, and a long transfer holds none.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._warned = False
+
+    @classmethod
+    def open(cls) -> Self:
+        """This user's, at `default_path()`."""
+        return cls(default_path())
+
+    def _use(self, work: "Callable[[sqlite3.Connection], Result]", nothing: Result, create: bool = False) -> Result:
+        """What `work` makes of the database, or `nothing` when there is none or it cannot be used."""
+        if self.path is None:
+            return nothing
+        import sqlite3
+
+        try:
+            if not (create or self.path.exists()):
+                return nothing
+            with closing(_connect(self.path)) as database:
+                return work(database)
+        except (sqlite3.Error, OSError, PredictorError, TypeError) as error:  # the last two: someone edited a row
+            self._warn(error)
+            return nothing
+
+    def _warn(self, error: Exception) -> None:
+        if not self._warned:
+            log.warning(
+                "the history of transfers in %s cannot be used: %s. This harms no transfer; "
+                "make it writable, remove it to begin anew, or set COGET_HISTORY=off",
+                self.path,
+                error,
+            )
+        self._warned = True
+
+
+def _connect(path: Path) -> "sqlite3.Connection":
+    """Open the file, made with its tables if need be.
+
+    With SQLite's rollback journal, not its write-ahead log: that one does not work on NFS, where homes often are.
+    """
+    import sqlite3
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    database = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
+    try:
+        if _version(database) < len(SCHEMAS):
+            _upgrade(database)
+        if _version(database) > len(SCHEMAS):
+            raise sqlite3.DatabaseError("it was written by a newer coget")
+    except BaseException:
+        database.close()
+        raise
+    return database
+
+
+def _upgrade(database: "sqlite3.Connection") -> None:
+    with transaction(database):
+        for schema in SCHEMAS[_version(database) :]:  # none if another coget was first
+            for statement in schema:
+                database.execute(statement)
+        database.execute(f"PRAGMA user_version = {max(_version(database), len(SCHEMAS))}")
+
+
+def _version(database: "sqlite3.Connection") -> int:
+    return int(database.execute("PRAGMA user_version").fetchone()[0])
+
+
+@contextmanager
+def transaction(database: "sqlite3.Connection") -> Iterator[None]:
+    """The only writer from its first statement on; what was done is kept only if the block ends well."""
+    database.execute("BEGIN IMMEDIATE")
+    with database:
+        yield

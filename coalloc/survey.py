@@ -1,0 +1,84 @@
+"""Measures servers, remembers what came of it, tells the broker, and says what the network is like by then."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from random import getrandbits
+from typing import NamedTuple
+
+from coalloc.brokerclient import Broker
+from coalloc.config import access, some_access
+from coalloc.history import source_key
+from coalloc.networks import expected_network, joined, measured_network
+from coalloc.outbox import tell
+from coalloc.pairs import Measured, Pairs, observations
+from coalloc.planner.scenario import Scenario
+from coalloc.probing import Limits, measure
+from coalloc.progress.human import labels
+
+__all__ = ["Survey", "filled", "survey"]
+
+
+class Survey(NamedTuple):
+    """What was measured just now, and the network as it is known by then, from earlier measurements, too.
+
+    Hosts are called by their names and ports; `urls` are their servers.
+    """
+
+    measured: list[Measured]
+    scenario: Scenario
+
+
+async def survey(
+    sources: Sequence[str],
+    sinks: Sequence[str],
+    limits: Limits,
+    peers: int | None = None,
+    blast: bool = False,
+    broker: str | None = None,
+    told: Callable[[Measured], None] | None = None,
+) -> Survey:
+    """Measure what goes from server to server, as `coalloc.probing.measure` has it.
+
+    What was measured is remembered, also when it is cancelled in the middle. Every result, as it comes, is `told`.
+
+    :param broker: the address of the one to tell, if it is not the user's usual one
+    :raises UsageError: when the URLs make no sense
+    """
+    known, past = access(broker), Pairs.open()
+    measured: list[Measured] = []
+
+    def note(result: Measured) -> None:
+        measured.append(result)
+        if told:
+            told(result)
+
+    try:
+        await measure(sources, sinks, limits, peers, blast, getrandbits(32), note)
+    finally:
+        past.add(measured)
+    if known:
+        with suppress(asyncio.CancelledError):  # all is done that the user wanted
+            await tell(Broker(known), (), measured=measured)
+    now = time.time()
+    urls = _named([*sources, *sinks])
+    seen = past.observations(now) or observations(measured)
+    return Survey(measured, Scenario(measured_network(urls, seen, now), urls=urls))
+
+
+def _named(urls: Sequence[str]) -> dict[str, str]:
+    keys = list(dict.fromkeys(map(source_key, urls)))
+    return dict(zip(labels(keys), keys, strict=True))
+
+
+async def filled(scenario: Scenario, broker: str | None = None) -> Scenario:
+    """The same with what is known of its hosts beside what it says: from this user's measurements, and from a broker.
+
+    :param broker: the address of the one to ask; None asks none
+    """
+    urls, now = scenario.urls, time.time()
+    known = [measured_network(urls, Pairs.open().observations(now), now)]
+    if broker:
+        known.append(await expected_network(urls, Broker(some_access(broker))))
+    return scenario._replace(network=joined(scenario.network, *known))

@@ -1,0 +1,106 @@
+"""Measurements between real servers: bounded, remembered by nobody here, and without a trace at the servers."""
+
+import os
+
+import pytest
+
+from coalloc.errors import UsageError
+from coalloc.pairs import EVERYBODY
+from coalloc.probing import Limits, measure
+
+SMALL = Limits(bytes=4_000_000, seconds=5.0)
+
+
+@pytest.fixture
+def servers(start_gridftp, tmp_path):
+    return [start_gridftp(tmp_path / f"server{n}", host=f"127.0.0.{n}") for n in (2, 3, 4)]
+
+
+def key(server):
+    return server.url("").partition("//")[0] + f"//{server.host}:{server.port}"
+
+
+def left(servers):
+    return sorted(path.name for server in servers for path in server.root.rglob("*"))
+
+
+async def test_every_pair_is_measured_and_nothing_stays_at_the_servers(servers):
+    told = []
+    found = await measure([server.url("") for server in servers], limits=SMALL, told=told.append)
+    keys = [key(server) for server in servers]
+    assert sorted((each.source, each.sink) for each in found) == sorted((a, b) for a in keys for b in keys if a != b)
+    assert all(each.outcome == "ok" and each.rate > 0 and 0 < each.bytes <= SMALL.bytes for each in found)
+    assert told == found
+    assert left(servers) == []
+
+
+async def test_a_file_is_sent_as_often_as_it_takes_and_stays(servers):
+    (servers[0].root / "small").write_bytes(bytes(300_000))
+    (measured,) = await measure([servers[0].url("small")], [servers[1].url("")], SMALL)
+    assert (measured.outcome, 300_000 < measured.bytes <= SMALL.bytes) == ("ok", True)
+    assert left(servers) == ["small"]
+
+
+async def test_what_would_take_long_is_ended_in_time(servers):
+    huge = Limits(bytes=1 << 50, seconds=0.5)
+    (servers[0].root / "huge").touch()
+    os.truncate(servers[0].root / "huge", 1 << 40)
+    (measured,) = await measure([servers[0].url("huge")], [servers[1].url("")], huge)
+    assert measured.outcome == "ok"
+    assert measured.end - measured.start < 2 * huge.seconds
+    assert left(servers) == ["huge"]
+
+
+async def test_a_blast_says_what_a_server_gets_from_all_and_sends_to_all(servers):
+    found = await measure([server.url("") for server in servers], limits=SMALL, blast=True)
+    blasts = {(each.source, each.sink): each for each in found if EVERYBODY in (each.source, each.sink)}
+    keys = [key(server) for server in servers]
+    assert set(blasts) == {pair for each in keys for pair in ((EVERYBODY, each), (each, EVERYBODY))}
+    assert all(each.outcome == "ok" and each.bytes <= 2 * SMALL.bytes for each in blasts.values())
+    assert left(servers) == []
+
+
+async def test_a_server_that_is_down_fails_its_own_pairs_only(servers):
+    servers[2].kill()
+    found = await measure([server.url("") for server in servers], limits=SMALL)
+    down = key(servers[2])
+    for each in found:
+        assert each.outcome == ("failed" if down in (each.source, each.sink) else "ok")
+    assert "refused the connection" in next(each.error for each in found if each.source == down)
+    assert left(servers) == []
+
+
+async def test_a_folder_that_cannot_be_written_to_says_so(start_gridftp, tmp_path, servers):
+    there = start_gridftp(tmp_path / "closed", "127.0.0.5", options=["-restrict-paths", f"R{tmp_path}"])
+    found = await measure([servers[0].url(""), there.url("")], limits=SMALL)
+    assert {each.outcome for each in found} == {"failed"}
+    made = next(each for each in found if each.source == key(there))
+    assert "no file can be made to measure with" in made.error
+
+
+async def test_a_file_without_a_byte_measures_nothing(servers):
+    (servers[0].root / "empty").touch()
+    (measured,) = await measure([servers[0].url("empty")], [servers[1].url("")], SMALL)
+    assert (measured.outcome, "has no byte" in measured.error) == ("failed", True)
+
+
+async def test_peers_are_chosen_by_chance_and_again_by_the_same_seed(servers):
+    urls = [server.url("") for server in servers]
+    first, again = [
+        [(each.source, each.sink) for each in await measure(urls, limits=SMALL, peers=1, seed=3)] for _ in range(2)
+    ]
+    assert sorted(first) == sorted(again)
+    assert sorted(source for source, _ in first) == sorted(map(key, servers))
+
+
+@pytest.mark.parametrize(
+    ("sources", "said"),
+    [
+        (["ftp://a.example/x"], "no pair"),
+        (["ftp://a.example/x", "ftp://a.example/y"], "named twice"),
+        (["ftp://a.example/x", "http://b.example/x"], "names no file at a GridFTP server"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_before_anything_is_asked(sources, said):
+    with pytest.raises(UsageError, match=said):
+        await measure(sources)
