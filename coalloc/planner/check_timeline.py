@@ -63,9 +63,10 @@ def _cheaper(edges: list[_Edge], prices: Mapping[Node, int]) -> Iterator[str]:
 
 class _Model:
     def __init__(self, network: Network, demand: Demand, units: Units, limits: bool) -> None:
-        self.network, self.demand, self.units, self.limits = network, demand, units, limits
+        self.network, self.units, self.limits = network, units, limits
+        self.files = [file for file in demand.files if file.size]
         (self.destination,) = {name for file in demand.files for name in file.destinations}
-        self.holders = {name for file in demand.files for name in file.holders}
+        self.holders = {name for file in self.files for name in file.holders}
         self.total = sum(units for node, units in self.supplies().items() if units > 0)
         self.links = {key: self._room(link.capacity) for key, link in network.links.items() if self._used(key)}
         self.links = {key: room for key, room in self.links.items() if room}
@@ -88,7 +89,7 @@ class _Model:
         """Units at each node; -units at D'."""
         sizes: Counter[Node] = Counter()
         found: Counter[Node] = Counter()
-        for file in self.demand.files:
+        for file in self.files:
             if len(file.holders) == 1:
                 sizes[self.waiting(self.origin(file, file.holders[0]))] += file.size
             else:
@@ -124,12 +125,12 @@ class _Model:
 
     def _waits(self, count: int, certificate: Certificate | None) -> Iterator[_Edge]:
         held, copied = (certificate.held, certificate.copied) if certificate else ({}, {})
-        origins = {self.origin(file, name) for file in self.demand.files for name in file.holders}
+        origins = {self.origin(file, name) for file in self.files for name in file.holders}
         for origin in origins:
             for step in range(origin.ready or 1, count):
                 flow = held.get((origin, step), 0)
                 yield _Edge(self.waiting(origin), ("host", origin.host, "", step), self.total, step, flow)
-        for file in self.demand.files:
+        for file in self.files:
             for name in file.holders if len(file.holders) > 1 else ():
                 origin = self.origin(file, name)
                 flow = copied.get((file.name, origin), 0)

@@ -113,6 +113,7 @@ class Steps:
     copies: list[Copies] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
+        self.demand = Demand(tuple(file for file in self.demand.files if file.size))
         destinations = {name for file in self.demand.files for name in file.destinations}
         if not self.demand.size:
             raise UsageError("there is no byte to be moved", "name files that are not empty")
