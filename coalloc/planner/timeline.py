@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from coalloc.errors import UsageError
@@ -124,12 +125,11 @@ def timeline(
     :param solvers: whether to use OR-tools; by default where it is there
     :raises UsageError: when something cannot get to the destination at all, or scipy is not there
     """
-    try:
-        from coalloc.planner.expansion import Expansion
-        from coalloc.planner.flows import cheapest, cut
-        from coalloc.planner.least_steps import bound
-    except ModuleNotFoundError as error:
-        raise UsageError(f"timetables need {error.name}", "pip install 'coget[planner]'") from None
+    _check_libraries()
+    from coalloc.planner.expansion import Expansion
+    from coalloc.planner.flows import cheapest, cut
+    from coalloc.planner.least_steps import bound
+
     steps = Steps(network, demand, units or units_for(network, demand, limits=limits), limits)
     count, side = bound(steps, solvers)
     while True:
@@ -145,6 +145,7 @@ def units_for(network: Network, demand: Demand, *, limits: bool = True) -> Units
 
     :raises UsageError: when something cannot get to the destination at all
     """
+    _check_libraries()
     from coalloc.planner.least_steps import bound
 
     size = max(1, min(UNIT, demand.size // PARTS))
@@ -153,13 +154,19 @@ def units_for(network: Network, demand: Demand, *, limits: bool = True) -> Units
         try:
             count, _ = bound(Steps(network, demand, units, limits))
         except UsageError:
-            if units.bytes == 1:
+            # A byte in a second is the least that a link can be.
+            if units.bytes == 1 and units.seconds >= 1:
                 raise
-            units = units._replace(bytes=max(1, units.bytes // 8))
+            units = Units(units.seconds if units.bytes > 1 else Fraction(1), max(1, units.bytes // 8))
         else:
             if count <= 2 * STEPS:
                 return units
             units = units._replace(seconds=units.seconds * count / STEPS)
+
+
+def _check_libraries() -> None:
+    if find_spec("scipy") is None:
+        raise UsageError("a timetable cannot be planned without SciPy", "pip install 'coget[planner]'")
 
 
 def _seconds(network: Network, demand: Demand) -> Fraction:
