@@ -68,11 +68,13 @@ class BestPath(Travelling):
             return self._shortest(file.holders, to, widest, 0)[1]
         soonest, best = inf, None
         for width in sorted({width for width in self._widths.values() if width <= widest}, reverse=True):
-            if file.size / width >= soonest:
+            # The first block on all links, then the others at the pace of the narrowest one.
+            others = max(file.size - block, 0) / width
+            if others >= soonest:
                 break
-            filling, way = self._shortest(file.holders, to, width, block)
-            if file.size / width + filling < soonest:
-                soonest, best = file.size / width + filling, way
+            first, way = self._shortest(file.holders, to, width, block)
+            if others + first < soonest:
+                soonest, best = others + first, way
         return best
 
     def _widest(self, holders: tuple[str, ...], to: str) -> float:
