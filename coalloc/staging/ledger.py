@@ -29,6 +29,10 @@ class Ledger:
         self.duplicate_bytes = 0
         self._delivered = {(file.name, to): Intervals() for file in demand.files for to in file.destinations}
         self._touched: set[tuple[str, str]] = set()
+        for file in demand.files:
+            for to in {*file.destinations} & {*file.holders}:
+                self._delivered[file.name, to].add(0, file.size)
+                self._touched.add((file.name, to))
         self._dead: set[str] = set()
 
     @property

@@ -1,6 +1,45 @@
 """The methods of collecting, one a file. Pure."""
 
+from inspect import signature
+from typing import Any
+
+from coalloc.errors import UsageError
+from coalloc.planner.network import Demand, Network
 from coalloc.staging.methods.all_at_once import AllAtOnce
 from coalloc.staging.methods.base import Method
+from coalloc.staging.methods.best_path import BestPath
+from coalloc.staging.methods.concurrent import Concurrent
+from coalloc.staging.methods.one_by_one import OneByOne
+from coalloc.staging.methods.path_delay import PathDelay
+from coalloc.staging.methods.path_sync import PathSync
+from coalloc.staging.methods.spread_in_time import SpreadInTime
 
-__all__ = ["AllAtOnce", "Method"]
+__all__ = [
+    "METHODS",
+    "AllAtOnce",
+    "BestPath",
+    "Concurrent",
+    "Method",
+    "OneByOne",
+    "PathDelay",
+    "PathSync",
+    "SpreadInTime",
+    "make",
+]
+
+METHODS: dict[str, type[Method]] = {
+    each.name: each for each in (AllAtOnce, OneByOne, SpreadInTime, Concurrent, BestPath, PathSync, PathDelay)
+}
+
+
+def make(name: str, network: Network, demand: Demand, **parameters: Any) -> Method:
+    """A method by its name.
+
+    :raises UsageError: when there is none of that name, it does not take a parameter, or it cannot serve the demand
+    """
+    if name not in METHODS:
+        raise UsageError(f"there is no method {name!r}", f"choose one of {', '.join(METHODS)}")
+    taken = set(signature(METHODS[name]).parameters) - {"network", "demand"}
+    if strange := parameters.keys() - taken:
+        raise UsageError(f"{name} takes no {', '.join(sorted(strange))}", f"it takes {', '.join(sorted(taken))}")
+    return METHODS[name](network, demand, **parameters)

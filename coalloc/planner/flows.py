@@ -1,0 +1,132 @@
+"""Flows through graphs of arrays, exactly: the most that gets through, with its cut, and the cheapest that moves all.
+
+OR-tools where it is there, else scipy: its max-flow counts in 32 bits, and its linear programs (HiGHS) in floats, so
+that whatever they find is rounded and looked over in whole numbers before anybody sees it.
+"""
+
+from importlib.util import find_spec
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+from coalloc.errors import UsageError
+from coalloc.planner.expansion import Graph, Ints
+
+__all__ = ["cheapest", "cut", "prices"]
+
+OVERFLOW = UsageError("there are too many units of data to count", "take larger units of data")
+
+
+def cut(graph: Graph, solvers: bool | None = None) -> NDArray[np.bool_] | None:
+    """The nodes on the source's side of a least cut, when the graph cannot move all; None when it can.
+
+    :param solvers: whether to use OR-tools; by default where it is there
+    """
+    size = len(graph.supplies)
+    gives, wants = np.flatnonzero(graph.supplies > 0), np.flatnonzero(graph.supplies < 0)
+    tails = np.concatenate((graph.tails, np.full(len(gives), size), wants))
+    heads = np.concatenate((graph.heads, gives, np.full(len(wants), size + 1)))
+    capacities = np.concatenate((graph.capacities, np.abs(graph.supplies[gives]), np.abs(graph.supplies[wants])))
+    most = _most_by_ortools if _solvers(solvers) else _most_by_scipy
+    value, side = most(tails, heads, capacities, size)
+    return None if value == graph.total else side[:size]
+
+
+def cheapest(graph: Graph, solvers: bool | None = None) -> Ints:
+    """The flow on each arc that moves all at the least cost; only for graphs that can."""
+    flow = _cheapest_by_ortools(graph) if _solvers(solvers) else _cheapest_by_scipy(graph)
+    left = graph.supplies.copy()
+    np.subtract.at(left, graph.tails, flow)
+    np.add.at(left, graph.heads, flow)
+    if left.any() or (flow < 0).any() or (flow > graph.capacities).any():
+        raise OVERFLOW
+    return flow
+
+
+def prices(graph: Graph, flow: Ints) -> Ints:
+    """A price for each node that proves the flow to be the cheapest.
+
+    No arc with room left leads to a node that is dearer than its tail and the arc's cost together, and none in use to
+    one that is cheaper: so nothing could be gained by another way. They are distances in what is left of the graph,
+    found by Bellman and Ford's rule for all arcs at once; a round for each hop of the longest of shortest ways.
+    """
+    forth, back = flow < graph.capacities, flow > 0
+    tails = np.concatenate((graph.tails[forth], graph.heads[back]))
+    heads = np.concatenate((graph.heads[forth], graph.tails[back]))
+    costs = np.concatenate((graph.costs[forth], -graph.costs[back]))
+    order = np.argsort(heads, kind="stable")
+    tails, heads, costs = tails[order], heads[order], costs[order]
+    firsts = np.flatnonzero(np.r_[True, heads[1:] != heads[:-1]]) if len(heads) else np.empty(0, np.int64)
+    found = np.zeros(len(graph.supplies), np.int64)
+    ends = heads[firsts]
+    for _ in range(len(found) + 1):
+        nearer = np.minimum(found[ends], np.minimum.reduceat(found[tails] + costs, firsts)) if len(heads) else ends
+        if (nearer == found[ends]).all():
+            return found
+        found[ends] = nearer
+    raise AssertionError("the flow is not the cheapest: its rest has a cycle that gains")
+
+
+def _solvers(wanted: bool | None) -> bool:
+    return find_spec("ortools") is not None if wanted is None else wanted
+
+
+def _most_by_ortools(tails: Ints, heads: Ints, capacities: Ints, source: int) -> tuple[int, NDArray[np.bool_]]:
+    from ortools.graph.python.max_flow import SimpleMaxFlow
+
+    solver = SimpleMaxFlow()
+    solver.add_arcs_with_capacity(tails, heads, capacities)
+    if solver.solve(source, source + 1) != SimpleMaxFlow.OPTIMAL:
+        raise OVERFLOW
+    side = np.zeros(source + 2, bool)
+    side[solver.get_source_side_min_cut()] = True
+    return solver.optimal_flow(), side
+
+
+def _most_by_scipy(tails: Ints, heads: Ints, capacities: Ints, source: int) -> tuple[int, NDArray[np.bool_]]:
+    shape = (source + 2, source + 2)
+    # What lies side by side is added up: the sum has to fit as well.
+    room = csr_array((capacities, (tails, heads)), shape=shape)
+    if room.data.max(initial=0) > np.iinfo(np.int32).max or capacities[tails == source].sum() > np.iinfo(np.int32).max:
+        raise OVERFLOW
+    found = maximum_flow(room.astype(np.int32), source, source + 1)
+    rest = room - found.flow
+    rest.eliminate_zeros()
+    side = np.zeros(source + 2, bool)
+    side[breadth_first_order(rest, source, return_predecessors=False)] = True
+    return int(found.flow_value), side
+
+
+def _cheapest_by_ortools(graph: Graph) -> Ints:
+    from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
+
+    solver = SimpleMinCostFlow()
+    arcs = solver.add_arcs_with_capacity_and_unit_cost(graph.tails, graph.heads, graph.capacities, graph.costs)
+    solver.set_nodes_supplies(np.arange(len(graph.supplies)), graph.supplies)
+    if solver.solve() != SimpleMinCostFlow.OPTIMAL:
+        raise OVERFLOW
+    return np.asarray(solver.flows(arcs), np.int64)
+
+
+def _cheapest_by_scipy(graph: Graph) -> Ints:
+    count = len(graph.tails)
+    signs = np.r_[np.ones(count), -np.ones(count)]
+    rows = np.r_[graph.tails, graph.heads]
+    balance = csr_array((signs, (rows, np.r_[:count, :count])), shape=(len(graph.supplies), count))
+    bounds = np.stack((np.zeros(count), graph.capacities), axis=1)
+    # Corners of this program are whole numbers, and dual simplex ends in one. Presolving takes up to 40 times as long.
+    found = linprog(
+        graph.costs,
+        A_eq=balance,
+        b_eq=graph.supplies,
+        bounds=bounds,
+        method="highs-ds",
+        options={"presolve": False},
+    )
+    if found.status != 0:
+        raise OVERFLOW
+    flow: Ints = np.rint(found.x).astype(np.int64)
+    return flow

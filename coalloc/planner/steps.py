@@ -1,0 +1,197 @@
+"""One step of time of a collection: what each link and each host's access moves in it, in whole units of data.
+
+Both the static bound and the time-expanded graph (Cheng, III) are made of this: the one has its arcs once, the other
+once a step. What a step cannot say is left out: sets of links behind one bottleneck, and prices.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import ceil, floor
+from typing import Literal, NamedTuple
+
+from coalloc.errors import UsageError
+from coalloc.planner.network import Demand, File, LinkKey, Network
+
+__all__ = ["Access", "Arc", "Copies", "Kind", "Origin", "Place", "Steps", "Units", "access", "step_units"]
+
+Kind = Literal["host", "send", "up", "down", "receive"]
+
+
+class Place(NamedTuple):
+    """Where data can be within a step: at a host, or in one of the narrow places of its access."""
+
+    kind: Kind
+    host: str
+    isp: str = ""
+
+
+class Units(NamedTuple):
+    """What is counted in: a step's length in seconds, a unit of data in bytes."""
+
+    seconds: Fraction
+    bytes: int
+
+
+class Arc(NamedTuple):
+    """From place to place, at most `capacity` units a step. A `link` leads into the next step, all else stays."""
+
+    tail: int
+    head: int
+    capacity: int
+    link: LinkKey | None = None
+
+
+class Origin(NamedTuple):
+    """A host that has data of its own from step `ready` on."""
+
+    host: str
+    ready: int
+
+
+class Copies(NamedTuple):
+    """A file that several origins hold: the flow decides which sends how much."""
+
+    file: File
+    units: int
+    origins: tuple[Origin, ...]
+
+
+class Access(NamedTuple):
+    """The narrow places of a host's access that a link passes at its source and at its sink, with bytes/s each."""
+
+    sending: tuple[tuple[Place, int], ...]
+    receiving: tuple[tuple[Place, int], ...]
+
+
+def access(network: Network, demand: Demand, key: LinkKey) -> Access:
+    """What a link passes, from its source to its sink.
+
+    A host's `io` counts what is read and what is written. What is relayed is written in one step and read in the next,
+    which no flow can sum up; so a relay has half of it for either. A holder with a limit of `io` does not relay.
+    """
+    source, sink = network.hosts[key.source], network.hosts[key.sink]
+    holders = {name for file in demand.files for name in file.holders}
+    sending, receiving = [], []
+    if source.io is not None:
+        io = source.io if source.name in holders else source.io - source.io // 2
+        sending.append((Place("send", source.name), io))
+    up = {isp.name: isp.up for isp in source.isps}.get(key.source_isp)
+    if up is not None:
+        sending.append((Place("up", source.name, key.source_isp), up))
+    down = {isp.name: isp.down for isp in sink.isps}.get(key.sink_isp)
+    if down is not None:
+        receiving.append((Place("down", sink.name, key.sink_isp), down))
+    if sink.io is not None:
+        wanted = any(sink.name in file.destinations for file in demand.files)
+        receiving.append((Place("receive", sink.name), sink.io if wanted else sink.io // 2))
+    return Access(tuple(sending), tuple(receiving))
+
+
+def step_units(capacity: int, units: Units) -> int:
+    """Whole units that a capacity in bytes/s moves in a step."""
+    return floor(capacity * units.seconds / units.bytes)
+
+
+@dataclass
+class Steps:
+    """The places and arcs of a step, and what has to be moved. Hosts count from 0, the destination last.
+
+    :param limits: whether the accesses of hosts count; the paper has links only
+    :raises UsageError: when not all files have one and the same destination, or they have no byte
+    """
+
+    network: Network
+    demand: Demand
+    units: Units
+    limits: bool = True
+    places: dict[Place, int] = field(default_factory=dict, init=False)
+    arcs: list[Arc] = field(default_factory=list, init=False)
+    origins: dict[Origin, int] = field(default_factory=dict, init=False)
+    """Units of those files that one host alone holds."""
+    copies: list[Copies] = field(default_factory=list, init=False)
+
+    def __post_init__(self) -> None:
+        self.demand = Demand(tuple(file for file in self.demand.files if file.size))
+        destinations = {name for file in self.demand.files for name in file.destinations}
+        if not self.demand.size:
+            raise UsageError("there is no byte to be moved", "name files that are not empty")
+        if len(destinations) != 1:
+            raise UsageError(
+                f"a timetable has one destination, not {len(destinations)}", "plan for each destination by itself"
+            )
+        (self.destination,) = destinations
+        for name in sorted(self.network.hosts, key=self.destination.__eq__):
+            self._place(Place("host", name))
+        self._supply()
+        for key, capacity in self._links():
+            self._add(key, capacity)
+
+    @property
+    def total(self) -> int:
+        """Units that have to arrive."""
+        return sum(self.origins.values()) + sum(each.units for each in self.copies)
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts; a host's number is its place."""
+        return [place.host for place in self.places if place.kind == "host"]
+
+    @property
+    def readies(self) -> list[int]:
+        """The steps at which data become available."""
+        return sorted({origin.ready for origin in self.origins})
+
+    def at(self, host: str) -> int:
+        """The place of a host."""
+        return self.places[Place("host", host)]
+
+    def origin(self, file: File, host: str) -> Origin:
+        """Where and from when on a holder can send a file."""
+        return Origin(host, ceil(Fraction(file.available) / self.units.seconds))
+
+    def _place(self, place: Place) -> int:
+        return self.places.setdefault(place, len(self.places))
+
+    def _links(self) -> Iterator[tuple[LinkKey, int]]:
+        holders = {name for file in self.demand.files for name in file.holders}
+        for key, link in self.network.links.items():
+            sink = self.network.hosts[key.sink]
+            busy = self.limits and sink.io is not None and key.sink in holders
+            into = key.sink == self.destination or (sink.relays and not busy)
+            capacity = step_units(link.capacity, self.units)
+            if capacity and into and key.source != self.destination:
+                yield key, min(capacity, self.total)
+
+    def _add(self, key: LinkKey, capacity: int) -> None:
+        passed = access(self.network, self.demand, key) if self.limits else Access((), ())
+        here = self.places[Place("host", key.source)]
+        for place, limit in passed.sending:
+            here = self._narrow(here, self._place(place), limit)
+        there = self.places[Place("host", key.sink)]
+        for place, limit in reversed(passed.receiving):
+            after, there = there, self._place(place)
+            self._narrow(there, after, limit)
+        self.arcs.append(Arc(here, there, capacity, key))
+
+    def _narrow(self, tail: int, head: int, limit: int) -> int:
+        arc = Arc(tail, head, min(step_units(limit, self.units), self.total))
+        if arc not in self._narrows:
+            self._narrows.add(arc)
+            self.arcs.append(arc)
+        return head
+
+    _narrows: set[Arc] = field(default_factory=set, init=False)
+
+    def _supply(self) -> None:
+        alone: defaultdict[Origin, int] = defaultdict(int)
+        for file in self.demand.files:
+            if unknown := {*file.holders, self.destination} - self.network.hosts.keys():
+                raise UsageError(f"{file.name} is at {', '.join(sorted(unknown))}, which the network lacks", "add it")
+            origins = tuple(self.origin(file, host) for host in file.holders)
+            for origin in origins:
+                alone[origin] += file.size if len(origins) == 1 else 0
+            if len(origins) > 1:
+                self.copies.append(Copies(file, ceil(Fraction(file.size, self.units.bytes)), origins))
+        self.origins = {origin: ceil(Fraction(size, self.units.bytes)) for origin, size in alone.items()}

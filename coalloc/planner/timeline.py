@@ -1,0 +1,178 @@
+"""The timetable of a collection (Cheng, III and IV): least T, the cheapest flow in G_T, and its paths.
+
+Without limits of access it is the paper's own model, which plans as if the destination could take in what all links
+into it carry together. With them, as it is by default, a plan keeps to what each host can send, receive and store.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from coalloc.errors import UsageError
+from coalloc.planner.network import Demand, LinkKey, Network
+from coalloc.planner.steps import Origin, Steps, Units
+from coalloc.planner.timed_paths import TimedPath, timed_paths
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from coalloc.planner.expansion import Expansion, Ints
+
+__all__ = ["Certificate", "Node", "Timeline", "timeline", "units_for"]
+
+Node = tuple[str, str, str, int]
+"""Kind, host or file, ISP, and step of a node of G_T."""
+Move = tuple[int, LinkKey]
+Hold = tuple[Origin, int]
+Copy = tuple[str, Origin]
+PARTS = 32 * 1024
+"""A unit of data is such a part of all, where nobody says what it is, and at most `UNIT`."""
+UNIT = 64 * 1024
+STEPS = 100
+"""About so many steps a timetable has, where nobody says how long one is."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Why a timetable is right, and T is least: flows that keep to all limits, prices, and a cut of G_(T-1).
+
+    `moved` are units over each link in each step; `held` are those that an origin begins to send in a step; `copied`
+    those of a file with several holders that come from each of them.
+    """
+
+    steps: int
+    moved: Mapping[Move, int]
+    held: Mapping[Hold, int]
+    copied: Mapping[Copy, int]
+    prices: Mapping[Node, int]
+    cut: frozenset[Node]
+
+
+@dataclass(frozen=True, eq=False)
+class Timeline:
+    """What is moved in which step; `count` is T."""
+
+    steps: Steps
+    count: int
+    expansion: "Expansion"
+    flow: "Ints"
+    side: "NDArray[np.bool_]"
+    """The nodes of G_(T-1) on the source's side of a cut that is too small."""
+
+    @property
+    def makespan(self) -> Fraction:
+        """Seconds until the last step is over."""
+        return self.count * self.steps.units.seconds
+
+    @cached_property
+    def paths(self) -> tuple[TimedPath, ...]:
+        """The flow as paths, in the paper's order: smallest index first."""
+        moved, held, copied = self._parts()
+        return tuple(timed_paths(self.steps, moved, held, copied))
+
+    def certify(self) -> Certificate:
+        """What a checker needs who does not believe a word; takes longer than the plan itself."""
+        from coalloc.planner.expansion import Expansion
+        from coalloc.planner.flows import prices
+
+        costs = prices(self.expansion.graph, self.flow).tolist()
+        before = Expansion(self.steps, self.count - 1)
+        cut = frozenset(node for node, inside in zip(_nodes(before), self.side.tolist(), strict=True) if inside)
+        return Certificate(self.count, *self._parts(), dict(zip(_nodes(self.expansion), costs, strict=True)), cut)
+
+    def _parts(self) -> tuple[dict[Move, int], dict[Hold, int], dict[Copy, int]]:
+        links = [arc.link for arc in self.expansion.links if arc.link]
+        origins, moves = list(self.steps.origins), self.expansion.moves
+        waits = self.expansion.waits.T.tolist()
+        choices = [(each.file.name, origin) for each in self.steps.copies for origin in each.origins]
+        flow = self.flow
+        used = flow[:moves].nonzero()[0].tolist()
+        moved = {(at // len(links), links[at % len(links)]): int(flow[at]) for at in used}
+        held = {
+            (origins[number], step): units
+            for (number, step), units in zip(waits, flow[moves : moves + len(waits)].tolist(), strict=True)
+            if units
+        }
+        chosen = flow[moves + len(waits) :][: len(choices)].tolist()
+        return moved, held, {key: units for key, units in zip(choices, chosen, strict=True) if units}
+
+
+def _nodes(expansion: "Expansion") -> list[Node]:
+    steps = expansion.steps
+    nodes: list[Node] = [(*place, step) for step in range(expansion.count + 1) for place in steps.places]
+    nodes.append(("everywhere", "", "", 0))
+    nodes += [("waiting", origin.host, "", origin.ready) for origin in steps.origins if origin.ready]
+    return nodes + [("file", each.file.name, "", 0) for each in steps.copies]
+
+
+def timeline(
+    network: Network,
+    demand: Demand,
+    units: Units | None = None,
+    *,
+    limits: bool = True,
+    solvers: bool | None = None,
+) -> Timeline:
+    """The timetable with the least number of steps, and of those one of the least cost.
+
+    :param demand: files with one and the same destination
+    :param units: length of a step and unit of data; what suits the demand by default
+    :param limits: whether the accesses of hosts count, beside links
+    :param solvers: whether to use OR-tools; by default where it is there
+    :raises UsageError: when something cannot get to the destination at all, or scipy is not there
+    """
+    _check_libraries()
+    from coalloc.planner.expansion import Expansion
+    from coalloc.planner.flows import cheapest, cut
+    from coalloc.planner.least_steps import bound
+
+    steps = Steps(network, demand, units or units_for(network, demand, limits=limits), limits)
+    count, side = bound(steps, solvers)
+    while True:
+        expansion = Expansion(steps, count)
+        short = cut(expansion.graph, solvers)
+        if short is None:
+            return Timeline(steps, count, expansion, cheapest(expansion.graph, solvers), side)
+        count, side = count + 1, short
+
+
+def units_for(network: Network, demand: Demand, *, limits: bool = True) -> Units:
+    """A step and a unit of data such that there are about a hundred steps, and no link that is needed counts as none.
+
+    :raises UsageError: when something cannot get to the destination at all
+    """
+    _check_libraries()
+    from coalloc.planner.least_steps import bound
+
+    size = max(1, min(UNIT, demand.size // PARTS))
+    units = Units(_seconds(network, demand), size)
+    while True:
+        try:
+            count, _ = bound(Steps(network, demand, units, limits))
+        except UsageError:
+            # A byte in a second is the least that a link can be.
+            if units.bytes == 1 and units.seconds >= 1:
+                raise
+            units = Units(units.seconds if units.bytes > 1 else Fraction(1), max(1, units.bytes // 8))
+        else:
+            if count <= 2 * STEPS:
+                return units
+            units = units._replace(seconds=units.seconds * count / STEPS)
+
+
+def _check_libraries() -> None:
+    if find_spec("scipy") is None:
+        raise UsageError("a timetable cannot be planned without SciPy", "pip install 'coget[planner]'")
+
+
+def _seconds(network: Network, demand: Demand) -> Fraction:
+    """A hundredth of the time that the destination needs at least."""
+    destinations = {name for file in demand.files for name in file.destinations}
+    rate = sum(link.capacity for key, link in network.links.items() if key.sink in destinations)
+    downs = [isp.down for name in destinations if name in network.hosts for isp in network.hosts[name].isps]
+    limit = sum(down for down in downs if down is not None) if downs and None not in downs else rate
+    return Fraction(max(demand.size, 1), max(1, min(rate, limit)) * STEPS)

@@ -1,0 +1,30 @@
+"""Concurrent-G (Cheng, V): always so many random hosts send; as soon as one is through, another one begins."""
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from coalloc.planner.network import Demand, Network
+from coalloc.staging.actions import Action
+from coalloc.staging.methods.by_host import ByHost
+
+__all__ = ["Concurrent"]
+
+
+class Concurrent(ByHost):
+    """Direct, so many hosts at a time.
+
+    :param group: G in the paper
+    """
+
+    name: ClassVar[str] = "concurrent"
+
+    def __init__(self, network: Network, demand: Demand, seed: int = 0, *, group: int = 4) -> None:
+        super().__init__(network, demand, seed, group=group)
+        self.rationale = f"{group} hosts at a time send straight to where files are wanted"
+
+    def _begin(self, now: float) -> Iterator[Action]:
+        yield from ()
+
+    def _next(self, now: float) -> Iterator[Action]:
+        while self._turns and len(self._sending) < self._group:
+            yield from self._some(1, now)
