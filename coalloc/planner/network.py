@@ -3,7 +3,7 @@
 Sizes are bytes, times seconds, capacities whole bytes per second, so that plans can be exact. None is "no limit known".
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
@@ -117,12 +117,17 @@ class Network:
 
     def without(self, host: str) -> Self:
         """The same, when a host is gone."""
-        links = {key: link for key, link in self.links.items() if host not in (key.source, key.sink)}
+        left = self.keeping(lambda key: host not in (key.source, key.sink))
+        return replace(left, hosts={name: each for name, each in self.hosts.items() if name != host})
+
+    def keeping(self, wanted: Callable[[LinkKey], bool]) -> Self:
+        """The same, with only some of the links."""
+        links = {key: link for key, link in self.links.items() if wanted(key)}
         shared = tuple(
             each._replace(weights={key: weight for key, weight in each.weights.items() if key in links})
             for each in self.shared
         )
-        return replace(self, hosts={n: h for n, h in self.hosts.items() if n != host}, links=links, shared=shared)
+        return replace(self, links=links, shared=shared)
 
 
 def _sensible(what: str, *limits: int | None) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, Network
+from coalloc.staging.methods.adaptive import Adaptive
 from coalloc.staging.methods.all_at_once import AllAtOnce
 from coalloc.staging.methods.base import Method
 from coalloc.staging.methods.best_path import BestPath
@@ -16,6 +17,7 @@ from coalloc.staging.methods.spread_in_time import SpreadInTime
 
 __all__ = [
     "METHODS",
+    "Adaptive",
     "AllAtOnce",
     "BestPath",
     "Concurrent",
@@ -28,7 +30,8 @@ __all__ = [
 ]
 
 METHODS: dict[str, type[Method]] = {
-    each.name: each for each in (AllAtOnce, OneByOne, SpreadInTime, Concurrent, BestPath, PathSync, PathDelay)
+    each.name: each
+    for each in (Adaptive, AllAtOnce, OneByOne, SpreadInTime, Concurrent, BestPath, PathSync, PathDelay)
 }
 
 

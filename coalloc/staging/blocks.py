@@ -1,0 +1,200 @@
+"""The pieces of a collection that are not under way: at their origins, not cut yet, or staged somewhere. Pure."""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Collection, Iterator, Mapping
+
+from coalloc.intervals import Intervals
+from coalloc.staging.actions import Piece
+from coalloc.staging.directives import Lot
+from coalloc.staging.lanes import Pair
+from coalloc.staging.ledger import Ledger
+
+__all__ = ["LEAST", "MOST", "WINDOW", "Stock", "piece_size"]
+
+WINDOW = 1.0
+"""Seconds of the planned rate that are handed out to a pair at a time (4.1)."""
+LEAST, MOST = 64 * 1024, 64 * 1024 * 1024
+"""Bytes of a piece, so that its commands cost little, and so that it can be counted on soon."""
+SHORTEST, LONGEST = 0.2, 0.5
+"""Seconds that a piece should take: a relay has it whole before it sends it on, so each hop adds that much."""
+PIECES = 400
+"""Pieces that a pair should send one after the other, where that is not too many or too few."""
+TAIL = 8
+"""Into how many pieces at least what a pair still has to send is cut, so that pairs end together."""
+QUEUE = 16
+"""Pieces of a pair that are under way at once, at most."""
+
+
+def piece_size(rate: float, left: int, seconds: float) -> int:
+    """Bytes of the next piece of a pair.
+
+    >>> piece_size(10e6, 800_000_000, 80.0), piece_size(10e6, 8_000_000, 80.0), piece_size(10e3, 10**9, 80.0)
+    (2000000, 1000000, 65536)
+
+    :param rate: planned, in bytes per second
+    :param left: bytes that the pair has to send by the plan
+    :param seconds: that the collection should take
+    """
+    whole = rate * min(max(seconds / PIECES, SHORTEST), LONGEST)
+    return int(min(max(min(whole, left / TAIL), rate * WINDOW / QUEUE, LEAST), MOST))
+
+
+class Stock:
+    """What can be sent, by the host where it is and the one where it is wanted.
+
+    All is read from the ledger again by `count`, so that whatever happens to hosts and hops, nothing can be forgotten.
+
+    :param ledger: where everything is
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self.staged: dict[tuple[str, Piece], str] = {}
+        """Where each piece that is staged at a host is wanted."""
+        self.backlog: Counter[str] = Counter()
+        """Bytes that are staged at a host and wait to be sent on."""
+        self.lost: str | None = None
+        """A file of which something is missing that nobody holds any more."""
+        self._waiting: defaultdict[Pair, deque[Piece]] = defaultdict(deque)
+        self._home: dict[Pair, Intervals] = {
+            (name, to): Intervals() for name, file in ledger.files.items() for to in file.destinations
+        }
+        self._files: defaultdict[Pair, deque[str]] = defaultdict(deque)
+
+    def count(self, under_way: Mapping[int, str]) -> None:
+        """Take stock.
+
+        :param under_way: hops, and where what they carry is wanted; what other hops carry is sent once more
+        """
+        self.backlog.clear()
+        self._waiting.clear()
+        self._files.clear()
+        running = self._ledger.running
+        moving = {(running[hop].source, running[hop].piece) for hop in under_way}
+        self.staged = {key: to for key, to in self.staged.items() if self._holds_a_copy(*key)}
+        self._count_home([(running[hop].piece, to) for hop, to in under_way.items()])
+        for (host, piece), to in self.staged.items():
+            if (host, piece) not in moving:
+                self._wait(host, piece, to)
+
+    def _count_home(self, moving: Collection[tuple[Piece, str]]) -> None:
+        elsewhere = {*moving, *((piece, to) for (_, piece), to in self.staged.items())}
+        for name, to in self._home:
+            self._home[name, to] = Intervals((piece.start, piece.end) for piece in self._ledger.missing(name, to))
+        for piece, to in elsewhere:
+            self._home[piece.file, to].remove(piece.start, piece.end)
+        for name, to in sorted(self._home, key=self._copies):
+            empty = Piece(name, 0, 0)
+            idle = self._ledger.missing(name, to) == [empty] and (empty, to) not in elsewhere
+            origins = self.origins(name)
+            if not origins and (idle or self._home[name, to]):
+                self.lost = name
+            elif idle:
+                self._wait(origins[0], empty, to)
+            self._offer(name, to)
+
+    def _holds_a_copy(self, host: str, piece: Piece) -> bool:
+        """Whether a piece is staged at a host, or delivered to one that sends it on."""
+        holds = self._ledger.holds(host, piece)
+        return holds and (piece in self._ledger.staged[host] or host not in self._ledger.files[piece.file].holders)
+
+    def _copies(self, cargo: Pair) -> int:
+        """What only one host can send comes first: the others may send the rest."""
+        return len(self._ledger.files[cargo[0]].holders)
+
+    def _wait(self, host: str, piece: Piece, to: str) -> None:
+        self._waiting[host, to].append(piece)
+        self.backlog[host] += piece.size
+
+    def _offer(self, name: str, to: str) -> None:
+        for host in self.origins(name):
+            if name not in self._files[host, to]:
+                self._files[host, to].append(name)
+
+    def origins(self, name: str) -> tuple[str, ...]:
+        """The hosts that hold a file from the start, and still do."""
+        file = self._ledger.files[name]
+        return tuple(host for host in file.holders if self._ledger.holds(host, Piece(name, 0, file.size)))
+
+    def lots(self) -> Counter[Lot]:
+        """All of it, in bytes; an empty file counts as one, so that it has a way too."""
+        lots: Counter[Lot] = Counter()
+        for (name, to), home in self._home.items():
+            if home:
+                lots[Lot(self.origins(name), "", to)] += home.total
+        for (host, to), pieces in self._waiting.items():
+            for piece in pieces:
+                lots[self.lot(host, piece, to)] += max(1, piece.size)
+        return lots
+
+    def lot(self, host: str, piece: Piece, to: str) -> Lot:
+        """What a piece counts as that waits, or will wait, at a host."""
+        origins = self.origins(piece.file)
+        return Lot((host,), "", to) if host in origins else Lot(origins, host, to)
+
+    def has(self, host: str, to: str) -> bool:
+        """Whether a host can send anything that is wanted there."""
+        return bool(self._waiting[host, to]) or self._first(host, to) is not None
+
+    def _first(self, host: str, to: str) -> str | None:
+        files = self._files[host, to]
+        while files and not self._home[files[0], to]:
+            files.popleft()
+        return files[0] if files else None
+
+    def __bool__(self) -> bool:
+        return any(self._waiting.values()) or any(self._home.values())
+
+    def next_size(self, host: str, to: str) -> int:
+        """Bytes of the piece that would be next, at least."""
+        waiting = self._waiting[host, to]
+        return waiting[0].size if waiting else LEAST
+
+    def take(self, host: str, to: str, size: int, most: int) -> Piece:
+        """A piece for a hop: first what is staged, so that it occupies no space, then a new one of about this size."""
+        if waiting := self._waiting[host, to]:
+            piece = waiting.popleft()
+            self.backlog[host] -= piece.size
+            return piece
+        name = self._first(host, to)
+        assert name is not None, f"{host} has nothing for {to}"
+        home = self._home[name, to]
+        start, end = next(iter(home))
+        whole = end - start < 2 * size and end - start <= most
+        piece = Piece(name, start, end if whole else min(end, start + min(size, most)))
+        home.remove(piece.start, piece.end)
+        return piece
+
+    def put(self, host: str, piece: Piece, to: str) -> None:
+        """A piece is not under way any more, and is where it was."""
+        if (host, piece) in self.staged or not piece.size:
+            self._wait(host, piece, to)
+        else:
+            self._home[piece.file, to].add(piece.start, piece.end)
+            self._offer(piece.file, to)
+
+    def stage(self, host: str, piece: Piece, to: str) -> None:
+        """A piece has arrived at an intermediate."""
+        self.staged[host, piece] = to
+        self._wait(host, piece, to)
+
+    def delivered(self, piece: Piece, to: str) -> None:
+        """A piece is where it is wanted, though it may have been sent for another reason."""
+        self._home[piece.file, to].remove(piece.start, piece.end)
+
+    def left(self, host: str, piece: Piece) -> None:
+        """A piece has been sent on, and is not staged any more."""
+        self.staged.pop((host, piece), None)
+
+    def recall(self, lot: Lot, nbytes: int) -> Iterator[Piece]:
+        """Pieces of a lot, about so many bytes, that their origins send again; they are not counted as staged now."""
+        waiting = self._waiting[lot.staged, lot.to]
+        for piece in [piece for piece in waiting if self.lot(lot.staged, piece, lot.to) == lot]:
+            if nbytes < piece.size / 2:
+                return
+            nbytes -= piece.size
+            waiting.remove(piece)
+            self.backlog[lot.staged] -= piece.size
+            self.left(lot.staged, piece)
+            self.put(lot.staged, piece, lot.to)
+            yield piece

@@ -1,0 +1,137 @@
+"""What each host has to send to every other one from now on: a plan of what is left (Confluence, 3.3, 3.4). Pure."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import pairwise
+from typing import NamedTuple
+
+from coalloc.planner.least import least_makespan
+from coalloc.planner.network import Demand, File, Network
+from coalloc.planner.plan import TransferPlan
+from coalloc.staging.lanes import Pair
+
+__all__ = ["WORTH", "Directives", "Lot", "direct", "directives", "reachable"]
+
+WORTH = Fraction(3, 100)
+"""Part by which a plan with relays must beat the direct one. Below that, estimates are not good enough to tell."""
+WORTH_RECALLING = Fraction(5, 100)
+"""Part by which a plan must be better for blocks to be sent again from where they came: what moved them is lost."""
+
+
+class Lot(NamedTuple):
+    """Bytes that lie at the same places and are wanted at the same one: at `origins`, and staged at `staged` if given.
+
+    To the planner a lot is a file with those holders. For blocks that are staged this is the data edge of Confluence
+    (3.4): the paper counts them as data of y, on an edge from the super-source to y0, and lets their flow go over from
+    y0 to x0, where they came from. So each of them leaves from y0 or from x0, as does a file that y and x hold.
+    """
+
+    origins: tuple[str, ...]
+    staged: str
+    to: str
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """Where it can be sent from."""
+        return (*self.origins, self.staged) if self.staged else self.origins
+
+
+@dataclass(frozen=True)
+class Directives:
+    """What has to be sent, until the next ones.
+
+    `left` are l_xy: for the bytes at a host (or on their way to it) that are wanted at another one, how many of them go
+    to which host next. `rates` are f*_xy. `recalled` says how many bytes of what is staged its origins send again.
+    """
+
+    seconds: float = 0.0
+    direct_seconds: float | None = None
+    left: Mapping[Pair, Counter[str]] = field(default_factory=dict)
+    rates: Mapping[Pair, float] = field(default_factory=dict)
+    recalled: Mapping[Lot, int] = field(default_factory=dict)
+    is_direct: bool = False
+
+
+def directives(network: Network, lots: Mapping[Lot, int]) -> Directives:
+    """The best that can be done with these lots, in bytes, all of which can be `reachable` in this network."""
+    if not lots:
+        return Directives()
+    plan = least_makespan(network, _demand(lots))
+    if any(_recalled(plan, lots).values()):
+        stay = _staying(lots)
+        if reachable(network, stay) == stay:
+            other = least_makespan(network, _demand(stay))
+            if plan.makespan >= other.makespan * (1 - WORTH_RECALLING):
+                plan, lots = other, stay
+    straight = plan.direct
+    if straight is not None and plan.makespan >= straight * (1 - WORTH):
+        return _directed(least_makespan(direct(network), _demand(lots)), lots, straight, is_direct=True)
+    return _directed(plan, lots, straight, is_direct=False)
+
+
+def _staying(lots: Mapping[Lot, int]) -> Mapping[Lot, int]:
+    """The same, when what is staged is sent from there."""
+    stay: Counter[Lot] = Counter()
+    for lot, size in lots.items():
+        stay[lot._replace(origins=()) if lot.staged else lot] += size
+    return stay
+
+
+def direct(network: Network) -> Network:
+    """The same network, in which nobody relays."""
+    return replace(network, hosts={name: replace(host, relays=False) for name, host in network.hosts.items()})
+
+
+def _demand(lots: Mapping[Lot, int]) -> Demand:
+    return Demand(tuple(File(str(i), size, lot.holders, (lot.to,)) for i, (lot, size) in enumerate(lots.items())))
+
+
+def _directed(plan: TransferPlan, lots: Mapping[Lot, int], straight: Fraction | None, *, is_direct: bool) -> Directives:
+    left: defaultdict[Pair, Counter[str]] = defaultdict(Counter)
+    moved: Counter[Pair] = Counter()
+    for path in plan.paths:
+        for source, sink in pairwise(path.hosts):
+            left[source, path.hosts[-1]][sink] += path.bytes
+            moved[source, sink] += path.bytes
+    seconds = float(plan.makespan)
+    return Directives(
+        seconds,
+        None if straight is None else float(straight),
+        left,
+        {pair: nbytes / seconds for pair, nbytes in moved.items()},
+        _recalled(plan, lots),
+        is_direct,
+    )
+
+
+def _recalled(plan: TransferPlan, lots: Mapping[Lot, int]) -> Mapping[Lot, int]:
+    named = {str(i): lot for i, lot in enumerate(lots)}
+    recalled: Counter[Lot] = Counter()
+    for path in plan.paths:
+        lot = named.get(path.file)
+        if lot and lot.staged and path.hosts[0] != lot.staged:
+            recalled[lot] += path.bytes
+    return recalled
+
+
+def reachable(network: Network, lots: Mapping[Lot, int]) -> dict[Lot, int]:
+    """The lots that can be sent to where they are wanted, over some way."""
+    back: defaultdict[str, list[str]] = defaultdict(list)
+    for key, link in network.links.items():
+        if link.capacity:
+            back[key.sink].append(key.source)
+    senders = {to: _senders(network, back, to) for to in {lot.to for lot in lots}}
+    return {lot: size for lot, size in lots.items() if senders[lot.to].intersection(lot.holders)}
+
+
+def _senders(network: Network, back: Mapping[str, Iterable[str]], to: str) -> set[str]:
+    found, new = {to}, [to]
+    while new:
+        sink = new.pop()
+        if sink == to or network.hosts[sink].relays:
+            fresh = set(back[sink]) - found
+            found |= fresh
+            new.extend(fresh)
+    return found

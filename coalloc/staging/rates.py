@@ -1,0 +1,78 @@
+"""How fast a pair of hosts moves bytes, from what arrives: r_xy of Confluence (3.4, 4.1). Pure; time is an argument."""
+
+from collections import deque
+
+__all__ = ["MEMORY", "Meter"]
+
+MEMORY = 5.0
+"""Seconds over which a rate is averaged, at most."""
+
+
+class Meter:
+    """Bytes per second over the last seconds in which a pair had enough to send.
+
+    What happens before the first byte is set-up and says nothing of a rate, unless it takes too long. Time without
+    anything to send does not pass at all. What is under way now counts as moving on as before, until it is late.
+
+    >>> meter = Meter()
+    >>> meter.begin(0.0)
+    >>> meter.rate(2.0, 1000) is None  # still connecting, perhaps
+    True
+    >>> for at in (3.0, 4.0, 5.0): meter.moved(at, 1000)
+    >>> meter.rate(5.5, 1000)
+    1000.0
+    >>> round(meter.rate(9.0, 1000))  # 1000 bytes are 3 s late
+    400
+    >>> meter.rest(); meter.rate(99.0, 0)
+    1000.0
+    """
+
+    __slots__ = ("_asked", "_samples", "_seconds", "_since")
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int]] = deque()
+        self._seconds = 0.0
+        self._asked = 0.0
+        self._since: float | None = None
+
+    def begin(self, now: float) -> None:
+        """Something is to be sent from now on, where nothing was before."""
+        self._asked, self._since = now, None
+
+    def moved(self, now: float, nbytes: int) -> None:
+        """So many bytes more have arrived."""
+        if self._since is not None:
+            self._samples.append((now - self._since, nbytes))
+            self._seconds += now - self._since
+            while self._seconds - self._samples[0][0] > MEMORY:
+                self._seconds -= self._samples.popleft()[0]
+        self._since = now
+
+    def rest(self) -> None:
+        """Nothing is to be sent for now."""
+        self._since = None
+
+    def rate(self, now: float, under_way: int, memory: float = MEMORY) -> float | None:
+        """Bytes per second; None while nothing is known.
+
+        :param under_way: bytes that were to be sent first, and have not arrived
+        :param memory: seconds over which to average, at most `MEMORY`
+        """
+        silence = 0.0 if self._since is None else now - self._since
+        seconds, nbytes = self._last(memory)
+        if not seconds:
+            waited = now - self._asked
+            return under_way / waited if under_way and waited > MEMORY else None
+        moving = min(under_way, nbytes / seconds * silence)
+        seconds, nbytes = self._last(max(memory - silence, 0.0))
+        return (nbytes + moving) / (seconds + silence)
+
+    def _last(self, span: float) -> tuple[float, float]:
+        """The last seconds of sending, and the bytes that came in them."""
+        seconds, nbytes = 0.0, 0.0
+        for took, came in reversed(self._samples):
+            part = min(1.0, (span - seconds) / took) if took else 1.0
+            seconds, nbytes = seconds + took * part, nbytes + came * part
+            if seconds >= span:
+                break
+        return seconds, nbytes

@@ -1,0 +1,129 @@
+"""The network as a fluid: pairs of hosts that move bytes, or do not, at fair rates among other people's streams."""
+
+from collections.abc import Callable, Iterable, Mapping, MutableSequence
+from typing import Any, NamedTuple, cast
+
+from coalloc.staging.simulation.sharing import Weave, advance, share, soonest
+from coalloc.staging.simulation.underlay import Underlay
+from predictors.compiled import compiled, floats, integers
+
+__all__ = ["Fluid", "Pair"]
+
+Pair = tuple[str, str]
+
+
+class _Memory(NamedTuple):
+    """What `share` works in."""
+
+    left: MutableSequence[float]
+    load: MutableSequence[float]
+    users: MutableSequence[int]
+    live: MutableSequence[int]
+    state: MutableSequence[int]
+
+
+class Fluid:
+    """All flows, and the links below them.
+
+    :param fast: compile what is called often; takes numba, and once some seconds
+    """
+
+    def __init__(self, underlay: Underlay, fast: bool) -> None:
+        fair = [stream for stream in underlay.streams if stream.rate is None]
+        self._steady = {stream.name: stream for stream in underlay.streams if stream.rate is not None}
+        names: list[Pair | str] = [*underlay.routes, *(stream.name for stream in fair)]
+        self._flows = {name: number for number, name in enumerate(names)}
+        self._pairs = list(underlay.routes)
+        self._links = {name: number for number, name in enumerate(underlay.capacities)}
+        self._capacities = list(underlay.capacities.values())
+        self._taken = [0.0] * len(self._links)
+        routes = [*underlay.routes.values(), *(stream.route for stream in fair)]
+        woven = [{self._links[link]: weight for link, weight in route.items()} for route in routes]
+        self._weave = Weave.of(woven, len(self._links), fast)
+        self._fast = fast
+        self._running = set(range(len(self._pairs), len(self._flows)))
+        self._prepare([underlay.shares.get(pair, 1.0) for pair in self._pairs] + [stream.share for stream in fair])
+        for stream in self._steady.values():
+            self._take(stream.route, stream.rate or 0.0)
+
+    def _prepare(self, shares: Iterable[float]) -> None:
+        flows, links, fast = len(self._flows), len(self._links), self._fast
+        self._free = floats(self._capacities, fast)
+        self._shares = floats(shares, fast)
+        self._rates, self._moved = floats([0.0] * flows, fast), floats([0.0] * flows, fast)
+        self._sizes = floats([float("inf")] * flows, fast)
+        whole = (_whole(count, fast) for count in (links, links, flows))
+        self._memory = _Memory(floats([0.0] * links, fast), floats([0.0] * links, fast), *whole)
+        self._over = _whole(flows, fast)
+        self._active = integers(sorted(self._running), fast)
+        self._changed = True
+
+    def has(self, pair: Pair) -> bool:
+        """Whether there is a way."""
+        return pair in self._flows
+
+    def begin(self, pair: Pair, size: int) -> None:
+        """A pair moves so many bytes from now on."""
+        flow = self._flows[pair]
+        self._sizes[flow], self._moved[flow] = float(size), 0.0
+        self._changed |= flow not in self._running
+        self._running.add(flow)
+
+    def end(self, pair: Pair) -> None:
+        """A pair moves nothing any more."""
+        self._running.discard(self._flows[pair])
+        self._changed = True
+
+    def set_capacity(self, link: str, bytes_per_second: float) -> None:
+        """A link changes."""
+        number = self._links[link]
+        self._capacities[number] = bytes_per_second
+        self._refresh(number)
+
+    def set_rate(self, stream: str, bytes_per_second: float) -> None:
+        """A stream that has a rate of its own changes."""
+        before = self._steady[stream]
+        self._take(before.route, bytes_per_second - (before.rate or 0.0))
+        self._steady[stream] = before._replace(rate=bytes_per_second)
+
+    def set_share(self, name: Pair | str, value: float) -> None:
+        """A pair, or a stream that shares, takes more or less in proportion to others."""
+        self._shares[self._flows[name]] = value
+        self._changed = True
+
+    def _take(self, route: Mapping[str, float], more: float) -> None:
+        for link, weight in route.items():
+            number = self._links[link]
+            self._taken[number] += weight * more
+            self._refresh(number)
+
+    def _refresh(self, link: int) -> None:
+        # Steady streams may want more than there is; and roundings may leave them a little below nothing.
+        self._free[link] = max(0.0, self._capacities[link] - max(0.0, self._taken[link]))
+        self._changed = True
+
+    def moved(self, name: Pair | str) -> float:
+        """Bytes of a pair's hop, or of a stream that shares fairly."""
+        return self._moved[self._flows[name]]
+
+    @property
+    def soonest(self) -> float:
+        """Seconds until a pair is through with what it moves."""
+        if self._changed:
+            self._changed = False
+            self._active = integers(sorted(self._running), self._fast)
+            self._call(share)(self._weave, self._active, self._free, self._shares, self._rates, *self._memory)
+        seconds: float = self._call(soonest)(self._active, self._sizes, self._moved, self._rates)
+        return seconds
+
+    def advance(self, seconds: float) -> list[Pair]:
+        """Move bytes for so long, at the rates of which `soonest` knew; the pairs that are through then."""
+        count = self._call(advance)(self._active, self._sizes, self._moved, self._rates, seconds, self._over)
+        return [self._pairs[flow] for flow in self._over[:count]]
+
+    def _call(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        return compiled(function) if self._fast else function
+
+
+def _whole(count: int, fast: bool) -> MutableSequence[int]:
+    return cast("MutableSequence[int]", integers([0] * count, fast))

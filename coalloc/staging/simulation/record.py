@@ -1,0 +1,41 @@
+"""What came of a collection: when it ended, its hops, what was staged where, and what others still had."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from coalloc.staging.actions import Send
+
+__all__ = ["Hop", "Outcome", "Record"]
+
+Outcome = Literal["arrived", "failed", "cancelled"]
+
+
+class Hop(NamedTuple):
+    """A hop as it was: its bytes went from second `began` to `ended`; before, it waited in the queue of its pair."""
+
+    send: Send
+    began: float
+    ended: float
+    outcome: Outcome
+
+
+@dataclass(frozen=True)
+class Record:
+    """A collection that is over.
+
+    :param outcome: "done", the reason for which the method gave up, or "out of time"
+    :param seconds: until then: the makespan
+    :param staged: by host: (second, bytes from then on) that it keeps for others, those on their way to it included
+    :param background: by stream: the bytes that it moved in these seconds
+    """
+
+    outcome: str
+    seconds: float
+    hops: Sequence[Hop]
+    staged: Mapping[str, Sequence[tuple[float, int]]]
+    background: Mapping[str, float]
+
+    def peak(self, host: str) -> int:
+        """The most bytes that a host kept for others."""
+        return max((size for _, size in self.staged.get(host, ())), default=0)

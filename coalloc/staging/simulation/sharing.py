@@ -1,0 +1,134 @@
+"""Max-min fair rates by progressive filling, and how far they carry: functions of numbers that can be compiled.
+
+All flows rise together until a link is full; those over it stay, the others rise on. Flows and links are numbered.
+`Weave` says which flow takes what of which link, from both sides.
+"""
+
+from collections.abc import Iterable, Mapping, MutableSequence, Sequence
+from itertools import accumulate
+from math import inf
+from typing import NamedTuple
+
+from predictors.compiled import compilable, floats, integers
+
+__all__ = ["Weave", "advance", "share", "soonest"]
+
+Integers = Sequence[int]
+Floats = MutableSequence[float]
+
+
+class Weave(NamedTuple):
+    """What each flow takes of each link for a byte, as two compressed lists: by flow, and by link."""
+
+    flow_first: Integers
+    flow_links: Integers
+    flow_weights: Floats
+    link_first: Integers
+    link_flows: Integers
+
+    @classmethod
+    def of(cls, routes: Sequence[Mapping[int, float]], links: int, fast: bool) -> "Weave":
+        """:param routes: by flow: what it takes of links; of each at least one"""
+        over: list[list[int]] = [[] for _ in range(links)]
+        for flow, route in enumerate(routes):
+            for link in route:
+                over[link].append(flow)
+        return cls(
+            integers(_firsts(map(len, routes)), fast),
+            integers([link for route in routes for link in route], fast),
+            floats([weight for route in routes for weight in route.values()], fast),
+            integers(_firsts(map(len, over)), fast),
+            integers([flow for flows in over for flow in flows], fast),
+        )
+
+
+def _firsts(lengths: Iterable[int]) -> Iterable[int]:
+    return accumulate(lengths, initial=0)
+
+
+@compilable
+def share(
+    weave: Weave,
+    active: Integers,
+    capacities: Floats,
+    shares: Floats,
+    rates: Floats,
+    left: Floats,
+    load: Floats,
+    users: MutableSequence[int],
+    live: MutableSequence[int],
+    state: MutableSequence[int],
+) -> None:
+    """Put the fair rate of each active flow into `rates`.
+
+    A flow with twice the `shares` of another one has twice its rate at a bottleneck of both. What comes after `rates`
+    is memory to work in, with a place for each link, but `state`, which has one for each flow: 0, or 1 while it rises,
+    2 when its rate is fixed. `users` and `state` are all zero, and are so again in the end.
+    """
+    firsts, links, weights, link_firsts, flows = weave
+    count = 0
+    for flow in active:
+        state[flow] = 1
+        for entry in range(firsts[flow], firsts[flow + 1]):
+            link = links[entry]
+            if users[link] == 0:
+                live[count] = link
+                count += 1
+                left[link] = capacities[link]
+                load[link] = 0.0
+            users[link] += 1
+            load[link] += weights[entry] * shares[flow]
+    while count > 0:
+        level, bottleneck, i = inf, -1, 0
+        while i < count:
+            link = live[i]
+            if users[link] == 0:
+                count -= 1
+                live[i] = live[count]
+                continue
+            if left[link] < level * load[link]:
+                level, bottleneck = left[link] / load[link], link
+            i += 1
+        if bottleneck < 0:
+            break
+        level = max(level, 0.0)  # what has been taken away may be more than there was by a rounding
+        for place in range(link_firsts[bottleneck], link_firsts[bottleneck + 1]):
+            flow = flows[place]
+            if state[flow] != 1:
+                continue
+            state[flow] = 2
+            rates[flow] = level * shares[flow]
+            for entry in range(firsts[flow], firsts[flow + 1]):
+                link = links[entry]
+                users[link] -= 1
+                left[link] -= weights[entry] * rates[flow]
+                load[link] -= weights[entry] * shares[flow]
+    for flow in active:
+        state[flow] = 0
+
+
+@compilable
+def soonest(active: Integers, sizes: Floats, moved: Floats, rates: Floats) -> float:
+    """Seconds until the first flow has moved all of its bytes."""
+    least = inf
+    for flow in active:
+        if rates[flow] > 0 and sizes[flow] - moved[flow] < least * rates[flow]:
+            least = (sizes[flow] - moved[flow]) / rates[flow]
+    return max(least, 0.0)
+
+
+@compilable
+def advance(
+    active: Integers, sizes: Floats, moved: Floats, rates: Floats, seconds: float, over: MutableSequence[int]
+) -> int:
+    """Move bytes for so long; put the flows that have moved all of theirs into `over`, and return how many they are.
+
+    What would be over within a nanosecond is over: else roundings would leave crumbs.
+    """
+    count = 0
+    for flow in active:
+        moved[flow] += rates[flow] * seconds
+        if moved[flow] + rates[flow] * 1e-9 >= sizes[flow]:
+            over[count] = flow
+            count += 1
+    return count

@@ -1,0 +1,213 @@
+"""Drives a method over a fluid network, in virtual time. Every moment is exact: nothing goes by steps."""
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from math import inf
+
+from coalloc.staging.actions import Action, Cancel, Done, Drop, GiveUp, Send, Wake
+from coalloc.staging.events import Arrived, Event, Failed, Gone, Moved, Started, Tick
+from coalloc.staging.ledger import IllegalActionError
+from coalloc.staging.methods.base import Method
+from coalloc.staging.simulation.fluid import Fluid, Pair
+from coalloc.staging.simulation.happenings import Break, Capacity, Happening, Kill, Rate, Share
+from coalloc.staging.simulation.record import Hop, Outcome, Record
+from coalloc.staging.simulation.shelves import Shelves
+from coalloc.staging.simulation.underlay import Underlay
+
+__all__ = ["simulate"]
+
+TOLD = 1.0
+LIMIT = 1e6
+
+
+def simulate(
+    method: Method,
+    underlay: Underlay,
+    happenings: Iterable[Happening] = (),
+    *,
+    told: float = TOLD,
+    limit: float = LIMIT,
+    fast: bool = False,
+) -> Record:
+    """Carry out a collection in virtual time.
+
+    :param happenings: what the network does by itself, in the order of time; may be endless
+    :param told: seconds after which the method hears, again and again, how far all hops are; inf for never
+    :param limit: seconds at which it is over in any case
+    :param fast: compile what is called often, which takes numba: worth it from some thousands of hops on
+    :raises IllegalActionError: when the method wants what makes no sense, or waits for nothing
+    """
+    return _Simulation(method, underlay, iter(happenings), told, limit, fast).run()
+
+
+class _Simulation:
+    def __init__(
+        self, method: Method, underlay: Underlay, happenings: Iterator[Happening], told: float, limit: float, fast: bool
+    ) -> None:
+        self._method = method
+        self._happenings = happenings
+        self._next = next(happenings, None)
+        self._told, self._tells_at, self._wakes_at, self._limit = told, told, inf, limit
+        self._streams = [stream.name for stream in underlay.streams if stream.rate is None]
+        self._fluid = Fluid(underlay, fast)
+        self._shelves = Shelves(underlay.storage)
+        self._wanted = {(file.name, to) for file in method.demand.files for to in file.destinations}
+        self._now = 0.0
+        self._outcome = ""
+        self._events: deque[Event] = deque([Started(0.0)])
+        self._queues: dict[Pair, deque[Send]] = {}
+        """By pair: the hop that goes, and those behind it."""
+        self._began: dict[int, float] = {}
+        self._pairs: dict[int, Pair] = {}
+        self._hops: list[Hop] = []
+        self._dead: set[str] = set()
+
+    def run(self) -> Record:
+        """Until the method says that it is over."""
+        while not self._outcome:
+            if self._events:
+                self._tell(self._events.popleft())
+            else:
+                self._go_on()
+        background = {name: self._fluid.moved(name) for name in self._streams}
+        return Record(self._outcome, self._now, self._hops, self._shelves.times, background)
+
+    def _go_on(self) -> None:
+        """To the next moment at which anything happens."""
+        if not self._queues and self._wakes_at == inf:
+            raise IllegalActionError(f"{self._method.name} waits, and nothing is on its way")
+        happens_at = self._next.at if self._next else inf
+        moment = min(self._now + self._fluid.soonest, happens_at, self._wakes_at, self._tells_at, self._limit)
+        through = self._fluid.advance(moment - self._now)
+        self._now = moment
+        for pair in through:
+            self._events.append(self._arrive(pair))
+        while self._next and self._next.at <= moment:
+            self._happen(self._next)
+            self._next = next(self._happenings, None)
+        if self._wakes_at <= moment:
+            self._wakes_at = inf
+            self._events.append(Tick(moment))
+        if self._tells_at <= moment:
+            self._tells_at += self._told
+            for pair, queue in self._queues.items():
+                self._events.append(Moved(moment, queue[0].hop, int(self._fluid.moved(pair))))
+        if moment >= self._limit:
+            self._outcome = "out of time"
+
+    def _tell(self, event: Event) -> None:
+        if isinstance(event, Moved) and event.hop not in self._pairs:
+            return  # cancelled a moment ago
+        for action in self._method.handle(event):
+            self._act(action)
+
+    def _act(self, action: Action) -> None:
+        match action:
+            case Send():
+                self._send(action)
+            case Cancel():
+                self._cancel(action.hop)
+            case Drop():
+                self._shelves.drop(self._now, action.host, action.piece)
+            case Wake():
+                self._wakes_at = max(action.at, self._now)
+            case Done():
+                self._outcome = "done"
+            case GiveUp():
+                self._outcome = action.reason
+
+    def _happen(self, happening: Happening) -> None:
+        match happening:
+            case Capacity():
+                self._fluid.set_capacity(happening.link, happening.bytes_per_second)
+            case Rate():
+                self._fluid.set_rate(happening.stream, happening.bytes_per_second)
+            case Share():
+                self._fluid.set_share(happening.of, happening.share)
+            case Break():
+                self._break(happening.source, happening.sink)
+            case Kill():
+                self._kill(happening.host)
+
+    def _send(self, send: Send) -> None:
+        if self._dead & {send.source, send.sink}:
+            return  # that it is gone is about to be heard, and ends this hop, too
+        pair = send.source, send.sink
+        self._pairs[send.hop] = pair
+        if not self._fluid.has(pair):
+            self._fail(send, f"there is no way from {send.source} to {send.sink}")
+            return
+        queue = self._queues.setdefault(pair, deque())
+        queue.append(send)
+        if len(queue) == 1:
+            self._begin(pair)
+
+    def _begin(self, pair: Pair) -> None:
+        """The next hop in a pair's queue that finds room; or none."""
+        queue = self._queues[pair]
+        while queue:
+            send = queue[0]
+            relayed = self._is_relayed(send)
+            if not relayed or self._shelves.has_room(send.sink, send.piece):
+                if relayed:
+                    self._shelves.expect(self._now, send.sink, send.piece)
+                self._began[send.hop] = self._now
+                self._fluid.begin(pair, send.piece.size)
+                return
+            self._fail(queue.popleft(), f"{send.sink} is full", full=True)
+        del self._queues[pair]
+        self._fluid.end(pair)
+
+    def _is_relayed(self, send: Send) -> bool:
+        return (send.piece.file, send.sink) not in self._wanted
+
+    def _over(self, pair: Pair, outcome: Outcome) -> Send:
+        """The hop that goes is over; the next one begins."""
+        send = self._queues[pair].popleft()
+        del self._pairs[send.hop]
+        self._hops.append(Hop(send, self._began.pop(send.hop), self._now, outcome))
+        if self._is_relayed(send):
+            note = self._shelves.put if outcome == "arrived" else self._shelves.forget
+            note(self._now, send.sink, send.piece)
+        self._begin(pair)
+        return send
+
+    def _arrive(self, pair: Pair) -> Arrived:
+        return Arrived(self._now, self._over(pair, "arrived").hop)
+
+    def _cancel(self, hop: int) -> None:
+        pair = self._pairs.get(hop)
+        if pair is None:
+            self._unmake(hop)
+        elif self._queues[pair][0].hop == hop:
+            self._over(pair, "cancelled")
+        else:
+            del self._pairs[hop]
+            self._queues[pair] = deque(send for send in self._queues[pair] if send.hop != hop)
+
+    def _unmake(self, hop: int) -> None:
+        """A hop was over a moment ago, which the method has not heard: what it brought is dropped all the same."""
+        if any(isinstance(event, Arrived) and event.hop == hop for event in self._events):
+            send = next(done.send for done in reversed(self._hops) if done.send.hop == hop)
+            if self._is_relayed(send):
+                self._shelves.drop(self._now, send.sink, send.piece)
+        self._events = deque(event for event in self._events if getattr(event, "hop", None) != hop)
+
+    def _break(self, source: str, sink: str) -> None:
+        if (source, sink) in self._queues:
+            self._fail(self._over((source, sink), "failed"), "the connection broke")
+
+    def _fail(self, send: Send, reason: str, full: bool = False) -> None:
+        self._pairs.pop(send.hop, None)
+        self._events.append(Failed(self._now, send.hop, reason, full))
+
+    def _kill(self, host: str) -> None:
+        for pair in [pair for pair in self._queues if host in pair]:
+            first, *behind = self._queues[pair]
+            self._queues[pair] = deque([first])
+            self._over(pair, "failed")
+            for send in behind:
+                del self._pairs[send.hop]
+        self._dead.add(host)
+        self._shelves.lose(self._now, host)
+        self._events.append(Gone(self._now, host, "it died"))
