@@ -3,7 +3,7 @@
 from coalloc.planner.network import Demand, File, Host, Network
 from coalloc.staging.actions import Done
 from coalloc.staging.methods import make
-from tests.coalloc.planner.networks import line
+from tests.coalloc.planner.collections import line
 from tests.coalloc.staging.methods.world import World
 
 NETWORK = line(A_T=1, B_T=1, C_T=1, D_T=1, E_T=1)

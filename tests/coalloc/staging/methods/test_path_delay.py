@@ -4,7 +4,7 @@ from coalloc.planner.network import Demand, File
 from coalloc.staging.actions import Send, Wake
 from coalloc.staging.events import Arrived, Started, Tick
 from coalloc.staging.methods import PathDelay
-from tests.coalloc.planner.networks import line
+from tests.coalloc.planner.collections import line
 
 
 def test_each_piece_sets_out_at_its_time_whatever_the_others_do():

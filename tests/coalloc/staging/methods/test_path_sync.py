@@ -4,7 +4,7 @@ from coalloc.planner.network import Demand, File, LinkKey
 from coalloc.staging.actions import Done, Piece, Send
 from coalloc.staging.events import Arrived, Failed, Started, Tick
 from coalloc.staging.methods import PathSync
-from tests.coalloc.planner.networks import line
+from tests.coalloc.planner.collections import line
 
 STRAIGHT = line(A_D=2, B_D=2, C_D=2)
 THREE = Demand(tuple(File(name.lower(), 6, (name,), ("D",)) for name in "ABC"))
