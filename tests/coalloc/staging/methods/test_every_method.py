@@ -15,6 +15,7 @@ from tests.coalloc.planner.collections import collections, line
 from tests.coalloc.staging.methods.world import World
 
 VARIANTS: list[tuple[str, dict[str, Any]]] = [
+    ("adaptive", {}),
     ("all-at-once", {}),
     ("one-by-one", {}),
     ("spread-in-time", {"group": 2, "slot": 1.5}),
