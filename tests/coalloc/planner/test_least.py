@@ -1,14 +1,17 @@
 """The least time, by every library, and the proof of it."""
 
+from dataclasses import replace
 from fractions import Fraction
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coalloc.errors import UsageError
 from coalloc.planner.certificate import check
 from coalloc.planner.least import least_makespan
 from coalloc.planner.maxflow import BACKENDS
-from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network
+from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.plan import Path
 from coalloc.planner.static import solve
 from tests.coalloc.planner.networks import demands, networks
@@ -46,3 +49,78 @@ def test_every_library_finds_the_same_and_proves_it(data):
     for plan in plans:
         check(network, demand, plan)
     assert len({(plan.makespan, plan.direct) for plan in plans}) == 1
+
+
+def test_the_least_time_is_rational():
+    network = Network.of((Host("x"), Host("t")), (Link(LinkKey("x", "t"), 7),))
+    demand = Demand((File("a", 10, ("x",), ("t",)),))
+    plan = least_makespan(network, demand)
+    assert (plan.method, plan.makespan, plan.rates) == ("direct", Fraction(10, 7), {LinkKey("x", "t"): 7})
+    assert plan.reason == "all links into t can do it in 1.429 s at best, and relays gain nothing"
+
+
+def test_all_isps_of_a_host_are_used():
+    hosts = (Host("x", (Isp("one", up=3 * MB), Isp("two", up=2 * MB))), Host("t"))
+    network = Network.of(hosts, tuple(Link(LinkKey("x", "t", isp), 4 * MB) for isp in ("one", "two")))
+    demand = Demand((File("a", 10 * MB, ("x",), ("t",)),))
+    plan = least_makespan(network, demand)
+    check(network, demand, plan)
+    assert plan.makespan == 2
+    assert plan.paths == (Path("a", ("x", "t"), 10 * MB),)
+    assert "the uplink of x to one and the uplink of x to two" in plan.reason
+
+
+def test_replicas_are_co_allocation():
+    network = Network.of(
+        tuple(map(Host, "xyzt")), tuple(Link(LinkKey(a, "t"), c) for a, c in (("x", 1), ("y", 2), ("z", 3)))
+    )
+    demand = Demand((File("a", 60, ("x", "y", "z"), ("t",)), File("b", 6, ("x", "y"), ("t",))))
+    plan = least_makespan(network, demand)
+    check(network, demand, plan)
+    assert (plan.method, plan.makespan) == ("direct", 11)
+    assert {(path.hosts, path.bytes) for path in plan.paths if path.file == "a"} >= {(("z", "t"), 33)}
+
+
+def test_who_does_not_relay_is_left_in_peace():
+    network = triangle()
+    network = replace(network, hosts={**network.hosts, "y": Host("y", relays=False)})
+    plan = least_makespan(network, TWO)
+    check(network, TWO, plan)
+    assert (plan.method, plan.makespan) == ("direct", 1000)
+
+
+def test_what_takes_no_time_has_a_path_too():
+    files = (
+        File("empty", 0, ("x",), ("t",)),
+        File("there", 5, ("t", "x"), ("t",)),
+        File("nothing", 0, ("t",), ("t",)),
+    )
+    plan = least_makespan(triangle(), Demand(files))
+    check(triangle(), Demand(files), plan)
+    assert (plan.makespan, plan.reason) == (0, "nothing has to be sent")
+    assert plan.paths == (Path("empty", ("x", "t"), 0), Path("there", ("t",), 5), Path("nothing", ("t",), 0))
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ((File("a", 5, ("z",), ("t",)),), "nothing leads from z to t"),
+        ((File("a", 0, ("z",), ("t",)),), "nothing leads from z to t"),
+        ((File("a", 5, ("w",), ("t",)),), "names the host 'w', which is not there"),
+        ((File("a", 5, (), ("t",)),), "no holder"),
+        ((File("a", -5, ("x",), ("t",)),), "negative size"),
+        ((File("a", 5, ("x",), ("t",), available=3.0),), "comes later"),
+        ((File("a", 5, ("x",), ("t", "y")),), "several destinations"),
+        ((File("a", 2**60, ("x",), ("t",)),), "too large"),
+    ],
+)
+def test_what_cannot_be_planned_is_named(files: tuple[File, ...], message: str):
+    network = triangle()
+    with pytest.raises(UsageError, match=message):
+        least_makespan(replace(network, hosts={**network.hosts, "z": Host("z")}), Demand(files))
+
+
+def test_a_capacity_that_is_too_large():
+    network = Network.of((Host("x"), Host("t")), (Link(LinkKey("x", "t"), 2**60),))
+    with pytest.raises(UsageError, match="too large"):
+        least_makespan(network, Demand((File("a", 5, ("x",), ("t",)),)))
