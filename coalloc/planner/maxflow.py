@@ -5,13 +5,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from importlib.util import find_spec
+from itertools import compress
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from coalloc.planner.graph import Graph
-from coalloc.planner.wide import exact_sum, floor_shifted
+from coalloc.planner.wide import exact_sum, product
 
 __all__ = ["BACKENDS", "ORTOOLS", "SCIPY", "Backend", "Flow", "fastest", "fill"]
 
@@ -61,74 +62,99 @@ def fill(graph: Graph, time: Fraction, backend: Backend, most: bool = False) -> 
     A library whose integers are too small for the numbers is asked several times, first about the upper bits of all
     capacities, then about what is left of them:
 
-    Let all flow be f so far and r the residual capacities, and let f' be a max-flow for floor(r / 2^k), with its
-    minimum cut S. f + 2^k f' is a flow, since 2^k f' <= r. Every arc out of S has a residual capacity below 2^k now:
-    else its floor would be at least 1, and S not be cut. So what can still be sent is less than 2^k x (arcs out of S):
-    this, known exactly, is `left` for the next turn, and its k is smaller, as libraries' bits exceed those of the
-    number of arcs. Nothing is lost when capacities are set to `bound` > left / 2^k: no cut of that capacity is a
-    minimum one. With k = 0 the flow is a maximum one.
+    Let all flow be f so far and r the residual capacities, and let f' be a max-flow for r / 2^k, rounded down, with its
+    minimum cut S. f + 2^k f' is a flow, since 2^k f' <= r. What is left of an arc out of S is only what was rounded
+    away, so that what can still be sent is less than 2^k x (arcs out of S) x (what rounding takes): 1 + 2^-49 x 2^bits
+    at most. This, known exactly, is `left` for the next turn, and its k is smaller, as there are fewer than 2^27 arcs.
+    Nothing is lost when capacities are set to `bound` > left / 2^k: no cut through such an arc is a minimum one. With
+    k = 0 nothing is rounded, and the flow is a maximum one.
+
+    What is left after the first turn are the lower bits of arcs that carry something, for the most part: these arcs
+    alone, which are few, are tried before all of them. A flow on them is one on the graph.
     """
-    capacities = _Capacities(graph, time)
     flow, whole = Flow(time.denominator), graph.total * time.denominator
+    everything = _Part(graph, time, np.arange(len(graph.tails)))
     left = whole
     while left:
-        shift = max(0, left.bit_length() - backend.bits)
-        _step(graph, capacities, flow, backend, shift, (left >> shift) + 1)
-        flow.cut = capacities.through(flow.side)
-        left = 0 if flow.cut < whole and not most else min(flow.cut, whole) - flow.value
+        _turn(everything, flow, backend, left)
+        if flow.cut < whole and not most:
+            break
+        left = min(flow.cut, whole) - flow.value
+        if left:
+            left -= _over_used_arcs(graph, time, flow, backend, left)
     return flow
 
 
-class _Capacities:
-    """Capacities in parts: slope x numerator + offset x denominator."""
+def _over_used_arcs(graph: Graph, time: Fraction, flow: Flow, backend: Backend, left: int) -> int:
+    """How much more, at most `left`, could be sent without a new arc."""
+    before, cut, side = flow.value, flow.cut, flow.side
+    part = _Part(graph, time, np.fromiter(sorted({*flow.amounts, *graph.offsets}), np.int64))
+    goal = before + left
+    while left:
+        _turn(part, flow, backend, left)
+        left = min(flow.cut, goal) - flow.value
+    # The cuts of a part say nothing of the whole graph.
+    flow.cut, flow.side = cut, side
+    return flow.value - before
 
-    def __init__(self, graph: Graph, time: Fraction) -> None:
-        self.graph, self.p = graph, time.numerator
-        self.offset = np.fromiter(graph.offsets, np.int64, len(graph.offsets))
-        self.slopes = graph.slopes.copy()
-        self.slopes[self.offset] = 0
-        """Of the arcs that have no offset."""
-        self.odd = {
-            arc: max(0, int(graph.slopes[arc]) * time.numerator + offset * time.denominator)
-            for arc, offset in graph.offsets.items()
-        }
+
+class _Part:
+    """Some arcs of a graph, with their capacities in parts: slope x numerator + offset x denominator."""
+
+    def __init__(self, graph: Graph, time: Fraction, arcs: Integers) -> None:
+        self.graph, self.p, self.arcs = graph, time.numerator, arcs
+        self.tails, self.heads, self.slopes = graph.tails[arcs], graph.heads[arcs], graph.slopes[arcs]
+        self.places = np.searchsorted(arcs, np.fromiter(graph.offsets, np.int64, len(graph.offsets)))
+        """Where the arcs are that have an offset, and what they carry."""
+        self.odd: list[int] = [
+            max(0, slope * time.numerator + offset * time.denominator)
+            for slope, offset in zip(self.slopes[self.places].tolist(), graph.offsets.values(), strict=True)
+        ]
+        self.slopes[self.places] = 0
+        self.starts = arcs[self.tails == graph.source].tolist()
 
     def through(self, side: Mask) -> int:
-        crossing = side[self.graph.tails] & ~side[self.graph.heads]
-        odd = sum(self.odd[arc] for arc in self.offset[crossing[self.offset]].tolist())
-        return exact_sum(self.slopes[crossing]) * self.p + odd
+        """What a cut lets pass."""
+        crossing = side[self.tails] & ~side[self.heads]
+        over = crossing[self.places].tolist()
+        return exact_sum(self.slopes[crossing]) * self.p + sum(compress(self.odd, over))
 
-    def residual(self, amounts: dict[int, int], shift: int, bound: int) -> Integers:
-        found = floor_shifted(self.slopes, self.p, shift, bound)
-        for arc, capacity in self.odd.items():
-            found[arc] = min((capacity - amounts.get(arc, 0)) >> shift, bound)
-        for arc, amount in amounts.items():
-            if arc not in self.odd:
-                found[arc] = min((int(self.slopes[arc]) * self.p - amount) >> shift, bound)
-        return found
+    def residual(self, amounts: dict[int, int], shift: int, bound: int) -> tuple[Integers, Integers]:
+        """What is left of capacities, in units of 2^shift and at most `bound`, and where the arcs are that are used."""
+        found = product(self.slopes, self.p, shift, bound)
+        used = np.searchsorted(self.arcs, np.fromiter(amounts, np.int64, len(amounts)))
+        capacities = dict(zip(self.places.tolist(), self.odd, strict=True))
+        found[self.places] = [min(capacity >> shift, bound) for capacity in self.odd]
+        slopes = self.slopes[used].tolist()
+        found[used] = [
+            min((capacities.get(place, slope * self.p) - amount) >> shift, bound)
+            for place, slope, amount in zip(used.tolist(), slopes, amounts.values(), strict=True)
+        ]
+        return found, used
 
 
-def _step(graph: Graph, capacities: _Capacities, flow: Flow, backend: Backend, shift: int, bound: int) -> None:
-    """Ask the library once."""
-    used = np.fromiter(flow.amounts, np.int64, len(flow.amounts))
-    forward = capacities.residual(flow.amounts, shift, bound)
+def _turn(part: _Part, flow: Flow, backend: Backend, left: int) -> None:
+    """Ask the library once for what is left, at most that."""
+    shift = max(0, left.bit_length() - backend.bits)
+    bound = (left >> shift) + 1
+    forward, used = part.residual(flow.amounts, shift, bound)
     back = np.array([min(amount >> shift, bound) for amount in flow.amounts.values()], np.int64)
     found, flow.side = backend.solve(
-        graph.vertices,
-        np.concatenate([graph.tails, graph.heads[used]]),
-        np.concatenate([graph.heads, graph.tails[used]]),
+        part.graph.vertices,
+        np.concatenate([part.tails, part.heads[used]]),
+        np.concatenate([part.heads, part.tails[used]]),
         np.concatenate([forward, back]),
-        graph.source,
-        graph.sink,
+        part.graph.source,
+        part.graph.sink,
     )
     more: Counter[int] = Counter(flow.amounts)
-    for number in np.flatnonzero(found).tolist():
-        if number < len(forward):
-            more[number] += int(found[number]) << shift
-        else:
-            more[int(used[number - len(forward)])] -= int(found[number]) << shift
+    places = np.flatnonzero(found)
+    arcs = np.concatenate([part.arcs, part.arcs[used]])[places]
+    for place, arc, amount in zip(places.tolist(), arcs.tolist(), found[places].tolist(), strict=True):
+        more[arc] += (amount if place < len(forward) else -amount) << shift
     flow.amounts = {arc: amount for arc, amount in more.items() if amount}
-    flow.value = sum(more[arc] for arc in np.flatnonzero(graph.tails == graph.source).tolist())
+    flow.value = sum(more[arc] for arc in part.starts)
+    flow.cut = part.through(flow.side)
 
 
 def _ortools(

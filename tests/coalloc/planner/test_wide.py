@@ -1,18 +1,28 @@
 """Products of 63-bit integers."""
 
+from fractions import Fraction
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.planner.wide import exact_sum, floor_shifted
+from coalloc.planner.wide import exact_sum, product
 
 LARGE = st.integers(0, 100) | st.integers(0, 2**63 - 1)
 
 
-@given(st.lists(LARGE, min_size=1), LARGE, st.integers(0, 130), st.integers(1, 2**62))
-def test_products_are_those_of_python(values, factor, shift, most):
-    found = floor_shifted(np.array(values, np.int64), factor, shift, most)
-    assert found.tolist() == [min(value * factor >> shift, most) for value in values]
+@given(st.lists(LARGE, min_size=1), LARGE, st.integers(1, 2**62))
+def test_products_are_those_of_python(values, factor, most):
+    found = product(np.array(values, np.int64), factor, 0, most)
+    assert found.tolist() == [min(value * factor, most) for value in values]
+
+
+@given(st.lists(LARGE, min_size=1), LARGE, st.integers(1, 130), st.integers(1, 2**62))
+def test_rounded_products_are_never_more(values, factor, shift, most):
+    found = product(np.array(values, np.int64), factor, shift, most)
+    for value, rounded in zip(values, found.tolist(), strict=True):
+        exact = min(Fraction(value * factor, 2**shift), most)
+        assert exact - 1 - exact / 2**49 < rounded <= exact
 
 
 @given(st.lists(LARGE))

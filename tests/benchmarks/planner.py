@@ -1,0 +1,134 @@
+"""How fast the flow planner is: `python -m tests.benchmarks.planner`.
+
+The least time T* and its flow, from a network that is arrays already: making the graph, and all max-flows. Apart from
+that, because they are done once or can be left out: turning dataclasses into arrays, and paths of whole bytes. The
+reference is one bare max-flow by OR-tools on the same graph with the capacities of T*, rounded to 64 bits.
+
+Networks are drawn with fixed seeds. `wide`: rates of links are lognormal and those of hosts are what limits.
+`narrow`: the links to the sink are, so that most of the sources need relays.
+"""
+
+import statistics
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import NamedTuple
+
+import numpy as np
+
+from coalloc.planner.graph import Arrays, Graph, graph_of
+from coalloc.planner.maxflow import ORTOOLS, SCIPY, Backend
+from coalloc.planner.network import File, Host, Isp, Link, LinkKey, Network
+from coalloc.planner.newton import least_time
+from coalloc.planner.paths import paths_of, without_cycles
+
+TIMES = 7
+SLACK = 5
+"""How much longer SciPy may take than what is wanted of OR-tools."""
+
+
+class Case(NamedTuple):
+    """A network of `hosts`, each with links to `peers` others and to the sink, or to all.
+
+    :param wanted: milliseconds, with OR-tools
+    """
+
+    hosts: int
+    peers: int | None
+    wanted: float
+
+    def __str__(self) -> str:
+        return f"{self.hosts} hosts, {'complete' if self.peers is None else f'{self.peers} peers'}"
+
+
+CASES = (Case(100, None, 3), Case(500, None, 40), Case(1000, None, 250), Case(1000, 10, 20))
+
+
+def drawn(case: Case, narrow: bool, seed: int) -> tuple[Network, list[File]]:
+    """A network whose sink is host 0, and one file at each other host."""
+    chance, n = np.random.default_rng(seed), case.hosts
+    access = chance.lognormal(18, 1, (n, 2)).astype(np.int64)
+    hosts = tuple(Host(f"h{i}", (Isp("", int(up), int(down)),)) for i, (up, down) in enumerate(access))
+    rates = chance.lognormal(16, 1.5, (n, n)).astype(np.int64) + 1
+    if narrow:
+        rates[:, 0] = chance.lognormal(10, 3, n).astype(np.int64) + 1
+    links = []
+    for i in range(n):
+        others = range(n) if case.peers is None else sorted({0, *chance.choice(n, case.peers, replace=False).tolist()})
+        links += [Link(LinkKey(f"h{i}", f"h{j}"), int(rates[i, j])) for j in others if i != j]
+    sizes = chance.lognormal(23, 1, n).astype(np.int64)
+    return Network.of(hosts, tuple(links)), [File(f"f{i}", int(sizes[i]), (f"h{i}",), ("h0",)) for i in range(1, n)]
+
+
+def bare(graph: Graph, seconds: float) -> float:
+    """Milliseconds of one max-flow by OR-tools."""
+    from ortools.graph.python.max_flow import SimpleMaxFlow
+
+    scale = 2.0**60 / max(graph.total, graph.slopes.max() * seconds)
+    capacities = graph.slopes * seconds * scale
+    capacities[list(graph.offsets)] += np.array(list(graph.offsets.values())) * scale
+
+    def once() -> None:
+        solver = SimpleMaxFlow()
+        solver.add_arcs_with_capacity(graph.tails, graph.heads, capacities.astype(np.int64))
+        solver.solve(graph.source, graph.sink)
+
+    return statistics.median(_milliseconds(once) for _ in range(TIMES))
+
+
+class Times(NamedTuple):
+    """Milliseconds of one network."""
+
+    whole: float
+    bare: float
+    arrays: float
+    paths: float
+
+
+def times(case: Case, narrow: bool, backend: Backend, seed: int) -> Times:
+    """Of the best of three runs, as far as the bar goes."""
+    network, files = drawn(case, narrow, seed)
+    arrays = Arrays(network)
+    whole = min(_milliseconds(lambda: least_time(graph_of(arrays, files, "h0"), backend)) for _ in range(3))
+    graph = graph_of(arrays, files, "h0")
+    found, flow, _ = least_time(graph, backend)
+    flow.amounts = without_cycles(graph, flow.amounts)
+    return Times(
+        whole,
+        bare(graph, float(found)) if find_spec("ortools") else float("nan"),
+        _milliseconds(lambda: Arrays(network)),
+        _milliseconds(lambda: list(paths_of(graph, flow, files, backend))),
+    )
+
+
+def line(case: Case, narrow: bool, backend: Backend) -> str:
+    """Of the table."""
+    found = [times(case, narrow, backend, seed) for seed in range(TIMES)]
+    whole, reference, arrays, paths = (statistics.median(column) for column in zip(*found, strict=True))
+    least, most = min(each.whole for each in found), max(each.whole for each in found)
+    wanted = case.wanted * (1 if backend is ORTOOLS else SLACK)
+    name = f"{case!s:<22}{'narrow' if narrow else 'wide':<8}{backend.name:<9}"
+    numbers = (whole, least, most, wanted, reference, whole / reference, arrays, paths)
+    return name + "".join(f"{number:9.1f}" for number in numbers)
+
+
+def _milliseconds(work: Callable[[], object]) -> float:
+    # Of this process: what else the machine does is not counted.
+    began = time.process_time()
+    work()
+    return (time.process_time() - began) * 1e3
+
+
+def main() -> None:
+    """The table."""
+    print(f"T* and its flow, ms; the median, least and most of {TIMES} networks")
+    titles = ("T*", "least", "most", "wanted", "bare", "ratio", "arrays", "paths")
+    print(" " * 39 + "".join(f"{title:>9}" for title in titles))
+    for case in CASES:
+        for narrow in (False, True):
+            for backend in (ORTOOLS, SCIPY) if find_spec("ortools") else (SCIPY,):
+                print(line(case, narrow, backend), flush=True)
+
+
+if __name__ == "__main__":
+    main()
