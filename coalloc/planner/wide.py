@@ -21,13 +21,13 @@ def product(values: Integers, factor: int, shift: int, most: int) -> Integers:
         # Three roundings to 53 bits, and that of the product, each by a factor of 1 + 2^-53 at most: together less than
         # what 1 - 2^-50 takes away.
         share = factor / 2**shift * (1 - 2.0**-50)
-        found: Integers = np.minimum(np.minimum(values * share, 2.0**62).astype(np.int64), most)
-        return found
-    # Where value >= enough the result is `most`. Other products are below most + factor < 2^64.
-    enough = min(-(-most // factor), 2**63 - 1) if factor else 2**63 - 1
-    small = np.minimum(values, enough).astype(np.uint64)
-    found = np.minimum(small * np.uint64(factor), np.uint64(most)).astype(np.int64)
-    return found
+        found = np.minimum(values * share, 2.0**62).astype(np.int64)
+    else:
+        # Where value >= enough the result is `most`. Other products are below most + factor < 2^64.
+        enough = min(-(-most // factor), 2**63 - 1) if factor else 2**63 - 1
+        small = np.minimum(values, enough).astype(np.uint64)
+        found = np.minimum(small * np.uint64(factor), np.uint64(most)).astype(np.int64)
+    return np.minimum(found, most)
 
 
 def exact_sum(values: Integers) -> int:
