@@ -1,5 +1,5 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
-.PHONY: demo test bench bench-copies bench-broker bench-forecasts bench-paper bench-wan bench-testbed results
+.PHONY: demo test bench bench-copies bench-broker bench-forecasts bench-planner bench-paper bench-wan bench-testbed results
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -36,6 +36,10 @@ bench-broker: $(READY)
 # How good and how fast forecasts are, on published logs.
 bench-forecasts: $(READY)
 	@$(RUN) tests.benchmarks.forecasts
+
+# How fast plans are made, beside a bare max-flow.
+bench-planner: $(READY)
+	@$(RUN) tests.benchmarks.planner
 
 # coget beside its peers on networks that differ, change and fail. Takes hours, and needs root.
 bench-wan: $(READY)

@@ -27,7 +27,8 @@ def product(values: Integers, factor: int, shift: int, most: int) -> Integers:
         enough = min(-(-most // factor), 2**63 - 1) if factor else 2**63 - 1
         small = np.minimum(values, enough).astype(np.uint64)
         found = np.minimum(small * np.uint64(factor), np.uint64(most)).astype(np.int64)
-    return np.minimum(found, most)
+    least: Integers = np.minimum(found, most)
+    return least
 
 
 def exact_sum(values: Integers) -> int:

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
@@ -62,6 +62,7 @@ def by_linprog(network: Network, demand: Demand) -> float:
     return total / unit / found.x[-1] if files else 0.0
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_the_least_time(data):
     network = data.draw(networks(USUAL))

@@ -4,7 +4,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from coalloc.planner.certificate import BadPlan, bound, check, faults
@@ -75,6 +75,7 @@ def test_what_proves_nothing():
         bound(NETWORK, DEMAND, {Limit("io", "x"): Fraction(1)})
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_no_plan_can_be_made_better_by_lying(data):
     network = data.draw(networks())

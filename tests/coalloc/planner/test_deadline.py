@@ -2,7 +2,7 @@
 
 from fractions import Fraction
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.planner.certificate import bound
@@ -40,6 +40,7 @@ def test_what_no_time_is_enough_for():
     assert (found.short, found.reason) == (5, "in 1e+30 s, 5 bytes cannot get to t at all")
 
 
+@settings(deadline=None)
 @given(st.data(), st.fractions(Fraction(1, 100), 2))
 def test_a_time_is_refused_when_it_is_less_than_the_least(data, share):
     network = data.draw(networks())

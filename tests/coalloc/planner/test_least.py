@@ -4,7 +4,7 @@ from dataclasses import replace
 from fractions import Fraction
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.errors import UsageError
@@ -41,6 +41,7 @@ def test_the_motivating_example_of_the_paper():
     assert plan.reason == "all links into t can do it in 333.3 s at best; without relays it takes 1000 s"
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_every_library_finds_the_same_and_proves_it(data):
     network = data.draw(networks())

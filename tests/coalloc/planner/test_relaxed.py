@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.errors import UsageError
@@ -29,6 +29,7 @@ def near(seconds: float) -> object:
     return pytest.approx(seconds, rel=1e-6)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_the_same_as_max_flow_where_that_can_answer(data):
     network = data.draw(networks(USUAL))
@@ -38,6 +39,7 @@ def test_the_same_as_max_flow_where_that_can_answer(data):
     assert float(found.makespan) == pytest.approx(float(exact.makespan), rel=1e-6)
 
 
+@settings(deadline=None)
 @given(st.data())
 def test_shared_sets_disks_and_several_destinations_are_proved(data):
     network = data.draw(networks(USUAL, sets=True))
