@@ -26,7 +26,7 @@ def check(network: Network, demand: Demand, plan: TransferPlan) -> None:
 def faults(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str]:
     """What is wrong with a plan, in sentences; nothing when it is sound, whole and proved to be the fastest."""
     yield from _paths(network, demand, plan)
-    yield from _sums(plan)
+    yield from _sums(demand, plan)
     yield from _conservation(demand, plan)
     yield from _capacities(network, demand, plan)
     least = bound(network, demand, plan.certificate.prices)
@@ -41,8 +41,8 @@ def _paths(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str
     arrived: Counter[tuple[str, str]] = Counter()
     pairs = {(key.source, key.sink) for key in network.links}
     for path in plan.paths:
-        if path.file not in files:
-            yield f"{path} is of no file"
+        if path.file not in files or not path.hosts:
+            yield f"{path} is of no file, or leads nowhere"
             continue
         file, (first, *_, last) = files[path.file], (path.hosts[0], *path.hosts)
         if first not in file.holders or last not in file.destinations:
@@ -51,7 +51,7 @@ def _paths(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str
             yield f"{path} goes in circles, or carries less than nothing"
         if strange := set(pairwise(path.hosts)) - pairs:
             yield f"{path} has no links {sorted(strange)}"
-        if lazy := [name for name in path.hosts[1:-1] if not network.hosts[name].relays]:
+        if lazy := [name for name in path.hosts[1:-1] if name in network.hosts and not network.hosts[name].relays]:
             yield f"{path} goes over {', '.join(lazy)}, which do not relay"
         arrived[path.file, last] += path.bytes
     for file in demand.files:
@@ -60,8 +60,9 @@ def _paths(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str
                 yield f"{arrived[file.name, to]} of the {file.size} bytes of {file.name} get to {to}"
 
 
-def _sums(plan: TransferPlan) -> Iterator[str]:
-    """Paths differ from flows by less than a byte a link."""
+def _sums(demand: Demand, plan: TransferPlan) -> Iterator[str]:
+    """Paths differ from flows by less than a byte, for each link that joins two hosts, and each destination."""
+    each = len({to for file in demand.files for to in file.destinations})
     moved: Counter[tuple[str, str]] = Counter()
     for path in plan.paths:
         for pair in pairwise(path.hosts):
@@ -73,7 +74,7 @@ def _sums(plan: TransferPlan) -> Iterator[str]:
             yield f"a flow of {flow} over {key}"
     for pair in moved.keys() | flows.keys():
         flow = sum(flows[pair], Fraction(0))
-        if abs(moved[pair] - flow) >= max(1, len(flows[pair])):
+        if abs(moved[pair] - flow) >= max(1, each * len(flows[pair])):
             yield f"paths move {moved[pair]} bytes from {pair[0]} to {pair[1]}, the flow is {float(flow)}"
 
 

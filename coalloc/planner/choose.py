@@ -1,6 +1,7 @@
 """The door of the planner: any demand on any network."""
 
 from coalloc.errors import UsageError
+from coalloc.planner.deadline import in_time
 from coalloc.planner.demands import is_flow
 from coalloc.planner.network import Demand, Network
 from coalloc.planner.plan import TransferPlan
@@ -15,10 +16,12 @@ def plan(network: Network, demand: Demand) -> TransferPlan:
     shared sets, budgets, and disks of relays that have replicas. Never slower than the best plan without relays. The
     storage that hosts lend is not looked at: what they relay goes on as it comes.
 
-    :raises UsageError: when something cannot get where it is wanted, or not for that money
+    :raises UsageError: when something cannot get where it is wanted, not in time, or not for that money
     """
     try:
         from coalloc.planner import relaxed, static
     except ImportError:
         raise UsageError("plans need NumPy and SciPy", "run: pip install 'coget[planner]'") from None
-    return static.solve(network, demand) if is_flow(network, demand) else relaxed.solve(network, demand)
+    found = static.solve(network, demand) if is_flow(network, demand) else relaxed.solve(network, demand)
+    in_time(network, demand, found.makespan)
+    return found

@@ -6,12 +6,12 @@ from fractions import Fraction
 from math import ceil, floor
 
 from coalloc.errors import UsageError
-from coalloc.planner.demands import flow_question
+from coalloc.planner.demands import flow_question, is_flow
 from coalloc.planner.network import Demand, Network
 from coalloc.planner.plan import Limit
 from coalloc.planner.words import duration, named
 
-__all__ = ["Refusal", "refusal"]
+__all__ = ["Refusal", "in_time", "refusal"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,21 @@ def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> Refu
     prices = prices_of(graph, flow.side)
     what = f"pass {named(network, prices)}" if prices else f"get to {sink} at all"
     return Refusal(short, prices, f"in {duration(Fraction(seconds))}, {short} bytes cannot {what}")
+
+
+def in_time(network: Network, demand: Demand, seconds: Fraction) -> None:
+    """:raises UsageError: when some file has to be there before all of them are, after these seconds"""
+    moved = [file for file in demand.files if file.size and set(file.destinations) - set(file.holders)]
+    due = min((file.deadline for file in moved if file.deadline is not None), default=None)
+    if due is None or due >= seconds:
+        return
+    urgent = Demand(tuple(file for file in moved if file.deadline == due))
+    names = ", ".join(file.name for file in urgent.files)
+    why = refusal(network, urgent, due) if is_flow(network, urgent) else None
+    if why is not None:
+        raise UsageError(f"{names} cannot be there in time: {why.reason}", "allow more time")
+    together = f"takes {duration(seconds)} together with all others, not {duration(Fraction(due))}"
+    raise UsageError(f"{names} {together}", "send first what is urgent, by a plan of its own")
 
 
 def _in_63_bits(time: Fraction, total: int) -> Fraction:

@@ -58,7 +58,7 @@ class TransferPlan:
     :param direct: seconds that the best plan without relays takes; None where not every file can go straight
     :param flows: bytes over each link; parts of bytes, so that the makespan is the least one exactly
     :param paths: the same in whole bytes; those of a file to a destination add up to its size, and their sum differs
-        from each flow by less than a byte
+        from each flow by less than a byte for each destination
     :param reason: one sentence: what limits it
     """
 

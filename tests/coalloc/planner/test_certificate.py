@@ -56,6 +56,8 @@ def test_paths_that_lead_nowhere():
     assert "does not lead from a holder" in said(paths=(*rest, whole._replace(hosts=("x", "t"))))
     assert "goes in circles" in said(paths=(*rest, whole._replace(hosts=("y", "x", "y", "t"))))
     assert "has no links" in said(paths=(*rest, whole._replace(hosts=("y", "x", "t"))))
+    assert "leads nowhere" in said(paths=(*PLAN.paths, whole._replace(hosts=())))
+    assert "has no links" in said(paths=(*rest, whole._replace(hosts=("y", "w", "t"))))
     assert "is of no file" in said(paths=(*PLAN.paths, whole._replace(file="c")))
 
 

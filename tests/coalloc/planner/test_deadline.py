@@ -1,10 +1,14 @@
 """Whether it can be there in time, and what stands in the way."""
 
+from dataclasses import replace
 from fractions import Fraction
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coalloc.errors import UsageError
+from coalloc.planner import plan
 from coalloc.planner.certificate import bound
 from coalloc.planner.deadline import refusal
 from coalloc.planner.least import least_makespan
@@ -38,6 +42,18 @@ def test_what_no_time_is_enough_for():
     found = refusal(NETWORK, demand, 1e30)
     assert found is not None
     assert (found.short, found.reason) == (5, "in 1e+30 s, 5 bytes cannot get to t at all")
+
+
+def due(seconds: float, *others: File) -> Demand:
+    return Demand((replace(DEMAND.files[0], deadline=seconds), *others))
+
+
+def test_plans_keep_deadlines():
+    assert plan(NETWORK, due(10)).makespan == 10
+    with pytest.raises(UsageError, match="a cannot be there in time: in 9 s, 3000000 bytes cannot pass all links"):
+        plan(NETWORK, due(9))
+    with pytest.raises(UsageError, match="a takes 20 s together with all others, not 10 s"):
+        plan(NETWORK, due(10, File("b", 30 * MB, ("x",), ("t",))))
 
 
 @settings(deadline=None)

@@ -1,5 +1,7 @@
 """The least time, by every library, and the proof of it."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from fractions import Fraction
 
@@ -125,3 +127,20 @@ def test_a_capacity_that_is_too_large():
     network = Network.of((Host("x"), Host("t")), (Link(LinkKey("x", "t"), 2**60),))
     with pytest.raises(UsageError, match="too large"):
         least_makespan(network, Demand((File("a", 5, ("x",), ("t",)),)))
+
+
+@pytest.mark.parametrize("ask", ["least.least_makespan", "choose.plan", "deadline.refusal"])
+def test_without_the_libraries_it_says_what_to_install(ask: str):
+    module, name = ask.split(".")
+    code = f"""
+import sys
+sys.modules["numpy"] = None
+from coalloc.errors import UsageError
+from coalloc.planner.{module} import {name}
+try:
+    {name}(None, None, *{[1] * (name == "refusal")})
+except UsageError as error:
+    print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert said.stdout == "plans need NumPy and SciPy\n"
