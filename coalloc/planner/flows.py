@@ -17,8 +17,6 @@ from coalloc.planner.expansion import Graph, Ints
 
 __all__ = ["cheapest", "cut", "prices"]
 
-OVERFLOW = UsageError("there are too many units of data to count", "take larger units of data")
-
 
 def cut(graph: Graph, solvers: bool | None = None) -> NDArray[np.bool_] | None:
     """The nodes on the source's side of a least cut, when the graph cannot move all; None when it can.
@@ -42,7 +40,7 @@ def cheapest(graph: Graph, solvers: bool | None = None) -> Ints:
     np.subtract.at(left, graph.tails, flow)
     np.add.at(left, graph.heads, flow)
     if left.any() or (flow < 0).any() or (flow > graph.capacities).any():
-        raise OVERFLOW
+        raise _too_many()
     return flow
 
 
@@ -70,6 +68,10 @@ def prices(graph: Graph, flow: Ints) -> Ints:
     raise AssertionError("the flow is not the cheapest: its rest has a cycle that gains")
 
 
+def _too_many() -> UsageError:
+    return UsageError("there are too many units of data to count", "take larger units of data")
+
+
 def _solvers(wanted: bool | None) -> bool:
     return find_spec("ortools") is not None if wanted is None else wanted
 
@@ -80,7 +82,7 @@ def _most_by_ortools(tails: Ints, heads: Ints, capacities: Ints, source: int) ->
     solver = SimpleMaxFlow()
     solver.add_arcs_with_capacity(tails, heads, capacities)
     if solver.solve(source, source + 1) != SimpleMaxFlow.OPTIMAL:
-        raise OVERFLOW
+        raise _too_many()
     side = np.zeros(source + 2, bool)
     side[solver.get_source_side_min_cut()] = True
     return solver.optimal_flow(), side
@@ -91,7 +93,7 @@ def _most_by_scipy(tails: Ints, heads: Ints, capacities: Ints, source: int) -> t
     # What lies side by side is added up: the sum has to fit as well.
     room = csr_array((capacities, (tails, heads)), shape=shape)
     if room.data.max(initial=0) > np.iinfo(np.int32).max or capacities[tails == source].sum() > np.iinfo(np.int32).max:
-        raise OVERFLOW
+        raise _too_many()
     found = maximum_flow(room.astype(np.int32), source, source + 1)
     rest = room - found.flow
     rest.eliminate_zeros()
@@ -107,7 +109,7 @@ def _cheapest_by_ortools(graph: Graph) -> Ints:
     arcs = solver.add_arcs_with_capacity_and_unit_cost(graph.tails, graph.heads, graph.capacities, graph.costs)
     solver.set_nodes_supplies(np.arange(len(graph.supplies)), graph.supplies)
     if solver.solve() != SimpleMinCostFlow.OPTIMAL:
-        raise OVERFLOW
+        raise _too_many()
     return np.asarray(solver.flows(arcs), np.int64)
 
 
@@ -124,9 +126,9 @@ def _cheapest_by_scipy(graph: Graph) -> Ints:
         b_eq=graph.supplies,
         bounds=bounds,
         method="highs-ds",
-        options={"presolve": False},
+        options={"presolve": False, "simplex_dual_edge_weight_strategy": "devex"},
     )
     if found.status != 0:
-        raise OVERFLOW
+        raise _too_many()
     flow: Ints = np.rint(found.x).astype(np.int64)
     return flow

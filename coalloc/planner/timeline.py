@@ -32,6 +32,8 @@ Copy = tuple[str, Origin]
 PARTS = 32 * 1024
 """A unit of data is such a part of all, where nobody says what it is, and at most `UNIT`."""
 UNIT = 64 * 1024
+MOST = 2**30
+"""Units there are at most then: sums of them have to fit into 32 bits."""
 STEPS = 100
 """About so many steps a timetable has, where nobody says how long one is."""
 
@@ -148,7 +150,7 @@ def units_for(network: Network, demand: Demand, *, limits: bool = True) -> Units
     _check_libraries()
     from coalloc.planner.least_steps import bound
 
-    size = max(1, min(UNIT, demand.size // PARTS))
+    size = max(1, min(UNIT, demand.size // PARTS), demand.size // MOST)
     units = Units(_seconds(network, demand), size)
     while True:
         try:
