@@ -143,10 +143,10 @@ class _Model:
         if self.limits and host.io is not None:
             way.append(("send", host.name, "", step))
             rooms[way[-2], way[-1]] = self._room(host.io if host.name in self.holders else host.io - host.io // 2)
-        up = limits.get(key.source_isp)
-        if up is not None:
+        if limits:
+            up = limits[key.source_isp]
             way.append(("up", host.name, key.source_isp, step))
-            rooms[way[-2], way[-1]] = self._room(up)
+            rooms[way[-2], way[-1]] = self.total if up is None else self._room(up)
         return way
 
     def _after(self, key: LinkKey, step: int, rooms: dict[tuple[Node, Node], int]) -> list[Node]:
@@ -155,10 +155,10 @@ class _Model:
         if self.limits and host.io is not None:
             way.insert(0, ("receive", host.name, "", step))
             rooms[way[0], way[1]] = self._room(host.io if host.name == self.destination else host.io // 2)
-        down = limits.get(key.sink_isp)
-        if down is not None:
+        if limits:
+            down = limits[key.sink_isp]
             way.insert(0, ("down", host.name, key.sink_isp, step))
-            rooms[way[0], way[1]] = self._room(down)
+            rooms[way[0], way[1]] = self.total if down is None else self._room(down)
         return way
 
     def strangers(self, certificate: Certificate) -> Iterator[str]:

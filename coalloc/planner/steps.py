@@ -59,10 +59,10 @@ class Copies(NamedTuple):
 
 
 class Access(NamedTuple):
-    """The narrow places of a host's access that a link passes at its source and at its sink, with bytes/s each."""
+    """The places of hosts' accesses that a link passes at its source and at its sink, with their limits in bytes/s."""
 
-    sending: tuple[tuple[Place, int], ...]
-    receiving: tuple[tuple[Place, int], ...]
+    sending: tuple[tuple[Place, int | None], ...]
+    receiving: tuple[tuple[Place, int | None], ...]
 
 
 def access(network: Network, demand: Demand, key: LinkKey) -> Access:
@@ -73,15 +73,16 @@ def access(network: Network, demand: Demand, key: LinkKey) -> Access:
     """
     source, sink = network.hosts[key.source], network.hosts[key.sink]
     holders = {name for file in demand.files for name in file.holders}
-    sending, receiving = [], []
+    sending: list[tuple[Place, int | None]] = []
+    receiving: list[tuple[Place, int | None]] = []
     if source.io is not None:
         io = source.io if source.name in holders else source.io - source.io // 2
         sending.append((Place("send", source.name), io))
-    up = {isp.name: isp.up for isp in source.isps}.get(key.source_isp)
-    if up is not None:
+    if source.isps:
+        up = {isp.name: isp.up for isp in source.isps}[key.source_isp]
         sending.append((Place("up", source.name, key.source_isp), up))
-    down = {isp.name: isp.down for isp in sink.isps}.get(key.sink_isp)
-    if down is not None:
+    if sink.isps:
+        down = {isp.name: isp.down for isp in sink.isps}[key.sink_isp]
         receiving.append((Place("down", sink.name, key.sink_isp), down))
     if sink.io is not None:
         wanted = any(sink.name in file.destinations for file in demand.files)
@@ -175,8 +176,9 @@ class Steps:
             self._narrow(there, after, limit)
         self.arcs.append(Arc(here, there, capacity, key))
 
-    def _narrow(self, tail: int, head: int, limit: int) -> int:
-        arc = Arc(tail, head, min(step_units(limit, self.units), self.total))
+    def _narrow(self, tail: int, head: int, limit: int | None) -> int:
+        room = self.total if limit is None else min(step_units(limit, self.units), self.total)
+        arc = Arc(tail, head, room)
         if arc not in self._narrows:
             self._narrows.add(arc)
             self.arcs.append(arc)

@@ -14,6 +14,7 @@ import numpy as np
 
 from coalloc.planner.check_timeline import faults
 from coalloc.planner.flows import cheapest
+from coalloc.planner.maxflow import ORTOOLS, SCIPY, Backend
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.steps import Units
 from coalloc.planner.timeline import timeline
@@ -58,23 +59,23 @@ def rows() -> Iterator[str]:
     yield "   T  b    arcs   with   whole  (wanted)  solver  ratio   paths  proof  check"
     for (steps, hosts), wanted in SIZES.items():
         collections = [made(steps, hosts, seed) for seed in SEEDS]
-        for solvers, times in ((True, 5), (False, 2)):
-            yield max(_row(*each, wanted, solvers, times) for each in collections)[1]
+        for backend, times in ((ORTOOLS, 5), (SCIPY, 2)):
+            yield max(_row(*each, wanted, backend, times) for each in collections)[1]
 
 
-def _row(network: Network, demand: Demand, wanted: int | None, solvers: bool, times: int) -> tuple[float, str]:
-    found = timeline(network, demand, UNITS, solvers=solvers)
+def _row(network: Network, demand: Demand, wanted: int | None, backend: Backend, times: int) -> tuple[float, str]:
+    found = timeline(network, demand, UNITS, backend=backend)
     graph = found.expansion.graph
-    whole = _least(lambda: timeline(network, demand, UNITS, solvers=solvers), times)
-    solver = _least(lambda: cheapest(graph, solvers), times)
+    whole = _least(lambda: timeline(network, demand, UNITS, backend=backend), times)
+    solver = _least(lambda: cheapest(graph, backend), times)
     paths = _least(lambda: found.__dict__.pop("paths", None) or found.paths, 1)
     proof = _least(found.certify, 1)
     certificate = found.certify()
     check = _least(lambda: faults(certificate, network, demand, UNITS), 1)
     assert faults(certificate, network, demand, UNITS) == []
-    limit = f"{wanted * (1 if solvers else 5)} ms" if wanted else "-"
+    limit = f"{wanted * (1 if backend is ORTOOLS else 5)} ms" if wanted else "-"
     return whole, (
-        f"{found.count:4} {len(network.hosts):2} {len(graph.tails):7} {'OR-tools' if solvers else 'scipy':>8} "
+        f"{found.count:4} {len(network.hosts):2} {len(graph.tails):7} {backend.name:>8} "
         f"{whole * 1e3:5.0f} ms {limit:>8} {solver * 1e3:5.0f} ms {whole / solver:5.2f} "
         f"{paths * 1e3:5.0f} {proof * 1e3:6.0f} {check * 1e3:6.0f} ms"
     )
