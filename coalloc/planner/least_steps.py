@@ -7,7 +7,7 @@ from coalloc.errors import UsageError
 from coalloc.planner.expansion import Expansion, still
 from coalloc.planner.flows import cut
 from coalloc.planner.maxflow import Backend
-from coalloc.planner.steps import Steps
+from coalloc.planner.steps import ARRIVING, Steps
 
 __all__ = ["bound"]
 
@@ -50,7 +50,7 @@ def _over_time(steps: Steps, count: int, ready: int, side: NDArray[np.bool_]) ->
     found = np.zeros(expansion.size, bool)
     layers = found[: expansion.everywhere].reshape(count + 1, expansion.width)
     layers[ready:] = side[: expansion.width]
-    arriving = [number for place, number in steps.places.items() if place.kind in ("down", "receive")]
+    arriving = [number for place, number in steps.places.items() if place.kind in ARRIVING]
     layers[: ready + 1, arriving] = False
     for origin, node in expansion.waiting.items():
         found[node] = origin.ready >= ready and side[steps.at(origin.host)]
