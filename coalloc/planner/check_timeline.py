@@ -142,23 +142,28 @@ class _Model:
         limits = {isp.name: isp.up for isp in host.isps} if self.limits else {}
         if self.limits and host.io is not None:
             way.append(("send", host.name, "", step))
-            rooms[way[-2], way[-1]] = self._room(host.io if host.name in self.holders else host.io - host.io // 2)
-        up = limits.get(key.source_isp)
-        if up is not None:
+            room = self._room(host.io)
+            rooms[way[-2], way[-1]] = room if host.name in self.holders else room - room // 2
+        if limits:
+            up = limits[key.source_isp]
             way.append(("up", host.name, key.source_isp, step))
-            rooms[way[-2], way[-1]] = self._room(up)
+            rooms[way[-2], way[-1]] = self.total if up is None else self._room(up)
         return way
 
     def _after(self, key: LinkKey, step: int, rooms: dict[tuple[Node, Node], int]) -> list[Node]:
         host, way = self.network.hosts[key.sink], [("host", key.sink, "", step)]
         limits = {isp.name: isp.down for isp in host.isps} if self.limits else {}
+        wanted = host.name == self.destination
+        if self.limits and host.storage is not None and not wanted:
+            way.insert(0, ("store", host.name, "", step))
+            rooms[way[0], way[1]] = min(host.storage // self.units.bytes // 2, self.total)
         if self.limits and host.io is not None:
             way.insert(0, ("receive", host.name, "", step))
-            rooms[way[0], way[1]] = self._room(host.io if host.name == self.destination else host.io // 2)
-        down = limits.get(key.sink_isp)
-        if down is not None:
+            rooms[way[0], way[1]] = self._room(host.io) if wanted else self._room(host.io) // 2
+        if limits:
+            down = limits[key.sink_isp]
             way.insert(0, ("down", host.name, key.sink_isp, step))
-            rooms[way[0], way[1]] = self._room(down)
+            rooms[way[0], way[1]] = self.total if down is None else self._room(down)
         return way
 
     def strangers(self, certificate: Certificate) -> Iterator[str]:
@@ -172,15 +177,23 @@ class _Model:
             yield f"{sum(claimed)} units are moved over links or in steps that are not there"
 
     def overworked(self, certificate: Certificate) -> Iterator[str]:
-        """What hosts read and write in each step, together; units are whole bytes, so nothing is rounded."""
+        """What hosts read, write and keep in each step, together; units are whole bytes, so nothing is rounded."""
         work: Counter[tuple[str, int]] = Counter()
+        kept: Counter[tuple[str, int]] = Counter()
         for (step, key), units in certificate.moved.items():
-            work[key.source, step] += units * self.units.bytes
-            work[key.sink, step] += units * self.units.bytes
+            size = units * self.units.bytes
+            work[key.source, step] += size
+            work[key.sink, step] += size
+            kept[key.sink, step] += size
+            kept[key.sink, step + 1] += size
         for (name, step), size in work.items():
             io = self.network.hosts[name].io
             if io is not None and size > io * self.units.seconds:
                 yield f"{name} reads and writes {size} bytes in step {step}"
+        for (name, step), size in kept.items():
+            storage = self.network.hosts[name].storage
+            if storage is not None and size > storage and name != self.destination:
+                yield f"{name} keeps {size} bytes of others in step {step}"
 
     def sooner(self, certificate: Certificate) -> Iterator[str]:
         """One step less has to be too few: more is inside of the cut than gets out of it."""

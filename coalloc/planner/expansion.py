@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from coalloc.planner.steps import Arc, Steps
+from coalloc.planner.steps import ARRIVING, Arc, Steps
 
 __all__ = ["Expansion", "Graph", "Ints", "still"]
 
@@ -116,7 +116,7 @@ class Expansion:
     def _narrows(self) -> tuple[Ints, ...]:
         tails, heads, capacities = _columns([arc for arc in self.steps.arcs if not arc.link])
         kinds = [place.kind for place in self.steps.places]
-        arriving = np.array([kinds[tail] in ("down", "receive") for tail in tails], bool)
+        arriving = np.array([kinds[tail] in ARRIVING for tail in tails], bool)
         # What is sent leaves in steps 0 to T - 1, and arrives in 1 to T.
         step = self.width * (np.arange(self.count)[:, None] + arriving)
         count = len(tails) * self.count

@@ -1,48 +1,43 @@
-"""Flows through graphs of arrays, exactly: the most that gets through, with its cut, and the cheapest that moves all.
+"""Flows through graphs of arrays, exactly: whether all gets through, or else a cut, and the cheapest that moves all.
 
-OR-tools where it is there, else scipy: its max-flow counts in 32 bits, and its linear programs (HiGHS) in floats, so
-that whatever they find is rounded and looked over in whole numbers before anybody sees it.
+OR-tools, or scipy, whose linear programs (HiGHS) count in floats: whatever they find is rounded and looked over in
+whole numbers before anybody sees it.
 """
-
-from importlib.util import find_spec
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.sparse import csr_array
-from scipy.sparse.csgraph import breadth_first_order, maximum_flow
 
 from coalloc.errors import UsageError
 from coalloc.planner.expansion import Graph, Ints
+from coalloc.planner.maxflow import ORTOOLS, Backend
 
 __all__ = ["cheapest", "cut", "prices"]
 
-OVERFLOW = UsageError("there are too many units of data to count", "take larger units of data")
 
-
-def cut(graph: Graph, solvers: bool | None = None) -> NDArray[np.bool_] | None:
-    """The nodes on the source's side of a least cut, when the graph cannot move all; None when it can.
-
-    :param solvers: whether to use OR-tools; by default where it is there
-    """
+def cut(graph: Graph, backend: Backend) -> NDArray[np.bool_] | None:
+    """The nodes on the source's side of a least cut, when the graph cannot move all; None when it can."""
+    if graph.total >= 2**backend.bits:
+        raise _too_many()
     size = len(graph.supplies)
     gives, wants = np.flatnonzero(graph.supplies > 0), np.flatnonzero(graph.supplies < 0)
     tails = np.concatenate((graph.tails, np.full(len(gives), size), wants))
     heads = np.concatenate((graph.heads, gives, np.full(len(wants), size + 1)))
     capacities = np.concatenate((graph.capacities, np.abs(graph.supplies[gives]), np.abs(graph.supplies[wants])))
-    most = _most_by_ortools if _solvers(solvers) else _most_by_scipy
-    value, side = most(tails, heads, capacities, size)
-    return None if value == graph.total else side[:size]
+    _, side = backend.solve(size + 2, tails.astype(np.int32), heads.astype(np.int32), capacities, size, size + 1)
+    through = int(capacities[side[tails] & ~side[heads]].sum())
+    return None if through == graph.total else side[:size]
 
 
-def cheapest(graph: Graph, solvers: bool | None = None) -> Ints:
+def cheapest(graph: Graph, backend: Backend) -> Ints:
     """The flow on each arc that moves all at the least cost; only for graphs that can."""
-    flow = _cheapest_by_ortools(graph) if _solvers(solvers) else _cheapest_by_scipy(graph)
+    flow = _cheapest_by_ortools(graph) if backend is ORTOOLS else _cheapest_by_scipy(graph)
     left = graph.supplies.copy()
     np.subtract.at(left, graph.tails, flow)
     np.add.at(left, graph.heads, flow)
     if left.any() or (flow < 0).any() or (flow > graph.capacities).any():
-        raise OVERFLOW
+        raise _too_many()
     return flow
 
 
@@ -70,34 +65,8 @@ def prices(graph: Graph, flow: Ints) -> Ints:
     raise AssertionError("the flow is not the cheapest: its rest has a cycle that gains")
 
 
-def _solvers(wanted: bool | None) -> bool:
-    return find_spec("ortools") is not None if wanted is None else wanted
-
-
-def _most_by_ortools(tails: Ints, heads: Ints, capacities: Ints, source: int) -> tuple[int, NDArray[np.bool_]]:
-    from ortools.graph.python.max_flow import SimpleMaxFlow
-
-    solver = SimpleMaxFlow()
-    solver.add_arcs_with_capacity(tails, heads, capacities)
-    if solver.solve(source, source + 1) != SimpleMaxFlow.OPTIMAL:
-        raise OVERFLOW
-    side = np.zeros(source + 2, bool)
-    side[solver.get_source_side_min_cut()] = True
-    return solver.optimal_flow(), side
-
-
-def _most_by_scipy(tails: Ints, heads: Ints, capacities: Ints, source: int) -> tuple[int, NDArray[np.bool_]]:
-    shape = (source + 2, source + 2)
-    # What lies side by side is added up: the sum has to fit as well.
-    room = csr_array((capacities, (tails, heads)), shape=shape)
-    if room.data.max(initial=0) > np.iinfo(np.int32).max or capacities[tails == source].sum() > np.iinfo(np.int32).max:
-        raise OVERFLOW
-    found = maximum_flow(room.astype(np.int32), source, source + 1)
-    rest = room - found.flow
-    rest.eliminate_zeros()
-    side = np.zeros(source + 2, bool)
-    side[breadth_first_order(rest, source, return_predecessors=False)] = True
-    return int(found.flow_value), side
+def _too_many() -> UsageError:
+    return UsageError("there are too many units of data to count", "take larger units of data")
 
 
 def _cheapest_by_ortools(graph: Graph) -> Ints:
@@ -107,7 +76,7 @@ def _cheapest_by_ortools(graph: Graph) -> Ints:
     arcs = solver.add_arcs_with_capacity_and_unit_cost(graph.tails, graph.heads, graph.capacities, graph.costs)
     solver.set_nodes_supplies(np.arange(len(graph.supplies)), graph.supplies)
     if solver.solve() != SimpleMinCostFlow.OPTIMAL:
-        raise OVERFLOW
+        raise _too_many()
     return np.asarray(solver.flows(arcs), np.int64)
 
 
@@ -124,9 +93,9 @@ def _cheapest_by_scipy(graph: Graph) -> Ints:
         b_eq=graph.supplies,
         bounds=bounds,
         method="highs-ds",
-        options={"presolve": False},
+        options={"presolve": False, "simplex_dual_edge_weight_strategy": "devex"},
     )
     if found.status != 0:
-        raise OVERFLOW
+        raise _too_many()
     flow: Ints = np.rint(found.x).astype(np.int64)
     return flow

@@ -6,12 +6,13 @@ from numpy.typing import NDArray
 from coalloc.errors import UsageError
 from coalloc.planner.expansion import Expansion, still
 from coalloc.planner.flows import cut
-from coalloc.planner.steps import Steps
+from coalloc.planner.maxflow import Backend
+from coalloc.planner.steps import ARRIVING, Steps
 
 __all__ = ["bound"]
 
 
-def bound(steps: Steps, solvers: bool | None = None) -> tuple[int, NDArray[np.bool_]]:
+def bound(steps: Steps, backend: Backend) -> tuple[int, NDArray[np.bool_]]:
     """A number of steps, and the nodes of a cut of the time-expanded graph of one step less that is too small.
 
     What is there from step r on has to cross a cut of the graph without time in the steps from r on, as all does in
@@ -19,16 +20,16 @@ def bound(steps: Steps, solvers: bool | None = None) -> tuple[int, NDArray[np.bo
 
     :raises UsageError: when something cannot get to the destination at all
     """
-    found = max((_least(steps, ready, solvers) for ready in steps.readies), key=lambda each: each[0])
+    found = max((_least(steps, ready, backend) for ready in steps.readies), key=lambda each: each[0])
     count, ready, side = found
     return count, _over_time(steps, count - 1, ready, side)
 
 
-def _least(steps: Steps, ready: int, solvers: bool | None) -> tuple[int, int, NDArray[np.bool_]]:
+def _least(steps: Steps, ready: int, backend: Backend) -> tuple[int, int, NDArray[np.bool_]]:
     """Newton's way: as many steps as the last cut needs, until no cut is too small."""
     count, side = 0, np.ones(len(steps.places) + len(steps.copies), bool)
     side[len(steps.hosts) - 1] = False
-    while (short := cut(still(steps, ready, max(count, 1)), solvers)) is not None:
+    while (short := cut(still(steps, ready, max(count, 1)), backend)) is not None:
         graph, side = still(steps, ready, 1), short
         out = side[graph.tails] & ~side[graph.heads]
         held = int(graph.supplies[side & (graph.supplies > 0)].sum())
@@ -49,7 +50,7 @@ def _over_time(steps: Steps, count: int, ready: int, side: NDArray[np.bool_]) ->
     found = np.zeros(expansion.size, bool)
     layers = found[: expansion.everywhere].reshape(count + 1, expansion.width)
     layers[ready:] = side[: expansion.width]
-    arriving = [number for place, number in steps.places.items() if place.kind in ("down", "receive")]
+    arriving = [number for place, number in steps.places.items() if place.kind in ARRIVING]
     layers[: ready + 1, arriving] = False
     for origin, node in expansion.waiting.items():
         found[node] = origin.ready >= ready and side[steps.at(origin.host)]

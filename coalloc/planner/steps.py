@@ -14,9 +14,11 @@ from typing import Literal, NamedTuple
 from coalloc.errors import UsageError
 from coalloc.planner.network import Demand, File, LinkKey, Network
 
-__all__ = ["Access", "Arc", "Copies", "Kind", "Origin", "Place", "Steps", "Units", "access", "step_units"]
+__all__ = ["ARRIVING", "Arc", "Copies", "Kind", "Origin", "Place", "Steps", "Units"]
 
-Kind = Literal["host", "send", "up", "down", "receive"]
+Kind = Literal["host", "send", "up", "down", "receive", "store"]
+ARRIVING = ("down", "receive", "store")
+"""Kinds of places through which data come in, at the end of a step."""
 
 
 class Place(NamedTuple):
@@ -58,45 +60,12 @@ class Copies(NamedTuple):
     origins: tuple[Origin, ...]
 
 
-class Access(NamedTuple):
-    """The narrow places of a host's access that a link passes at its source and at its sink, with bytes/s each."""
-
-    sending: tuple[tuple[Place, int], ...]
-    receiving: tuple[tuple[Place, int], ...]
-
-
-def access(network: Network, demand: Demand, key: LinkKey) -> Access:
-    """What a link passes, from its source to its sink.
-
-    A host's `io` counts what is read and what is written. What is relayed is written in one step and read in the next,
-    which no flow can sum up; so a relay has half of it for either. A holder with a limit of `io` does not relay.
-    """
-    source, sink = network.hosts[key.source], network.hosts[key.sink]
-    holders = {name for file in demand.files for name in file.holders}
-    sending, receiving = [], []
-    if source.io is not None:
-        io = source.io if source.name in holders else source.io - source.io // 2
-        sending.append((Place("send", source.name), io))
-    up = {isp.name: isp.up for isp in source.isps}.get(key.source_isp)
-    if up is not None:
-        sending.append((Place("up", source.name, key.source_isp), up))
-    down = {isp.name: isp.down for isp in sink.isps}.get(key.sink_isp)
-    if down is not None:
-        receiving.append((Place("down", sink.name, key.sink_isp), down))
-    if sink.io is not None:
-        wanted = any(sink.name in file.destinations for file in demand.files)
-        receiving.append((Place("receive", sink.name), sink.io if wanted else sink.io // 2))
-    return Access(tuple(sending), tuple(receiving))
-
-
-def step_units(capacity: int, units: Units) -> int:
-    """Whole units that a capacity in bytes/s moves in a step."""
-    return floor(capacity * units.seconds / units.bytes)
-
-
 @dataclass
 class Steps:
     """The places and arcs of a step, and what has to be moved. Hosts count from 0, the destination last.
+
+    What is relayed is written in one step and read in the next, which no flow can sum up. So a relay has half of its
+    `io` for either, and half of its `storage` for what comes in a step; a holder with a limit of `io` does not relay.
 
     :param limits: whether the accesses of hosts count; the paper has links only
     :raises UsageError: when not all files have one and the same destination, or they have no byte
@@ -122,6 +91,7 @@ class Steps:
                 f"a timetable has one destination, not {len(destinations)}", "plan for each destination by itself"
             )
         (self.destination,) = destinations
+        self._holders = {name for file in self.demand.files for name in file.holders}
         for name in sorted(self.network.hosts, key=self.destination.__eq__):
             self._place(Place("host", name))
         self._supply()
@@ -154,29 +124,53 @@ class Steps:
     def _place(self, place: Place) -> int:
         return self.places.setdefault(place, len(self.places))
 
+    def _room(self, capacity: int) -> int:
+        """Whole units that a capacity in bytes/s moves in a step."""
+        return min(floor(capacity * self.units.seconds / self.units.bytes), self.total)
+
     def _links(self) -> Iterator[tuple[LinkKey, int]]:
-        holders = {name for file in self.demand.files for name in file.holders}
         for key, link in self.network.links.items():
             sink = self.network.hosts[key.sink]
-            busy = self.limits and sink.io is not None and key.sink in holders
+            busy = self.limits and sink.io is not None and key.sink in self._holders
             into = key.sink == self.destination or (sink.relays and not busy)
-            capacity = step_units(link.capacity, self.units)
+            capacity = self._room(link.capacity)
             if capacity and into and key.source != self.destination:
-                yield key, min(capacity, self.total)
+                yield key, capacity
 
     def _add(self, key: LinkKey, capacity: int) -> None:
-        passed = access(self.network, self.demand, key) if self.limits else Access((), ())
-        here = self.places[Place("host", key.source)]
-        for place, limit in passed.sending:
-            here = self._narrow(here, self._place(place), limit)
-        there = self.places[Place("host", key.sink)]
-        for place, limit in reversed(passed.receiving):
+        here = self.at(key.source)
+        for place, room in self._sending(key) if self.limits else ():
+            here = self._narrow(here, self._place(place), room)
+        there = self.at(key.sink)
+        for place, room in self._receiving(key) if self.limits else ():
             after, there = there, self._place(place)
-            self._narrow(there, after, limit)
+            self._narrow(there, after, room)
         self.arcs.append(Arc(here, there, capacity, key))
 
-    def _narrow(self, tail: int, head: int, limit: int) -> int:
-        arc = Arc(tail, head, min(step_units(limit, self.units), self.total))
+    def _sending(self, key: LinkKey) -> Iterator[tuple[Place, int]]:
+        """What a link passes on its way out of a host, and how much gets through it in a step."""
+        host = self.network.hosts[key.source]
+        if host.io is not None:
+            room = self._room(host.io)
+            yield Place("send", host.name), room if host.name in self._holders else room - room // 2
+        if host.isps:
+            up = {isp.name: isp.up for isp in host.isps}[key.source_isp]
+            yield Place("up", host.name, key.source_isp), self.total if up is None else self._room(up)
+
+    def _receiving(self, key: LinkKey) -> Iterator[tuple[Place, int]]:
+        """What a link passes on its way into a host, the last place first."""
+        host, wanted = self.network.hosts[key.sink], key.sink == self.destination
+        if host.storage is not None and not wanted:
+            yield Place("store", host.name), min(host.storage // self.units.bytes // 2, self.total)
+        if host.io is not None:
+            room = self._room(host.io)
+            yield Place("receive", host.name), room if wanted else room // 2
+        if host.isps:
+            down = {isp.name: isp.down for isp in host.isps}[key.sink_isp]
+            yield Place("down", host.name, key.sink_isp), self.total if down is None else self._room(down)
+
+    def _narrow(self, tail: int, head: int, room: int) -> int:
+        arc = Arc(tail, head, room)
         if arc not in self._narrows:
             self._narrows.add(arc)
             self.arcs.append(arc)

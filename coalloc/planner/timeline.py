@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from coalloc.planner.expansion import Expansion, Ints
+    from coalloc.planner.maxflow import Backend
 
 __all__ = ["Certificate", "Node", "Timeline", "timeline", "units_for"]
 
@@ -32,6 +33,8 @@ Copy = tuple[str, Origin]
 PARTS = 32 * 1024
 """A unit of data is such a part of all, where nobody says what it is, and at most `UNIT`."""
 UNIT = 64 * 1024
+MOST = 2**28
+"""Units there are at most then: SciPy's flows have 29 bits."""
 STEPS = 100
 """About so many steps a timetable has, where nobody says how long one is."""
 
@@ -115,28 +118,30 @@ def timeline(
     units: Units | None = None,
     *,
     limits: bool = True,
-    solvers: bool | None = None,
+    backend: "Backend | None" = None,
 ) -> Timeline:
     """The timetable with the least number of steps, and of those one of the least cost.
 
     :param demand: files with one and the same destination
     :param units: length of a step and unit of data; what suits the demand by default
     :param limits: whether the accesses of hosts count, beside links
-    :param solvers: whether to use OR-tools; by default where it is there
+    :param backend: the library that finds flows; the fastest that is installed if not given
     :raises UsageError: when something cannot get to the destination at all, or scipy is not there
     """
     _check_libraries()
     from coalloc.planner.expansion import Expansion
     from coalloc.planner.flows import cheapest, cut
     from coalloc.planner.least_steps import bound
+    from coalloc.planner.maxflow import fastest
 
+    backend = backend or fastest()
     steps = Steps(network, demand, units or units_for(network, demand, limits=limits), limits)
-    count, side = bound(steps, solvers)
+    count, side = bound(steps, backend)
     while True:
         expansion = Expansion(steps, count)
-        short = cut(expansion.graph, solvers)
+        short = cut(expansion.graph, backend)
         if short is None:
-            return Timeline(steps, count, expansion, cheapest(expansion.graph, solvers), side)
+            return Timeline(steps, count, expansion, cheapest(expansion.graph, backend), side)
         count, side = count + 1, short
 
 
@@ -147,12 +152,13 @@ def units_for(network: Network, demand: Demand, *, limits: bool = True) -> Units
     """
     _check_libraries()
     from coalloc.planner.least_steps import bound
+    from coalloc.planner.maxflow import fastest
 
-    size = max(1, min(UNIT, demand.size // PARTS))
+    size = max(1, min(UNIT, demand.size // PARTS), demand.size // MOST)
     units = Units(_seconds(network, demand), size)
     while True:
         try:
-            count, _ = bound(Steps(network, demand, units, limits))
+            count, _ = bound(Steps(network, demand, units, limits), fastest())
         except UsageError:
             # A byte in a second is the least that a link can be.
             if units.bytes == 1 and units.seconds >= 1:

@@ -33,12 +33,16 @@ class Ledger:
             for to in {*file.destinations} & {*file.holders}:
                 self._delivered[file.name, to].add(0, file.size)
                 self._touched.add((file.name, to))
+        self._open = {key for key in self._delivered if self.missing(*key)}
+        self._reading: Counter[tuple[str, Piece]] = Counter()
+        self._writing: Counter[tuple[str, Piece]] = Counter()
+        self._occupied: Counter[str] = Counter()
         self._dead: set[str] = set()
 
     @property
     def done(self) -> bool:
         """Whether every file is where it is wanted."""
-        return all(self.missing(file, to) == [] for file, to in self._delivered)
+        return not self._open
 
     def missing(self, file: str, destination: str) -> list[Piece]:
         """What of a file has not arrived there yet."""
@@ -65,19 +69,31 @@ class Ledger:
         if send.sink in self._dead:
             raise IllegalActionError(f"{send.sink} is gone")
         self.running[send.hop] = send
+        self._reading[send.source, send.piece] += 1
+        if not self._wanted(send):
+            self._occupy(send.sink, send.piece)
+            self._writing[send.sink, send.piece] += 1
         self.peak[send.sink] = max(self.peak[send.sink], self.occupied(send.sink))
 
     def occupied(self, host: str) -> int:
         """Bytes that are staged at a host, or on their way to be."""
-        coming = {send.piece for send in self.running.values() if send.sink == host and not self._wanted(send)}
-        return sum(piece.size for piece in self.staged[host] | coming)
+        return self._occupied[host]
+
+    def sends(self, host: str, piece: Piece) -> bool:
+        """Whether a piece is on its way from a host."""
+        return self._reading[host, piece] > 0
+
+    def _occupy(self, host: str, piece: Piece, sign: int = 1) -> None:
+        """A piece begins to be there, or is not any more, unless it is there by other means."""
+        if piece not in self.staged[host] and not self._writing[host, piece]:
+            self._occupied[host] += sign * piece.size
 
     def _wanted(self, send: Send) -> bool:
         return send.sink in self.files[send.piece.file].destinations
 
     def arrived(self, hop: int) -> Send:
         """A hop is over."""
-        send = self.running.pop(hop)
+        send = self.running[hop]
         piece = send.piece
         if self._wanted(send):
             delivered = self._delivered[piece.file, send.sink]
@@ -85,25 +101,34 @@ class Ledger:
             self.duplicate_bytes += piece.size - fresh
             delivered.add(piece.start, piece.end)
             self._touched.add((piece.file, send.sink))
+            if not self.missing(piece.file, send.sink):
+                self._open.discard((piece.file, send.sink))
         else:
             self.staged[send.sink].add(piece)
-        return send
+        return self.ended(hop)
 
     def ended(self, hop: int) -> Send:
         """A hop failed, or was cancelled."""
-        return self.running.pop(hop)
+        send = self.running.pop(hop)
+        self._reading[send.source, send.piece] -= 1
+        if not self._wanted(send):
+            self._writing[send.sink, send.piece] -= 1
+            self._occupy(send.sink, send.piece, -1)
+        return send
 
     def drop(self, drop: Drop) -> None:
         """:raises IllegalActionError: when nothing is staged there, or it is being sent on from there"""
         if drop.piece not in self.staged[drop.host]:
             raise IllegalActionError(f"{drop.piece} is not staged at {drop.host}")
-        if any(send.source == drop.host and send.piece == drop.piece for send in self.running.values()):
+        if self.sends(drop.host, drop.piece):
             raise IllegalActionError(f"{drop.piece} is being sent from {drop.host}")
         self.staged[drop.host].remove(drop.piece)
+        self._occupy(drop.host, drop.piece, -1)
 
     def gone(self, host: str) -> list[Send]:
         """A host is lost, with all that was staged there; its hops, which end."""
         self._dead.add(host)
-        self.staged.pop(host, None)
+        for piece in self.staged.pop(host, ()):
+            self._occupy(host, piece, -1)
         ended = [hop for hop, send in self.running.items() if host in (send.source, send.sink)]
-        return [self.running.pop(hop) for hop in ended]
+        return [self.ended(hop) for hop in ended]

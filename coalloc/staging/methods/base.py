@@ -62,7 +62,7 @@ class Method(ABC):
 
     def _purge(self, send: Send) -> Iterator[Drop]:
         """What has been acknowledged elsewhere need not stay at an intermediate host (Confluence, 3.4)."""
-        still = any(each.source == send.source and each.piece == send.piece for each in self.ledger.running.values())
+        still = self.ledger.sends(send.source, send.piece)
         if send.piece in self.ledger.staged[send.source] and not still:
             drop = Drop(send.source, send.piece)
             self.ledger.drop(drop)

@@ -27,6 +27,7 @@ def collections(draw: st.DrawFn, most: int = 5, files: int = 4) -> tuple[Network
             name,
             draw(st.just(()) | st.builds(lambda up, down: (Isp("", up, down),), _limit(20), _limit(20))),
             draw(st.none() | st.integers(2, 40)),
+            draw(st.none() | st.integers(0, 40)),
             relays=draw(st.booleans()),
         )
         for name in [*names, "D"]

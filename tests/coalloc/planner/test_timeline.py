@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from coalloc.errors import UsageError
 from coalloc.planner.check_timeline import faults
+from coalloc.planner.maxflow import SCIPY
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.steps import Units
 from coalloc.planner.timeline import Certificate, Timeline, timeline
@@ -116,7 +117,7 @@ def test_every_timetable_holds(both: tuple[Network, Demand], limits: bool, size:
     except UsageError:
         return
     assert faults(found.certify(), network, files, units, limits=limits) == []
-    by_scipy = timeline(network, files, units, limits=limits, solvers=False)
+    by_scipy = timeline(network, files, units, limits=limits, backend=SCIPY)
     assert faults(by_scipy.certify(), network, files, units, limits=limits) == []
     assert cost(by_scipy) == cost(found)
     whole(found, files)

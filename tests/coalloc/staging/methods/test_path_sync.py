@@ -1,10 +1,15 @@
 """Barriers after each step of the timetable: PathSync waits for X % of a step's transfers, no more and no less."""
 
-from coalloc.planner.network import Demand, File, LinkKey
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from coalloc.errors import UsageError
+from coalloc.planner.network import Demand, File, LinkKey, Network
 from coalloc.staging.actions import Done, Piece, Send
 from coalloc.staging.events import Arrived, Failed, Started, Tick
 from coalloc.staging.methods import PathSync
-from tests.coalloc.planner.collections import line
+from tests.coalloc.planner.collections import collections, line
+from tests.coalloc.staging.methods.world import World
 
 STRAIGHT = line(A_D=2, B_D=2, C_D=2)
 THREE = Demand(tuple(File(name.lower(), 6, (name,), ("D",)) for name in "ABC"))
@@ -78,3 +83,17 @@ def test_it_says_what_it_does():
     assert around.rationale == "9 steps of 1 s, 78% of all bytes over R"
     straight = PathSync(STRAIGHT, THREE, step=1.0, unit=1)
     assert straight.rationale == "3 steps of 1 s, all straight: nothing is sooner over other hosts"
+
+
+@settings(deadline=None, max_examples=50)
+@given(collections(), st.integers(0, 10**6))
+def test_with_barriers_intermediates_keep_no_more_than_they_lend(both: tuple[Network, Demand], seed: int):
+    network, demand = both
+    try:
+        method = PathSync(network, demand, percent=100, step=1.0, unit=1)
+    except UsageError:
+        return
+    world = World(method, demand, seed)
+    assert world.run() == Done()
+    for name, host in network.hosts.items():
+        assert host.storage is None or name == "D" or world.ledger.peak[name] <= host.storage
