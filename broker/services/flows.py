@@ -15,9 +15,9 @@ from broker.models.plans import FlowsPlanned, FlowsWanted
 from broker.services.forecasting import Forecasting
 from broker.services.places import Places
 from coalloc.errors import UsageError
+from coalloc.planner import plan
 from coalloc.planner.answer import answer
 from coalloc.planner.joining import joined
-from coalloc.planner.least import least_makespan
 from coalloc.planner.network import Demand, Host, Isp, Link, LinkKey, Network
 from coalloc.planner.scenario import Scenario, document, scenario
 
@@ -104,7 +104,7 @@ def _read(wanted: FlowsWanted) -> Scenario:
 
 def _solved(network: Network, demand: Demand) -> Mapping[str, object]:
     try:
-        return answer(network, least_makespan(network, demand))
+        return answer(network, plan(network, demand))
     except UsageError as error:
         if isinstance(error.__cause__ or error.__context__, ImportError):
             raise Unavailable(f"{error.message} at the broker", error.remedy) from None
