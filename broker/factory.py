@@ -10,6 +10,7 @@ from broker.services.bulk import Bulk
 from broker.services.catalogue import Catalogue
 from broker.services.clients import Clients
 from broker.services.collections import Collections
+from broker.services.flows import Flows
 from broker.services.forecasting import Forecasting
 from broker.services.grants import Grants
 from broker.services.history import Reports
@@ -55,6 +56,7 @@ class Factory(NamedTuple):
     logs: Logs
     replicas: Replicas
     plans: Plans
+    flows: Flows
     collections: Collections
     bookmarks: Bookmarks
     pauses: Pauses
@@ -98,6 +100,7 @@ class Factory(NamedTuple):
             Logs(reports),
             replicas,
             Plans(replicas),
+            Flows(places, forecasting),
             collections,
             Bookmarks(database),
             Pauses(database),

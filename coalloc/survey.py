@@ -10,9 +10,10 @@ from typing import NamedTuple
 from coalloc.brokerclient import Broker
 from coalloc.config import access, some_access
 from coalloc.history import source_key
-from coalloc.networks import expected_network, joined, measured_network
+from coalloc.networks import expected_network, measured_network
 from coalloc.outbox import tell
 from coalloc.pairs import Measured, Pairs, observations
+from coalloc.planner.joining import joined
 from coalloc.planner.scenario import Scenario
 from coalloc.probing import Limits, measure
 from coalloc.progress.human import labels

@@ -1,17 +1,36 @@
-"""Plans: how a dataset would be fetched."""
+"""Plans: how a dataset would be fetched, or files moved through a network."""
+
+from typing import Annotated
 
 from fastapi import APIRouter
+from pydantic import Discriminator, Tag
 
 from broker.dependencies.access import Guarded, Reader
 from broker.dependencies.context import Services
-from broker.models.plans import Planned, PlanWanted
+from broker.models.plans import FlowsPlanned, FlowsWanted, Planned, PlanWanted
 
 __all__ = ["router"]
 
 router = APIRouter(tags=["plans"], route_class=Guarded)
 
 
+def _kind(body: object) -> str:
+    named = body if isinstance(body, dict) else {}
+    return "flows" if isinstance(body, FlowsWanted) or {"hosts", "files"} & named.keys() else "dataset"
+
+
+Wanted = Annotated[
+    Annotated[PlanWanted, Tag("dataset")] | Annotated[FlowsWanted, Tag("flows")],
+    Discriminator(_kind),
+]
+
+
 @router.post("/plans")
-async def plan(wanted: PlanWanted, caller: Reader, services: Services) -> Planned:
-    """What each source should deliver, when it should be done, and why. Moves nothing, and asks no server."""
+async def plan(wanted: Wanted, caller: Reader, services: Services) -> Planned | FlowsPlanned:
+    """Of a dataset, what each source should deliver; of files in a network, who should send what to whom.
+
+    With when it should be done, and why. Moves nothing, and asks no server.
+    """
+    if isinstance(wanted, FlowsWanted):
+        return await services.flows.make(wanted)
     return await services.plans.make(wanted, caller.site if wanted.sink is None else wanted.sink)

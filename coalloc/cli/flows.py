@@ -2,8 +2,10 @@
 
 import json
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
@@ -13,6 +15,8 @@ from coalloc.errors import UsageError
 if TYPE_CHECKING:
     from coalloc.planner.plan import TransferPlan
     from coalloc.planner.scenario import Scenario
+    from coalloc.staging.methods import Method
+    from coalloc.staging.simulation import Record
 
 __all__ = ["load", "plan_network"]
 
@@ -29,25 +33,66 @@ def load(path: Path) -> "Scenario":
         raise UsageError(f"{path} is no text", "name a YAML file") from None
 
 
-def plan_network(path: Path, picture: Path | None, broker: str | None, as_json: bool) -> None:
-    """Say how what a network's file wants moved would be moved, and draw it."""
+def plan_network(path: Path, method: str | None, picture: Path | None, broker: str | None, as_json: bool) -> None:
+    """Say how what a network's file wants moved would be moved, and draw it.
+
+    :param method: carries it out in virtual time, hop by hop
+    """
+    from coalloc.planner import plan
     from coalloc.planner.answer import answer
-    from coalloc.planner.least import least_makespan
     from coalloc.survey import filled
 
     scenario = load(path)
     if not scenario.demand.files:
         raise UsageError(f"{path} names no files", "say what is to be moved: files: {x: {size: 8 GB, at: a, to: b}}")
     scenario = interrupts.run(filled(scenario, broker))
-    made = least_makespan(scenario.network, scenario.demand)
+    made = plan(scenario.network, scenario.demand)
+    done = _carried_out(scenario, method) if method else None
     if picture:
-        from coalloc.pictures import bars, draw
+        from coalloc.pictures import bars, draw, hops
 
-        draw(picture, scenario.network, made, bars(made))
+        draw(picture, scenario.network, made, hops(done.record) if done else bars(made))
     if as_json:
-        click.echo(json.dumps(answer(scenario.network, made), indent=2))
+        found = answer(scenario.network, made)
+        click.echo(json.dumps({**found, "carried_out": done.document} if done else found, indent=2))
     else:
         _print(path, scenario, made)
+        if done:
+            done.show()
+
+
+class _Done(NamedTuple):
+    """What a method came to in virtual time."""
+
+    method: "Method"
+    record: "Record"
+
+    @property
+    def document(self) -> dict[str, Any]:
+        """For JSON."""
+        hops = [
+            {**hop.send._asdict(), "piece": hop.send.piece._asdict(), "began": hop.began, "ended": hop.ended}
+            for hop in self.record.hops
+        ]
+        said = {"method": self.method.name, "outcome": self.record.outcome, "rationale": self.method.rationale}
+        return {**said, "seconds": self.record.seconds, "hops": hops}
+
+    def show(self) -> None:
+        """As text."""
+        from coalloc.progress import human
+
+        done = self.record.outcome == "done"
+        time = human.duration(self.record.seconds)
+        said = f"takes {time} in {human.counted(len(self.record.hops), 'hop')}" if done else self.record.outcome
+        click.echo(human.one_line(f"{self.method.name} {said}: {self.method.rationale}"))
+
+
+def _carried_out(scenario: "Scenario", name: str) -> _Done:
+    from coalloc.staging.methods import make
+    from coalloc.staging.simulation import Underlay, simulate
+
+    method = make(name, scenario.network, scenario.demand)
+    return _Done(method, simulate(method, Underlay.of(scenario.network)))
 
 
 def _print(path: Path, scenario: "Scenario", plan: "TransferPlan") -> None:
@@ -72,7 +117,22 @@ def _print(path: Path, scenario: "Scenario", plan: "TransferPlan") -> None:
         for each in plan.paths
     ]
     out.print(table(("path", "file", ">bytes", ">rate"), rows))
-    for file in files:
-        if file.deadline is not None and seconds > file.deadline:
-            late, when = human.duration(seconds), human.duration(file.deadline)
-            out.print(human.one_line(f"{file.name} would be late: it is wanted after {when}, and there after {late}"))
+    for said in _late(scenario, seconds):
+        out.print(human.one_line(said))
+
+
+def _late(scenario: "Scenario", seconds: float) -> Iterator[str]:
+    """What is said of deadlines that this plan, in which all end together, does not keep."""
+    from coalloc.planner import Demand
+    from coalloc.planner.deadline import refusal
+
+    files = scenario.demand.files
+    for deadline in sorted({file.deadline for file in files if file.deadline is not None and file.deadline < seconds}):
+        due = tuple(file for file in files if file.deadline is not None and file.deadline <= deadline)
+        names = ", ".join(file.name for file in due)
+        with suppress(UsageError):  # of several destinations nothing shorter can be said
+            found = refusal(scenario.network, Demand(due), deadline)
+            can = (
+                "can be there in time if sent before the others" if found is None else f"would be late: {found.reason}"
+            )
+            yield f"{names} {can}"

@@ -28,8 +28,11 @@ PICTURES = (".svg", ".png", ".pdf")
     "--metalink", is_flag=True, help="Print a Metalink 4 file of the sources, the best first, with a checksum."
 )
 @click.option("--network", type=FILE, help="Plan what this network, as YAML, wants moved; there is no SOURCE then.")
+@click.option("--method", metavar="NAME", help="Also have a method of collecting carry it out, in virtual time.")
 @click.option("--picture", type=FILE, help="Draw the network and the plan: a file that ends with .svg, .png or .pdf.")
-def plan(as_json: bool, metalink: bool, network: Path | None, picture: Path | None, **wishes: Any) -> None:
+def plan(
+    as_json: bool, metalink: bool, network: Path | None, method: str | None, picture: Path | None, **wishes: Any
+) -> None:
     """Show how a file would be fetched, and move nothing.
 
     Asks each server for the file's size, and says from this user's own history what each source would
@@ -45,11 +48,11 @@ def plan(as_json: bool, metalink: bool, network: Path | None, picture: Path | No
     """
     if as_json and metalink:
         raise UsageError("--json and --metalink are two forms of one answer", "leave one of them out")
-    _refuse_nonsense(network, picture, metalink, wishes["sources"])
+    _refuse_nonsense(network, method, picture, metalink, wishes["sources"])
     if network:
         from coalloc.cli.flows import plan_network
 
-        plan_network(network, picture, wishes["broker"], as_json)
+        plan_network(network, method, picture, wishes["broker"], as_json)
         return
     from coalloc import api
 
@@ -66,13 +69,15 @@ def plan(as_json: bool, metalink: bool, network: Path | None, picture: Path | No
         _print(plans)
 
 
-def _refuse_nonsense(network: Path | None, picture: Path | None, metalink: bool, sources: Sequence[str]) -> None:
+def _refuse_nonsense(
+    network: Path | None, method: str | None, picture: Path | None, metalink: bool, sources: Sequence[str]
+) -> None:
     if bool(network) == bool(sources):
         raise UsageError("either sources or a network can be planned", "name a SOURCE, or --network")
     if network and metalink:
         raise UsageError("--metalink makes no sense with --network", "leave one of them out")
-    if picture and not network:
-        raise UsageError("--picture makes no sense without --network", "leave it out")
+    if (method or picture) and not network:
+        raise UsageError(f"--{'method' if method else 'picture'} makes no sense without --network", "leave it out")
     if picture and picture.suffix not in PICTURES:
         raise UsageError(f"{picture} says no format of a picture", f"end it with {', '.join(PICTURES)}")
 

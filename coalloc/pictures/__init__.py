@@ -1,6 +1,6 @@
 """Plans as pictures. Needs matplotlib, of the extra `plots`."""
 
-from coalloc.pictures.bars import Bar, bars
+from coalloc.pictures.bars import Bar, bars, hops
 from coalloc.pictures.figure import draw
 
-__all__ = ["Bar", "bars", "draw"]
+__all__ = ["Bar", "bars", "draw", "hops"]

@@ -5,8 +5,9 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from coalloc.planner.plan import TransferPlan
+from coalloc.staging.simulation import Record
 
-__all__ = ["Bar", "bars"]
+__all__ = ["Bar", "bars", "hops"]
 
 
 class Bar(NamedTuple):
@@ -27,3 +28,11 @@ def bars(plan: TransferPlan) -> list[Bar]:
         for source, sink in pairwise(path.hosts):
             sums[source, sink, path.file] += path.bytes
     return [Bar(*key, 0.0, float(plan.makespan), count) for key, count in sums.items()]
+
+
+def hops(record: Record) -> list[Bar]:
+    """Those of a collection as it was carried out; what was cancelled or failed included."""
+    return [
+        Bar(hop.send.source, hop.send.sink, hop.send.piece.file, hop.began, hop.ended, hop.send.piece.size)
+        for hop in record.hops
+    ]

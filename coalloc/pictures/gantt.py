@@ -1,5 +1,6 @@
 """When bytes go over which link: a line a link, a colour a file."""
 
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ __all__ = ["gantt", "rows"]
 
 NAMED = 10
 """Files that a legend names."""
+
+MOMENT = 1e-6
+"""Seconds in which nobody sees a gap."""
 
 Row = tuple[str, str]
 
@@ -30,18 +34,18 @@ def gantt(axes: "Axes", bars: Sequence[Bar], fewest: int, most: int) -> None:
     from matplotlib import colormaps
 
     shown = _shown(bars, most)
-    files = list(dict.fromkeys(bar.file for bar in bars))
+    files = sorted({bar.file for bar in bars})
     colours = colormaps["tab10" if len(files) <= NAMED else "turbo"]
     colour = {file: colours(i) if len(files) <= NAMED else colours(i / len(files)) for i, file in enumerate(files)}
+    by_pair: dict[Row, list[Bar]] = defaultdict(list)
+    for bar in bars:
+        by_pair[bar.source, bar.sink].append(bar)
     for line, pair in enumerate(shown):
-        mine = [bar for bar in bars if (bar.source, bar.sink) == pair]
-        for lane, bar in enumerate(_side_by_side(mine)):
-            height = 0.8 / len(_side_by_side(mine))
-            for each in bar:
-                axes.barh(
-                    line - 0.4 + (lane + 0.5) * height, each.end - each.start, left=each.start, height=height,
-                    color=colour[each.file], edgecolor="white", linewidth=0.3,
-                )  # fmt: skip
+        lanes = _side_by_side(by_pair[pair])
+        for number, lane in enumerate(lanes):
+            where = line - 0.4 + 0.8 * number / len(lanes), 0.8 / len(lanes)
+            spans = [(bar.start, bar.end - bar.start) for bar in lane]
+            axes.broken_barh(spans, where, facecolors=[colour[bar.file] for bar in lane], linewidth=0)
     for file in files[:NAMED]:
         axes.barh(0, 0, color=colour[file], label=file)
     axes.set_yticks(range(len(shown)), [f"{source} → {sink}" for source, sink in shown])
@@ -65,12 +69,14 @@ def _shown(bars: Sequence[Bar], most: int) -> list[Row]:
 
 
 def _side_by_side(bars: Sequence[Bar]) -> list[list[Bar]]:
-    """Bars that overlap in time lie in lanes below each other."""
+    """Bars that overlap in time lie in lanes below each other; those of a file that follow each other are one."""
     lanes: list[list[Bar]] = []
-    for bar in sorted(bars, key=lambda bar: bar.start):
-        free = next((lane for lane in lanes if lane[-1].end <= bar.start + 1e-9), None)
+    for bar in sorted(bars, key=lambda bar: (bar.start, bar.file)):
+        free = next((lane for lane in lanes if lane[-1].end <= bar.start + MOMENT), None)
         if free is None:
             lanes.append([bar])
+        elif free[-1].file == bar.file and free[-1].end >= bar.start - MOMENT:
+            free[-1] = free[-1]._replace(end=bar.end, bytes=free[-1].bytes + bar.bytes)
         else:
             free.append(bar)
     return lanes

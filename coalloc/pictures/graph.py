@@ -81,7 +81,7 @@ def _arrow(axes: "Axes", key: LinkKey, where: Mapping[str, Point], colour: str, 
 def _rate(axes: "Axes", network: Network, key: LinkKey, where: Mapping[str, Point], rate: float, colour: str) -> None:
     """On its arrow, nearer to its beginning, which is a Bézier curve in the units of the screen."""
     (ax, ay), (bx, by) = (axes.transData.transform(where[name]) for name in (key.source, key.sink))
-    t = 0.3
+    t = 0.3 if abs(bx - ax) > abs(by - ay) / 2 else 0.5
     cx, cy = (ax + bx) / 2 + BEND * (by - ay), (ay + by) / 2 - BEND * (bx - ax)
     x = (1 - t) ** 2 * ax + 2 * t * (1 - t) * cx + t * t * bx
     y = (1 - t) ** 2 * ay + 2 * t * (1 - t) * cy + t * t * by

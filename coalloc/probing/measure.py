@@ -20,8 +20,6 @@ __all__ = ["Limits", "measure"]
 GRACE = 15.0
 """Seconds beyond its time after which a measurement is given up that has not ended by itself."""
 
-PARTS = 8
-"""In which flows that are measured together take what each may have."""
 Told = Callable[[Measured], None]
 
 
@@ -110,7 +108,7 @@ class _Measuring:
 
     async def pair(self, source: str, sink: str) -> None:
         """Measure one."""
-        flows, error = await self._together([(source, sink)], Budget(self._limits.bytes))
+        flows, error = await self._together([(source, sink)])
         self._note(source, sink, settled(flows[0].began, flows[0].samples), error)
 
     async def blast(self, name: str, chosen: Sequence[tuple[str, str]]) -> None:
@@ -123,19 +121,17 @@ class _Measuring:
             await self._blast(name, EVERYBODY, outgoing)
 
     async def _blast(self, source: str, sink: str, chosen: Sequence[tuple[str, str]]) -> None:
-        budget = Budget(self._limits.bytes * len(chosen), part=max(1, self._limits.bytes // PARTS))
-        flows, error = await self._together(chosen, budget)
+        flows, error = await self._together(chosen)
         samples = sorted(sample for flow in flows for sample in flow.samples)
         self._note(source, sink, peak(min(flow.began for flow in flows), samples), error)
 
-    async def _together(
-        self, chosen: Sequence[tuple[str, str]], budget: "Budget"
-    ) -> tuple[list["_Flow"], SourceError | None]:
-        """Flows that begin together, once all that can are ready; and why the first failed that did."""
-        flows = [
-            _Flow(self._ends[source], self._ends[sink], self._options, self._limits.seconds, budget)
-            for source, sink in chosen
-        ]
+    async def _together(self, chosen: Sequence[tuple[str, str]]) -> tuple[list["_Flow"], SourceError | None]:
+        """Flows that begin together, once all that can are ready, and end together, when the first is through; and why
+        the first failed that did.
+        """
+        flows: list[_Flow] = []
+        for source, sink in chosen:
+            flows.append(_Flow(self._ends[source], self._ends[sink], self._options, self._limits, flows))
         try:
             # One by one: Globus servers that many greet at once let some of them wait for 5 s.
             opened = [await self._tried(flow, flow.open) for flow in flows]
@@ -170,45 +166,25 @@ class _Measuring:
         self._told(measured)
 
 
-class Budget:
-    """Bytes that flows may take, part by part; when one finds none left, all of them stop, to begin and end together.
+class _Flow:
+    """Bytes on their way from one server to another, until there were enough or it took long enough.
 
-    :param part: bytes that a flow takes at once; all that are left unless given
+    :param group: those that run beside it, itself included: when one is through, all are
     """
 
-    def __init__(self, left: int, part: int | None = None) -> None:
-        self._left = left
-        self._part = part or left
-        self._stops: list[Callable[[], None]] = []
-
-    def join(self, stop: Callable[[], None]) -> None:
-        """One more flow, and what stops it."""
-        self._stops.append(stop)
-
-    def take(self, most: int) -> int:
-        """So many bytes; 0 when it is over."""
-        taken = min(self._left, self._part, most)
-        self._left -= taken
-        if not taken:
-            for stop in self._stops:
-                stop()
-        return taken
-
-
-class _Flow:
-    """Bytes on their way from one server to another, until there were enough or it took long enough."""
-
-    def __init__(self, source: End, sink: End, options: EngineOptions, seconds: float, budget: Budget) -> None:
+    def __init__(
+        self, source: End, sink: End, options: EngineOptions, limits: Limits, group: Sequence["_Flow"]
+    ) -> None:
         self.source = source
         self.sink = sink
         self.samples: list[Sample] = []
         self._options = options
-        self._seconds = seconds
-        self._budget = budget
+        self._limits = limits
+        self._group = group
         self._loop = asyncio.get_running_loop()
         self.began = self._loop.time()
         self._span = Span(0, 0)
-        self._over = False
+        self._left = limits.bytes
         self._path = ""
         self._remote: RemoteSource | None = None
 
@@ -224,14 +200,16 @@ class _Flow:
         :raises SourceError: when it fails, or nothing comes in time
         """
         assert self._remote is not None, "open() comes first"
-        self._budget.join(self._stop)
         self.began = self._loop.time()
-        over = self._loop.call_later(self._seconds, self._stop)
+        over = self._loop.call_later(self._limits.seconds, self.stop)
         try:
-            async with asyncio.timeout(self._seconds + GRACE):
-                while not self._over and (count := self._budget.take(self.source.size)):
-                    self._span = Span(0, count)
+            async with asyncio.timeout(self._limits.seconds + GRACE):
+                while self._left > 0:
+                    self._span = Span(0, min(self._left, self.source.size))
+                    self._left -= self._span.end
                     await self._remote.fetch(self._span, self._arrived)
+            for flow in self._group:
+                flow.stop()
         except TimeoutError:
             ends = f"{self.source.key} to {self.sink.key}"
             raise Stalled(f"too little came from {ends}, too late", "try again later") from None
@@ -244,8 +222,9 @@ class _Flow:
             await self._remote.close()
             await self.sink.forget(self._path)
 
-    def _stop(self) -> None:
-        self._over = True
+    def stop(self) -> None:
+        """Send no more than is on its way; may be called twice."""
+        self._left = 0
         self._span.end = self._span.start
 
     def _arrived(self, _: int, view: memoryview) -> None:

@@ -45,11 +45,11 @@ def settled(began: float, samples: Sequence[Sample]) -> Flowed | None:
 
 
 def peak(began: float, samples: Sequence[Sample]) -> Flowed | None:
-    """The most that came in a row of 5 seconds; where all took less, what `settled` says.
+    """The most that came in a row of 5 seconds; where all took less than twice that, what `settled` says.
 
     :param samples: in order of time
     """
-    if not samples or samples[-1].at - began <= PEAK_SECONDS:
+    if not samples or samples[-1].at - began < 2 * PEAK_SECONDS:
         return settled(began, samples)
     best, total, first = Flowed(began, began + PEAK_SECONDS, 0), 0, 0
     for sample in samples:

@@ -6,9 +6,10 @@ import pytest
 
 from coalloc.brokerclient import Broker
 from coalloc.config import Access
-from coalloc.networks import expected_network, joined, measured_network
+from coalloc.networks import expected_network, measured_network
 from coalloc.pairs import EVERYBODY, Measured, observations
 from coalloc.planner import Host, Isp, Link, LinkKey, Network
+from coalloc.planner.joining import joined
 from tests.support.broker import BrokerProcess
 
 MB = 1_000_000
