@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
 from coalloc.brokerclient import Broker, Dataset, Found
+from coalloc.collection import CollectionReport, CollectionView, Wanted
 from coalloc.config import access, some_access
 from coalloc.dialer import DirectDialer, forbid
 from coalloc.download import Download, Wishes
@@ -54,7 +55,9 @@ __all__ = [
     "Storage",
     "Strategy",
     "ThirdParty",
+    "Wanted",
     "cancel",
+    "collect",
     "copy",
     "datasets",
     "download",
@@ -268,6 +271,21 @@ def _ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
 
 def _sources(request: Request, file: ReplicaSet, options: EngineOptions) -> list[Source]:
     return [open_source(replica.url, request.engine, options) for replica in file.replicas]
+
+
+async def collect(wanted: Wanted, watch: Callable[[CollectionView], None] | None = None) -> CollectionReport:
+    """Collect many files from GridFTP servers to one place, over other hosts where a method sends them.
+
+    Each is at its destination when it is whole and compared with its origin, or not at all; what is there already is
+    left alone. Cancelling stops cleanly, and leaves nothing at servers in between; the CancelledError has the report as
+    its argument.
+
+    :param watch: is shown views as it goes
+    :raises CoallocError: with what was known in its `report`
+    """
+    from coalloc.collecting import collect  # downloads have no use for methods and plans
+
+    return await collect(wanted, watch)
 
 
 async def plan(request: Request) -> list[Plan]:

@@ -1,0 +1,120 @@
+"""How bytes get from one host to another one: a channel, kept from piece to piece.
+
+Between two servers it is a pair of sessions (`Pair`), from a server to this machine sessions of our own (`Inward`).
+When to make one, and what to copy next, is left to `lane`.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from coalloc.engine.base import Deliver, Span
+from coalloc.engine.gridftp import stream
+from coalloc.engine.gridftp.address import parse_server
+from coalloc.engine.gridftp.login import security_for
+from coalloc.engine.gridftp.session import Session
+from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
+from coalloc.engine.gridftp.transfer import KeptRange
+from coalloc.staging.here import Here
+from coalloc.staging.server import Server
+
+__all__ = ["Channel", "Inward", "Pair"]
+
+
+class Channel(ABC):
+    """From one host to another one. Several pieces may be on their way at once."""
+
+    sliced: ClassVar[bool]
+    """Whether to copy long pieces in slices, since a copy that has begun cannot be ended without the whole channel."""
+
+    @property
+    @abstractmethod
+    def usable(self) -> bool:
+        """Whether more can be copied."""
+
+    @abstractmethod
+    async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
+        """Copy bytes [start, end) to the same place in another file; none at all is the whole of an empty file.
+
+        :param source: a path at the source
+        :param sink: a path at the sink, or what `Here` calls the file
+        :param received: is told what is there for good
+        :raises SourceError: or a SinkError, where this machine is the sink
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of all connections; may be called twice."""
+
+
+class Pair(Channel):
+    """Between two servers."""
+
+    sliced = True
+
+    def __init__(self, sessions: ThirdParty) -> None:
+        self._sessions = sessions
+
+    @classmethod
+    async def open(cls, source: Server, sink: Server) -> "Pair":
+        """:raises SourceError: when one lets us not in, or they cannot be introduced to each other"""
+        return cls(await open_third_party(source.url, sink.url, source.options))
+
+    @property
+    def usable(self) -> bool:
+        return self._sessions.usable
+
+    async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
+        ranges = [(start, end)] if start < end else None
+        await self._sessions.copy(source, sink, end, ranges, received)
+
+    def close(self) -> None:
+        self._sessions.close()
+
+
+class Inward(Channel):
+    """From a server to this machine: as many sessions as pieces are on their way."""
+
+    sliced = False
+
+    def __init__(self, source: Server, here: Here) -> None:
+        self._source = source
+        self._here = here
+        self._idle: list[Session] = []
+
+    @property
+    def usable(self) -> bool:
+        return True
+
+    async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
+        missing = self._here.missing(sink, start, end)
+        for at, until in self._here.held(sink, start, end):
+            received(at, until)  # by an earlier run
+        if not missing:
+            return
+
+        def deliver(offset: int, view: memoryview) -> None:
+            self._here.write(sink, offset, view)
+            received(offset, offset + len(view))
+
+        session = await self._session(source)
+        try:
+            for gap in missing:
+                await self._fetch(session.about(source), Span(*gap), deliver)
+        finally:
+            if session.usable:
+                self._idle.append(session)
+
+    async def _session(self, path: str) -> Session:
+        while self._idle:
+            session = self._idle.pop()
+            if session.usable:
+                return session
+        address = parse_server(self._source.url).at(path)
+        return await Session.open(address, self._source.options, security_for(address), lambda _: None, pipelined=True)
+
+    async def _fetch(self, session: Session, span: Span, deliver: Deliver) -> None:
+        await stream.fetch(session, await session.data.take(), span, deliver)
+
+    def close(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
