@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import getrandbits
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
@@ -45,6 +45,9 @@ from coalloc.schedule.policies import make
 from coalloc.servers import Storage, ThirdParty, copy, storage, third_party
 from coalloc.urls import redact
 from coalloc.verify import SUSPECTED, Jury, agreed_checksum
+
+if TYPE_CHECKING:
+    from coalloc.planner.scenario import Scenario
 
 __all__ = [
     "Engine",
@@ -273,7 +276,11 @@ def _sources(request: Request, file: ReplicaSet, options: EngineOptions) -> list
     return [open_source(replica.url, request.engine, options) for replica in file.replicas]
 
 
-async def collect(wanted: Wanted, watch: Callable[[CollectionView], None] | None = None) -> CollectionReport:
+async def collect(
+    wanted: Wanted,
+    watch: Callable[[CollectionView], None] | None = None,
+    network: "Scenario | None" = None,
+) -> CollectionReport:
     """Collect many files from GridFTP servers to one place, over other hosts where a method sends them.
 
     Each is at its destination when it is whole and compared with its origin, or not at all; what is there already is
@@ -281,11 +288,14 @@ async def collect(wanted: Wanted, watch: Callable[[CollectionView], None] | None
     its argument.
 
     :param watch: is shown views as it goes
+    :param network: which hosts take part beside those that are named, and what goes between them; what it leaves open
+        is taken from what was measured. The host without a server is this machine. Without a network, every host is
+        thought to reach every other one, and what was not measured is guessed
     :raises CoallocError: with what was known in its `report`
     """
     from coalloc.collecting import collect  # downloads have no use for methods and plans
 
-    return await collect(wanted, watch)
+    return await collect(wanted, watch, network)
 
 
 async def plan(request: Request) -> list[Plan]:

@@ -1,8 +1,11 @@
 """Many files from many GridFTP servers to one place, over other hosts where a method sends them. Wires the rooms."""
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from os import urandom
 from pathlib import Path
 from random import getrandbits
@@ -15,58 +18,85 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse
 from coalloc.errors import CoallocError, UsageError
 from coalloc.history import History, Transfer
-from coalloc.planner.network import Demand, Host, Link, LinkKey, Network
+from coalloc.networks import joined
+from coalloc.outbox import tell
+from coalloc.pairs import Measured, Pairs
+from coalloc.planner.network import Demand, Network
+from coalloc.planner.scenario import Scenario
 from coalloc.resolve import resolve
-from coalloc.staging.collection import Collection, Field
+from coalloc.staging.collection import Choice, Collection, Field
+from coalloc.staging.expecting import guessed, inward, is_known, labelled
 from coalloc.staging.gathering import Gathering
 from coalloc.staging.here import Here
 from coalloc.staging.landing import Landing, There
-from coalloc.staging.methods import Method, make
+from coalloc.staging.methods import make
 from coalloc.staging.server import Area
+from coalloc.survey import filled
 from coalloc.urls import redact
+from predictors.experience import SMALLEST
 
-__all__ = ["collect"]
-
-DEFAULT = "all-at-once"
-UNKNOWN = 12_500_000
-"""Bytes per second that a link is thought to carry of which nothing is known, as all others then are."""
+__all__ = ["collect", "default"]
 
 
-async def collect(wanted: Wanted, watch: Callable[[CollectionView], None] | None = None) -> CollectionReport:
-    """Collect files; each is at its destination when it is whole and compared with its origin, or not at all.
-
-    What is there already is left alone. Cancelling stops cleanly, and leaves nothing at servers in between; the
-    CancelledError has the report as its argument.
-
-    :param watch: is shown views as it goes
-    :raises CoallocError: with what was known in its `report`
-    """
+async def collect(
+    wanted: Wanted, watch: Callable[[CollectionView], None] | None = None, network: Scenario | None = None
+) -> CollectionReport:
+    """As `coalloc.api.collect`, which says all about it."""
+    given = labelled(network) if network else None
     gathering = Gathering(EngineOptions(DirectDialer(), data_hosts=wanted.data_hosts))
     for url in wanted.via:
         gathering.add(url, _folder(url))
     landing = _landing(wanted.to, gathering)
     try:
         items = await gathering.items(*await _named(wanted))
+        for url in given.urls.values() if given else ():
+            gathering.add(url, _folder(url))
+        known = await _known(given, [*gathering.servers], landing.label, wanted.broker)
     except BaseException:
         await gathering.close()
         raise
+    planned = guessed(known, [*gathering.servers], landing.label, complete=given is not None)
     field = Field(gathering.servers, _areas(gathering, landing), landing)
-    past, began = History.open(), time.time()
-    network, known = _network([*gathering.servers], landing.label, past)
 
-    def choose(demand: Demand) -> tuple[Method, float | None]:
-        method = make(wanted.method or DEFAULT, network, demand, seed=getrandbits(32))
-        return method, _direct(network, demand) if known else None
+    def choose(demand: Demand) -> Choice:
+        method = make(wanted.method or default(), planned, demand, seed=getrandbits(32))
+        plan = _plan(planned, demand) if is_known(known, demand) else None
+        return Choice(method, *plan) if plan else Choice(method)
 
+    began = time.time()
     collection = Collection(items, field, redact(wanted.to), choose, watch, getrandbits(32))
     try:
         report = await collection.run()
     except CoallocError as error:
         if isinstance(error.report, CollectionReport):
-            past.add(_transfers(error.report, began))
+            await _remember(error.report, began, wanted.broker)
         raise
-    past.add(_transfers(report, began))
+    await _remember(report, began, wanted.broker)
     return report
+
+
+def default() -> str:
+    """The method that is used where none is named."""
+    return "adaptive" if find_spec("scipy") else "all-at-once"
+
+
+def _plan(network: Network, demand: Demand) -> tuple[float, float | None] | None:
+    """The seconds that everything should take, and without relays; None where nobody can say."""
+    from coalloc.planner.least import least_makespan
+
+    try:
+        plan = least_makespan(network, demand)
+    except UsageError:  # no SciPy, or no way
+        return None
+    return float(plan.makespan), None if plan.direct is None else float(plan.direct)
+
+
+async def _known(given: Scenario | None, servers: Sequence[str], destination: str, broker: str | None) -> Network:
+    """What the user says, then what was measured, then what a broker expects."""
+    scenario = Scenario(given.network if given else Network({}, {}), urls={label: label for label in servers})
+    found = await filled(scenario, broker)
+    past = History.open().estimates(servers, time.time()) if destination == HERE else {}
+    return joined(found.network, inward(past))
 
 
 async def _named(wanted: Wanted) -> tuple[list[str], list[Found]]:
@@ -116,30 +146,23 @@ def _areas(gathering: Gathering, landing: Landing) -> dict[str, Area]:
     }
 
 
-def _network(servers: Sequence[str], destination: str, past: History) -> tuple[Network, bool]:
-    """All that is known of the ways between hosts, and whether that is anything; the others are thought to be alike."""
-    hosts = dict.fromkeys([*servers, destination])
-    links = {
-        key: Link(key, UNKNOWN)
-        for key in (LinkKey(source, sink) for source in servers for sink in hosts if source != sink)
-    }
-    estimates = past.estimates(servers, time.time()) if destination == HERE else {}
-    rates = {LinkKey(url, HERE): estimate for url, estimate in estimates.items() if estimate.rate}
-    for key, estimate in rates.items():
-        bounds = estimate.bounds and (int(estimate.bounds[0]), int(estimate.bounds[1]))
-        links[key] = Link(key, int(estimate.rate or 0), bounds)
-    return Network({name: Host(name, relays=name != HERE) for name in hosts}, links), bool(rates)
+async def _remember(report: CollectionReport, began: float, broker: str | None) -> None:
+    """For this user's next collection, and for everybody's."""
+    transfers, measured = _transfers(report, began), _measured(report, began)
+    History.open().add(transfers)
+    Pairs.open().add(measured)
+    if known := access(broker):
+        with suppress(asyncio.CancelledError):  # all is done that the user wanted
+            await tell(Broker(known), transfers, measured=measured)
 
 
-def _direct(network: Network, demand: Demand) -> float | None:
-    """Seconds that all would take if every holder sent its files straight, as far as the links are all that limits."""
-    loads: dict[LinkKey, int] = {}
-    for file in demand.files:
-        for sink in file.destinations:
-            keys = [LinkKey(holder, sink) for holder in file.holders]
-            best = max(keys, key=lambda key: network.links[key].capacity)
-            loads[best] = loads.get(best, 0) + file.size
-    return max((size / network.links[key].capacity for key, size in loads.items()), default=0.0)
+def _measured(report: CollectionReport, began: float) -> list[Measured]:
+    """What went from server to server, where it was enough to say how fast that goes."""
+    return [
+        Measured(pair.source, pair.sink, began, began + pair.seconds, pair.bytes)
+        for pair in report.pairs
+        if pair.sink != HERE and pair.bytes >= SMALLEST and pair.source != pair.sink
+    ]
 
 
 def _transfers(report: CollectionReport, began: float) -> list[Transfer]:

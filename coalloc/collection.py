@@ -84,7 +84,10 @@ class LeftBehind(NamedTuple):
 
 
 class CollectionReport(NamedTuple):
-    """What a collection did. `seconds` is its makespan, `direct_seconds` what it was expected to be without relays.
+    """What a collection did. `seconds` is its makespan.
+
+    `planned_seconds` and `direct_seconds` are what it was expected to be at best, and without relays; None where
+    nothing was known of the ways.
 
     `duplicate_bytes` arrived though they were there, `mended_bytes` were wrong and came again from their origins.
     `staged_bytes` went to hosts in between, `peaks` are the most bytes that were there at once, by host. `gone` are
@@ -96,6 +99,7 @@ class CollectionReport(NamedTuple):
     seconds: float
     method: str
     rationale: str
+    planned_seconds: float | None
     direct_seconds: float | None
     files: tuple[Collected, ...]
     pairs: tuple[PairReport, ...]

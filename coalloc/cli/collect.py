@@ -3,6 +3,7 @@
 import json
 import sys
 from contextlib import nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 import click
@@ -29,7 +30,17 @@ __all__ = ["collect"]
     metavar="URL,...",
     help="Servers that may relay, and the directories in which they may hold pieces for a while. May be repeated.",
 )
-@click.option("--method", metavar="NAME", help="How it is decided what goes over which host.  [default: all-at-once]")
+@click.option(
+    "--method",
+    metavar="NAME",
+    help="How it is decided what goes over which host.  [default: adaptive; all-at-once without SciPy]",
+)
+@click.option(
+    "--network",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What is known of the ways between hosts, as YAML; its servers may relay, too.  [default: what was measured]",
+)
 @options.broker
 @options.data_hosts
 @options.as_json
@@ -39,6 +50,7 @@ def collect(
     to: str,
     via: tuple[str, ...],
     method: str | None,
+    network: Path | None,
     broker: str | None,
     data_hosts: tuple[str, ...],
     as_json: bool,
@@ -59,16 +71,22 @@ def collect(
       coget collect ftp://a.example/run1/ ftp://b.example/run2/x.root --to data/
       coget collect ftp://a.example/run1/ --to gsiftp://c.example/store/run1
       coget collect ftp://a.example/x ftp://b.example/y --to . --via ftp://c.example/scratch
+      coget collect ftp://a.example/run1/ --to data/ --network net.yaml --method path-delay
       coget collect --json --quiet ftp://a.example/run1/ --to data/ > report.json
     """
     from coalloc import api
 
     relays = tuple(url for urls in via for url in urls.split(",") if url)
+    known = None
+    if network:
+        from coalloc.cli.flows import load
+
+        known = load(network)
     wanted = api.Wanted(sources, to, relays, method, broker, frozenset(data_hosts))
     try:
         with nullcontext() if quiet else showing(_printer) as watch:
             report = interrupts.run(
-                api.collect(wanted, watch), remedy="run the same command again: it goes on with what is missing"
+                api.collect(wanted, watch, known), remedy="run the same command again: it goes on with what is missing"
             )
     except CoallocError as error:
         if not (quiet or as_json):

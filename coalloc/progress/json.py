@@ -34,6 +34,7 @@ def collection(report: CollectionReport) -> Document:
         "seconds": report.seconds,
         "method": report.method,
         "rationale": report.rationale,
+        "planned_seconds": report.planned_seconds,
         "direct_seconds": report.direct_seconds,
         "there_bytes": report.there_bytes,
         "duplicate_bytes": report.duplicate_bytes,

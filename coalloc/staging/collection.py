@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
+from typing import NamedTuple
 
 from coalloc.collection import Collected, CollectionPhase, CollectionReport, CollectionView, LeftBehind
 from coalloc.errors import CoallocError, SourceError
@@ -21,12 +22,21 @@ from coalloc.staging.methods import Method
 from coalloc.staging.runner import Runner
 from coalloc.staging.server import Area, Server
 
-__all__ = ["Choose", "Collection", "Field"]
+__all__ = ["Choice", "Choose", "Collection", "Field"]
 
 LOOK = 0.125
 """Seconds between two views for the display."""
-Choose = Callable[[Demand], tuple[Method, float | None]]
-"""`choose(demand)`: a method for it, and the seconds that it would take directly, if known."""
+
+
+class Choice(NamedTuple):
+    """A method, and the seconds that everything should take at best, with relays and without; None if not known."""
+
+    method: Method
+    planned_seconds: float | None = None
+    direct_seconds: float | None = None
+
+
+Choose = Callable[[Demand], Choice]
 
 
 @dataclass(frozen=True)
@@ -65,8 +75,7 @@ class Collection:
         self._began = self._loop.time()
         self._meter = Meter()
         self._there: dict[str, Collected] = {}
-        self._method: Method | None = None
-        self._direct: float | None = None
+        self._choice: Choice | None = None
         self._runner: Runner | None = None
         self._carrier: Carrier | None = None
         self._finisher: Finisher | None = None
@@ -107,8 +116,8 @@ class Collection:
         missing = {item.name: item for item in self._items if item.name not in self._there}
         beside = [missing.pop(item.name) for item in list(missing.values()) if label in item.paths]
         demand = Demand(tuple(_file(item, label) for item in missing.values()))
-        self._method, self._direct = self._choose(demand)
-        self._runner = Runner(self._method, missing, label)
+        self._choice = self._choose(demand)
+        self._runner = Runner(self._choice.method, missing, label)
         servers, landing = self._field.servers, self._field.landing
         self._carrier = Carrier(servers, self._field.areas, landing, self._runner, self._chance)
         self._finisher = finisher = Finisher(servers, landing, self._carrier)
@@ -187,14 +196,16 @@ class Collection:
     def report(self) -> CollectionReport:
         """What the collection did, so far."""
         until = self._loop.time() if self._ended_at is None else self._ended_at
-        carrier, method = self._carrier, self._method
+        carrier, choice = self._carrier, self._choice
+        method = choice.method if choice else None
         return CollectionReport(
             output=self._output,
             size=sum(item.size for item in self._items),
             seconds=until - self._began,
             method=method.name if method else "",
             rationale=method.rationale if method else "",
-            direct_seconds=self._direct,
+            planned_seconds=choice.planned_seconds if choice else None,
+            direct_seconds=choice.direct_seconds if choice else None,
             files=tuple(map(self._outcome, self._items)),
             pairs=carrier.reports() if carrier else (),
             there_bytes=self._there_bytes,

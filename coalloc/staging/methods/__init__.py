@@ -30,8 +30,7 @@ __all__ = [
 ]
 
 METHODS: dict[str, type[Method]] = {
-    each.name: each
-    for each in (Adaptive, AllAtOnce, OneByOne, SpreadInTime, Concurrent, BestPath, PathSync, PathDelay)
+    each.name: each for each in (Adaptive, AllAtOnce, OneByOne, SpreadInTime, Concurrent, BestPath, PathSync, PathDelay)
 }
 
 
