@@ -14,7 +14,7 @@ from coalloc.progress.collecting import files, pair
 __all__ = ["CollectionBars", "draw"]
 
 SHOWN = 12
-"""Pairs that are shown, those that move first: on a low screen the last lines would be cut."""
+"""Pairs that are shown, those that move most: on a low screen the last lines would be cut."""
 
 
 class CollectionBars(Display[CollectionView]):
@@ -27,7 +27,8 @@ class CollectionBars(Display[CollectionView]):
 def draw(view: CollectionView) -> RenderableType:
     """The whole picture."""
     parts: list[RenderableType] = [headline(view), total(view), Text(files(view), no_wrap=True, overflow="ellipsis")]
-    pairs = sorted(view.pairs, key=lambda each: (not each.waiting, -each.rate))[:SHOWN]
+    moving = sorted(view.pairs, key=lambda each: (not each.waiting, -each.rate))[:SHOWN]
+    pairs = [each for each in view.pairs if each in moving]
     if pairs:
         parts.append(_pairs(pairs))
         parts += [

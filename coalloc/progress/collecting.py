@@ -77,8 +77,10 @@ def headline(report: CollectionReport) -> str:
     count = human.counted(len(report.files), "file")
     took = f"{count}, {human.size(report.size)} in {human.duration(report.seconds)}"
     parts = [f"{human.one_line(report.output)}: {took} ({report.method or 'not begun'})"]
+    if report.planned_seconds:
+        parts.append(f"planned were {human.duration(report.planned_seconds)}")
     if report.direct_seconds:
-        parts.append(f"straight it was expected to take {human.duration(report.direct_seconds)}")
+        parts.append(f"without hosts in between {human.duration(report.direct_seconds)}")
     for count_of, what in (
         (report.there_bytes, "were already there"),
         (report.staged_bytes, "went to hosts in between"),

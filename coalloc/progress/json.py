@@ -86,8 +86,15 @@ def _transfer(report: TransferReport) -> Document:
 
 
 def _collected(file: Collected) -> Document:
-    document = file._asdict()
-    return {**document, "checksum": {**_checksum(file.checksum), "verified": document.pop("verified")}}
+    return {
+        "name": file.name,
+        "output": file.output,
+        "size": file.size,
+        "outcome": file.outcome,
+        "seconds": file.seconds,
+        "checksum": {**_checksum(file.checksum), "verified": file.verified},
+        "error": file.error,
+    }
 
 
 def _checksum(checksum: Checksum | None) -> Document:

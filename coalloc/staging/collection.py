@@ -86,7 +86,7 @@ class Collection:
     async def run(self) -> CollectionReport:
         """Collect everything.
 
-        :raises CoallocError: with what is known so far in its `report`; a CancelledError has it as its argument
+        :raises CoallocError: with what is known so far in its `report`; a CancelledError has it as its first argument
         """
         showing = self._loop.create_task(self._show()) if self._watch else None
         try:
@@ -99,7 +99,7 @@ class Collection:
             error.report = self.report()
             raise
         except asyncio.CancelledError as stop:
-            stop.args = (self.report(),)
+            stop.args = self.report(), None
             raise
         finally:
             if showing:

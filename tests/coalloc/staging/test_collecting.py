@@ -239,7 +239,7 @@ async def test_an_interruption_leaves_nothing_at_servers_and_the_next_run_goes_o
     collecting = asyncio.create_task(collect(servers, to))
     with pytest.raises(asyncio.CancelledError) as raised:
         await collecting
-    (report,) = raised.value.args
+    report = raised.value.args[0]
     assert any(file.outcome == "missing" for file in report.files)
     assert leftovers([*servers, sink]) == []
     relay.happened = staticmethod(lambda event, ended: None)
