@@ -14,9 +14,12 @@ from coalloc.errors import (
     TransferFailed,
     UsageError,
 )
+from coalloc.planner.network import Host, Link, LinkKey, Network
+from coalloc.planner.scenario import Scenario
 from coalloc.staging import methods
 from coalloc.staging.actions import Send
 from coalloc.staging.events import Arrived
+from coalloc.staging.methods import Method
 from tests.support.fetching import random_file
 from tests.support.mounts import small_tmpfs
 from tests.support.relaying import Relay
@@ -136,6 +139,43 @@ async def test_a_host_in_between_dies(servers, sink, content, place, relay):
 
 def label(server):
     return f"ftp://{server.host}:{server.port}"
+
+
+def better_over(via, servers, destination):
+    """A network in which everything should go over one host."""
+    fast, slow = 500_000_000, 1_000_000
+    hosts = [Host("v"), Host("d"), *(Host(str(number)) for number in range(len(servers)))]
+    links = [Link(LinkKey("v", "d"), fast)]
+    for number in range(len(servers)):
+        links += [Link(LinkKey(str(number), "v"), fast), Link(LinkKey(str(number), "d"), slow)]
+    urls = {"v": via.url("lent"), **{str(number): label(server) for number, server in enumerate(servers)}}
+    if destination:
+        urls["d"] = label(destination)
+    return Scenario(Network.of(tuple(hosts), tuple(links)), urls=urls)
+
+
+@pytest.mark.parametrize("method", methods.METHODS)
+async def test_every_method_gets_over_a_host_in_between_that_dies(servers, sink, content, place, method, monkeypatch):
+    to, folder = place
+    *_, via = servers
+    arrived, handle = [], Method.handle
+
+    def handled(self, event):
+        if isinstance(event, Arrived) and self.ledger.running[event.hop].sink == label(via):
+            arrived.append(event)
+        if len(arrived) == 3:
+            via.kill()
+        return handle(self, event)
+
+    monkeypatch.setattr(Method, "handle", handled)
+    network = better_over(via, servers[:2], sink if "://" in to else None)
+    report = await api.collect(api.Wanted(sources(servers), to, method=method), network=network)
+    assert found(folder) == content
+    assert all(file.verified for file in report.files)
+    assert leftovers([*servers[:2], sink]) == []
+    assert report.direct_seconds > report.planned_seconds
+    if method in ("adaptive", "best-path", "path-sync", "path-delay"):
+        assert report.staged_bytes
 
 
 async def test_a_host_in_between_loses_its_sessions(servers, sink, content, place, relay):
