@@ -152,10 +152,10 @@ class Lane:
         return self._waiting[0] if self._waiting else None
 
     def _has_room(self) -> bool:
-        if self._channel and not self._channel.sliced:
+        if self._channel and not self._channel.queues:
             return len(self._flying) < AHEAD
-        flying = sum(end - start for _, start, end in self._flying.values())
-        return flying < AHEAD * self._slice and len(self._flying) < FLYING
+        coming = (gap for hop, *taken in self._flying.values() for gap in hop.arrived.gaps(*taken))
+        return sum(end - start for start, end in coming) < AHEAD * self._slice and len(self._flying) < FLYING
 
     def _take(self, channel: Channel, hop: Hop) -> None:
         if not self._flying:
@@ -171,6 +171,8 @@ class Lane:
         def received(start: int, end: int) -> None:
             self._failures, self._tries = 0, TRIES
             hop.received(start, end)
+            if self._waiting:
+                self._news.set()
 
         await channel.copy(hop.source_path, hop.sink_path, start, end, received)
 
