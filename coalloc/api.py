@@ -10,11 +10,12 @@ from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from random import getrandbits
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
 from coalloc.brokerclient import Broker, Dataset, Found
+from coalloc.collection import CollectionReport, CollectionView, Wanted
 from coalloc.config import access, some_access
 from coalloc.dialer import DirectDialer, forbid
 from coalloc.download import Download, Wishes
@@ -45,6 +46,9 @@ from coalloc.servers import Storage, ThirdParty, copy, storage, third_party
 from coalloc.urls import redact
 from coalloc.verify import SUSPECTED, Jury, agreed_checksum
 
+if TYPE_CHECKING:
+    from coalloc.planner.scenario import Scenario
+
 __all__ = [
     "Engine",
     "Handover",
@@ -54,7 +58,9 @@ __all__ = [
     "Storage",
     "Strategy",
     "ThirdParty",
+    "Wanted",
     "cancel",
+    "collect",
     "copy",
     "datasets",
     "download",
@@ -268,6 +274,28 @@ def _ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
 
 def _sources(request: Request, file: ReplicaSet, options: EngineOptions) -> list[Source]:
     return [open_source(replica.url, request.engine, options) for replica in file.replicas]
+
+
+async def collect(
+    wanted: Wanted,
+    watch: Callable[[CollectionView], None] | None = None,
+    network: "Scenario | None" = None,
+) -> CollectionReport:
+    """Collect many files from GridFTP servers to one place, over other hosts where a method sends them.
+
+    Each is at its destination when it is whole and compared with its origin, or not at all; what is there already is
+    left alone. Cancelling stops cleanly, and leaves nothing at servers in between; the CancelledError has the report as
+    its argument.
+
+    :param watch: is shown views as it goes
+    :param network: which hosts take part beside those that are named, and what goes between them; what it leaves open
+        is taken from what was measured. The host without a server is this machine. Without a network, every host is
+        thought to reach every other one, and what was not measured is guessed
+    :raises CoallocError: with what was known in its `report`
+    """
+    from coalloc.collecting import collect  # downloads have no use for methods and plans
+
+    return await collect(wanted, watch, network)
 
 
 async def plan(request: Request) -> list[Plan]:

@@ -5,7 +5,6 @@ final name at the sink, which gets that name when it is whole and verified. Noth
 """
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -24,16 +23,10 @@ from coalloc.schedule.policies import Policy
 from coalloc.urls import redact
 from coalloc.verify import AtSink, Jury, expectation
 
-__all__ = ["Copy", "temporary"]
+__all__ = ["Copy"]
 
 LOOK = 0.125
 """Seconds between two snapshots for the display."""
-
-
-def temporary(path: str) -> str:
-    """A name beside a file's final one."""
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name.encode()[:200].decode(errors='ignore')}.{os.urandom(4).hex()}.coget"
 
 
 class Copy:

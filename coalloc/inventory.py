@@ -17,7 +17,7 @@ from coalloc.errors import CoallocError, NoSuchFile, PermissionRefused, SourceEr
 from coalloc.model import Checksum, Entry, Replica, ReplicaSet
 from coalloc.urls import redact
 
-__all__ = ["Registered", "register_below"]
+__all__ = ["Registered", "register_below", "walk"]
 
 SESSIONS = 4
 """In which a server is asked for checksums at once; it computes one at a time in each."""
@@ -67,7 +67,7 @@ async def _inventory(url: str, connect: Connect) -> tuple[list[ReplicaSet], dict
     top = parse(url).named.rstrip("/")
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(await connect())
-        files = [_described(url, name, entry) async for name, entry in _walk(store, top)]
+        files = [_described(url, name, entry) async for name, entry in walk(store, top)]
         left, troubles = iter(files), dict[str, SourceError]()
         stores = [store]
         for _ in range(min(SESSIONS, len(files)) - 1):
@@ -76,7 +76,7 @@ async def _inventory(url: str, connect: Connect) -> tuple[list[ReplicaSet], dict
     return sorted(file for some in summed for file in some), troubles
 
 
-async def _walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
+async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
     """The files below `top`, with their relative paths."""
     folders = deque([""])
     while folders:

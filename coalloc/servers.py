@@ -6,11 +6,11 @@ from pathlib import Path
 from random import getrandbits
 
 from coalloc import checksums
-from coalloc.copying import Copy, temporary
+from coalloc.copying import Copy
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse
-from coalloc.engine.gridftp.remote import RemoteSource, Sink
+from coalloc.engine.gridftp.remote import RemoteSource, Sink, temporary
 from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
 from coalloc.model import Estimate, Replica, ReplicaSet, Snapshot, TransferReport

@@ -11,6 +11,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from coalloc.cli import failures
+from coalloc.cli.collect import collect
 from coalloc.cli.completion import completion
 from coalloc.cli.datasets import datasets, register, search
 from coalloc.cli.doctor import doctor
@@ -64,6 +65,7 @@ def coget() -> None:
       coget ftp://a.example/x.root ftp://b.example/x.root
       coget https://a.example/x ftp://b.example/x -o data/
       coget dataset.meta4
+      coget collect ftp://a.example/run1/ ftp://b.example/y --to data/
       coget plan ftp://a.example/x ftp://b.example/x
       coget doctor ftp://a.example/x
 
@@ -80,6 +82,7 @@ def coget() -> None:
 for command in (
     get,
     plan,
+    collect,
     search,
     datasets,
     register,

@@ -12,7 +12,7 @@ from coalloc.errors import UsageError
 if TYPE_CHECKING:
     from coalloc.api import Request
 
-__all__ = ["as_json", "broker", "engine", "request", "size", "sources", "transfer_options"]
+__all__ = ["as_json", "broker", "data_hosts", "engine", "request", "size", "sources", "transfer_options"]
 
 STRATEGIES = ("single", "brute", "history", "conservative", "aggressive", "adaptive")
 ENGINES = ("auto", "gridftp", "globus-url-copy")
@@ -55,6 +55,14 @@ broker = click.option(
     help="Where datasets are known by name, and transfers reported to.  [default: COGET_BROKER, or config.toml]",
 )
 
+data_hosts = click.option(
+    "--data-host",
+    "data_hosts",
+    multiple=True,
+    metavar="HOST",
+    help="Let a server send data from this other host, as striped servers and dCache do. May be repeated.",
+)
+
 _TRANSFER_OPTIONS = (
     click.option(
         "--strategy",
@@ -78,13 +86,7 @@ _TRANSFER_OPTIONS = (
     click.option("--max-sources", type=click.IntRange(min=1), metavar="N", help="Use at most N sources at a time."),
     engine,
     broker,
-    click.option(
-        "--data-host",
-        "data_hosts",
-        multiple=True,
-        metavar="HOST",
-        help="Let a server send data from this other host, as striped servers and dCache do. May be repeated.",
-    ),
+    data_hosts,
 )
 
 

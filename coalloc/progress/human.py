@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from coalloc.urls import redact
 
-__all__ = ["about", "counted", "duration", "labels", "one_line", "percent", "rate", "size"]
+__all__ = ["about", "counted", "duration", "host", "labels", "one_line", "percent", "rate", "size"]
 
 _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 
@@ -90,6 +90,15 @@ def labels(urls: Sequence[str]) -> tuple[str, ...]:
     return tuple(
         host if host and times[host] == 1 else one_line(redact(url)) for host, url in zip(hosts, urls, strict=True)
     )
+
+
+def host(label: str) -> str:
+    """A host as networks name it, without the scheme.
+
+    >>> host("gsiftp://a.example:2812"), host("here")
+    ('a.example:2812', 'here')
+    """
+    return one_line(label.rpartition("://")[2])
 
 
 def about(label: str, url: str, text: str) -> str:

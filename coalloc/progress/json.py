@@ -6,11 +6,12 @@ Sizes are bytes, rates bytes per second, times seconds. Passwords in URLs are ne
 from collections.abc import Sequence
 from typing import Any
 
+from coalloc.collection import Collected, CollectionReport
 from coalloc.errors import CoallocError
 from coalloc.model import Checksum, Plan, PlannedShare, SourceReport, TaskView, TransferReport
 from coalloc.urls import redact
 
-__all__ = ["Document", "error_document", "failure", "plans", "transfers"]
+__all__ = ["Document", "collection", "error_document", "failure", "plans", "transfers"]
 
 Document = dict[str, Any]
 
@@ -25,10 +26,34 @@ def plans(made: Sequence[Plan]) -> Document:
     return _one_or_files([_plan(plan) for plan in made])
 
 
+def collection(report: CollectionReport) -> Document:
+    """What was collected."""
+    return {
+        "output": report.output,
+        "size": report.size,
+        "seconds": report.seconds,
+        "method": report.method,
+        "rationale": report.rationale,
+        "planned_seconds": report.planned_seconds,
+        "direct_seconds": report.direct_seconds,
+        "there_bytes": report.there_bytes,
+        "duplicate_bytes": report.duplicate_bytes,
+        "mended_bytes": report.mended_bytes,
+        "staged_bytes": report.staged_bytes,
+        "peaks": dict(report.peaks),
+        "files": [_collected(file) for file in report.files],
+        "pairs": [pair._asdict() for pair in report.pairs],
+        "gone": dict(report.gone),
+        "left": [each._asdict() for each in report.left],
+    }
+
+
 def failure(error: CoallocError) -> Document:
     """What went wrong, with what was known of the transfer until then: of each file, if several; or of a task."""
     if isinstance(error.report, TaskView):
         return {**error.report.document, "error": error_document(error)}
+    if isinstance(error.report, CollectionReport):
+        return {**collection(error.report), "error": error_document(error)}
     known = [_transfer(report) for report in [*(error.done or ()), error.report] if isinstance(report, TransferReport)]
     if error.done is not None:
         return {"error": error_document(error), "files": known}
@@ -57,6 +82,18 @@ def _transfer(report: TransferReport) -> Document:
         "checksum": {**_checksum(checksum), "verified": report.verified},
         "rationale": report.rationale,
         "sources": [_source(source) for source in report.sources],
+    }
+
+
+def _collected(file: Collected) -> Document:
+    return {
+        "name": file.name,
+        "output": file.output,
+        "size": file.size,
+        "outcome": file.outcome,
+        "seconds": file.seconds,
+        "checksum": {**_checksum(file.checksum), "verified": file.verified},
+        "error": file.error,
     }
 
 

@@ -58,9 +58,10 @@ class BlockChannel:
         """How data come at the moment; None if not known."""
         return way_of(self._data) if self._data and self.usable else None
 
-    async def fetch(self, span: Span, deliver: Deliver) -> None:
+    async def fetch(self, span: Span, deliver: Deliver, about: Session | None = None) -> None:
         """Receive `span`, behind what was asked for before.
 
+        :param about: the session, for another file than its own
         :raises NoWayBack: when no byte can come this way
         """
         if self._coming is None:
@@ -68,8 +69,9 @@ class BlockChannel:
         over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         turn = Turn(span, deliver, over)
         self._turns.ask(turn)
-        reply = await self._session.retrieve(span.start, span.end)
-        reply.add_done_callback(partial(self._replied, turn))
+        session = about or self._session
+        reply = await session.retrieve(span.start, span.end)
+        reply.add_done_callback(partial(self._replied, turn, session.address.shown))
         try:
             await over
         finally:
@@ -77,7 +79,7 @@ class BlockChannel:
             self._skip()
         if not turn.complete:
             gap = turn.received.gaps(turn.start, span.end)[0][0]
-            raise lost(self._session, await said(reply), span, gap)
+            raise lost(session, await said(reply), span, gap)
 
     @property
     def kept(self) -> bool:
@@ -153,10 +155,10 @@ class BlockChannel:
         else:
             gather.received(count, self._turns.left)
 
-    def _replied(self, turn: Turn, reply: PendingReply) -> None:
+    def _replied(self, turn: Turn, shown: str, reply: PendingReply) -> None:
         """The reply to a range is here: a refusal ends the wait for data; success says nothing."""
         if not (reply.cancelled() or reply.exception() or reply.result().positive):
-            turn.refusal = refusal(reply.result(), self._session.address.shown)
+            turn.refusal = refusal(reply.result(), shown)
             if turn is self._turns.first:  # else something is still on its way to us
                 self._give_up()
 

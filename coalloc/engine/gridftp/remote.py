@@ -5,6 +5,7 @@ has arrived is told often. What is delivered are views of nothing: the bytes the
 """
 
 import asyncio
+import os
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from coalloc.engine.gridftp.transfer import KeptRange
 from coalloc.intervals import Intervals
 from coalloc.model import Stat
 
-__all__ = ["RemoteSource", "Sink"]
+__all__ = ["RemoteSource", "Sink", "temporary"]
 
 NOTHING = memoryview(mmap(-1, 64 << 20))
 """Stands for bytes that are elsewhere; never written or read, so it takes no memory."""
@@ -40,6 +41,12 @@ class Sink:
     url: str
     path: str
     proxy: Path | None = None
+
+
+def temporary(path: str) -> str:
+    """A name beside a file's final one."""
+    folder, _, name = path.rpartition("/")
+    return f"{folder}/.{name.encode()[:200].decode(errors='ignore')}.{os.urandom(4).hex()}.coget"
 
 
 class RemoteSource(Source):

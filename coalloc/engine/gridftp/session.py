@@ -5,6 +5,8 @@ when sessions are made and dropped, to `source`.
 """
 
 from collections.abc import Sequence
+from copy import copy
+from typing import Self
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
@@ -24,6 +26,12 @@ class Session(Login):
     def __init__(self, control: ControlConnection, address: Address, options: EngineOptions, pipelined: bool) -> None:
         super().__init__(control, address, options, pipelined)
         self.stat = Stat(0)
+
+    def about(self, path: str) -> Self:
+        """This very session, for fetching from another file at the server, of which nothing is asked."""
+        other = copy(self)
+        other.address = self.address.at(path)
+        return other
 
     def _questions(self) -> Sequence[str]:
         path = self.address.path

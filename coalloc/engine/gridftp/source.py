@@ -22,7 +22,7 @@ from coalloc.engine.gridftp.way import way_of
 from coalloc.errors import ConnectionLost, ReplicaChanged, Unsupported
 from coalloc.model import Stat, Way
 
-__all__ = ["GridFTPSource", "Known"]
+__all__ = ["FAR", "GridFTPSource", "Known"]
 
 FAR = 0.01
 """Seconds of round trip from which on a new data connection for each range costs too much."""

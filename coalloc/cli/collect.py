@@ -1,0 +1,118 @@
+"""`coget collect`: many files from many servers to one place, over other hosts where that pays."""
+
+import json
+import sys
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+import click
+
+from coalloc.cli import interrupts, options
+from coalloc.cli.display import showing
+from coalloc.errors import CoallocError
+
+if TYPE_CHECKING:
+    from coalloc.progress.collectbars import CollectionBars
+    from coalloc.progress.collecting import CollectionLines
+
+__all__ = ["collect"]
+
+
+@click.command(short_help="Collect many files from many servers to one place.")
+@options.sources()
+@click.option(
+    "--to", required=True, metavar="DIR|URL", help="A directory here, or at a GridFTP server; it is made if need be."
+)
+@click.option(
+    "--via",
+    multiple=True,
+    metavar="URL,...",
+    help="Servers that may relay, and the directories in which they may hold pieces for a while. May be repeated.",
+)
+@click.option(
+    "--method",
+    metavar="NAME",
+    help="How it is decided what goes over which host.  [default: adaptive; all-at-once without SciPy]",
+)
+@click.option(
+    "--network",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="What is known of the ways between hosts, as YAML; its servers may relay, too.  [default: what was measured]",
+)
+@options.broker
+@options.data_hosts
+@options.as_json
+@click.option("--quiet", is_flag=True, help="Show errors only.")
+def collect(
+    sources: tuple[str, ...],
+    to: str,
+    via: tuple[str, ...],
+    method: str | None,
+    network: Path | None,
+    broker: str | None,
+    data_hosts: tuple[str, ...],
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Collect files from GridFTP servers to a directory here, or at another server.
+
+    SOURCE is the URL of a file (ftp:// or gsiftp://), or of a directory if it ends with a slash: then all that is in
+    it. Each URL is another file. Replicas of one file are known by a Metalink, or to a broker: name that, or the
+    dataset.
+
+    Pieces may go over other servers: sources, and those that --via names. What they hold meanwhile is in
+    .coget-staging/, and gone in the end. A file has its name when it is whole and compared with its origin; the
+    same command goes on with what is missing.
+
+    \b
+    Examples:
+      coget collect ftp://a.example/run1/ ftp://b.example/run2/x.root --to data/
+      coget collect ftp://a.example/run1/ --to gsiftp://c.example/store/run1
+      coget collect ftp://a.example/x ftp://b.example/y --to . --via ftp://c.example/scratch
+      coget collect ftp://a.example/run1/ --to data/ --network net.yaml --method path-delay
+      coget collect --json --quiet ftp://a.example/run1/ --to data/ > report.json
+    """
+    from coalloc import api
+
+    relays = tuple(url for urls in via for url in urls.split(",") if url)
+    known = None
+    if network:
+        from coalloc.cli.flows import load
+
+        known = load(network)
+    wanted = api.Wanted(sources, to, relays, method, broker, frozenset(data_hosts))
+    try:
+        with nullcontext() if quiet else showing(_printer) as watch:
+            report = interrupts.run(
+                api.collect(wanted, watch, known), remedy="run the same command again: it goes on with what is missing"
+            )
+    except CoallocError as error:
+        if not (quiet or as_json):
+            _print(error.report)
+        raise
+    if as_json:
+        from coalloc.progress.json import collection
+
+        click.echo(json.dumps(collection(report), indent=2))
+    elif not quiet:
+        _print(report)
+
+
+def _print(report: object) -> None:
+    from coalloc.collection import CollectionReport
+    from coalloc.progress.collecting import print_collection
+
+    if isinstance(report, CollectionReport):
+        print_collection(report, sys.stderr)
+
+
+def _printer(file: TextIO, live: bool) -> "CollectionBars | CollectionLines":
+    if live:
+        from coalloc.progress.collectbars import CollectionBars
+
+        return CollectionBars(file)
+    from coalloc.progress.collecting import CollectionLines
+
+    return CollectionLines(file)

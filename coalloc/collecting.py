@@ -1,0 +1,186 @@
+"""Many files from many GridFTP servers to one place, over other hosts where a method sends them. Wires the rooms."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from importlib.util import find_spec
+from os import urandom
+from pathlib import Path
+from random import getrandbits
+
+from coalloc.brokerclient import Broker, Found
+from coalloc.collection import HERE, CollectionReport, CollectionView, Wanted
+from coalloc.config import access
+from coalloc.dialer import DirectDialer
+from coalloc.engine.base import EngineOptions
+from coalloc.engine.gridftp.address import parse
+from coalloc.errors import CoallocError, UsageError
+from coalloc.history import History, Transfer
+from coalloc.outbox import tell
+from coalloc.pairs import Measured, Pairs
+from coalloc.planner.joining import joined
+from coalloc.planner.network import Demand, Network
+from coalloc.planner.scenario import Scenario
+from coalloc.resolve import resolve
+from coalloc.staging.collection import Choice, Collection, Field
+from coalloc.staging.expecting import guessed, inward, is_known, labelled
+from coalloc.staging.gathering import Gathering
+from coalloc.staging.here import Here
+from coalloc.staging.landing import Landing, There
+from coalloc.staging.methods import make
+from coalloc.staging.server import Area
+from coalloc.survey import filled
+from coalloc.urls import redact
+from predictors.experience import SMALLEST
+
+__all__ = ["collect", "default"]
+
+
+async def collect(
+    wanted: Wanted, watch: Callable[[CollectionView], None] | None = None, network: Scenario | None = None
+) -> CollectionReport:
+    """As `coalloc.api.collect`, which says all about it."""
+    given = labelled(network) if network else None
+    gathering = Gathering(EngineOptions(DirectDialer(), data_hosts=wanted.data_hosts))
+    for url in wanted.via:
+        gathering.add(url, _folder(url))
+    landing = _landing(wanted.to, gathering)
+    try:
+        items = await gathering.items(*await _named(wanted))
+        for url in given.urls.values() if given else ():
+            gathering.add(url, _folder(url))
+        known = await _known(given, [*gathering.servers], landing.label, wanted.broker)
+    except BaseException:
+        await gathering.close()
+        raise
+    planned = guessed(known, [*gathering.servers], landing.label, complete=given is not None)
+    field = Field(gathering.servers, _areas(gathering, landing), landing)
+
+    def choose(demand: Demand) -> Choice:
+        method = make(wanted.method or default(), planned, demand, seed=getrandbits(32))
+        plan = _plan(planned, demand) if is_known(known, demand) else None
+        return Choice(method, *plan) if plan else Choice(method)
+
+    began = time.time()
+    collection = Collection(items, field, redact(wanted.to), choose, watch, getrandbits(32))
+    try:
+        report = await collection.run()
+    except CoallocError as error:
+        if isinstance(error.report, CollectionReport):
+            await _remember(error.report, began, wanted.broker)
+        raise
+    await _remember(report, began, wanted.broker)
+    return report
+
+
+def default() -> str:
+    """The method that is used where none is named."""
+    return "adaptive" if find_spec("scipy") else "all-at-once"
+
+
+def _plan(network: Network, demand: Demand) -> tuple[float, float | None] | None:
+    """The seconds that everything should take, and without relays; None where nobody can say."""
+    from coalloc.planner.least import least_makespan
+
+    try:
+        plan = least_makespan(network, demand)
+    except UsageError:  # no SciPy, or no way
+        return None
+    return float(plan.makespan), None if plan.direct is None else float(plan.direct)
+
+
+async def _known(given: Scenario | None, servers: Sequence[str], destination: str, broker: str | None) -> Network:
+    """What the user says, then what was measured, then what a broker expects."""
+    scenario = Scenario(given.network if given else Network({}, {}), urls={label: label for label in servers})
+    found = await filled(scenario, broker)
+    past = History.open().estimates(servers, time.time()) if destination == HERE else {}
+    return joined(found.network, inward(past))
+
+
+async def _named(wanted: Wanted) -> tuple[list[str], list[Found]]:
+    """The URLs of files and directories, and what replicas are known of other names.
+
+    :raises UsageError: when a word is neither
+    """
+    urls = [source for source in wanted.sources if "://" in source and not _metalink(source)]
+    others = [source for source in wanted.sources if source not in urls]
+    if not wanted.sources or "" in wanted.sources:
+        raise UsageError("nothing was named to collect", "name URLs of files, or of directories with a / at the end")
+    known = access(wanted.broker)
+    ask = Broker(known).resolve if known else None
+    found = [each for source in others for each in await resolve([source], _no_document, ask)]
+    return urls, found
+
+
+def _metalink(url: str) -> bool:
+    return url.lower().endswith((".meta4", ".metalink"))
+
+
+async def _no_document(url: str, limit: int) -> bytes:
+    raise UsageError(f"{redact(url)}: Metalinks are read from this machine, or over http(s)", "fetch it with coget get")
+
+
+def _landing(to: str, gathering: Gathering) -> Landing:
+    if "://" not in to:
+        if not to or (Path(to).exists() and not Path(to).is_dir()):
+            raise UsageError(f"{to!r} is no directory", "name one with --to; it is made if need be")
+        return Here(Path(to))
+    return There(gathering.add(to), _folder(to))
+
+
+def _folder(url: str) -> str:
+    """The directory that a URL names, as servers take it; the login directory, if it names none."""
+    path = url.partition("://")[2].partition("/")[2]
+    return (parse(url).named.rstrip("/") or "/") if path else "/~"
+
+
+def _areas(gathering: Gathering, landing: Landing) -> dict[str, Area]:
+    """Where each server but the destination stages pieces of this collection."""
+    run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{urandom(4).hex()}"
+    return {
+        label: Area(gathering.servers[label], folder, run)
+        for label, folder in gathering.folders.items()
+        if label != landing.label
+    }
+
+
+async def _remember(report: CollectionReport, began: float, broker: str | None) -> None:
+    """For this user's next collection, and for everybody's."""
+    transfers, measured = _transfers(report, began), _measured(report, began)
+    History.open().add(transfers)
+    Pairs.open().add(measured)
+    if known := access(broker):
+        with suppress(asyncio.CancelledError):  # all is done that the user wanted
+            await tell(Broker(known), transfers, measured=measured)
+
+
+def _measured(report: CollectionReport, began: float) -> list[Measured]:
+    """What went from server to server, where it was enough to say how fast that goes."""
+    return [
+        Measured(pair.source, pair.sink, began, began + pair.seconds, pair.bytes)
+        for pair in report.pairs
+        if pair.sink != HERE and pair.bytes >= SMALLEST and pair.source != pair.sink
+    ]
+
+
+def _transfers(report: CollectionReport, began: float) -> list[Transfer]:
+    """What the history remembers: what came to this machine, by source."""
+    return [
+        Transfer(
+            url=pair.source,
+            start=began,
+            end=began + report.seconds,
+            bytes=pair.bytes,
+            busy_seconds=pair.seconds,
+            setup_seconds=None,
+            ranges=pair.pieces,
+            streams=1,
+            strategy=report.method,
+            outcome="failed" if pair.source in report.gone else "ok",
+            error=pair.error,
+        )
+        for pair in report.pairs
+        if pair.sink == HERE and pair.bytes
+    ]

@@ -1,0 +1,117 @@
+"""A collection in words: as lines while it goes, and what was done in the end."""
+
+from typing import TextIO
+
+from coalloc.collection import Collected, CollectionReport, CollectionView, PairView
+from coalloc.progress import human
+from coalloc.progress.table import console, table
+from coalloc.progress.text import Log
+
+__all__ = ["CollectionLines", "files", "headline", "pair", "print_collection"]
+
+
+class CollectionLines(Log[CollectionView]):
+    """Writes what happens in a collection to `file`."""
+
+    def __init__(self, file: TextIO) -> None:
+        super().__init__(file, line, _troubles)
+
+
+def line(view: CollectionView) -> str:
+    """The whole state in one line."""
+    name = human.one_line(view.name)
+    if view.phase != "collecting" or not view.size:
+        return f"{name}: {view.phase}"
+    parts = [
+        f"{name}: {human.percent(view.done_bytes, view.size)}",
+        f"{human.size(view.done_bytes)} of {human.size(view.size)}",
+        files(view),
+        human.rate(view.rate),
+    ]
+    if view.eta_seconds is not None:
+        parts.append(f"{human.duration(view.eta_seconds)} left")
+    return ", ".join(parts)
+
+
+def files(view: CollectionView) -> str:
+    """How many files have their names."""
+    return f"{view.files_done:,} of {human.counted(view.files, 'file')}"
+
+
+def pair(each: PairView) -> str:
+    """From where to where."""
+    return f"{human.host(each.source)} -> {human.host(each.sink)}"
+
+
+def _troubles(view: CollectionView) -> list[tuple[object, str]]:
+    return [
+        ((each.source, each.sink, each.error), f"{pair(each)}: {human.one_line(each.error)}")
+        for each in view.pairs
+        if each.error
+    ]
+
+
+def print_collection(report: CollectionReport, file: TextIO) -> None:
+    """Print a report on `file`."""
+    out = console(file)
+    for text in (headline(report), verification(report), report.rationale and f"{report.method}: {report.rationale}"):
+        if text:
+            out.print(human.one_line(text))
+    rows = [
+        (
+            f"{human.host(each.source)} -> {human.host(each.sink)}",
+            human.size(each.bytes),
+            human.counted(each.pieces, "piece"),
+            human.rate(each.rate) if each.bytes else "-",
+        )
+        for each in report.pairs
+    ]
+    if rows:
+        out.print(table(("from -> to", ">bytes", ">pieces", ">rate"), rows))
+    for text in troubles(report):
+        out.print(human.one_line(text))
+
+
+def headline(report: CollectionReport) -> str:
+    """Where all went, how much in what time, and what came twice or in between."""
+    count = human.counted(len(report.files), "file")
+    took = f"{count}, {human.size(report.size)} in {human.duration(report.seconds)}"
+    parts = [f"{human.one_line(report.output)}: {took} ({report.method or 'not begun'})"]
+    if report.planned_seconds:
+        parts.append(f"planned were {human.duration(report.planned_seconds)}")
+    if report.direct_seconds:
+        parts.append(f"without hosts in between {human.duration(report.direct_seconds)}")
+    for count_of, what in (
+        (report.there_bytes, "were already there"),
+        (report.staged_bytes, "went to hosts in between"),
+        (report.duplicate_bytes, "came twice"),
+        (report.mended_bytes, "were wrong, and came again from where they belong"),
+    ):
+        if count_of:
+            parts.append(f"{human.size(count_of)} {what}")
+    return "; ".join(parts)
+
+
+def verification(report: CollectionReport) -> str:
+    """How many files are there, and compared with what."""
+    there = [each for each in report.files if each.outcome != "missing"]
+    unsure = sum(not each.verified for each in there)
+    parts = [f"{len(there) - unsure} verified"]
+    if unsure:
+        parts.append(f"{unsure} not verified, their servers know no checksums")
+    if missing := len(report.files) - len(there):
+        parts.append(f"{missing} missing")
+    return ", ".join(parts)
+
+
+def troubles(report: CollectionReport) -> list[str]:
+    """What went wrong, and what was left behind."""
+    return [
+        *(f"{human.host(host)} was lost: {reason}" for host, reason in report.gone.items()),
+        *map(_trouble, (each for each in report.files if each.error)),
+        *(f"left behind: {each.where}: {each.reason}" for each in report.left),
+    ]
+
+
+def _trouble(file: Collected) -> str:
+    return f"{file.name}: {file.error}"

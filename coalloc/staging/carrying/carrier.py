@@ -1,0 +1,281 @@
+"""Carries pieces between hosts: a lane for each ordered pair, and who has which piece staged where.
+
+What is sent where is for a method to say, what a delivered file is worth for `finishing`.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from itertools import count
+from random import Random
+from typing import Protocol
+
+from coalloc.collection import LeftBehind, PairReport, PairView
+from coalloc.errors import NoSpace, ServerBusy, SourceError, TransferFailed
+from coalloc.staging.actions import Drop, Piece, Send
+from coalloc.staging.carrying.channels import Channel, Inward, Pair
+from coalloc.staging.carrying.hop import Hop
+from coalloc.staging.carrying.lane import Lane
+from coalloc.staging.carrying.meter import Meter
+from coalloc.staging.here import Here
+from coalloc.staging.item import Item
+from coalloc.staging.landing import Landing
+from coalloc.staging.server import Area, Server
+
+__all__ = ["Carrier", "Listener"]
+
+Key = tuple[str, str]
+
+
+class Listener(Protocol):
+    """Who is told what concerns more than one hop."""
+
+    def gone(self, host: str, reason: str) -> None:
+        """A host is lost, and its hops with it, of which nothing else is said."""
+
+    def failed(self, error: Exception) -> None:
+        """There is no way to go on."""
+
+
+class _Traffic:
+    """What went from one host to another one."""
+
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.meter = Meter()
+        self.pieces = 0
+        self.under_way = 0
+        self.seconds = 0.0
+        self.since = 0.0
+
+    def rest(self, now: float) -> None:
+        """Nothing is on its way any more."""
+        if self.under_way:
+            self.seconds += now - self.since
+        self.under_way = 0
+
+
+class Carrier:
+    """Carries hops.
+
+    :param servers: all that take part, by label
+    :param areas: where pieces are staged there
+    """
+
+    def __init__(
+        self,
+        servers: Mapping[str, Server],
+        areas: Mapping[str, Area],
+        landing: Landing,
+        listener: Listener,
+        chance: Random,
+    ) -> None:
+        self._servers = servers
+        self._areas = areas
+        self._landing = landing
+        self._listener = listener
+        self._chance = chance
+        self._loop = asyncio.get_running_loop()
+        self._traffic: dict[Key, _Traffic] = {}
+        self._staged: defaultdict[tuple[str, Piece], list[str]] = defaultdict(list)
+        self._numbers = count(1)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.lost: dict[str, str] = {}
+        """Hosts that are gone, with the reason."""
+        self.staged_bytes = 0
+
+    # Hops
+
+    def begin(self, send: Send, item: Item, heard: Callable[[Hop], None]) -> Hop:
+        """Begin a hop."""
+        return self._begin((send.source, send.sink), item, send.piece, self._source(send, item), heard)
+
+    def _source(self, send: Send, item: Item) -> str:
+        staged = self._staged.get((send.source, send.piece))
+        return staged[-1] if staged else item.paths[send.source]
+
+    def _begin(self, key: Key, item: Item, piece: Piece, source: str, heard: Callable[[Hop], None]) -> Hop:
+        lands = key[1] == self._landing.label
+        if lands:
+            where: Callable[[], str] = partial(self._landing.sink, item)
+            prepare = partial(self._landing.begin, item)
+        else:
+            path = f"{self._areas[key[1]].path}/{next(self._numbers)}"
+            where, prepare = (lambda: path), partial(self._make, key[1])
+        hop = Hop(piece, key, (source, where), prepare, lambda hop: self._heard(traffic, hop, heard))
+        traffic = self._traffic.get(key) or self._open(key)
+        if not traffic.under_way:
+            traffic.since = self._loop.time()
+        traffic.under_way += 1
+        traffic.lane.begin(hop)
+        return hop
+
+    async def _make(self, host: str) -> None:
+        """:raises NoSpace: where nothing can be staged"""
+        try:
+            await self._areas[host].make()
+        except SourceError as error:
+            if not error.permanent:
+                raise
+            raise NoSpace(f"{host} lends no space: {error.message}", "name another host with --via") from None
+
+    def _heard(self, traffic: _Traffic, hop: Hop, heard: Callable[[Hop], None]) -> None:
+        now, came = self._loop.time(), hop.arrived.total - hop.counted
+        hop.counted += came
+        traffic.meter.add(now, came)
+        if hop.route[1] != self._landing.label:
+            self.staged_bytes += came
+        if hop.over:
+            self._ended(traffic, hop)
+        heard(hop)
+
+    def _ended(self, traffic: _Traffic, hop: Hop) -> None:
+        """Keep the books; what is left of a hop that did not arrive is deleted."""
+        if traffic.under_way == 1:
+            traffic.rest(self._loop.time())
+        else:
+            traffic.under_way -= 1
+        host = hop.route[1]
+        if hop.error is None:
+            traffic.pieces += 1
+            if host != self._landing.label:
+                self._staged[host, hop.piece].append(hop.sink_path)
+        elif host != self._landing.label:
+            self._spawn(self._clear(hop))
+
+    async def _clear(self, hop: Hop) -> None:
+        await hop.landed.wait()
+        if hop.route[1] not in self.lost:
+            await self._areas[hop.route[1]].delete(hop.sink_path)
+
+    def stop(self, hop: Hop) -> None:
+        """End a hop of which nobody wants to hear; what has arrived of it goes."""
+        if hop.over:
+            return
+        traffic = self._traffic[hop.route]
+        traffic.lane.stop(hop)
+        hop.error = TransferFailed("it was cancelled")
+        self._ended(traffic, hop)
+
+    def drop(self, drop: Drop) -> None:
+        """Delete a piece that is staged."""
+        for path in self._staged.pop((drop.host, drop.piece), ()):
+            self._spawn(self._areas[drop.host].delete(path))
+
+    async def fetch(self, host: str, item: Item, piece: Piece) -> None:
+        """Have a piece come straight from a server that holds the file.
+
+        :raises SourceError: when it does not
+        """
+        over: asyncio.Future[None] = self._loop.create_future()
+
+        def heard(hop: Hop) -> None:
+            if hop.over and not over.done():
+                over.set_result(None)
+
+        hop = self._begin((host, self._landing.label), item, piece, item.paths[host], heard)
+        try:
+            await over
+        finally:
+            self.stop(hop)
+        await hop.landed.wait()
+        if hop.error:
+            raise hop.error
+
+    # Lanes
+
+    def _open(self, key: Key) -> _Traffic:
+        lane = Lane(partial(self._connect, *key), partial(self._broken, key), self._listener.failed, self._chance)
+        self._traffic[key] = _Traffic(lane)
+        return self._traffic[key]
+
+    async def _connect(self, source: str, sink: str) -> Channel:
+        if sink in self._servers:
+            return await Pair.open(self._servers[source], self._servers[sink])
+        assert isinstance(self._landing, Here)
+        return Inward(self._servers[source], self._landing)
+
+    def _broken(self, key: Key, error: SourceError) -> None:
+        self._spawn(self._judge(key, error))
+
+    async def _judge(self, key: Key, error: SourceError) -> None:
+        """Nothing goes from one host to another one: is one of them gone?"""
+        ends = [self._servers[label] for label in dict.fromkeys(key) if label in self._servers]
+        troubles = await asyncio.gather(*(server.trouble() for server in ends))
+        gone = False
+        for server, trouble in zip(ends, troubles, strict=True):
+            if trouble and not isinstance(trouble, ServerBusy):
+                gone = True
+                await self._lose(server.label, trouble.message)
+        if not gone:
+            self._traffic[key].lane.fail(error)
+
+    async def _lose(self, host: str, reason: str) -> None:
+        if host in self.lost:
+            return
+        self.lost[host] = reason
+        for traffic in [traffic for key, traffic in self._traffic.items() if host in key]:
+            await traffic.lane.close()
+            traffic.rest(self._loop.time())
+        for staged in [staged for staged in self._staged if staged[0] == host]:
+            del self._staged[staged]
+        if host == self._landing.label:
+            self._listener.failed(TransferFailed(f"the destination is gone: {reason}", "try again when it is back"))
+        else:
+            self._listener.gone(host, reason)
+
+    # Ends
+
+    def _spawn(self, work: Coroutine[None, None, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._noted)
+
+    def _noted(self, task: "asyncio.Task[None]") -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()):
+            self._listener.failed(error if isinstance(error, Exception) else RuntimeError(str(error)))
+
+    async def close(self) -> list[LeftBehind]:
+        """End everything, and remove what is staged; what could not be removed."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*(traffic.lane.close() for traffic in self._traffic.values()))
+        left = await asyncio.gather(*(self._remove(host, area) for host, area in self._areas.items()))
+        return [each for each in left if each]
+
+    async def _remove(self, host: str, area: Area) -> LeftBehind | None:
+        try:
+            await area.remove()
+        except SourceError as error:
+            return LeftBehind(f"{host}{area.path}", error.message)
+        return None
+
+    # What is shown
+
+    def views(self) -> tuple[PairView, ...]:
+        """The pairs now."""
+        now = self._loop.time()
+        return tuple(
+            PairView(
+                *key,
+                rate=each.meter.rate(now),
+                bytes=each.meter.bytes,
+                waiting=len(each.lane.hops),
+                error=each.lane.error.message if each.lane.error and each.lane.hops else None,
+            )
+            for key, each in self._traffic.items()
+        )
+
+    def reports(self) -> tuple[PairReport, ...]:
+        """What the pairs did."""
+        now = self._loop.time()
+        found = []
+        for key, each in self._traffic.items():
+            seconds = each.seconds + (now - each.since if each.under_way else 0.0)
+            rate = each.meter.bytes / seconds if seconds else 0.0
+            error = each.lane.error.message if each.lane.error else None
+            found.append(PairReport(*key, each.meter.bytes, each.pieces, seconds, rate, error))
+        return tuple(found)

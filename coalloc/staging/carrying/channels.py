@@ -1,0 +1,169 @@
+"""How bytes get from one host to another one: a channel, kept from piece to piece.
+
+Between two servers it is a pair of sessions (`Pair`), from a server to this machine sessions of our own (`Inward`).
+When to make one, and what to copy next, is left to `lane`.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from typing import ClassVar
+
+from coalloc.engine.base import Deliver, Span
+from coalloc.engine.gridftp import stream
+from coalloc.engine.gridftp.address import parse_server
+from coalloc.engine.gridftp.login import security_for
+from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
+from coalloc.engine.gridftp.session import Session
+from coalloc.engine.gridftp.source import FAR
+from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
+from coalloc.engine.gridftp.transfer import KeptRange
+from coalloc.staging.here import Here
+from coalloc.staging.server import Server
+
+__all__ = ["Channel", "Inward", "Pair"]
+
+
+class Channel(ABC):
+    """From one host to another one. Several pieces may be on their way at once."""
+
+    sliced: ClassVar[bool]
+    """Whether to copy long pieces in slices, since a copy that has begun cannot be ended without the whole channel."""
+
+    @property
+    @abstractmethod
+    def usable(self) -> bool:
+        """Whether more can be copied."""
+
+    @property
+    @abstractmethod
+    def queues(self) -> bool:
+        """Whether pieces follow each other on one connection, so that many may be asked for ahead."""
+
+    @abstractmethod
+    async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
+        """Copy bytes [start, end) to the same place in another file; none at all is the whole of an empty file.
+
+        :param source: a path at the source
+        :param sink: a path at the sink, or what `Here` calls the file
+        :param received: is told what is there for good
+        :raises SourceError: or a SinkError, where this machine is the sink
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Let go of all connections; may be called twice."""
+
+
+class Pair(Channel):
+    """Between two servers."""
+
+    sliced = True
+
+    def __init__(self, sessions: ThirdParty) -> None:
+        self._sessions = sessions
+
+    @classmethod
+    async def open(cls, source: Server, sink: Server) -> "Pair":
+        """:raises SourceError: when one lets us not in, or they cannot be introduced to each other"""
+        return cls(await open_third_party(source.url, sink.url, source.options))
+
+    @property
+    def usable(self) -> bool:
+        return self._sessions.usable
+
+    @property
+    def queues(self) -> bool:
+        return True
+
+    async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
+        ranges = [(start, end)] if start < end else None
+        await self._sessions.copy(source, sink, end, ranges, received)
+
+    def close(self) -> None:
+        self._sessions.close()
+
+
+class Inward(Channel):
+    """From a server to this machine: over one connection that is kept where the server is far and can make it (MODE E).
+
+    Else over as many sessions as pieces are on their way.
+    """
+
+    sliced = False
+
+    def __init__(self, source: Server, here: Here) -> None:
+        self._source = source
+        self._here = here
+        self._idle: list[Session] = []
+        self._kept: tuple[Session, BlockChannel] | None = None
+        self._may_keep = True
+        self._opening = asyncio.Lock()
+
+    @property
+    def usable(self) -> bool:
+        return True
+
+    @property
+    def queues(self) -> bool:
+        return self._kept is not None
+
+    async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
+        missing = self._here.missing(sink, start, end)
+        for at, until in self._here.held(sink, start, end):
+            received(at, until)  # by an earlier run
+
+        def deliver(offset: int, view: memoryview) -> None:
+            self._here.write(sink, offset, view)
+            received(offset, offset + len(view))
+
+        for gap in missing:
+            await self._fetch(source, Span(*gap), deliver)
+
+    async def _fetch(self, path: str, span: Span, deliver: Deliver) -> None:
+        if self._may_keep and (kept := await self._usable_kept(path)):
+            session, channel = kept
+            try:
+                return await channel.fetch(span, deliver, session.about(path))
+            except NoWayBack:
+                self._may_keep = False
+                self._drop()
+        session = await self._session(path)
+        try:
+            await stream.fetch(session.about(path), await session.data.take(), span, deliver)
+        finally:
+            if session.usable:
+                self._idle.append(session)
+
+    async def _usable_kept(self, path: str) -> tuple[Session, BlockChannel] | None:
+        """The connection that is kept, or a new one; None where that is not worth it."""
+        async with self._opening:
+            if self._kept and not (self._kept[0].usable and self._kept[1].usable):
+                self._drop()
+            if self._kept is None:
+                session = await self._session(path)
+                self._may_keep = (session.stat.rtt or 0.0) >= FAR and session.sends_blocks
+                if not self._may_keep:
+                    self._idle.append(session)
+                    return None
+                self._kept = session, BlockChannel(session)
+            return self._kept
+
+    async def _session(self, path: str) -> Session:
+        while self._idle:
+            session = self._idle.pop()
+            if session.usable:
+                return session
+        address = parse_server(self._source.url).at(path)
+        return await Session.open(address, self._source.options, security_for(address), lambda _: None, pipelined=True)
+
+    def _drop(self) -> None:
+        if self._kept:
+            session, channel = self._kept
+            channel.close()
+            session.close()
+            self._kept = None
+
+    def close(self) -> None:
+        self._drop()
+        while self._idle:
+            self._idle.pop().close()

@@ -1,0 +1,245 @@
+"""The hops of one ordered pair of hosts, one after the other over a channel that is kept.
+
+Long hops are copied in slices of a moment each, some on their way at once: the next begins where the last ends, without
+a pause, what has come is told often, and a hop that is cancelled is soon over. A channel that is lost is made anew,
+after pauses, and what was on its way is asked for again. When that does not help, whoever owns the lane says what then.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from random import Random
+
+from coalloc.errors import (
+    CoallocError,
+    ConnectionLost,
+    NoFreeConnection,
+    NoSpace,
+    ServerBusy,
+    SourceError,
+    Stalled,
+    UnknownHost,
+    Unreachable,
+)
+from coalloc.schedule.pauses import pause_seconds
+from coalloc.staging.carrying.channels import Channel
+from coalloc.staging.carrying.hop import Hop
+
+__all__ = ["Lane"]
+
+FIRST, MOST = 256 * 1024, 1 << 30
+"""Bytes of the first slice, and of the largest."""
+GROWTH = 4
+"""How many times as long as the one before a slice may be."""
+SLICE_SECONDS = 0.25
+AHEAD = 2
+"""Slices on their way, by their bytes; and as many hops, if they need not be sliced."""
+FLYING = 32
+"""Copies on their way at once, however short."""
+TRIES = 4
+"""Failures in a row, with no byte between them, after which somebody else has to say what to do."""
+
+LOST = ConnectionLost, Stalled, Unreachable, UnknownHost, ServerBusy, NoFreeConnection
+"""What says nothing of the piece that it happened to."""
+
+Connect = Callable[[], Awaitable[Channel]]
+
+
+class Lane:
+    """Moves the hops from one host to another one.
+
+    :param connect: makes a channel
+    :param broken: is told, with the reason, that none can be had; until `fail` or `close` nothing more happens here
+    :param failed: is told what ends the whole collection: what is no SourceError
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        broken: Callable[[SourceError], None],
+        failed: Callable[[Exception], None],
+        chance: Random,
+    ) -> None:
+        self._connect = connect
+        self._broken = broken
+        self._failed = failed
+        self._chance = chance
+        self._channel: Channel | None = None
+        self._waiting: deque[Hop] = deque()
+        self._flying: dict[asyncio.Task[None], tuple[Hop, int, int]] = {}
+        self._news = asyncio.Event()
+        self._slice = FIRST
+        self._failures = 0
+        self._tries = TRIES
+        self._suspended = False
+        self._loop = asyncio.get_running_loop()
+        self._settled_at = 0.0
+        self._work = self._loop.create_task(self._run())
+        self.error: SourceError | None = None
+        """What was last wrong."""
+
+    @property
+    def hops(self) -> list[Hop]:
+        """What waits or is on its way, in order."""
+        flying = [hop for hop, _, _ in self._flying.values()]
+        return [hop for hop in dict.fromkeys([*flying, *self._waiting]) if not hop.over]
+
+    def begin(self, hop: Hop) -> None:
+        """Move a hop, behind those that are there."""
+        self._waiting.append(hop)
+        self._news.set()
+
+    def stop(self, hop: Hop) -> None:
+        """Move no more of a hop, and say nothing of it; it has `landed` when nothing of it comes any more."""
+        hop.stop()
+        for task, (flying, _, _) in self._flying.items():
+            if flying is hop and self._channel and not self._channel.sliced:
+                task.cancel()
+        self._news.set()
+
+    def fail(self, error: SourceError) -> None:
+        """Have all hops fail; those that come later are tried, but not as often."""
+        self._suspended, self._tries = False, self._failures + 1
+        for hop in self.hops:
+            hop.end(error)
+        self._news.set()
+
+    async def close(self) -> None:
+        """Let go of the channel; what is on its way ends, and nothing is said of it. May be called twice."""
+        for hop in self.hops:
+            hop.stop()
+        tasks = [self._work, *self._flying]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with suppress(CoallocError):
+            self._settle()
+        if self._channel:
+            self._channel.close()
+
+    async def _run(self) -> None:
+        try:
+            while True:
+                self._news.clear()
+                lost = self._settle()
+                if not (lost or self._suspended):
+                    lost = await self._ask()
+                if lost:
+                    await self._pause(lost)
+                else:
+                    await self._news.wait()
+        except Exception as error:
+            self._failed(error)
+
+    async def _ask(self) -> SourceError | None:
+        """Have the next slices copied, as far as they may be on their way; why no channel can be had, if so."""
+        while self._next() and self._has_room():
+            if self._channel is None or not self._channel.usable:
+                if self._flying:
+                    return None  # they end soon, and are then asked for again in their order
+                try:
+                    self._channel = await self._connect()
+                except SourceError as error:
+                    return error
+            elif hop := self._next():
+                self._take(self._channel, hop)
+        return None
+
+    def _next(self) -> Hop | None:
+        while self._waiting and not self._waiting[0].waits:
+            self._waiting.popleft()
+        return self._waiting[0] if self._waiting else None
+
+    def _has_room(self) -> bool:
+        if self._channel and not self._channel.queues:
+            return len(self._flying) < AHEAD
+        coming = (gap for hop, *taken in self._flying.values() for gap in hop.arrived.gaps(*taken))
+        return sum(end - start for start, end in coming) < AHEAD * self._slice and len(self._flying) < FLYING
+
+    def _take(self, channel: Channel, hop: Hop) -> None:
+        if not self._flying:
+            self._settled_at = self._loop.time()
+        start, end = hop.take(self._slice if channel.sliced else MOST)
+        task = self._loop.create_task(self._copy(channel, hop, start, end))
+        task.add_done_callback(lambda _: self._news.set())
+        self._flying[task] = hop, start, end
+
+    async def _copy(self, channel: Channel, hop: Hop, start: int, end: int) -> None:
+        await hop.prepare()
+
+        def received(start: int, end: int) -> None:
+            self._failures, self._tries = 0, TRIES
+            hop.received(start, end)
+            if self._waiting:
+                self._news.set()
+
+        await channel.copy(hop.source_path, hop.sink_path, start, end, received)
+
+    def _settle(self) -> SourceError | None:
+        """Take off the list what is not on its way any more; why the channel is lost, if that is nobody's fault.
+
+        :raises Exception: what is no SourceError
+        """
+        ended = [task for task in self._flying if task.done()]
+        errors: list[Exception] = []
+        copied, again = 0, list[Hop]()
+        for task in ended:
+            hop, start, end = self._flying.pop(task)
+            error = _error(task)
+            if error and not hop.over:
+                errors.append(error)
+            hop.returned(start, end, error)
+            copied += 0 if error else end - start
+            if isinstance(error, SourceError) and not isinstance(error, LOST):
+                self._blame(hop, error)
+            if hop.waits and hop not in self._waiting:
+                again.append(hop)
+        self._waiting.extendleft(reversed(again))
+        self._pace(copied)
+        return self._judge(errors)
+
+    def _judge(self, errors: Sequence[Exception]) -> SourceError | None:
+        for error in errors:
+            if not isinstance(error, SourceError):
+                raise error
+            self.error = error
+        lost = [error for error in errors if isinstance(error, LOST)]
+        return lost[0] if len(lost) == len(errors) > 0 and isinstance(lost[0], SourceError) else None
+
+    def _blame(self, hop: Hop, error: SourceError) -> None:
+        """A hop is at fault: it is over if there is no hope."""
+        hop.failures += 1
+        self.error = error
+        if error.permanent or isinstance(error, NoSpace) or hop.failures >= TRIES:
+            hop.end(error)
+
+    def _pace(self, copied: int) -> None:
+        """The next slices are as long as takes a moment."""
+        if not copied:
+            return
+        now = self._loop.time()
+        moment = int(copied * SLICE_SECONDS / max(now - self._settled_at, 1e-6))
+        self._slice = max(FIRST, min(moment, GROWTH * self._slice, MOST))
+        self._settled_at = now
+
+    async def _pause(self, lost: SourceError) -> None:
+        """Wait until the channel is worth another attempt, or for somebody to say that it is not."""
+        self._failures += 1
+        self.error = lost
+        if self._failures >= self._tries or lost.permanent:
+            self._suspended = True
+            self._broken(lost)
+        await asyncio.sleep(pause_seconds(self._failures, lost.retry_after, self._chance))
+        self._settle()  # what was lost with it
+        self._news.set()
+
+
+def _error(task: "asyncio.Task[None]") -> Exception | None:
+    """Why a copy has failed."""
+    if task.cancelled():
+        return ConnectionLost("the copy was cancelled", "connect again")
+    error = task.exception()
+    if error is None or isinstance(error, Exception):
+        return error
+    raise error

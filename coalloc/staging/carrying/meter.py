@@ -1,0 +1,40 @@
+"""How fast bytes come, and for how long they have."""
+
+from collections import deque
+
+__all__ = ["Meter"]
+
+WINDOW = 5.0
+"""Seconds over which a rate is measured."""
+
+
+class Meter:
+    """Counts bytes. Times are seconds on any steady clock.
+
+    >>> meter = Meter()
+    >>> meter.add(0.0, 0); meter.add(1.0, 50); meter.add(2.0, 50)
+    >>> meter.bytes, meter.rate(2.0), meter.rate(60.0)
+    (100, 50.0, 0.0)
+    """
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self._marks: deque[tuple[float, int]] = deque()
+
+    def add(self, at: float, count: int) -> None:
+        """So many bytes have come since the last time."""
+        self.bytes += count
+        self._marks.append((at, self.bytes))
+        self._forget(at)
+
+    def rate(self, now: float) -> float:
+        """Bytes per second of late."""
+        self._forget(now)
+        if not self._marks:
+            return 0.0
+        at, before = self._marks[0]
+        return (self.bytes - before) / (now - at) if now > at else 0.0
+
+    def _forget(self, now: float) -> None:
+        while self._marks and self._marks[0][0] < now - WINDOW:
+            self._marks.popleft()

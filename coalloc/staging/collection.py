@@ -1,0 +1,229 @@
+"""One collection, from what is there already to the last file's name. Joins method, runner, carrier and finisher."""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from random import Random
+from typing import NamedTuple
+
+from coalloc.collection import Collected, CollectionPhase, CollectionReport, CollectionView, LeftBehind
+from coalloc.errors import CoallocError, SourceError
+from coalloc.model import Checksum
+from coalloc.planner.network import Demand, File
+from coalloc.staging.actions import Piece
+from coalloc.staging.carrying.carrier import Carrier
+from coalloc.staging.carrying.meter import Meter
+from coalloc.staging.checking import KEPT
+from coalloc.staging.finishing import Finisher
+from coalloc.staging.item import Item
+from coalloc.staging.landing import Landing
+from coalloc.staging.methods import Method
+from coalloc.staging.runner import Runner
+from coalloc.staging.server import Area, Server
+
+__all__ = ["Choice", "Choose", "Collection", "Field"]
+
+LOOK = 0.125
+"""Seconds between two views for the display."""
+
+
+class Choice(NamedTuple):
+    """A method, and the seconds that everything should take at best, with relays and without; None if not known."""
+
+    method: Method
+    planned_seconds: float | None = None
+    direct_seconds: float | None = None
+
+
+Choose = Callable[[Demand], Choice]
+
+
+@dataclass(frozen=True)
+class Field:
+    """Who takes part: servers by label, their staging areas, and where all goes."""
+
+    servers: Mapping[str, Server]
+    areas: Mapping[str, Area]
+    landing: Landing
+
+
+class Collection:
+    """Collects files.
+
+    :param output: where all goes, for people
+    :param choose: is asked once it is known what is there already
+    :param watch: is shown a view several times a second
+    """
+
+    def __init__(
+        self,
+        items: Sequence[Item],
+        field: Field,
+        output: str,
+        choose: Choose,
+        watch: Callable[[CollectionView], None] | None = None,
+        seed: int = 0,
+    ) -> None:
+        self._items = items
+        self._field = field
+        self._output = output
+        self._choose = choose
+        self._watch = watch
+        self._chance = Random(seed)
+        self._loop = asyncio.get_running_loop()
+        self._began = self._loop.time()
+        self._meter = Meter()
+        self._there: dict[str, Collected] = {}
+        self._choice: Choice | None = None
+        self._runner: Runner | None = None
+        self._carrier: Carrier | None = None
+        self._finisher: Finisher | None = None
+        self._done = False
+        self._ended_at: float | None = None
+        self._left: Sequence[LeftBehind] = ()
+
+    async def run(self) -> CollectionReport:
+        """Collect everything.
+
+        :raises CoallocError: with what is known so far in its `report`; a CancelledError has it as its first argument
+        """
+        showing = self._loop.create_task(self._show()) if self._watch else None
+        try:
+            try:
+                await self._collect()
+            finally:
+                self._ended_at = self._loop.time()
+                await self._close()
+        except CoallocError as error:
+            error.report = self.report()
+            raise
+        except asyncio.CancelledError as stop:
+            stop.args = self.report(), None
+            raise
+        finally:
+            if showing:
+                showing.cancel()
+        self._done = True
+        if self._watch:
+            self._watch(self.view())
+        return self.report()
+
+    async def _collect(self) -> None:
+        found = await asyncio.gather(*(self._look(item) for item in self._items))
+        self._there = {each.name: each for each in found if each}
+        label = self._field.landing.label
+        missing = {item.name: item for item in self._items if item.name not in self._there}
+        beside = [missing.pop(item.name) for item in list(missing.values()) if label in item.paths]
+        demand = Demand(tuple(_file(item, label) for item in missing.values()))
+        self._choice = self._choose(demand)
+        self._runner = Runner(self._choice.method, missing, label)
+        servers, landing = self._field.servers, self._field.landing
+        self._carrier = Carrier(servers, self._field.areas, landing, self._runner, self._chance)
+        self._finisher = finisher = Finisher(servers, landing, self._carrier)
+        for item in beside:  # at the destination's own server: nothing to decide
+            await self._carrier.fetch(label, item, Piece(item.name, 0, item.size))
+            self._there[item.name] = await finisher.finish(item, [(0, item.size)], self._began)
+        await self._runner.run(self._carrier, lambda item, pieces: finisher.finish(item, pieces, self._began))
+
+    async def _look(self, item: Item) -> Collected | None:
+        """The file, if it is at its destination already, with the checksum that it should have."""
+        landing = self._field.landing
+        if not await landing.resembles(item):
+            return None
+        checksum = item.expected or await self._checksum(item)
+        if checksum is None or not await landing.has(item, checksum):
+            return None
+        return Collected(item.name, landing.place(item), item.size, "there", checksum=checksum, verified=True)
+
+    async def _checksum(self, item: Item) -> Checksum | None:
+        """What a server that holds a file says of it."""
+        if not item.size:
+            return Checksum(KEPT, "00000001")
+        for host, path in item.paths.items():
+            with suppress(SourceError):
+                if said := await self._field.servers[host].checksum(path, KEPT, 0, item.size):
+                    return Checksum(KEPT, said)
+        return None
+
+    async def _close(self) -> None:
+        if self._carrier:
+            self._left = await self._carrier.close()
+        await self._field.landing.close()
+        await asyncio.gather(*(server.close() for server in self._field.servers.values()))
+
+    # What is shown
+
+    async def _show(self) -> None:
+        assert self._watch is not None
+        while True:
+            await asyncio.sleep(LOOK)
+            self._watch(self.view())
+
+    @property
+    def _there_bytes(self) -> int:
+        return sum(each.size for each in self._there.values())
+
+    def view(self) -> CollectionView:
+        """The collection as it is now."""
+        now = self._loop.time()
+        done = self._runner.done_bytes if self._runner else 0
+        self._meter.add(now, done - self._meter.bytes)
+        rate = self._meter.rate(now)
+        size = sum(item.size for item in self._items)
+        left = size - done - self._there_bytes
+        collected = len(self._runner.collected) if self._runner else 0
+        return CollectionView(
+            name=self._output,
+            phase=self._phase(left),
+            seconds=now - self._began,
+            done_bytes=done + self._there_bytes,
+            size=size,
+            rate=rate,
+            eta_seconds=left / rate if rate > 0 and left else None,
+            files=len(self._items),
+            files_done=len(self._there) + collected,
+            pairs=self._carrier.views() if self._carrier else (),
+        )
+
+    def _phase(self, left: int) -> CollectionPhase:
+        if self._done:
+            return "done"
+        if self._runner is None:
+            return "connecting"
+        return "collecting" if left else "verifying"
+
+    def report(self) -> CollectionReport:
+        """What the collection did, so far."""
+        until = self._loop.time() if self._ended_at is None else self._ended_at
+        carrier, choice = self._carrier, self._choice
+        method = choice.method if choice else None
+        return CollectionReport(
+            output=self._output,
+            size=sum(item.size for item in self._items),
+            seconds=until - self._began,
+            method=method.name if method else "",
+            rationale=method.rationale if method else "",
+            planned_seconds=choice.planned_seconds if choice else None,
+            direct_seconds=choice.direct_seconds if choice else None,
+            files=tuple(map(self._outcome, self._items)),
+            pairs=carrier.reports() if carrier else (),
+            there_bytes=self._there_bytes,
+            duplicate_bytes=method.ledger.duplicate_bytes if method else 0,
+            mended_bytes=self._finisher.mended_bytes if self._finisher else 0,
+            staged_bytes=carrier.staged_bytes if carrier else 0,
+            peaks={host: peak for host, peak in method.ledger.peak.items() if peak} if method else {},
+            gone=dict(carrier.lost) if carrier else {},
+            left=tuple(self._left),
+        )
+
+    def _outcome(self, item: Item) -> Collected:
+        found = self._there.get(item.name) or (self._runner and self._runner.collected.get(item.name))
+        if found:
+            return found
+        error = self._runner.errors.get(item.name) if self._runner else None
+        return Collected(item.name, self._field.landing.place(item), item.size, error=str(error) if error else None)
+
+
+def _file(item: Item, destination: str) -> File:
+    return File(item.name, item.size, tuple(item.paths), (destination,))

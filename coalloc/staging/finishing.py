@@ -1,0 +1,101 @@
+"""The last steps of a file: compared with its origin, mended from there where it differs, and given its name."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from coalloc.collection import Collected
+from coalloc.errors import SourceError, VerificationError
+from coalloc.staging.actions import Piece
+from coalloc.staging.carrying.carrier import Carrier
+from coalloc.staging.checking import Verdict, check
+from coalloc.staging.item import Item
+from coalloc.staging.landing import Landing
+from coalloc.staging.server import Server
+
+__all__ = ["Finisher"]
+
+MENDS = 2
+"""How often wrong bytes are fetched again."""
+
+
+class Finisher:
+    """Finishes files of which every byte has come."""
+
+    def __init__(self, servers: Mapping[str, Server], landing: Landing, carrier: Carrier) -> None:
+        self._servers = servers
+        self._landing = landing
+        self._carrier = carrier
+        self._loop = asyncio.get_running_loop()
+        self.mended_bytes = 0
+
+    async def finish(self, item: Item, pieces: Sequence[tuple[int, int]], began: float) -> Collected:
+        """Verify a file and give it its name.
+
+        :param pieces: [start, end), as they came
+        :raises VerificationError: when it is wrong and cannot be mended
+        :raises CoallocError: when an end cannot be asked
+        """
+        verdict = await self._mended(item, pieces)
+        await self._landing.publish(item)
+        seconds = self._loop.time() - began
+        where = self._landing.place(item)
+        return Collected(item.name, where, item.size, "collected", seconds, verdict.checksum, verdict.verified)
+
+    async def _mended(self, item: Item, pieces: Sequence[tuple[int, int]]) -> Verdict:
+        for _ in range(MENDS):
+            verdict = await self._check(item, pieces)
+            if not verdict.wrong:
+                return verdict
+            for start, end in verdict.wrong:
+                self._landing.revoke(item, start, end)
+                await self._fetch(item, Piece(item.name, start, end))
+        verdict = await self._check(item, pieces)
+        if verdict.wrong:
+            wrong = sum(end - start for start, end in verdict.wrong)
+            raise VerificationError(
+                f"{item.name}: {wrong} bytes differ from those at its origin, however often they are fetched",
+                "look at the disks of both servers, and whether somebody writes the file",
+            )
+        return verdict
+
+    async def _check(self, item: Item, pieces: Sequence[tuple[int, int]]) -> Verdict:
+        async def origin(algorithm: str, start: int, end: int) -> str | None:
+            return await self._say(item, algorithm, start, end)
+
+        async def sink(algorithm: str, start: int, end: int) -> str | None:
+            return await self._landing.digest(item, algorithm, start, end)
+
+        return await check(item, pieces, origin, sink)
+
+    async def _say(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
+        """What a server that holds the file says of it; None when none offers that.
+
+        :raises SourceError: when none can be asked
+        """
+        trouble: SourceError | None = None
+        for host, path in item.paths.items():
+            try:
+                if said := await self._servers[host].checksum(path, algorithm, start, end):
+                    return said
+            except SourceError as error:
+                trouble = error
+        if trouble:
+            raise trouble
+        return None
+
+    async def _fetch(self, item: Item, piece: Piece) -> None:
+        """Fetch a piece from where the file is.
+
+        :raises SourceError: when that does not work
+        """
+        self.mended_bytes += piece.size
+        hosts = [host for host in item.paths if host not in self._carrier.lost]
+        for last, host in enumerate(hosts, 1 - len(hosts)):
+            try:
+                return await self._carrier.fetch(host, item, piece)
+            except SourceError:
+                if last == 0:
+                    raise
+        raise VerificationError(
+            f"{item.name}: {piece.size} bytes are wrong, and no server that has the file is left", "try again later"
+        )

@@ -1,0 +1,112 @@
+"""This machine as the destination: each file in `NAME.coget/` until it is whole and right, with a journal.
+
+A file is opened when its first byte is to come, and closed when it has its name, so that thousands can be collected.
+"""
+
+import asyncio
+from pathlib import Path
+
+from coalloc.collection import HERE
+from coalloc.disk import in_thread
+from coalloc.intervals import Intervals
+from coalloc.journal import Journal, describe, recall
+from coalloc.model import Checksum
+from coalloc.resolve import target
+from coalloc.sink import PartialFile, has, resembles
+from coalloc.staging.item import Item
+from coalloc.staging.landing import Landing
+
+__all__ = ["Here"]
+
+
+class _Open:
+    """A file that is being written."""
+
+    def __init__(self, item: Item, path: Path) -> None:
+        """:raises SinkError: :raises TargetInUse: as `PartialFile`"""
+        self.partial = PartialFile(path)
+        try:
+            self._begin(item)
+        except BaseException:
+            self.partial.close()
+            raise
+
+    def _begin(self, item: Item) -> None:
+        validator = {} if item.modified is None else dict.fromkeys(range(len(item.paths)), str(item.modified))
+        urls = [f"{label}{path}" for label, path in item.paths.items()]
+        header = describe(item.size, urls, validator, [item.expected] if item.expected else [])
+        earlier = recall(self.partial.journal_path, header)
+        kept = self.partial.begin(item.size, earlier.extents, item.expected.algorithm if item.expected else None)
+        self.journal = Journal.create(self.partial.journal_path, earlier.header, kept)
+
+    def close(self) -> None:
+        self.journal.close()
+        self.partial.close()
+
+
+class Here(Landing):
+    """A directory of this machine.
+
+    :param folder: is made if it is not there
+    """
+
+    label = HERE
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._open: dict[str, _Open] = {}
+        self._opening = asyncio.Lock()
+
+    def place(self, item: Item) -> str:
+        return str(self._folder / item.name)
+
+    def sink(self, item: Item) -> str:
+        return item.name
+
+    def _target(self, item: Item) -> Path:
+        return target(item.name, self._folder, many=True)
+
+    async def resembles(self, item: Item) -> bool:
+        return await in_thread(resembles, self._target(item), item.size)
+
+    async def has(self, item: Item, checksum: Checksum) -> bool:
+        return await in_thread(has, self._target(item), checksum, item.size)
+
+    async def begin(self, item: Item) -> None:
+        async with self._opening:
+            if item.name not in self._open:
+                await in_thread(self._begin, item)
+
+    def _begin(self, item: Item) -> None:
+        self._open[item.name] = _Open(item, self._target(item))
+
+    def missing(self, name: str, start: int, end: int) -> list[tuple[int, int]]:
+        """What of [start, end) is not here."""
+        return Intervals(self._open[name].partial.missing()).within(start, end)
+
+    def held(self, name: str, start: int, end: int) -> list[tuple[int, int]]:
+        """What of [start, end) is."""
+        return Intervals(self.missing(name, start, end)).gaps(start, end)
+
+    def write(self, name: str, offset: int, view: memoryview) -> None:
+        """Keep these bytes. :raises SinkError: when the disk fails"""
+        file = self._open[name]
+        file.journal.append(file.partial.write(0, offset, view))
+
+    async def digest(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
+        return await in_thread(self._open[item.name].partial.digest, algorithm, start, end)
+
+    def revoke(self, item: Item, start: int, end: int) -> None:
+        file = self._open[item.name]
+        file.journal.revoke(start, end)
+        file.partial.revoke(start, end)
+
+    async def publish(self, item: Item) -> None:
+        file = self._open[item.name]
+        file.journal.close()
+        await in_thread(file.partial.publish)
+        del self._open[item.name]
+
+    async def close(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()

@@ -1,0 +1,139 @@
+"""Where files are collected: at their final names only when they are whole and right.
+
+`Landing` is what this machine (`here`) and a server (`There`) have in common.
+"""
+
+import asyncio
+from abc import ABC, abstractmethod
+from contextlib import suppress
+
+from coalloc.engine.gridftp.remote import temporary
+from coalloc.engine.gridftp.storage import Storage
+from coalloc.errors import AlreadyThere, NoSuchFile, SourceError
+from coalloc.model import Checksum
+from coalloc.staging.item import Item
+from coalloc.staging.server import Server
+
+__all__ = ["Landing", "There"]
+
+
+class Landing(ABC):
+    """A destination. Each file goes through `begin`, and then `publish`; what does not come so far ends with `close`.
+
+    Every call may raise a SourceError where the destination is a server, and a SinkError where it is this machine.
+    """
+
+    label: str
+    """What it is called among hosts."""
+
+    @abstractmethod
+    def place(self, item: Item) -> str:
+        """Where a file is in the end, for people."""
+
+    @abstractmethod
+    def sink(self, item: Item) -> str:
+        """What channels call the file while it is written; it has to be begun."""
+
+    @abstractmethod
+    async def resembles(self, item: Item) -> bool:
+        """Whether there is a file of that name and size already."""
+
+    @abstractmethod
+    async def has(self, item: Item, checksum: Checksum) -> bool:
+        """Whether that file has this checksum; not if nobody can tell."""
+
+    @abstractmethod
+    async def begin(self, item: Item) -> None:
+        """Make the place for a file. Cheap where that was done."""
+
+    @abstractmethod
+    async def digest(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
+        """The digest of bytes [start, end) of a file that was begun; None if it cannot be told."""
+
+    @abstractmethod
+    def revoke(self, item: Item, start: int, end: int) -> None:
+        """Bytes that were found to be wrong, and will come again."""
+
+    @abstractmethod
+    async def publish(self, item: Item) -> None:
+        """Give a file its name."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End with all files that were begun and not published."""
+
+
+class There(Landing):
+    """A directory of a server: files are written beside their final names, and deleted if they do not get them.
+
+    :param folder: is made if it is not there
+    """
+
+    def __init__(self, server: Server, folder: str) -> None:
+        self.label = server.label
+        self._server = server
+        self._folder = folder.rstrip("/")
+        self._beside: dict[str, str] = {}
+        self._made: set[str] = set()
+        self._making = asyncio.Lock()
+
+    def _path(self, item: Item) -> str:
+        return f"{self._folder}/{item.name}"
+
+    def place(self, item: Item) -> str:
+        return f"{self.label}{self._path(item)}"
+
+    def sink(self, item: Item) -> str:
+        return self._beside[item.name]
+
+    async def resembles(self, item: Item) -> bool:
+        try:
+            entry = await self._server.ask(lambda store: store.stat(self._path(item)))
+        except NoSuchFile:
+            return False
+        return entry.kind == "file" and entry.size == item.size
+
+    async def has(self, item: Item, checksum: Checksum) -> bool:
+        return await self._server.checksum(self._path(item), checksum.algorithm, 0, item.size) == checksum.value
+
+    async def begin(self, item: Item) -> None:
+        if item.name in self._beside:
+            return
+        path = self._path(item)
+        async with self._making:
+            folder = path.rpartition("/")[0]
+            if folder not in self._made:
+                await self._server.ask(lambda store: _make(store, folder))
+                self._made.add(folder)
+        self._beside.setdefault(item.name, temporary(path))
+
+    async def digest(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
+        return await self._server.checksum(self._beside[item.name], algorithm, start, end)
+
+    def revoke(self, item: Item, start: int, end: int) -> None:
+        pass  # they are written over
+
+    async def publish(self, item: Item) -> None:
+        await self._server.ask(lambda store: store.rename(self._beside[item.name], self._path(item)))
+        del self._beside[item.name]
+
+    async def close(self) -> None:
+        await asyncio.gather(*(self._delete(path) for path in self._beside.values()))
+        self._beside.clear()
+
+    async def _delete(self, path: str) -> None:
+        with suppress(SourceError):
+            await self._server.ask(lambda store: store.delete(path))
+
+
+async def _make(store: Storage, folder: str) -> None:
+    """Make a directory, and those that it is in, unless they are there."""
+    if not folder or folder == "/~":
+        return
+    try:
+        await store.make(folder)
+    except AlreadyThere:
+        pass
+    except NoSuchFile:
+        await _make(store, folder.rpartition("/")[0])
+        await store.make(folder)

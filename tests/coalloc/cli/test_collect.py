@@ -1,0 +1,150 @@
+"""`coget collect` on real servers: what people and programs see of it."""
+
+import json
+import os
+import re
+import signal
+import time
+
+import pytest
+
+from tests.support.coget import coget, coget_process
+from tests.support.fetching import random_file
+
+KEYS = {
+    "output",
+    "size",
+    "seconds",
+    "method",
+    "rationale",
+    "planned_seconds",
+    "direct_seconds",
+    "there_bytes",
+    "duplicate_bytes",
+    "mended_bytes",
+    "staged_bytes",
+    "peaks",
+    "files",
+    "pairs",
+    "gone",
+    "left",
+}
+FILE_KEYS = {"name", "output", "size", "outcome", "seconds", "checksum", "error"}
+PAIR_KEYS = {"source", "sink", "bytes", "pieces", "seconds", "rate", "error"}
+NETWORK = """
+hosts:
+  a: {{url: {a}}}
+  via: {{url: {via}}}
+  desk:
+links:
+  a -> desk: 1 MB/s
+  a -> via: 500 MB/s
+  via -> desk: 500 MB/s
+"""
+
+
+@pytest.fixture
+def servers(start_gridftp, tmp_path):
+    """One that holds files, one in between."""
+    (tmp_path / "via" / "lent").mkdir(parents=True)
+    return [start_gridftp(tmp_path / name, f"127.0.0.{number}") for number, name in ((2, "a"), (3, "via"))]
+
+
+@pytest.fixture
+def content(servers):
+    (servers[0].root / "run").mkdir()
+    return {name: random_file(servers[0].root / "run" / name, size) for name, size in (("x", 3_000_000), ("y", 10))}
+
+
+@pytest.fixture
+def home(tmp_path):
+    (tmp_path / "home").mkdir()
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def network(servers, home):
+    a, via = servers
+    document = NETWORK.format(a=f"ftp://{a.host}:{a.port}", via=via.url("lent"))
+    (home / "net.yaml").write_text(document)
+    return "net.yaml"
+
+
+def run(servers):
+    return f"{servers[0].url('run')}/"
+
+
+def test_a_directory_is_collected_and_told(servers, content, home):
+    result = coget(["collect", run(servers), "--to", "data"], home)
+    assert (result.returncode, result.stdout) == (0, ""), result.stderr
+    assert {path.name: path.read_bytes() for path in (home / "data").iterdir()} == content
+    assert re.search(r"data: 2 files, 3\.00 MB in .* \(adaptive\)", result.stderr)
+    assert "2 verified" in result.stderr
+    assert re.search(r"^127\.0\.0\.2:\d+ -> here +3\.00 MB", result.stderr, re.M)
+
+
+def test_json_is_one_object_on_stdout(servers, content, home, network):
+    result = coget(["collect", run(servers), "--to", "data", "--network", network, "--json", "--quiet"], home)
+    assert (result.returncode, result.stderr) == (0, "")
+    document = json.loads(result.stdout)
+    assert set(document) == KEYS
+    assert all(set(file) == FILE_KEYS for file in document["files"])
+    assert all(set(pair) == PAIR_KEYS for pair in document["pairs"])
+    assert [file["checksum"]["verified"] for file in document["files"]] == [True, True]
+    assert document["planned_seconds"] < document["direct_seconds"]
+    assert document["staged_bytes"]
+
+
+def test_what_was_measured_is_used_the_next_time(servers, content, home):
+    words = ["collect", run(servers), "--json", "--quiet", "--to"]
+    first, second = (json.loads(coget([*words, to], home).stdout) for to in ("one", "two"))
+    assert first["direct_seconds"] is None
+    assert second["direct_seconds"]
+
+
+def test_the_same_command_does_nothing_again(servers, content, home):
+    words = ["collect", run(servers), "--to", "data", "--json"]
+    coget(words, home)
+    result = coget(words, home)
+    assert json.loads(result.stdout)["there_bytes"] == sum(map(len, content.values()))
+    assert {file["outcome"] for file in json.loads(result.stdout)["files"]} == {"there"}
+
+
+def test_an_interruption_leaves_nothing_at_servers(servers, home):
+    (servers[0].root / "run").mkdir()
+    large = servers[0].root / "run" / "large"
+    large.touch()
+    os.truncate(large, 1 << 40)
+    words = ["collect", run(servers), "--to", servers[1].url("out"), "--json", "--method", "all-at-once"]
+    with coget_process(words, home) as process:
+        deadline = time.monotonic() + 20
+        while not list(servers[1].root.rglob(".large.*")):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 130, err
+    document = json.loads(out)
+    assert document["error"]["code"] == "interrupted"
+    assert document["files"][0]["outcome"] == "missing"
+    assert [path for path in servers[1].root.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "said"),
+    [
+        (["{a}run", "--to", "data"], 2, "end it with /"),
+        (["{a}run/x", "{a}run/x", "--to", "data"], 2, "would both be x"),
+        (["{a}run/none", "--to", "data"], 3, "none"),
+        (["{a}run/x", "--to", "data", "--method", "magic"], 2, "there is no method 'magic'"),
+        (["{a}run/x", "--to", "data", "--network", "none.yaml"], 2, "none.yaml cannot be read"),
+        (["{a}run/x"], 2, "--to"),
+        (["{a}run/x", "--to", "data", "--via", "http://x.example/"], 2, "GridFTP"),
+    ],
+)
+def test_what_makes_no_sense_is_said(servers, content, home, words, status, said):
+    base = servers[0].url("").rstrip("/") + "/"
+    result = coget(["collect", *(word.format(a=base) for word in words)], home)
+    assert result.returncode == status, result.stderr
+    assert said in result.stderr
+    assert not (home / "data" / "x").exists()

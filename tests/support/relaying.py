@@ -1,0 +1,52 @@
+"""A method of collecting that sends everything over hosts in between, so that tests see what becomes of it there."""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import cycle
+from typing import ClassVar
+
+from coalloc.staging.actions import Action, GiveUp, Piece, Send
+from coalloc.staging.events import Arrived, Event, Gone, Started
+from coalloc.staging.methods import Method
+
+__all__ = ["Relay"]
+
+BLOCK = 1 << 20
+
+
+class Relay(Method):
+    """Each block over one of the hosts that neither hold nor want anything; from its origin, once that has failed.
+
+    `happened` is called with each event before it is dealt with, and the hops that it has ended.
+    """
+
+    name: ClassVar[str] = "relay"
+    happened: ClassVar[Callable[[Event, Sequence[Send]], object]] = staticmethod(lambda event, ended: None)
+
+    def _decide(self, event: Event, ended: Sequence[Send]) -> Iterator[Action]:
+        type(self).happened(event, ended)
+        if isinstance(event, Started):
+            self.rationale = "every block goes over a host in between"
+            yield from self._begin()
+        for send in ended:
+            (to,) = self.demand.files[0].destinations
+            if not isinstance(event, Arrived):
+                yield from self._straight(send.piece, to)
+            elif send.sink != to:
+                yield self._send(send.sink, to, send.piece)
+        if isinstance(event, Gone) and not self.ledger.running:
+            yield GiveUp(event.reason)
+
+    def _begin(self) -> Iterator[Send]:
+        ends = {name for file in self.demand.files for name in (*file.holders, *file.destinations)}
+        relays = cycle(name for name, host in self.network.hosts.items() if host.relays and name not in ends)
+        for file in self.demand.files:
+            for start in range(0, max(file.size, 1), BLOCK):
+                yield self._send(file.holders[0], next(relays), Piece(file.name, start, min(start + BLOCK, file.size)))
+
+    def _straight(self, piece: Piece, to: str) -> Iterator[Send]:
+        missing = self.ledger.missing(piece.file, to)
+        wanted = piece in missing or any(gap.start < piece.end and piece.start < gap.end for gap in missing)
+        for holder in self.ledger.files[piece.file].holders:
+            if wanted and self.ledger.holds(holder, piece):
+                yield self._send(holder, to, piece)
+                return
