@@ -1,7 +1,7 @@
 """What each host has to send to every other one from now on: a plan of what is left (Confluence, 3.3, 3.4). Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -15,9 +15,9 @@ from coalloc.staging.lanes import Pair
 __all__ = ["WORTH", "Directives", "Lot", "direct", "directives", "reachable"]
 
 WORTH = Fraction(3, 100)
-"""Part by which a plan with relays must beat the direct one. Below that, estimates are not good enough to tell."""
-WORTH_RECALLING = Fraction(5, 100)
-"""Part by which a plan must be better for blocks to be sent again from where they came: what moved them is lost."""
+"""Part by which a plan must be better to be worth a change: estimates are not good enough to tell less."""
+SETUP, RELAY = Fraction(1, 2), Fraction(1, 4)
+"""Seconds that it costs to use pairs that have not talked yet, and to have relays at all."""
 
 
 class Lot(NamedTuple):
@@ -54,21 +54,33 @@ class Directives:
     is_direct: bool = False
 
 
-def directives(network: Network, lots: Mapping[Lot, int]) -> Directives:
-    """The best that can be done with these lots, in bytes, all of which can be `reachable` in this network."""
+def directives(network: Network, lots: Mapping[Lot, int], used: Container[Pair] = ()) -> Directives:
+    """The best that can be done with these lots, in bytes, all of which can be `reachable` in this network.
+
+    Of plans that are about as good, the one that changes least: all goes straight, or over pairs that are `used`, and
+    what is staged is sent from where it is. Max-flow alone would choose another one of them each time.
+    """
     if not lots:
         return Directives()
-    plan = least_makespan(network, _demand(lots))
-    if any(_recalled(plan, lots).values()):
-        stay = _staying(lots)
-        if reachable(network, stay) == stay:
-            other = least_makespan(network, _demand(stay))
-            if plan.makespan >= other.makespan * (1 - WORTH_RECALLING):
-                plan, lots = other, stay
-    straight = plan.direct
-    if straight is not None and plan.makespan >= straight * (1 - WORTH):
-        return _directed(least_makespan(direct(network), _demand(lots)), lots, straight, is_direct=True)
-    return _directed(plan, lots, straight, is_direct=False)
+    stay, wanted = _staying(lots), {lot.to for lot in lots}
+    calm = network.keeping(lambda key: key.sink in wanted or key[:2] in used)
+    choices = [(direct(network), stay), (calm, stay), (network, stay), (network, lots)]
+    best = None
+    for net, goods in choices:
+        if reachable(net, goods) == goods:
+            plan = least_makespan(net, _demand(goods))
+            seconds = plan.makespan + _overhead(plan, used)
+            if best is None or seconds < best[0] * (1 - WORTH):
+                best = seconds, plan, goods
+    assert best is not None, "these lots cannot be reached"
+    return _directed(best[1], best[2])
+
+
+def _overhead(plan: TransferPlan, used: Container[Pair]) -> Fraction:
+    """What a plan costs that max-flow does not know of."""
+    relays = any(len(path.hosts) > 2 for path in plan.paths)
+    new = any(pair not in used for path in plan.paths for pair in pairwise(path.hosts[:-1]))
+    return RELAY * relays + SETUP * new
 
 
 def _staying(lots: Mapping[Lot, int]) -> Mapping[Lot, int]:
@@ -88,7 +100,7 @@ def _demand(lots: Mapping[Lot, int]) -> Demand:
     return Demand(tuple(File(str(i), size, lot.holders, (lot.to,)) for i, (lot, size) in enumerate(lots.items())))
 
 
-def _directed(plan: TransferPlan, lots: Mapping[Lot, int], straight: Fraction | None, *, is_direct: bool) -> Directives:
+def _directed(plan: TransferPlan, lots: Mapping[Lot, int]) -> Directives:
     left: defaultdict[Pair, Counter[str]] = defaultdict(Counter)
     moved: Counter[Pair] = Counter()
     for path in plan.paths:
@@ -98,11 +110,11 @@ def _directed(plan: TransferPlan, lots: Mapping[Lot, int], straight: Fraction | 
     seconds = float(plan.makespan)
     return Directives(
         seconds,
-        None if straight is None else float(straight),
+        None if plan.direct is None else float(plan.direct),
         left,
         {pair: nbytes / seconds for pair, nbytes in moved.items()},
         _recalled(plan, lots),
-        is_direct,
+        is_direct=all(len(path.hosts) <= 2 for path in plan.paths),
     )
 
 

@@ -81,7 +81,7 @@ class Traffic:
         moving: dict[Pair, float] = {}
         for pair in self._estimates.pairs:
             lane = self.lanes.get(pair)
-            if lane is None or lane.used_at < since:
+            if lane is None or (lane.used_at < since and not lane.hops):
                 self._estimates.rested(now, pair)
             elif (rate := lane.rate(now, self.memory)) is not None:
                 self._estimates.measured(now, pair, rate, plan.rates.get(pair, 0.0))
@@ -99,17 +99,17 @@ class Traffic:
             if lane.stalled(now, self._estimates.capacity(pair)):
                 yield pair
 
-    def overloaded(self, now: float, plan: Directives) -> Iterator[int]:
-        """Hops in the queues of pairs that are much slower than planned, from the last one on; never the first."""
+    def overloaded(self, now: float, plan: Directives) -> dict[Pair, list[int]]:
+        """Pairs that are much slower than planned, and the last hops in their queues; never the first one."""
+        found: dict[Pair, list[int]] = {}
         for pair, lane in self.lanes.items():
-            rate, planned = lane.rate(now, self.memory), plan.rates.get(pair, 0.0)
-            if rate is not None and rate * SLOWER < planned:
-                left = lane.under_way
+            rate, left = lane.rate(now, self.memory), lane.under_way
+            if rate is not None and rate * SLOWER < plan.rates.get(pair, 0.0):
                 for hop in list(lane.hops)[:0:-1]:
-                    if left <= rate:
-                        break
+                    if left > rate:
+                        found.setdefault(pair, []).append(hop)
                     left -= lane.hops[hop]
-                    yield hop
+        return found
 
     def seconds(self, now: float, pair: Pair) -> float:
         """How long what is under way between two hosts still takes."""

@@ -9,15 +9,16 @@ straight. At the end, what is slow is sent a second time over another way, if th
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import ClassVar
 
 from coalloc.intervals import Intervals
 from coalloc.planner.network import Demand, Network
 from coalloc.staging.actions import Action, Cancel, Drop, GiveUp, Piece, Send, Wake
-from coalloc.staging.blocks import LEAST, MOST, QUEUE, WINDOW, Stock, piece_size
-from coalloc.staging.directives import WORTH, Directives, Lot, directives, reachable
+from coalloc.staging.blocks import LEAST, Stock
+from coalloc.staging.directives import SETUP, WORTH, Directives, Lot, directives, reachable
+from coalloc.staging.dispatch import Dispatch
 from coalloc.staging.estimates import PEERS, Estimates, overlay
 from coalloc.staging.events import Arrived, Event, Failed, Gone, Moved, Started
 from coalloc.staging.lanes import Pair
@@ -30,17 +31,13 @@ PERIOD, PERIODS = 15.0, 20
 """Seconds between plans at most, and how many plans a collection should see."""
 SHORTEST = 1.0
 """Seconds between plans at least: less cannot be measured."""
-AHEAD = 2.0
-"""Seconds of what an intermediate should send on that may wait there. More only occupies space."""
 LATE, SOONER = 1.5, 0.7
 """Seconds that what is under way takes, from which on another way is looked for at the end, and the part of them in
 which it must be done there."""
-SETUP = 0.5
-"""Seconds that a hop between hosts that have not talked yet takes longer."""
+LOOKS = 8
+"""How often it is looked for in this time."""
 TWICE = 0.05
 """Part of all bytes that may be sent a second time."""
-ROOM = 4 * LEAST
-"""Bytes of space below which a host is not worth being a relay."""
 
 
 class Adaptive(Method):
@@ -61,18 +58,14 @@ class Adaptive(Method):
         self._estimates = Estimates(overlay(network, self._destinations, self._random, peers))
         self._traffic = Traffic(self._estimates, self._random)
         self._stock = Stock(self.ledger)
+        self._dispatch = Dispatch(network, self.ledger, self._stock, self._traffic, self._estimates, self._random)
         self._plan = Directives()
-        self._left: dict[Pair, Counter[str]] = {}
-        self._senders: dict[str, set[str]] = {}
         self._look: set[str] = set()
-        self._outward: Counter[str] = Counter()
-        self._room = {name: host.storage for name, host in network.hosts.items() if host.storage is not None}
         self._began = self._planned_at = self._due = 0.0
         self._fixed, self._period = period, period or SHORTEST
         self._twice = 0
+        self._relayed = False
         self._hopeless = ""
-        for name, room in self._room.items():
-            self._limit(name, room)
 
     def _decide(self, event: Event, ended: Sequence[Send]) -> Iterator[Action]:
         now, due = event.at, self._due
@@ -107,7 +100,7 @@ class Adaptive(Method):
                 yield from self._tidy(piece.file, send.sink)
         if to is not None and to != send.sink:
             self._stock.stage(send.sink, piece, to)
-        self._look |= {send.source, send.sink, *self._senders.get(send.source, ())}
+        self._look |= {send.source, send.sink, *self._dispatch.senders(send.source)}
 
     def _wanted(self, piece: Piece, host: str) -> bool:
         return host in self.ledger.files[piece.file].destinations
@@ -115,18 +108,12 @@ class Adaptive(Method):
     def _failed(self, now: float, send: Send, event: Failed) -> None:
         to, pair = self._traffic.over(send), (send.source, send.sink)
         if event.full and not self._wanted(send.piece, send.sink):
-            self._limit(send.sink, self.ledger.occupied(send.sink))
+            self._dispatch.limit(send.sink, self.ledger.occupied(send.sink))
         else:
             self._traffic.failed(now, pair)
         if to is not None:
-            self._stock.put(send.source, send.piece, to)
-            self._left.setdefault((send.source, to), Counter())[send.sink] += send.piece.size
+            self._dispatch.returned(send, to)
         self._soon(now)
-
-    def _limit(self, host: str, room: int) -> None:
-        self._room[host] = room
-        if room < ROOM:
-            self._estimates.relays_no_more(host)
 
     def _gone(self, event: Gone, ended: Sequence[Send]) -> None:
         for send in ended:
@@ -147,15 +134,26 @@ class Adaptive(Method):
         for pair in list(self._traffic.stalled(now)):
             yield from self._take_back(list(self._traffic.lanes[pair].hops))
             self._traffic.failed(now, pair)
-        yield from self._take_back(list(self._traffic.overloaded(now, self._plan)))
+        slow = self._traffic.overloaded(now, self._plan)
+        yield from self._take_back([hop for hops in slow.values() for hop in hops])
         self._stock.count(self._traffic.counted)
         self._planned_at, self._due = now, self._traffic.resumes_at(now)
         if not self._stock:
-            self._due = min(self._due, now + min(self._period, SHORTEST) if self._period < inf else inf)
             yield from self._race(now)
         elif not self._give_up():
-            network = self._estimates.network(self._traffic.unused(now))
-            yield from self._adopt(now, directives(network, reachable(network, self._lots())))
+            network, lots = self._usable(now, slow)
+            yield from self._adopt(now, directives(network, lots, self._traffic.lanes))
+
+    def _usable(self, now: float, slow: Collection[Pair]) -> tuple[Network, Mapping[Lot, int]]:
+        """The network without what is left alone now, and what can be sent over it.
+
+        What was taken back from slow pairs is not given to them again at once, unless it is theirs alone.
+        """
+        unused, lots = self._traffic.unused(now), self._lots()
+        network = self._estimates.network(unused | set(slow))
+        if slow and reachable(network, lots) != lots:
+            network = self._estimates.network(unused)
+        return network, reachable(network, lots)
 
     def _take_back(self, hops: Sequence[int]) -> Iterator[Action]:
         for hop in hops:
@@ -163,19 +161,19 @@ class Adaptive(Method):
             yield Cancel(hop)
 
     def _lots(self) -> Counter[Lot]:
-        """All that is not under way, and all that is on its way to an intermediate, as if it were there."""
+        """All that is missing: what is on its way to an intermediate as if it were there, and home as if not begun."""
         lots = self._stock.lots()
         for hop, to in self._traffic.counted.items():
             send = self.ledger.running[hop]
-            if send.sink != to:
-                lots[self._stock.lot(send.sink, send.piece, to)] += send.piece.size
+            lot = Lot((send.source,), "", to) if send.sink == to else self._stock.lot(send.sink, send.piece, to)
+            lots[lot] += max(1, send.piece.size)
         return lots
 
     def _give_up(self) -> bool:
         if self._stock.lost:
             self._hopeless = f"nobody holds all of {self._stock.lost} any more"
         else:
-            lots = self._lots()
+            lots = self._stock.lots()
             lost = lots.keys() - reachable(self._estimates.network(self._traffic.hopeless), lots).keys()
             for lot in sorted(lost):
                 self._hopeless = f"nothing can be sent from {' or '.join(lot.holders)} to {lot.to} any more"
@@ -183,31 +181,30 @@ class Adaptive(Method):
 
     def _adopt(self, now: float, plan: Directives) -> Iterator[Action]:
         self._plan = plan
-        self._left = {pair: Counter(left) for pair, left in plan.left.items()}
-        self._senders, self._outward = {}, Counter()
-        for (source, sink), rate in plan.rates.items():
-            self._senders.setdefault(sink, set()).add(source)
-            self._outward[source] += int(rate)
         if self._fixed is None:
             self._period = max(SHORTEST, min(PERIOD, (now - self._began + plan.seconds) / PERIODS))
         self._due = min(self._due, now + self._period)
         self._traffic.remember(self._period)
+        counted = self._traffic.counted
+        self._dispatch.follow(
+            plan, self._period, [send for hop, send in self.ledger.running.items() if counted.get(hop) == send.sink]
+        )
         self._explain(now)
         for lot, nbytes in plan.recalled.items():
             yield from self._drop([(lot.staged, piece) for piece in self._stock.recall(lot, nbytes)])
         self._look.update(self.network.hosts)
 
     def _explain(self, now: float) -> None:
-        """From the last plan that was about half of the time at least: at the end all goes straight."""
+        """By the first plan, and the first one that has relays if that is not the same."""
         plan = self._plan
-        if self.rationale and plan.seconds < now - self._began:
-            return
-        if plan.is_direct:
+        if plan.is_direct and not self.rationale:
             self.rationale = f"straight, {plan.seconds:.3g} s: no way over other hosts is {float(WORTH):.0%} faster"
-        else:
+        elif not plan.is_direct and not self._relayed:
+            self._relayed = True
             over = sorted({path[0] for path in plan.rates} & {path[1] for path in plan.rates})
             straight = "" if plan.direct_seconds is None else f" instead of {plan.direct_seconds:.3g} s straight"
-            self.rationale = f"over {', '.join(over)}: {plan.seconds:.3g} s{straight}"
+            words = f"over {', '.join(over)}: {plan.seconds:.3g} s{straight}"
+            self.rationale = f"{self.rationale}; after {now - self._began:.3g} s {words}" if self.rationale else words
 
     # pieces
 
@@ -216,78 +213,33 @@ class Adaptive(Method):
             look, self._look = sorted(self._look), set()
             for host in look:
                 for to in self._destinations:
-                    yield from self._feed(now, host, to)
-
-    def _feed(self, now: float, host: str, to: str) -> Iterator[Action]:
-        """Give every pair of a host what it can take of what is wanted at `to`."""
-        while self._stock.has(host, to) and (sink := self._receiver(now, host, to)):
-            left = self._left.setdefault((host, to), Counter())
-            rate = self._plan.rates.get((host, sink)) or self._estimates.capacity((host, sink))
-            size = piece_size(rate, max(left[sink], 0), self._plan.seconds)
-            piece = self._stock.take(host, to, size, MOST if sink == to else self._largest(sink))
-            left[sink] -= piece.size
-            send = self._send(host, sink, piece)
-            self._traffic.hand(now, send, to)
-            self._look |= self._senders.get(host, set())
-            yield send
-
-    def _receiver(self, now: float, host: str, to: str) -> str | None:
-        """Where the next piece goes: Pr[y] of 3.3, among those that can take it and should carry half of it at least.
-
-        By the paper a piece waits for the one that chance names, even where another one is idle.
-        """
-        size = self._stock.next_size(host, to)
-        left = {sink: nbytes for sink, nbytes in self._left.get((host, to), {}).items() if nbytes > 0}
-        if not left:
-            return self._stranded(now, host, to, size)
-        worth = {sink: nbytes for sink, nbytes in left.items() if nbytes >= size / 2} or left
-        free = {sink: nbytes for sink, nbytes in worth.items() if self._takes(now, host, sink, to)}
-        return self._random.choices(list(free), list(free.values()))[0] if free else None
-
-    def _stranded(self, now: float, host: str, to: str, size: int) -> str | None:
-        """Where a piece goes that no plan counts on: home if the end is near (final_computation, 3.4)."""
-        planned = self._left.get((host, to))
-        sink = max(planned, key=lambda each: self._plan.rates.get((host, each), 0.0)) if planned else None
-        within = self._estimates.capacity((host, to)) * self._period
-        if self._plan.seconds <= self._period and 0 < within >= size:
-            sink = to
-        if sink is None:
+                    while found := self._dispatch.next(now, host, to):
+                        send = self._send(host, *found)
+                        self._traffic.hand(now, send, to)
+                        self._look |= self._dispatch.senders(host)
+                        yield send
+        if self._dispatch.stranded:
             self._soon(now)
-        return sink if sink and self._takes(now, host, sink, to) else None
-
-    def _takes(self, now: float, host: str, sink: str, to: str) -> bool:
-        """Whether a pair may have another piece: about a second's worth, and no more than fits at an intermediate."""
-        lane = self._traffic.lanes[host, sink]
-        enough = lane.under_way >= self._plan.rates.get((host, sink), 0.0) * WINDOW and len(lane.hops) > 1
-        if enough or len(lane.hops) >= QUEUE or lane.given_up or now < lane.resumes_at:
-            return False
-        if sink == to:
-            return True
-        ahead = max(AHEAD * self._outward[sink], 2 * LEAST)
-        return self._stock.backlog[sink] <= ahead and self._largest(sink) >= self._stock.next_size(host, to)
-
-    def _largest(self, sink: str) -> int:
-        """Bytes of the largest piece that an intermediate may be sent, so that it fits there and wherever it goes."""
-        room = self._room.get(sink)
-        largest = min((room // 4 for room in self._room.values() if room >= ROOM), default=MOST)
-        return largest if room is None else min(largest, room - self.ledger.occupied(sink))
 
     # the end
 
     def _race(self, now: float) -> Iterator[Action]:
         """All is under way. What is so slow that another way is sooner is sent once more over that one."""
-        slow = {p: self._traffic.seconds(now, p) for p, lane in self._traffic.lanes.items() if lane.hops}
-        slow = {pair: seconds for pair, seconds in slow.items() if seconds > LATE}
+        waits = {p: self._traffic.seconds(now, p) for p, lane in self._traffic.lanes.items() if lane.hops}
+        longest = max(waits.values(), default=0.0)
+        self._due = min(self._due, now + min(self._period, max(SHORTEST, longest / LOOKS)))
+        slow = [pair for pair, seconds in waits.items() if seconds > LATE]
         hops = [hop for pair in slow for hop in self._traffic.lanes[pair].hops if hop not in self._traffic.again]
         twice = sum(self.ledger.running[hop].piece.size for hop in hops)
         if not hops or self._twice + twice > max(TWICE * self.demand.size, LEAST):
             return
         self._traffic.again.update(hops)
         self._stock.count(self._traffic.counted)
-        lots, network = self._lots(), self._estimates.network(self._traffic.unused(now) | slow.keys())
+        network = self._estimates.network(self._traffic.unused(now).union(slow))
+        lots = self._lots()
         usable = reachable(network, lots)
-        plan = directives(network, usable)
-        if usable == lots and plan.seconds + SETUP <= SOONER * max(slow.values()):
+        plan = directives(network, usable, self._traffic.lanes)
+        if usable == lots and plan.seconds + float(SETUP) <= SOONER * longest:
             self._twice += twice
             running, wanted = self.ledger.running, self._traffic.wanted
             yield from self._take_back([hop for hop in hops if running[hop].sink != wanted[hop]])

@@ -53,7 +53,7 @@ def test_blocks_that_are_held_twice_are_sent_from_where_that_is_faster():
 
 def test_blocks_stay_where_they_are_unless_moving_them_gains_enough():
     staged = Lot(("x",), "y", "t")
-    plan = directives(network(("x", "t", 0.04), ("y", "t", 1), ("x", "y", 2)), {staged: 100 * MB})
+    plan = directives(network(("x", "t", 0.02), ("y", "t", 1), ("x", "y", 2)), {staged: 100 * MB})
     assert not any(plan.recalled.values())
     assert plan.left == {("y", "t"): Counter(t=100 * MB)}
 
