@@ -7,7 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 from typing import NamedTuple
 
-from coalloc.planner.least import least_makespan
+from coalloc.planner import choose
 from coalloc.planner.network import Demand, File, Network
 from coalloc.planner.plan import TransferPlan
 from coalloc.staging.lanes import Pair
@@ -68,10 +68,10 @@ def directives(network: Network, lots: Mapping[Lot, int], used: Container[Pair] 
     best = None
     for net, goods in choices:
         if reachable(net, goods) == goods:
-            plan = least_makespan(net, _demand(goods))
-            seconds = plan.makespan + _overhead(plan, used)
+            found = choose.plan(net, _demand(goods))
+            seconds = found.makespan + _overhead(found, used)
             if best is None or seconds < best[0] * (1 - WORTH):
-                best = seconds, plan, goods
+                best = seconds, found, goods
     assert best is not None, "these lots cannot be reached"
     return _directed(best[1], best[2])
 

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import inf
 from typing import ClassVar
 
+from coalloc.errors import UsageError
 from coalloc.intervals import Intervals
 from coalloc.planner.network import Demand, Network
 from coalloc.staging.actions import Action, Cancel, Drop, GiveUp, Piece, Send, Wake
@@ -46,6 +47,7 @@ class Adaptive(Method):
     :param peers: how many random hosts each one may send to, besides those where files are wanted
     :param period: seconds between plans; inf for one plan only. If not given, a twentieth of what all should take, from
         1 s to 15 s
+    :raises UsageError: when there is a budget, or a file that comes later: plans that are made again know of neither
     """
 
     name: ClassVar[str] = "adaptive"
@@ -54,6 +56,10 @@ class Adaptive(Method):
         self, network: Network, demand: Demand, seed: int = 0, *, peers: int = PEERS, period: float | None = None
     ) -> None:
         super().__init__(network, demand, seed)
+        if demand.budget is not None:
+            raise UsageError("adaptive keeps to no budget", "choose another method, or give none")
+        if later := [file.name for file in demand.files if file.available]:
+            raise UsageError(f"adaptive cannot wait for {later[0]}", "choose path-sync or path-delay, or begin later")
         self._destinations = list(dict.fromkeys(to for file in demand.files for to in file.destinations))
         self._estimates = Estimates(overlay(network, self._destinations, self._random, peers))
         self._traffic = Traffic(self._estimates, self._random)

@@ -1,9 +1,11 @@
 """Confluence's protocol, event by event, on its example: 1 MB/s from x to t, 5 MB/s from y to t, 2 MB/s from x to y."""
 
 from collections import Counter, defaultdict
+from dataclasses import replace
 
 import pytest
 
+from coalloc.errors import UsageError
 from coalloc.planner import Demand, File, Host, Link, LinkKey, Network
 from coalloc.staging.actions import Cancel, Done, Drop, GiveUp, Piece, Send, Wake
 from coalloc.staging.events import Arrived, Failed, Gone, Moved, Started, Tick
@@ -248,3 +250,11 @@ def test_where_nothing_leads_it_gives_up_at_once():
     lost = network(("x", "y", 1), ("t", "y", 1))
     method = Adaptive(lost, Demand((File("a", 1, ("x",), ("t",)),)))
     assert kinds(method.handle(Started(0.0)), GiveUp) == [GiveUp("nothing can be sent from x to t any more")]
+
+
+@pytest.mark.parametrize(
+    "demand", [replace(DEMAND, budget=1.0), Demand((File("later", 1, ("x",), ("t",), available=5.0),))]
+)
+def test_what_it_cannot_do_it_says(demand):
+    with pytest.raises(UsageError):
+        Adaptive(PAPER, demand)
