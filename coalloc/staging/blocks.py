@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping
+from math import inf
 
 from coalloc.intervals import Intervals
 from coalloc.staging.actions import Piece
@@ -53,50 +54,45 @@ class Stock:
         """Where each piece that is staged at a host is wanted."""
         self.backlog: Counter[str] = Counter()
         """Bytes that are staged at a host and wait to be sent on."""
-        self.lost: str | None = None
-        """A file of which something is missing that nobody holds any more."""
+        self.later = inf
+        """When the next file can be sent that cannot yet, in seconds from the start."""
         self._waiting: defaultdict[Pair, deque[Piece]] = defaultdict(deque)
         self._home: dict[Pair, Intervals] = {
             (name, to): Intervals() for name, file in ledger.files.items() for to in file.destinations
         }
         self._files: defaultdict[Pair, deque[str]] = defaultdict(deque)
 
-    def count(self, under_way: Mapping[int, str]) -> None:
+    def count(self, under_way: Mapping[int, str], elapsed: float = inf) -> None:
         """Take stock.
 
         :param under_way: hops, and where what they carry is wanted; what other hops carry is sent once more
+        :param elapsed: seconds from the start
         """
         self.backlog.clear()
         self._waiting.clear()
         self._files.clear()
         running = self._ledger.running
         moving = {(running[hop].source, running[hop].piece) for hop in under_way}
-        self.staged = {key: to for key, to in self.staged.items() if self._holds_a_copy(*key)}
-        self._count_home([(running[hop].piece, to) for hop, to in under_way.items()])
+        self.staged = {key: to for key, to in self.staged.items() if key[1] in self._ledger.staged[key[0]]}
+        self._count_home([(running[hop].piece, to) for hop, to in under_way.items()], elapsed)
         for (host, piece), to in self.staged.items():
             if (host, piece) not in moving:
                 self._wait(host, piece, to)
 
-    def _count_home(self, moving: Collection[tuple[Piece, str]]) -> None:
+    def _count_home(self, moving: Collection[tuple[Piece, str]], elapsed: float) -> None:
         elsewhere = {*moving, *((piece, to) for (_, piece), to in self.staged.items())}
+        later = {name: file.available for name, file in self._ledger.files.items() if file.available > elapsed}
+        self.later = min(later.values(), default=inf)
         for name, to in self._home:
-            self._home[name, to] = Intervals((piece.start, piece.end) for piece in self._ledger.missing(name, to))
+            missing = [] if name in later else self._ledger.missing(name, to)
+            self._home[name, to] = Intervals((piece.start, piece.end) for piece in missing)
         for piece, to in elsewhere:
             self._home[piece.file, to].remove(piece.start, piece.end)
         for name, to in sorted(self._home, key=self._copies):
-            empty = Piece(name, 0, 0)
-            idle = self._ledger.missing(name, to) == [empty] and (empty, to) not in elsewhere
-            origins = self.origins(name)
-            if not origins and (idle or self._home[name, to]):
-                self.lost = name
-            elif idle:
-                self._wait(origins[0], empty, to)
+            empty, origins = Piece(name, 0, 0), self.origins(name)
+            if name not in later and self._ledger.missing(name, to) == [empty] and (empty, to) not in elsewhere:
+                self._wait(origins[0] if origins else "", empty, to)
             self._offer(name, to)
-
-    def _holds_a_copy(self, host: str, piece: Piece) -> bool:
-        """Whether a piece is staged at a host, or delivered to one that sends it on."""
-        holds = self._ledger.holds(host, piece)
-        return holds and (piece in self._ledger.staged[host] or host not in self._ledger.files[piece.file].holders)
 
     def _copies(self, cargo: Pair) -> int:
         """What only one host can send comes first: the others may send the rest."""
@@ -131,6 +127,12 @@ class Stock:
         """What a piece counts as that waits, or will wait, at a host."""
         origins = self.origins(piece.file)
         return Lot((host,), "", to) if host in origins else Lot(origins, host, to)
+
+    def missing(self) -> Iterator[tuple[str, str]]:
+        """The files of which something is in stock, and where it is wanted."""
+        for (_, to), pieces in self._waiting.items():
+            yield from ((piece.file, to) for piece in pieces)
+        yield from (cargo for cargo, home in self._home.items() if home)
 
     def has(self, host: str, to: str) -> bool:
         """Whether a host can send anything that is wanted there."""
@@ -177,10 +179,6 @@ class Stock:
         """A piece has arrived at an intermediate."""
         self.staged[host, piece] = to
         self._wait(host, piece, to)
-
-    def delivered(self, piece: Piece, to: str) -> None:
-        """A piece is where it is wanted, though it may have been sent for another reason."""
-        self._home[piece.file, to].remove(piece.start, piece.end)
 
     def left(self, host: str, piece: Piece) -> None:
         """A piece has been sent on, and is not staged any more."""

@@ -83,8 +83,18 @@ class Dispatch:
         rate = self._plan.rates.get((host, sink)) or self._estimates.capacity((host, sink))
         size = piece_size(rate, max(left[sink], 0), self._plan.seconds)
         piece = self._stock.take(host, to, size, MOST if sink == to else self._largest(sink))
+        if self._is_there(sink, piece):
+            self._stock.put(host, piece, to)
+            return None
         left[sink] -= piece.size
         return sink, piece
+
+    def _is_there(self, sink: str, piece: Piece) -> bool:
+        """Whether an intermediate has a piece, or gets it, for another destination: one after the other."""
+        if len(self._ledger.files[piece.file].destinations) == 1:
+            return False
+        coming = ((send.sink, send.piece) for send in self._ledger.running.values())
+        return piece in self._ledger.staged[sink] or (sink, piece) in coming
 
     def _receiver(self, now: float, host: str, to: str) -> str | None:
         """Where the next piece goes: Pr[y] of 3.3, among those that can take it and should carry half of it at least.

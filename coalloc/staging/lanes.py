@@ -27,6 +27,8 @@ class Lane:
         self.used_at = 0.0
         """When something was last handed out or arrived."""
         self.failures = 0
+        self.reason = ""
+        """Why it failed last, if it did since something arrived."""
         self.resumes_at = 0.0
         self._meter = Meter()
 
@@ -50,7 +52,7 @@ class Lane:
     def arrived(self, now: float, hop: int) -> None:
         """All of a hop has arrived: the lane is in order."""
         self.moved(now, hop, 0)
-        self.failures = 0
+        self.failures, self.reason = 0, ""
 
     def over(self, hop: int) -> None:
         """A hop is not under way any more."""
@@ -58,8 +60,9 @@ class Lane:
         if not self.hops:
             self._meter.rest()
 
-    def failed(self, now: float, chance: Random) -> None:
+    def failed(self, now: float, reason: str, chance: Random) -> None:
         """It is left alone for a while, longer each time; what failed together counts once."""
+        self.reason = reason
         if now >= self.resumes_at:
             self.failures += 1
             self.resumes_at = now + pause_seconds(self.failures, None, chance)

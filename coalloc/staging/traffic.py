@@ -1,7 +1,7 @@
 """What is under way between all hosts, and what that tells of their links. Pure; time is an argument."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from random import Random
 
 from coalloc.staging.actions import Send
@@ -29,8 +29,6 @@ class Traffic:
         self.lanes: defaultdict[Pair, Lane] = defaultdict(Lane)
         self.wanted: dict[int, str] = {}
         """Where the piece of each hop is wanted."""
-        self.again: set[int] = set()
-        """Hops that are slow: what they carry is sent a second time."""
         self.memory = MEMORY
         self._estimates = estimates
         self._chance = chance
@@ -44,31 +42,22 @@ class Traffic:
         """Of a hop, so many bytes have arrived."""
         self.lanes[send.source, send.sink].moved(now, send.hop, send.piece.size - nbytes)
 
-    def over(self, send: Send) -> str | None:
-        """A hop is not under way any more; where its piece is wanted, unless that is sent a second time anyway."""
+    def over(self, send: Send) -> str:
+        """A hop is not under way any more; where its piece is wanted."""
         self.lanes[send.source, send.sink].over(send.hop)
-        to = self.wanted.pop(send.hop)
-        if send.hop not in self.again:
-            return to
-        self.again.remove(send.hop)
-        return None
+        return self.wanted.pop(send.hop)
 
-    def arrived(self, now: float, send: Send) -> str | None:
+    def arrived(self, now: float, send: Send) -> str:
         """A hop is over, as `over`, and well."""
         self.lanes[send.source, send.sink].arrived(now, send.hop)
         return self.over(send)
 
-    @property
-    def counted(self) -> dict[int, str]:
-        """The hops that need no second, with where their pieces are wanted."""
-        return {hop: to for hop, to in self.wanted.items() if hop not in self.again}
-
-    def failed(self, now: float, pair: Pair) -> None:
+    def failed(self, now: float, pair: Pair, reason: str) -> None:
         """What two hosts do together fails: not now, and then less."""
         lane = self.lanes[pair]
         if now >= lane.resumes_at:
             self._estimates.measured(now, pair, 0.0, self._estimates.capacity(pair))
-        lane.failed(now, self._chance)
+        lane.failed(now, reason, self._chance)
 
     def gone(self, host: str) -> None:
         """A host is not there any more; its hops are over."""
@@ -121,10 +110,12 @@ class Traffic:
         """Pairs that are left alone now."""
         return {pair for pair, lane in self.lanes.items() if lane.given_up or now < lane.resumes_at}
 
-    @property
-    def hopeless(self) -> set[Pair]:
-        """Pairs that are left alone for good."""
-        return {pair for pair, lane in self.lanes.items() if lane.given_up}
+    def trouble(self, sources: Collection[str], to: str) -> str:
+        """Why nothing gets from some hosts to another one, as far as they have tried."""
+        ends = [
+            lane for (source, sink), lane in self.lanes.items() if lane.reason and (sink == to or source in sources)
+        ]
+        return ends[-1].reason if ends else "no link that is of use leads there"
 
     def resumes_at(self, now: float) -> float:
         """When the first pair that is left alone is tried again."""

@@ -1,6 +1,7 @@
 """What can be sent from where, whatever has happened: no byte is forgotten."""
 
 import doctest
+from math import inf
 
 import pytest
 
@@ -90,16 +91,14 @@ def test_what_was_staged_at_a_host_that_is_gone_is_at_its_origin_again(ledger: L
     ledger.gone("z")
     stock.count({})
     assert stock.lots() == {Lot(("x",), "", "t"): 100, Lot(("x", "y"), "", "t"): 60}
-    assert stock.lost is None
 
 
 def test_an_origin_that_is_gone_leaves_what_is_staged_and_loses_the_rest(ledger: Ledger, stock: Stock):
     carry(ledger, stock, 1, "x", "z", A)
     ledger.gone("x")
     stock.count({})
-    assert stock.lots()[Lot((), "z", "t")] == 40
-    assert stock.lots()[Lot(("y",), "", "t")] == 60
-    assert stock.lost == "a"
+    assert stock.lots() == {Lot((), "z", "t"): 40, Lot(("y",), "", "t"): 60, Lot((), "", "t"): 60}
+    assert sorted(set(stock.missing())) == [("a", "t"), ("b", "t")]
 
 
 def test_nothing_is_lost_while_all_of_it_is_staged(ledger: Ledger, stock: Stock):
@@ -107,7 +106,7 @@ def test_nothing_is_lost_while_all_of_it_is_staged(ledger: Ledger, stock: Stock)
     carry(ledger, stock, 2, "x", "z", B)
     ledger.gone("x")
     stock.count({})
-    assert stock.lost is None
+    assert stock.lots() == {Lot((), "z", "t"): 100, Lot(("y",), "", "t"): 60}
 
 
 def test_recalled_pieces_are_at_their_origin_again(ledger: Ledger, stock: Stock):
@@ -135,4 +134,12 @@ def test_a_file_without_a_byte_is_a_piece_too():
     assert stock.lots() == {Lot(("y",), "", "t"): 1}
     ledger.gone("y")
     stock.count({})
-    assert stock.lost == "empty"
+    assert stock.lots() == {Lot((), "", "t"): 1}
+
+
+def test_what_comes_later_is_not_there_before():
+    stock = Stock(Ledger(Demand((File("a", 100, ("x",), ("t",), available=7.0), File("b", 5, ("x",), ("t",))))))
+    stock.count({}, 6.9)
+    assert (stock.lots(), stock.later) == ({Lot(("x",), "", "t"): 5}, 7.0)
+    stock.count({}, 7.0)
+    assert (stock.lots(), stock.later) == ({Lot(("x",), "", "t"): 105}, inf)

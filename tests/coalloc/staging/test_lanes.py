@@ -34,8 +34,8 @@ def test_pauses_grow_and_what_fails_together_counts_once():
     pauses = []
     now = 0.0
     while not lane.given_up:
-        lane.failed(now, chance)
-        lane.failed(now, chance)
+        lane.failed(now, "refused", chance)
+        lane.failed(now, "refused", chance)
         pauses.append(lane.resumes_at - now)
         now = lane.resumes_at
     assert len(pauses) == TRIES
@@ -46,7 +46,7 @@ def test_pauses_grow_and_what_fails_together_counts_once():
 def test_one_arrival_and_all_is_well():
     lane, chance = Lane(), Random(0)
     for at in range(0, 100, 40):
-        lane.failed(float(at), chance)
+        lane.failed(float(at), "refused", chance)
     lane.hand(200.0, 1, 10)
     lane.arrived(201.0, 1)
-    assert lane.failures == 0
+    assert (lane.failures, lane.reason) == (0, "")

@@ -125,7 +125,7 @@ def test_a_link_that_stalls_is_left_and_what_hangs_there_comes_another_way():
     record = simulate(method, Underlay.of(FIVE), [Capacity(whole - 0.5, "b -> t", 0)])
     assert record.outcome == "done"
     assert record.seconds < whole + 5
-    assert method.ledger.duplicate_bytes < 0.05 * demand.size
+    assert method.ledger.duplicate_bytes == 0
 
 
 class Watched(Adaptive):
@@ -218,7 +218,7 @@ def test_while_a_holder_lives_every_byte_arrives_and_otherwise_it_says_what_is_m
     if all(set(file.holders) - dead for file in demand.files):
         assert record.outcome == "done"
     elif record.outcome != "done":
-        assert record.outcome.startswith("nobody holds all of ")
+        assert record.outcome.endswith("cannot get to t: it died")
 
 
 def _run(true: Network, known: Network, demand: Demand, what) -> Record:
@@ -228,5 +228,5 @@ def _run(true: Network, known: Network, demand: Demand, what) -> Record:
     what = [each for each in what if not isinstance(each, Capacity) or each.link in links]
     method = Watched(known, demand)
     record = simulate(method, Underlay.of(true), what, limit=1e5)
-    assert method.ledger.duplicate_bytes <= 0.05 * demand.size + 3 * 64 * 1024
+    assert method.ledger.duplicate_bytes == 0
     return record
