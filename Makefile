@@ -37,7 +37,7 @@ bench-broker: $(READY)
 bench-forecasts: $(READY)
 	@$(RUN) tests.benchmarks.forecasts
 
-# How fast plans are made, beside a bare max-flow.
+# How fast plans are made, beside a bare max-flow. Takes some minutes.
 bench-planner: $(READY)
 	@$(RUN) tests.benchmarks.planner
 

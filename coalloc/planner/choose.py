@@ -1,8 +1,8 @@
 """The door of the planner: any demand on any network."""
 
-from coalloc.errors import UsageError
 from coalloc.planner.deadline import in_time
 from coalloc.planner.demands import is_flow
+from coalloc.planner.libraries import needed
 from coalloc.planner.network import Demand, Network
 from coalloc.planner.plan import TransferPlan
 
@@ -18,10 +18,8 @@ def plan(network: Network, demand: Demand) -> TransferPlan:
 
     :raises UsageError: when something cannot get where it is wanted, not in time, or not for that money
     """
-    try:
+    with needed():
         from coalloc.planner import relaxed, static
-    except ImportError:
-        raise UsageError("plans need NumPy and SciPy", "run: pip install 'coget[planner]'") from None
     found = static.solve(network, demand) if is_flow(network, demand) else relaxed.solve(network, demand)
     in_time(network, demand, found.makespan)
     return found

@@ -7,6 +7,7 @@ from math import ceil, floor
 
 from coalloc.errors import UsageError
 from coalloc.planner.demands import flow_question, is_flow
+from coalloc.planner.libraries import needed
 from coalloc.planner.network import Demand, Network
 from coalloc.planner.plan import Limit
 from coalloc.planner.words import duration, named
@@ -34,12 +35,10 @@ def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> Refu
     :param demand: files that all have the same one destination
     :raises UsageError: as `least_makespan`
     """
-    try:
+    with needed():
         from coalloc.planner.answers import prices_of
         from coalloc.planner.graph import Arrays, graph_of
         from coalloc.planner.maxflow import fastest, fill
-    except ImportError:
-        raise UsageError("plans need NumPy and SciPy", "run: pip install 'coget[planner]'") from None
     sink, files = flow_question(network, demand)
     if not files:
         return None

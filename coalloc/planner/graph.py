@@ -129,7 +129,10 @@ class _Builder:
         if total >= 2 * MOST:
             raise UsageError("the files are too large to be planned with", "plan for less than 2^60 bytes at once")
         for tail, head, limit, named in self.arrays.access:
-            self._limited(tail, head, limit, named) if limit is not None else self._free(tail, head, total)
+            if limit is None:
+                self._free(tail, head, total)
+            else:
+                self._limited(tail, head, limit, named)
         self._hosts(total, {name: size for holders, size in sizes.items() if len(holders) == 1 for name in holders})
         self._files(total, sizes)
         return self._graph(total)

@@ -1,6 +1,6 @@
 """The least time in which everything gets to one destination, over relays where that is faster."""
 
-from coalloc.errors import UsageError
+from coalloc.planner.libraries import needed
 from coalloc.planner.network import Demand, Network
 from coalloc.planner.plan import TransferPlan
 
@@ -13,8 +13,6 @@ def least_makespan(network: Network, demand: Demand) -> TransferPlan:
     :param demand: files that all have the same one destination
     :raises UsageError: when no links lead there, or this is nothing for max-flow (`coalloc.planner.choose.plan`)
     """
-    try:
+    with needed():
         from coalloc.planner.static import solve
-    except ImportError:
-        raise UsageError("plans need NumPy and SciPy", "run: pip install 'coget[planner]'") from None
     return solve(network, demand)

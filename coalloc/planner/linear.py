@@ -34,6 +34,8 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LEAST = 1e-12
 """What is less is nothing, among numbers of the order of one."""
+NEAR = 0.1
+"""Of one: then a relative error is not much more than HiGHS allows."""
 
 
 class Rates(NamedTuple):
@@ -87,19 +89,20 @@ class _Program:
         limits = Limits(self.network, self.demand.budget)
         capacities = np.array([0.0 if row == BUDGET else float(limits.capacity(row)) for row in self.rows])
         bounds, balanced = self._matrix(len(self.rows)), self._balances()
+        balances = self._matrix(balanced)
         costs = np.zeros(self.theta + 1)
         costs[self.theta] = -1
-        found = linprog(
-            costs,
-            A_ub=bounds,
-            b_ub=capacities / self.rate,
-            A_eq=self._matrix(balanced),
-            b_eq=np.zeros(balanced),
-            method="highs",
-        )
-        if found.status or found.x[self.theta] < LEAST:
-            return None
-        return self._rates(found.x, -found.ineqlin.marginals)
+        while True:
+            found = linprog(costs, bounds, capacities / self.rate, balances, np.zeros(balanced), method="highs")
+            if found.status:
+                raise ArithmeticError(f"HiGHS says of a linear program that has a solution: {found.message}")
+            theta = float(found.x[self.theta])
+            if theta < LEAST:
+                return None
+            if theta > NEAR:
+                return self._rates(found.x, -found.ineqlin.marginals)
+            # Much slower than max-flow said: anew, with rates that are about one.
+            self.rate *= theta
 
     def _add(self, rows: Integers, columns: Integers, values: Floats) -> None:
         self.entries.append((rows, columns, values))
@@ -158,7 +161,7 @@ class _Program:
                 row += 1
         return row
 
-    def _matrix(self, rows: int) -> "csr_array":
+    def _matrix(self, rows: int) -> csr_array:
         parts = [np.concatenate(part) for part in zip(*self.entries, strict=True)]
         return csr_array((parts[2], (parts[0], parts[1])), (rows, self.theta + 1))
 

@@ -14,10 +14,10 @@ FEW = 3
 def duration(seconds: Fraction) -> str:
     """For people.
 
-    >>> duration(Fraction(1000, 3))
-    '333.3 s'
+    >>> duration(Fraction(1000, 3)), duration(Fraction(100000, 3))
+    ('333.3 s', '33333 s')
     """
-    return f"{float(seconds):.4g} s"
+    return f"{round(seconds)} s" if seconds >= 1000 else f"{float(seconds):.4g} s"
 
 
 def reason(network: Network, limits: Iterable[Limit], seconds: Fraction, direct: Fraction | None) -> str:

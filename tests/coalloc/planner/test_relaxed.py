@@ -41,13 +41,19 @@ def test_the_same_as_max_flow_where_that_can_answer(data):
 
 @settings(deadline=None)
 @given(st.data())
-def test_shared_sets_disks_and_several_destinations_are_proved(data):
+def test_shared_sets_disks_budgets_and_several_destinations_are_proved(data):
     network = data.draw(networks(USUAL, sets=True))
     demand = data.draw(demands(network, USUAL_SIZES, disks=True))
     reached = [name for name in network.hosts if all(_reaches(network, file, name) for file in demand.files)]
     also = data.draw(st.lists(st.sampled_from(reached), unique=True))
     files = tuple(replace(file, destinations=tuple(dict.fromkeys(("t", *also)))) for file in demand.files)
-    check(network, Demand(files), plan(network, Demand(files)))
+    demand = Demand(files, budget=data.draw(st.none() | st.floats(1, 10**4)))
+    try:
+        found = plan(network, demand)
+    except UsageError:
+        assert demand.budget is not None
+    else:
+        check(network, demand, found)
 
 
 def _reaches(network: Network, file: File, sink: str) -> bool:
@@ -73,6 +79,21 @@ def test_a_budget_is_kept_and_named():
     assert float(found.makespan) == near(250)
     assert "the budget" in found.reason
     assert sum(path.bytes for path in found.paths if "r" in path.hosts) * 1e-6 <= 500.001
+
+
+def test_a_budget_that_costs_much_time():
+    network = star(price=1e-6)
+    network = replace(
+        network,
+        links={
+            k: replace(v, capacity=v.capacity // 1000) if k.sink == "t" and not v.price else v
+            for k, v in network.links.items()
+        },
+    )
+    poor = replace(TEN, budget=1.0)
+    found = plan(network, poor)
+    check(network, poor, found)
+    assert float(found.makespan) == near(499_500)
 
 
 def test_disks_write_what_they_relay_and_read_it():
