@@ -31,8 +31,7 @@ variants = pytest.mark.parametrize(("name", "parameters"), VARIANTS, ids=str)
 
 
 def test_every_method_is_tried():
-    """Those that travel; the adaptive method recovers by planning anew, and has tests of its own."""
-    assert {name for name, _ in VARIANTS} == set(METHODS) - {"adaptive"}
+    assert {name for name, _ in VARIANTS} == set(METHODS)
 
 
 @st.composite
