@@ -2,7 +2,7 @@
 
 import base64
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -10,8 +10,20 @@ from urllib.parse import urlsplit
 
 from broker.errors import Invalid
 from broker.models.access import ROLES, Role
+from coalloc.planner import units
 
-__all__ = ["LOOPBACK", "Hook", "Introspection", "Issuer", "Provider", "Settings", "Strategy", "configured", "issuers"]
+__all__ = [
+    "LOOPBACK",
+    "Hook",
+    "Introspection",
+    "Issuer",
+    "Probing",
+    "Provider",
+    "Settings",
+    "Strategy",
+    "configured",
+    "issuers",
+]
 
 Strategy = Literal["priority", "predicted", "distance", "random"]
 ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
@@ -26,6 +38,7 @@ KNOWN = {
     "introspection": "[introspection]",
     "notify": "[notify]",
     "credentials": "[credentials]",
+    "probing": "[probing]",
 }
 """What a file may say."""
 
@@ -70,6 +83,19 @@ class Hook(NamedTuple):
     key: bytes
 
 
+class Probing(NamedTuple):
+    """What measuring ways between endpoints may take, while nothing else is done.
+
+    :param a_day: bytes a day
+    :param bytes: of one measurement at most
+    :param seconds: of one measurement at most
+    """
+
+    a_day: int
+    bytes: int = 64_000_000
+    seconds: float = 5.0
+
+
 class Provider(NamedTuple):
     """Who says who people are, when they log in with a browser (OpenID Connect).
 
@@ -98,6 +124,7 @@ class Settings(NamedTuple):
     :param requests_per_second: of one caller, on average
     :param largest_body: bytes that a request may have, imports apart
     :param site: where this process is: folders of collections at it are folders of this machine
+    :param probing: what measuring ways between endpoints may take; None measures none
     :param credentials: files of proxy certificates, by the names that collections call them
     """
 
@@ -115,6 +142,7 @@ class Settings(NamedTuple):
     provider: Provider | None = None
     introspection: Introspection | None = None
     hook: Hook | None = None
+    probing: Probing | None = None
 
     @property
     def domain(self) -> str:
@@ -133,6 +161,7 @@ def configured(settings: Settings, path: Path) -> Settings:
         credentials=_credentials(path),
         introspection=_introspection(path),
         hook=_hook(path),
+        probing=_probing(path),
     )
 
 
@@ -216,6 +245,25 @@ def _hook(path: Path) -> Hook | None:
     if strange or not secure or not parts.hostname or len(key) < SHORTEST_KEY:
         raise Invalid(f"{path}: [notify] makes no sense", remedy)
     return Hook(url, key)
+
+
+def _probing(path: Path) -> Probing | None:
+    """That of a TOML file: `[probing]` with a_day, and bytes and seconds if need be.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    said = _document(path).get("probing")
+    if said is None:
+        return None
+    readers: dict[str, Callable[[object], Any]] = {"a_day": units.size, "bytes": units.size, "seconds": units.seconds}
+    try:
+        probing = Probing(**{name: readers[name](value) for name, value in said.items()})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        remedy = 'write a_day = "50 GB", and bytes = "64 MB" and seconds = 5 if you like'
+        raise Invalid(f"{path}: [probing] makes no sense: {error}", remedy) from None
+    if not probing.bytes or not 0 < probing.seconds <= 3600:
+        raise Invalid(f"{path}: [probing] measures nothing", "give some bytes, and from 0.1 to 3600 seconds")
+    return probing
 
 
 def _names(said: Any) -> tuple[str, ...]:

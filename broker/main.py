@@ -17,7 +17,7 @@ from broker.handlers import UNLIMITED, ga4gh, globus, oauth, operation, own
 from broker.handlers.oauth.faults import SHAPES
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
-from broker.tasks import Queue, worker_of
+from broker.tasks import Queue, prober_of, worker_of
 
 __all__ = ["create_app"]
 
@@ -38,6 +38,8 @@ def create_app(factory: Factory) -> FastAPI:
         if factory.notices:
             beside.append(asyncio.create_task(factory.notices.keep_telling()))
         async with AsyncExitStack() as stack:
+            if prober := prober_of(factory):
+                beside.append(asyncio.create_task(prober.run()))
             if factory.database.sqlite:
                 beside.append(asyncio.create_task(worker_of(factory).run()))
             else:  # tasks have workers of their own

@@ -2,10 +2,11 @@
 
 from broker.factory import Factory
 from broker.tasks.carrier import Carrier
+from broker.tasks.prober import Prober
 from broker.tasks.queue import Queue
 from broker.tasks.worker import Worker
 
-__all__ = ["Queue", "worker_of"]
+__all__ = ["Queue", "prober_of", "worker_of"]
 
 
 def worker_of(factory: Factory) -> Worker:
@@ -14,3 +15,9 @@ def worker_of(factory: Factory) -> Worker:
     worker = Worker(factory.database, factory.reports, carrier, factory.settings.site)
     factory.tasks.wake = lambda site: worker.wake()
     return worker
+
+
+def prober_of(factory: Factory) -> Prober | None:
+    """What measures ways between endpoints, where the settings want it."""
+    probing = factory.settings.probing
+    return probing and Prober(factory.database, factory.places, factory.reports, probing)

@@ -1,0 +1,122 @@
+"""Measures ways between endpoints of which nothing is known, or nothing new, while no task is under way.
+
+Few bytes at a time, as many a day as the budget says, whatever comes of them.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from itertools import permutations
+from random import Random
+from uuid import uuid4
+
+import structlog
+
+from broker.config import Probing
+from broker.errors import BrokerError
+from broker.models.catalogue import Endpoint
+from broker.models.history import Observed, Pair
+from broker.services.history import Reports
+from broker.services.places import Places
+from broker.storage.database import Database, retried
+from broker.storage.lanes import Lanes
+from broker.storage.probes import Probes, Way
+from coalloc.errors import CoallocError
+from coalloc.probing import Limits, measure
+
+__all__ = ["Prober", "due"]
+
+SUBJECT = "broker"
+STALE = 86_400.0
+"""Seconds after which a way is measured again that nobody used."""
+LOOK = 60.0
+"""Seconds until it is looked again, where nothing is to be measured now."""
+log = structlog.get_logger("broker.tasks")
+
+
+def due(ways: Iterable[Way], used: Mapping[Way, float], now: float, random: Random) -> Way | None:
+    """The way to measure: one that was never used, or else the one that was not for the longest time, if it is long."""
+    blind = [way for way in ways if way not in used]
+    if blind:
+        return random.choice(blind)
+    oldest = min(used, key=lambda way: used[way], default=None)
+    return oldest if oldest is not None and used[oldest] < now - STALE else None
+
+
+class Prober:
+    """Measures one way at a time.
+
+    :param probing: what it may take
+    """
+
+    def __init__(self, database: Database, places: Places, reports: Reports, probing: Probing) -> None:
+        self._database = database
+        self._places = places
+        self._reports = reports
+        self._probing = probing
+        self._random = Random()
+
+    async def run(self) -> None:
+        """Measure until cancelled."""
+        while True:
+            try:
+                measured = await self.probe()
+            except BrokerError as error:
+                log.warning("nothing can be measured at the moment", error=str(error))
+                measured = False
+            except Exception:  # else nothing would ever be measured again
+                log.exception("nothing can be measured at the moment")
+                measured = False
+            await asyncio.sleep(0 if measured else LOOK)
+
+    async def probe(self) -> bool:
+        """Measure the way that is due, if one is, all is idle, and the budget allows it; whether there was one."""
+        endpoints = {
+            placed.endpoint.name: placed.endpoint
+            for placed in (await self._places.map()).by_id.values()
+            if placed.endpoint.write_priority and placed.endpoint.scheme in ("ftp", "gsiftp")
+        }
+        way = await self._claim(_ways(endpoints.values()))
+        if way is None:
+            return False
+        source, sink = endpoints[way.source], endpoints[way.sink]
+        limits = Limits(self._probing.bytes, self._probing.seconds)
+        try:
+            (measured,) = await measure([source.url("")], [sink.url("")], limits)
+        except CoallocError as error:
+            log.warning("not measured", source=way.source, sink=way.sink, error=error.message)
+            return True
+        observed = Observed(
+            id=f"probe.{uuid4().hex}",
+            source=way.pair.source,
+            sink=way.pair.sink,
+            started=measured.start,
+            ended=measured.end,
+            bytes=measured.bytes,
+            outcome="ok" if measured.outcome == "ok" else "failed",
+            error=measured.error and " ".join(measured.error.split())[:500],
+        )
+        await self._reports.take(SUBJECT, [observed])
+        log.info("measured", source=way.source, sink=way.sink, rate=measured.rate, error=measured.error)
+        return True
+
+    @retried
+    async def _claim(self, ways: list[Way]) -> Way | None:
+        """The one to measure, which no other process will."""
+        now = time.time()
+        async with self._database.write() as connection:
+            probes = Probes(connection)
+            await probes.alone()
+            if (
+                await Lanes(connection).open()
+                or (await probes.spent(now) + 1) * self._probing.bytes > self._probing.a_day
+            ):
+                return None
+            way = due(ways, await probes.used(ways, now - STALE), now, self._random)
+            if way:
+                await probes.claim(way, now)
+            return way
+
+
+def _ways(endpoints: Iterable[Endpoint]) -> list[Way]:
+    return [Way(a.name, b.name, Pair(a.source, b.site)) for a, b in permutations(endpoints, 2) if a.source != b.source]
