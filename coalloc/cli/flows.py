@@ -2,8 +2,6 @@
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -117,22 +115,3 @@ def _print(path: Path, scenario: "Scenario", plan: "TransferPlan") -> None:
         for each in plan.paths
     ]
     out.print(table(("path", "file", ">bytes", ">rate"), rows))
-    for said in _late(scenario, seconds):
-        out.print(human.one_line(said))
-
-
-def _late(scenario: "Scenario", seconds: float) -> Iterator[str]:
-    """What is said of deadlines that this plan, in which all end together, does not keep."""
-    from coalloc.planner import Demand
-    from coalloc.planner.deadline import refusal
-
-    files = scenario.demand.files
-    for deadline in sorted({file.deadline for file in files if file.deadline is not None and file.deadline < seconds}):
-        due = tuple(file for file in files if file.deadline is not None and file.deadline <= deadline)
-        names = ", ".join(file.name for file in due)
-        with suppress(UsageError):  # of several destinations nothing shorter can be said
-            found = refusal(scenario.network, Demand(due), deadline)
-            can = (
-                "can be there in time if sent before the others" if found is None else f"would be late: {found.reason}"
-            )
-            yield f"{names} {can}"

@@ -1,10 +1,12 @@
 """Quantities: what people write is read exactly, and what is written is read as the same."""
 
+import doctest
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coalloc.planner import units
+from coalloc.planner import joining, units
 
 
 @pytest.mark.parametrize(
@@ -51,3 +53,8 @@ def test_sizes_and_rates_are_read_as_they_were_written(count):
 def test_times_and_prices_are_read_as_they_were_written(value):
     assert units.seconds(units.show_seconds(value)) == value
     assert units.price(units.show_price(value / 1e9)) == value / 1e9
+
+
+@pytest.mark.parametrize("module", [units, joining])
+def test_the_examples_are_true(module):
+    assert doctest.testmod(module).failed == 0
