@@ -115,6 +115,8 @@ class Reports:
         """The newest report first."""
         if wanted.get("source") is not None:
             wanted = {**wanted, "source": (await self._places.sources({wanted["source"]}))[wanted["source"]]}
+        if wanted.get("sink") is not None:
+            wanted = {**wanted, "sink": (await self._places.sinks({wanted["sink"]}))[wanted["sink"]]}
         async with self._database.read() as connection:
             return await History(connection).listed(wanted, before, limit)
 

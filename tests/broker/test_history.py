@@ -282,3 +282,18 @@ async def test_a_broker_that_was_told_something_just_now_ends(database):
             broker.factory.forecasting.news()
             for _ in range(turns):
                 await asyncio.sleep(0)
+
+
+async def test_the_address_of_an_endpoint_is_its_site_where_bytes_go(stocked):
+    now = time.time()
+    report = {"source": "cern-1", "started": now - 9, "ended": now - 5, "bytes": 10**8}
+    sinks = ["https://fnal-1.example:443", "FNAL", "ftp://Other.example:21"]
+    reports = [{**report, "id": f"{i}", "sink": sink} for i, sink in enumerate(sinks)]
+    assert (await stocked.post("/broker/v1/transfers", json=reports)).status_code == 200
+    for sink in sinks[:2]:
+        found = await stocked.get("/broker/v1/transfers", params={"sink": sink})
+        assert [each["sink"] for each in found.json()["transfers"]] == ["FNAL", "FNAL"]
+    (other,) = (await stocked.get("/broker/v1/transfers", params={"sink": sinks[2]})).json()["transfers"]
+    assert other["sink"] == "ftp://other.example"
+    wrong = await stocked.post("/broker/v1/transfers", json={**report, "id": "x", "sink": "ftp://a:99999"})
+    assert (wrong.status_code, "no address" in wrong.json()["error"]["message"]) == (422, True)

@@ -1,0 +1,48 @@
+"""What is measured between servers of a WAN is what its links carry, and no more."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.testbed import servers
+from tests.testbed.topology import Topology
+from tests.testbed.wan import Wan
+
+pytestmark = pytest.mark.wan
+
+COGET = str(Path(sys.executable).with_name("coget"))
+LIMIT_SECONDS = 120
+LINKS = {
+    "client-hub": {"rate": "400mbit", "delay": "1ms"},
+    "hub-s1": {"rate": "80mbit", "delay": "2ms"},
+    "hub-s2": {"rate": "40mbit", "delay": "2ms"},
+    "hub-s3": {"rate": "200mbit", "delay": "2ms"},
+}
+
+
+def test_no_pair_and_no_server_is_faster_than_its_links(tmp_path: Path) -> None:
+    with Wan(Topology.load({"links": LINKS})) as wan:
+        names = ("s1", "s2", "s3")
+        for name in names:
+            (tmp_path / name).mkdir()
+        with (
+            servers.gridftp(wan, "s1", tmp_path / "s1") as one,
+            servers.gridftp(wan, "s2", tmp_path / "s2") as two,
+            servers.gridftp(wan, "s3", tmp_path / "s3") as three,
+        ):
+            urls = [f"ftp://{each.host}:{each.port}{each.root}/" for each in (one, two, three)]
+            command = wan.command("client", [COGET, "probe", "--json", "--blast", "--seconds", "2", *urls])
+            variables = {**os.environ, "COGET_HISTORY": "off"}
+            done = subprocess.run(
+                command, env=variables, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True
+            )
+    limits = dict(zip(("/".join(url.split("/")[:3]) for url in urls), (10e6, 5e6, 25e6), strict=True))
+    measured = json.loads(done.stdout)["measured"]
+    assert len(measured) == 12
+    for each in measured:
+        most = min(limits.get(each["source"], 30e6), limits.get(each["sink"], 30e6))
+        assert 0 < each["rate"] <= 1.02 * most, each
