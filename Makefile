@@ -40,6 +40,7 @@ bench-forecasts: $(READY)
 # How fast plans are made, beside a bare max-flow. Takes some minutes.
 bench-planner: $(READY)
 	@$(RUN) tests.benchmarks.planner
+	@$(RUN) tests.benchmarks.timeline
 
 # coget beside its peers on networks that differ, change and fail. Takes hours, and needs root.
 bench-wan: $(READY)

@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from coalloc.errors import UsageError
+from coalloc.planner.libraries import needed
 from coalloc.planner.network import Demand, LinkKey, Network
 from coalloc.planner.steps import Origin, Steps, Units
 from coalloc.planner.timed_paths import TimedPath, timed_paths
@@ -128,11 +128,11 @@ def timeline(
     :param backend: the library that finds flows; the fastest that is installed if not given
     :raises UsageError: when something cannot get to the destination at all, or scipy is not there
     """
-    _check_libraries()
-    from coalloc.planner.expansion import Expansion
-    from coalloc.planner.flows import cheapest, cut
-    from coalloc.planner.least_steps import bound
-    from coalloc.planner.maxflow import fastest
+    with needed():
+        from coalloc.planner.expansion import Expansion
+        from coalloc.planner.flows import cheapest, cut
+        from coalloc.planner.least_steps import bound
+        from coalloc.planner.maxflow import fastest
 
     backend = backend or fastest()
     steps = Steps(network, demand, units or units_for(network, demand, limits=limits), limits)
@@ -150,9 +150,9 @@ def units_for(network: Network, demand: Demand, *, limits: bool = True) -> Units
 
     :raises UsageError: when something cannot get to the destination at all
     """
-    _check_libraries()
-    from coalloc.planner.least_steps import bound
-    from coalloc.planner.maxflow import fastest
+    with needed():
+        from coalloc.planner.least_steps import bound
+        from coalloc.planner.maxflow import fastest
 
     size = max(1, min(UNIT, demand.size // PARTS), demand.size // MOST)
     units = Units(_seconds(network, demand), size)
@@ -168,11 +168,6 @@ def units_for(network: Network, demand: Demand, *, limits: bool = True) -> Units
             if count <= 2 * STEPS:
                 return units
             units = units._replace(seconds=units.seconds * count / STEPS)
-
-
-def _check_libraries() -> None:
-    if find_spec("scipy") is None:
-        raise UsageError("a timetable cannot be planned without SciPy", "pip install 'coget[planner]'")
 
 
 def _seconds(network: Network, demand: Demand) -> Fraction:

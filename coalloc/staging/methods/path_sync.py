@@ -55,7 +55,7 @@ class PathSync(Timetable):
         yield from ()
 
     def _next(self, now: float) -> Iterator[Action]:
-        while self._now < max(self._hops, default=-1) and self._step_over():
+        while self._now < self._steps and self._step_over():
             self._now += 1
             for trip in self._held.pop(self._now, ()):
                 yield from self._go(trip, now)
@@ -64,12 +64,11 @@ class PathSync(Timetable):
         return self._hops_over[self._now] * 100 >= self._hops[self._now] * self._percent
 
     def _onward(self, trip: Trip, now: float) -> Iterator[Action]:
+        self._count(trip)
         step = trip.start + trip.at
         if trip in self._strays or step <= self._now:
-            self._count(trip)
             yield from self._go(trip, now)
         else:
-            self._count(trip)
             self._held[step].append(trip)
 
     def _over(self, trip: Trip) -> None:
