@@ -33,7 +33,6 @@ from coalloc.staging.methods import make
 from coalloc.staging.server import Area
 from coalloc.survey import filled
 from coalloc.urls import redact
-from predictors.experience import SMALLEST
 
 __all__ = ["collect", "default"]
 
@@ -157,11 +156,11 @@ async def _remember(report: CollectionReport, began: float, broker: str | None) 
 
 
 def _measured(report: CollectionReport, began: float) -> list[Measured]:
-    """What went from server to server, where it was enough to say how fast that goes."""
+    """What went from server to server, where it went for long enough to say how fast that goes."""
     return [
-        Measured(pair.source, pair.sink, began, began + pair.seconds, pair.bytes)
+        Measured(pair.source, pair.sink, began, began + pair.bytes / pair.best_rate, pair.bytes)
         for pair in report.pairs
-        if pair.sink != HERE and pair.bytes >= SMALLEST and pair.source != pair.sink
+        if pair.sink != HERE and pair.best_rate and pair.source != pair.sink
     ]
 
 

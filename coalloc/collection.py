@@ -64,7 +64,8 @@ class Collected(NamedTuple):
 class PairReport(NamedTuple):
     """What went from one host to another one, in how many pieces; `seconds` is the time in which any was on its way.
 
-    `error` is what was last wrong between them.
+    `best_rate` is the most that went for a few seconds, None if it was never as long; what a way can carry is more like
+    that than like `rate`, since it may be that no more was to go there. `error` is what was last wrong between them.
     """
 
     source: str
@@ -73,6 +74,7 @@ class PairReport(NamedTuple):
     pieces: int = 0
     seconds: float = 0.0
     rate: float = 0.0
+    best_rate: float | None = None
     error: str | None = None
 
 

@@ -80,7 +80,7 @@ class Gathering:
     async def _of_url(self, url: str) -> list[Item]:
         address = parse(url)
         path = address.named
-        server = self.add(url, path.rstrip("/").rpartition("/")[0] or "/~")
+        server = self.add(url, path.rstrip("/").rpartition("/")[0] or "/")
         if path.endswith("/"):
             entries = await server.ask(lambda store: _listed(store, path.rstrip("/")))
             return [_item(name, entry, {server.label: path + name}) for name, entry in entries]
@@ -106,7 +106,7 @@ class Gathering:
 
     async def _look(self, url: str) -> Entry | SourceError:
         path = parse(url).named
-        server = self.add(url, path.rpartition("/")[0] or "/~")
+        server = self.add(url, path.rpartition("/")[0] or "/")
         try:
             return await server.ask(lambda store: store.stat(path))
         except SourceError as error:

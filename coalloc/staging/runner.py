@@ -33,6 +33,8 @@ class _Coming:
         self.here = Intervals()
         self.pieces: list[tuple[int, int]] = []
         self.whole = False
+        self.hops: dict[int, Hop] = {}
+        """Those that bring some of it to its destination, by number."""
 
     def add(self, start: int, end: int) -> bool:
         """Take note of a piece; whether the file is whole by it."""
@@ -96,9 +98,7 @@ class Runner:
     @property
     def done_bytes(self) -> int:
         """Bytes that have come, those of pieces on their way included."""
-        coming = sum(
-            hop.arrived.total for hop in self._hops.values() if hop.route[1] == self._destination and not hop.over
-        )
+        coming = sum(hop.arrived.total for each in self._coming.values() for hop in each.hops.values() if not hop.over)
         whole = sum(each.here.total for each in self._coming.values())
         return min(whole + coming, sum(each.item.size for each in self._coming.values()))
 
@@ -140,7 +140,8 @@ class Runner:
         return False
 
     def _forget(self, number: int) -> None:
-        self._sends.pop(number, None)
+        if send := self._sends.pop(number, None):
+            self._coming[send.piece.file].hops.pop(number, None)
         self._hops.pop(number, None)
         self._told.pop(number, None)
 
@@ -187,8 +188,7 @@ class Runner:
     async def _finished(self, coming: _Coming) -> None:
         """Finish a file, once nothing writes to it any more: pieces that are on their way for the second time end."""
         item = coming.item
-        route = item.name, self._destination
-        late = {n: hop for n, hop in self._hops.items() if (hop.piece.file, hop.route[1]) == route and not hop.over}
+        late = {number: hop for number, hop in coming.hops.items() if not hop.over}
         for number, hop in late.items():
             self._carrier.stop(hop)
             self._tell(Arrived(self._loop.time(), number))
@@ -236,4 +236,7 @@ class Runner:
         if coming.whole and send.sink == self._destination:  # it came another way meanwhile
             self._tell(Arrived(self._loop.time(), number))
         else:
-            self._hops[number] = self._carrier.begin(send, coming.item, lambda hop: self._heard(number, hop))
+            hop = self._carrier.begin(send, coming.item, lambda hop: self._heard(number, hop))
+            self._hops[number] = hop
+            if send.sink == self._destination:
+                coming.hops[number] = hop

@@ -277,5 +277,5 @@ class Carrier:
             seconds = each.seconds + (now - each.since if each.under_way else 0.0)
             rate = each.meter.bytes / seconds if seconds else 0.0
             error = each.lane.error.message if each.lane.error else None
-            found.append(PairReport(*key, each.meter.bytes, each.pieces, seconds, rate, error))
+            found.append(PairReport(*key, each.meter.bytes, each.pieces, seconds, rate, each.meter.best, error))
         return tuple(found)

@@ -6,6 +6,7 @@ When to make one, and what to copy next, is left to `lane`.
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Coroutine
 from typing import ClassVar
 
 from coalloc.engine.base import Deliver, Span
@@ -17,10 +18,16 @@ from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.source import FAR
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
 from coalloc.engine.gridftp.transfer import KeptRange
+from coalloc.errors import Stalled
 from coalloc.staging.here import Here
 from coalloc.staging.server import Server
 
 __all__ = ["Channel", "Inward", "Pair"]
+
+STALL_SECONDS = 30.0
+"""After which a server that sends nothing is connected to anew."""
+LOOKS = 4
+"""How often it is looked, in that time."""
 
 
 class Channel(ABC):
@@ -98,6 +105,8 @@ class Inward(Channel):
         self._kept: tuple[Session, BlockChannel] | None = None
         self._may_keep = True
         self._opening = asyncio.Lock()
+        self._time = asyncio.get_running_loop().time
+        self._moved = 0.0
 
     @property
     def usable(self) -> bool:
@@ -113,11 +122,29 @@ class Inward(Channel):
             received(at, until)  # by an earlier run
 
         def deliver(offset: int, view: memoryview) -> None:
+            self._moved = self._time()
             self._here.write(sink, offset, view)
             received(offset, offset + len(view))
 
         for gap in missing:
-            await self._fetch(source, Span(*gap), deliver)
+            await self._watched(self._fetch(source, Span(*gap), deliver))
+
+    async def _watched(self, fetch: Coroutine[None, None, None]) -> None:
+        """:raises Stalled: when nothing has come for too long, from the whole server"""
+        fetching = asyncio.ensure_future(fetch)
+        self._moved = self._time()
+        try:
+            while not fetching.done():
+                await asyncio.wait({fetching}, timeout=STALL_SECONDS / LOOKS)
+                if not fetching.done() and self._time() - self._moved > STALL_SECONDS:
+                    self._drop()
+                    raise Stalled(
+                        f"nothing has come from {self._source.label} for {STALL_SECONDS:g} s", "try again later"
+                    )
+            fetching.result()
+        finally:
+            fetching.cancel()
+            await asyncio.wait({fetching})
 
     async def _fetch(self, path: str, span: Span, deliver: Deliver) -> None:
         if self._may_keep and (kept := await self._usable_kept(path)):

@@ -6,6 +6,8 @@ __all__ = ["Meter"]
 
 WINDOW = 5.0
 """Seconds over which a rate is measured."""
+STEADY = 2.0
+"""Seconds of them that have to be there for the rate to say how fast bytes can come."""
 
 
 class Meter:
@@ -15,17 +17,23 @@ class Meter:
     >>> meter.add(0.0, 0); meter.add(1.0, 50); meter.add(2.0, 50)
     >>> meter.bytes, meter.rate(2.0), meter.rate(60.0)
     (100, 50.0, 0.0)
+    >>> meter.best
+    50.0
     """
 
     def __init__(self) -> None:
         self.bytes = 0
+        self.best: float | None = None
+        """The most bytes per second that came for a while; None if none did."""
         self._marks: deque[tuple[float, int]] = deque()
 
     def add(self, at: float, count: int) -> None:
         """So many bytes have come since the last time."""
         self.bytes += count
         self._marks.append((at, self.bytes))
-        self._forget(at)
+        rate = self.rate(at)
+        if at - self._marks[0][0] >= STEADY:
+            self.best = max(self.best or 0.0, rate)
 
     def rate(self, now: float) -> float:
         """Bytes per second of late."""

@@ -18,6 +18,7 @@ from coalloc.planner.network import Host, Link, LinkKey, Network
 from coalloc.planner.scenario import Scenario
 from coalloc.staging import methods
 from coalloc.staging.actions import Send
+from coalloc.staging.carrying import channels
 from coalloc.staging.events import Arrived
 from coalloc.staging.methods import Method
 from tests.support.fetching import random_file
@@ -313,6 +314,36 @@ async def test_a_file_that_changes_meanwhile_is_not_mixed(servers, sink, content
     relay.happened = staticmethod(lambda event, ended: changing.write_bytes(os.urandom(SIZES["large"])))
     await collect(servers, to)
     assert found(folder) == content | {"large.a": changing.read_bytes()}
+
+
+async def test_a_server_that_stands_still_for_a_while(servers, content, tmp_path, relay, monkeypatch):
+    monkeypatch.setattr(channels, "STALL_SECONDS", 0.3)
+    arrived = []
+
+    def happened(event, ended):
+        arrived.extend(send for send in ended if isinstance(event, Arrived))
+        if len(arrived) == 5:
+            servers[2].pause()
+            asyncio.get_running_loop().call_later(1.0, servers[2].resume)
+
+    relay.happened = staticmethod(happened)
+    report = await collect(servers, str(tmp_path / "out"))
+    assert found(tmp_path / "out") == content
+    assert not report.gone
+    assert leftovers(servers) == []
+
+
+@pytest.mark.parametrize("place", ["here", "server"])
+async def test_with_certificates(start_gridftp, tmp_path, grid, as_alice, place):
+    env = grid.server_env(grid.localhost)
+    a, b, via = (start_gridftp(tmp_path / name, env=env, anonymous=False) for name in ("a", "b", "via"))
+    contents = {name: random_file(a.root / name, size) for name, size in SIZES.items()}
+    to, folder = (str(tmp_path / "out"), tmp_path / "out") if place == "here" else (b.url("o", "gsiftp"), b.root / "o")
+    urls = tuple(a.url(name, "gsiftp") for name in contents)
+    report = await api.collect(api.Wanted(urls, to, (via.url("", "gsiftp"),), "relay"))
+    assert found(folder) == contents
+    assert report.staged_bytes == report.size
+    assert leftovers([a, via]) == []
 
 
 async def test_a_server_that_is_its_own_destination(servers, content):

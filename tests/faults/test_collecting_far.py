@@ -1,0 +1,56 @@
+"""Servers of which one has a narrow way to us and wide ones to others: what it holds comes over those."""
+
+import json
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from tests.testbed import servers
+from tests.testbed.topology import Topology
+from tests.testbed.wan import Wan
+
+pytestmark = pytest.mark.wan
+
+COGET = str(Path(sys.executable).with_name("coget"))
+LINKS = {
+    "client-s1": {"rate": "10mbit", "delay": "5ms"},
+    "client-s2": {"rate": "80mbit", "delay": "10ms"},
+    "client-s3": {"rate": "60mbit", "delay": "10ms"},
+    "s1-s2": {"rate": "100mbit", "delay": "8ms"},
+    "s1-s3": {"rate": "50mbit", "delay": "8ms"},
+}
+FILES = {"s1": 3, "s2": 1, "s3": 1}
+SIZE = 4_000_000
+LIMIT_SECONDS = 200
+
+
+def test_what_has_a_narrow_way_comes_over_others(tmp_path: Path) -> None:
+    with Wan(Topology.load({"links": LINKS})) as wan, ExitStack() as stack:
+        sources, contents = [], {}
+        for name, count in FILES.items():
+            (tmp_path / name).mkdir()
+            server = stack.enter_context(servers.gridftp(wan, name, tmp_path / name))
+            for number in range(count):
+                file = f"{name}-{number}"
+                contents[file] = os.urandom(SIZE)
+                (tmp_path / name / file).write_bytes(contents[file])
+                sources.append(server.url(file))
+        done = {}
+        for method in ("all-at-once", "adaptive"):
+            to = tmp_path / method
+            command = [COGET, "collect", *sources, "--to", str(to), "--method", method, "--json", "--quiet"]
+            ended = subprocess.run(
+                wan.command("client", command),
+                env={**os.environ, "COGET_HISTORY": "off"},
+                timeout=LIMIT_SECONDS,
+                capture_output=True,
+                check=True,
+            )
+            done[method] = json.loads(ended.stdout)
+            assert {path.name: path.read_bytes() for path in to.iterdir()} == contents
+    assert done["adaptive"]["staged_bytes"]
+    assert done["adaptive"]["seconds"] < done["all-at-once"]["seconds"] / 2
