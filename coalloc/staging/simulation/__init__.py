@@ -4,6 +4,7 @@ It lies beside the methods that it drives, not in the planner, which knows nothi
 what a plan would do hop by hop is of use to people, too. There is no TCP in it: no slow start, no losses, no delay.
 """
 
+from coalloc.staging.simulation.carrier import Carrier
 from coalloc.staging.simulation.happenings import Break, Capacity, Happening, Kill, Rate, Share
 from coalloc.staging.simulation.record import Hop, Record
 from coalloc.staging.simulation.simulator import simulate
@@ -12,6 +13,7 @@ from coalloc.staging.simulation.underlay import Route, Stream, Underlay
 __all__ = [
     "Break",
     "Capacity",
+    "Carrier",
     "Happening",
     "Hop",
     "Kill",

@@ -3,13 +3,13 @@
 from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from typing import Any, NamedTuple, cast
 
+from coalloc.staging.simulation.carrier import Pair
+from coalloc.staging.simulation.happenings import Capacity, Rate, Share
 from coalloc.staging.simulation.sharing import Weave, advance, share, soonest
 from coalloc.staging.simulation.underlay import Underlay
 from predictors.compiled import compiled, floats, integers
 
-__all__ = ["Fluid", "Pair"]
-
-Pair = tuple[str, str]
+__all__ = ["Fluid"]
 
 
 class _Memory(NamedTuple):
@@ -74,22 +74,20 @@ class Fluid:
         self._running.discard(self._flows[pair])
         self._changed = True
 
-    def set_capacity(self, link: str, bytes_per_second: float) -> None:
-        """A link changes."""
-        number = self._links[link]
-        self._capacities[number] = bytes_per_second
-        self._refresh(number)
-
-    def set_rate(self, stream: str, bytes_per_second: float) -> None:
-        """A stream that has a rate of its own changes."""
-        before = self._steady[stream]
-        self._take(before.route, bytes_per_second - (before.rate or 0.0))
-        self._steady[stream] = before._replace(rate=bytes_per_second)
-
-    def set_share(self, name: Pair | str, value: float) -> None:
-        """A pair, or a stream that shares, takes more or less in proportion to others."""
-        self._shares[self._flows[name]] = value
-        self._changed = True
+    def change(self, change: Capacity | Rate | Share) -> None:
+        """The network is another one from now on."""
+        match change:
+            case Capacity(_, link, bytes_per_second):
+                number = self._links[link]
+                self._capacities[number] = bytes_per_second
+                self._refresh(number)
+            case Rate(_, name, bytes_per_second):
+                stream = self._steady[name]
+                self._take(stream.route, bytes_per_second - (stream.rate or 0.0))
+                self._steady[name] = stream._replace(rate=bytes_per_second)
+            case Share(_, of, share):
+                self._shares[self._flows[of]] = share
+                self._changed = True
 
     def _take(self, route: Mapping[str, float], more: float) -> None:
         for link, weight in route.items():

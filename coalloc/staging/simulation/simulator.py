@@ -8,7 +8,8 @@ from coalloc.staging.actions import Action, Cancel, Done, Drop, GiveUp, Send, Wa
 from coalloc.staging.events import Arrived, Event, Failed, Gone, Moved, Started, Tick
 from coalloc.staging.ledger import IllegalActionError
 from coalloc.staging.methods.base import Method
-from coalloc.staging.simulation.fluid import Fluid, Pair
+from coalloc.staging.simulation.carrier import Carrier, Pair
+from coalloc.staging.simulation.fluid import Fluid
 from coalloc.staging.simulation.happenings import Break, Capacity, Happening, Kill, Rate, Share
 from coalloc.staging.simulation.record import Hop, Outcome, Record
 from coalloc.staging.simulation.shelves import Shelves
@@ -28,6 +29,7 @@ def simulate(
     told: float = TOLD,
     limit: float = LIMIT,
     fast: bool = False,
+    carrier: Carrier | None = None,
 ) -> Record:
     """Carry out a collection in virtual time.
 
@@ -35,21 +37,28 @@ def simulate(
     :param told: seconds after which the method hears, again and again, how far all hops are; inf for never
     :param limit: seconds at which it is over in any case
     :param fast: compile what is called often, which takes numba: worth it from some thousands of hops on
+    :param carrier: moves the bytes instead of a fluid over the underlay
     :raises IllegalActionError: when the method wants what makes no sense, or waits for nothing
     """
-    return _Simulation(method, underlay, iter(happenings), told, limit, fast).run()
+    return _Simulation(method, underlay, iter(happenings), told, limit, carrier or Fluid(underlay, fast)).run()
 
 
 class _Simulation:
     def __init__(
-        self, method: Method, underlay: Underlay, happenings: Iterator[Happening], told: float, limit: float, fast: bool
+        self,
+        method: Method,
+        underlay: Underlay,
+        happenings: Iterator[Happening],
+        told: float,
+        limit: float,
+        carrier: Carrier,
     ) -> None:
         self._method = method
         self._happenings = happenings
         self._next = next(happenings, None)
         self._told, self._tells_at, self._wakes_at, self._limit = told, told, inf, limit
         self._streams = [stream.name for stream in underlay.streams if stream.rate is None]
-        self._fluid = Fluid(underlay, fast)
+        self._carrier = carrier
         self._shelves = Shelves(underlay.storage)
         self._wanted = {(file.name, to) for file in method.demand.files for to in file.destinations}
         self._now = 0.0
@@ -69,7 +78,7 @@ class _Simulation:
                 self._tell(self._events.popleft())
             else:
                 self._go_on()
-        background = {name: self._fluid.moved(name) for name in self._streams}
+        background = {name: self._carrier.moved(name) for name in self._streams}
         return Record(self._outcome, self._now, self._hops, self._shelves.times, background)
 
     def _go_on(self) -> None:
@@ -77,8 +86,8 @@ class _Simulation:
         if not self._queues and self._wakes_at == inf:
             raise IllegalActionError(f"{self._method.name} waits, and nothing is on its way")
         happens_at = self._next.at if self._next else inf
-        moment = min(self._now + self._fluid.soonest, happens_at, self._wakes_at, self._tells_at, self._limit)
-        through = self._fluid.advance(moment - self._now)
+        moment = min(self._now + self._carrier.soonest, happens_at, self._wakes_at, self._tells_at, self._limit)
+        through = self._carrier.advance(moment - self._now)
         self._now = moment
         for pair in through:
             self._events.append(self._arrive(pair))
@@ -91,7 +100,7 @@ class _Simulation:
         if self._tells_at <= moment:
             self._tells_at += self._told
             for pair, queue in self._queues.items():
-                self._events.append(Moved(moment, queue[0].hop, int(self._fluid.moved(pair))))
+                self._events.append(Moved(moment, queue[0].hop, int(self._carrier.moved(pair))))
         if moment >= self._limit:
             self._outcome = "out of time"
 
@@ -118,12 +127,8 @@ class _Simulation:
 
     def _happen(self, happening: Happening) -> None:
         match happening:
-            case Capacity():
-                self._fluid.set_capacity(happening.link, happening.bytes_per_second)
-            case Rate():
-                self._fluid.set_rate(happening.stream, happening.bytes_per_second)
-            case Share():
-                self._fluid.set_share(happening.of, happening.share)
+            case Capacity() | Rate() | Share():
+                self._carrier.change(happening)
             case Break():
                 self._break(happening.source, happening.sink)
             case Kill():
@@ -134,7 +139,7 @@ class _Simulation:
             return  # that it is gone is about to be heard, and ends this hop, too
         pair = send.source, send.sink
         self._pairs[send.hop] = pair
-        if not self._fluid.has(pair):
+        if not self._carrier.has(pair):
             self._fail(send, f"there is no way from {send.source} to {send.sink}")
             return
         queue = self._queues.setdefault(pair, deque())
@@ -152,11 +157,11 @@ class _Simulation:
                 if relayed:
                     self._shelves.expect(self._now, send.sink, send.piece)
                 self._began[send.hop] = self._now
-                self._fluid.begin(pair, send.piece.size)
+                self._carrier.begin(pair, send.piece.size)
                 return
             self._fail(queue.popleft(), f"{send.sink} is full", full=True)
         del self._queues[pair]
-        self._fluid.end(pair)
+        self._carrier.end(pair)
 
     def _is_relayed(self, send: Send) -> bool:
         return (send.piece.file, send.sink) not in self._wanted

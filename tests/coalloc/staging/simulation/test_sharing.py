@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coalloc.staging.simulation.fluid import Fluid
+from coalloc.staging.simulation.happenings import Rate
 from coalloc.staging.simulation.sharing import Weave, share
 from coalloc.staging.simulation.underlay import Stream, Underlay
 from predictors.compiled import compiled, floats, integers
@@ -85,10 +86,10 @@ def test_steady_streams_take_theirs_first_and_others_share_the_rest():
     fluid = Fluid(Underlay({"core": 10}, {("a", "t"): {"core": 1}}, streams), fast=False)
     fluid.begin(("a", "t"), 6)
     assert fluid.soonest == 2
-    fluid.set_rate("udp", 8.0)
+    fluid.change(Rate(0, "udp", 8.0))
     assert fluid.soonest == 6
     assert fluid.advance(6) == [("a", "t")]
     assert (fluid.moved(("a", "t")), fluid.moved("tcp")) == (6, 6)
-    fluid.set_rate("udp", 20.0)
+    fluid.change(Rate(0, "udp", 20.0))
     fluid.begin(("a", "t"), 6)
     assert fluid.soonest == inf
