@@ -1,5 +1,5 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
-.PHONY: demo test bench bench-copies bench-broker bench-forecasts bench-planner bench-paper bench-wan bench-testbed results
+.PHONY: demo test bench bench-copies bench-broker bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-testbed results
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -55,6 +55,11 @@ results: $(READY)
 # The experiments of the co-allocation paper, on a WAN. Takes a quarter of an hour, and needs root.
 bench-paper: $(READY)
 	@$(RUN) tests.benchmarks.paper
+
+# The experiments of the papers about collecting, in virtual time. Takes half an hour.
+bench-collecting: $(READY)
+	@$(RUN) tests.benchmarks.collecting cheng
+	@$(RUN) tests.benchmarks.collecting confluence
 
 # What the testbed's links do, beside what they were told. Takes minutes, and needs root.
 bench-testbed: $(READY)

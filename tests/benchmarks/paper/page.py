@@ -11,7 +11,7 @@ __all__ = ["PAGE", "contents", "filled", "update"]
 
 PAGE = Path(__file__).parents[3] / "docs" / "explanation" / "paper.md"
 PICTURES = PAGE.with_suffix("")
-BEGIN, END = "<!-- {}: python -m tests.benchmarks.paper -->", "<!-- end -->"
+BEGIN, END = "<!-- {}: python -m {} -->", "<!-- end -->"
 
 
 def contents(results: Results, rounds: int) -> dict[str, str]:
@@ -24,17 +24,19 @@ def contents(results: Results, rounds: int) -> dict[str, str]:
     }
 
 
-def filled(page: str, made: Mapping[str, str]) -> str:
+def filled(page: str, made: Mapping[str, str], module: str = "tests.benchmarks.paper") -> str:
     """The page with these in place of those before.
+
+    :param module: which makes them, as the page's marks say
 
     :raises ValueError: the page has no place for one
     """
     for name, content in made.items():
-        begin = BEGIN.format(name)
+        begin = BEGIN.format(name, module)
         pattern = f"{re.escape(begin)}.*?{re.escape(END)}"
         page, count = re.subn(pattern, lambda _, new=f"{begin}\n{content}\n{END}": new, page, flags=re.DOTALL)
         if count != 1:
-            raise ValueError(f"{PAGE.name} has {count} places for {name}; it needs one: {begin} ... {END}")
+            raise ValueError(f"the page has {count} places for {name}; it needs one: {begin} ... {END}")
     return page
 
 

@@ -1,0 +1,75 @@
+"""Both papers about collecting, their experiments in virtual time beside what they found.
+
+    python -m tests.benchmarks.collecting cheng|confluence [--seeds N] [--page]
+    python -m tests.benchmarks.collecting cheng|confluence --kept
+    python -m tests.benchmarks.collecting packets
+
+Prints a table for each figure. With `--page` the runs are kept, and written into docs/reference/collecting; `--kept`
+makes page and tables of runs that were kept. `packets` holds some points against TCP in ns-3.
+"""
+
+import argparse
+from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
+
+from tests.benchmarks.collecting import cheng, cheng_tables, confluence, confluence_tables, crosscheck
+from tests.benchmarks.collecting.results import keep, kept, run_all
+from tests.benchmarks.paper.page import filled
+
+DOCS = Path(__file__).parents[3] / "docs" / "reference" / "collecting"
+
+
+class Paper(NamedTuple):
+    """Its experiments, how they are shown, and over how many networks they go if nobody says."""
+
+    runs: ModuleType
+    tables: ModuleType
+    seeds: int
+    drawing: str
+
+
+PAPERS = {
+    "cheng": Paper(cheng, cheng_tables, 5, "draw_loads"),
+    "confluence": Paper(confluence, confluence_tables, 3, "draw_gains"),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=[*PAPERS, "packets"])
+    parser.add_argument("--seeds", type=int, help="networks that are drawn")
+    parser.add_argument("--page", action="store_true", help="keep the runs and write the page")
+    parser.add_argument("--kept", action="store_true", help="run nothing: write the page of runs that were kept")
+    options = parser.parse_args()
+    if options.what == "packets":
+        found = crosscheck.table_of(crosscheck.points())
+        print(found)
+        if options.page:
+            _fill("cheng", {"packets": found})
+        return
+    paper, file = PAPERS[options.what], DOCS / f"{options.what}.json"
+    if options.kept:
+        runs = kept(file, paper.runs.Case, paper.runs.Run)
+    else:
+        runs = list(run_all(paper.runs.run, paper.runs.cases(options.seeds or paper.seeds)))
+    if options.page:
+        keep(file, runs)
+    shown = paper.tables.Runs(runs)
+    made = paper.tables.tables(shown)
+    for figure, table in made.items():
+        print(f"\n{figure}\n{table}")
+    if options.page or options.kept:
+        from tests.benchmarks.collecting import charts
+
+        _fill(options.what, made)
+        getattr(charts, paper.drawing)(shown, DOCS / f"{options.what}.svg")
+
+
+def _fill(name: str, made: dict[str, str]) -> None:
+    page = DOCS / f"{name}.md"
+    page.write_text(filled(page.read_text(), made, "tests.benchmarks.collecting"))
+
+
+if __name__ == "__main__":
+    main()

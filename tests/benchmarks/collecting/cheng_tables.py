@@ -1,0 +1,120 @@
+"""Cheng's figures 5 to 7 as tables, and what the paper says in words beside them."""
+
+from collections.abc import Callable, Sequence
+
+from tests.benchmarks.collecting.cheng import DIRECT, SENDERS, SHOWN, UNEVEN, Run
+from tests.benchmarks.collecting.spread import mean, table
+
+__all__ = ["PAPER", "Runs", "tables"]
+
+BASE, OURS = "all-at-once", "path-sync-95"
+COMPARED = ("best-path", "path-sync-100", "path-delay", "adaptive")
+LETTER = ("path-sync-95, no access", "path-delay, no access")
+PAPER = {("direct", 24): "1.9", ("direct", 120): "3.7", ("best-path", 120): "1.7"}
+"""Makespans over that of PathSync95, as the text tells them."""
+NONE = ""
+
+
+class Runs:
+    """All runs, by method, load, and whether TCP was even."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._runs = {run.case[:5]: run for run in runs}
+        self.seeds = sorted({run.case.seed for run in runs})
+        self.loads = sorted({run.case.load for run in runs})
+
+    def of(self, method: str, load: int, unevenness: float = 0.0, senders: int = 0) -> list[Run]:
+        """One run a seed."""
+        found = (self._runs.get((method, load, seed, unevenness, senders)) for seed in self.seeds)
+        return [run for run in found if run]
+
+    def ratios(self, method: str, over: str, load: int, unevenness: float = 0.0, senders: int = 0) -> list[float]:
+        """Of makespans, in the same world."""
+        kind = load, unevenness, senders
+        pairs = zip(self.of(method, *kind), self.of(over, *kind), strict=True)
+        return [run.seconds / base.seconds for run, base in pairs]
+
+
+def tables(runs: Runs) -> dict[str, str]:
+    """By figure."""
+    return {
+        "figure 5a": _direct(runs),
+        "figure 5b": _makespans(runs),
+        "uneven": _uneven(runs),
+        "crowded": _crowded(runs),
+        "figure 6": _each(runs, (*COMPARED[:1], OURS, *COMPARED[1:], *LETTER), lambda run: run.storage),
+        "figure 7": _each(runs, (*DIRECT, "best-path", OURS, *COMPARED[1:]), lambda run: run.background),
+        "letter": _letter(runs),
+    }
+
+
+def _direct(runs: Runs) -> str:
+    head = ["flows", "all-at-once, s", *(f"{name} / all-at-once" for name in DIRECT if name != BASE)]
+    rows = [
+        [
+            str(load),
+            mean([run.seconds for run in runs.of(BASE, load)], 0),
+            *(mean(runs.ratios(name, BASE, load)) for name in DIRECT if name != BASE),
+        ]
+        for load in runs.loads
+    ]
+    return table(head, rows)
+
+
+def _makespans(runs: Runs) -> str:
+    head = ["flows", "PathSync95, s", "direct / PathSync95", "paper", "best path / PathSync95", "paper"]
+    head += [f"{name} / PathSync95" for name in COMPARED[1:]]
+    rows = [
+        [
+            str(load),
+            mean([run.seconds for run in runs.of(OURS, load)], 0),
+            mean(runs.ratios(BASE, OURS, load)),
+            PAPER.get(("direct", load), NONE),
+            mean(runs.ratios("best-path", OURS, load)),
+            PAPER.get(("best-path", load), NONE),
+            *(mean(runs.ratios(name, OURS, load)) for name in COMPARED[1:]),
+        ]
+        for load in runs.loads
+    ]
+    return table(head, rows)
+
+
+def _uneven(runs: Runs) -> str:
+    """The same where connections do not get what is fair."""
+    head = ["flows", "PathSync95 / with even TCP", "direct / PathSync95"]
+    others = (*COMPARED, "path-sync-80")
+    head += [f"{name} / PathSync95" for name in others]
+    rows = []
+    for load in (load for load in SHOWN if load in runs.loads):
+        pairs = zip(runs.of(OURS, load, UNEVEN), runs.of(OURS, load), strict=True)
+        slower = [run.seconds / even.seconds for run, even in pairs]
+        found = (mean(runs.ratios(name, OURS, load, UNEVEN)) for name in (BASE, *others))
+        rows.append([str(load), mean(slower), *found])
+    return table(head, rows)
+
+
+def _crowded(runs: Runs) -> str:
+    """Where other people's traffic is held back before it gets to the peering points."""
+    loads = [load for load in (min(SHOWN), max(SHOWN)) if load in runs.loads]
+    head = ["stub domains that send", *(f"direct / PathSync95 at {load}" for load in loads)]
+    rows = [
+        [str(senders or "all"), *(mean(runs.ratios(BASE, OURS, load, senders=senders)) for load in loads)]
+        for senders in (*SENDERS, 0)
+    ]
+    return table(head, rows)
+
+
+def _letter(runs: Runs) -> str:
+    """The paper's model to the letter, over ours."""
+    names = {"path-sync-95, no access": OURS, "path-delay, no access": "path-delay"}
+    head = ["flows", *(f"{ours}: without access / with" for ours in names.values())]
+    rows = [[str(load), *(mean(runs.ratios(name, ours, load)) for name, ours in names.items())] for load in runs.loads]
+    return table(head, rows)
+
+
+def _each(runs: Runs, methods: Sequence[str], value: Callable[[Run], float]) -> str:
+    head = ["flows", *methods]
+    rows = [
+        [str(load), *(mean([value(run) for run in runs.of(name, load)], 3) for name in methods)] for load in runs.loads
+    ]
+    return table(head, rows)

@@ -1,0 +1,155 @@
+"""Confluence's figures 6 to 9, run by run: how long it takes each sink, straight and over other sources."""
+
+from collections.abc import Set
+from random import Random
+from typing import NamedTuple
+
+from coalloc.planner import Demand, Network
+from coalloc.staging.methods import Adaptive, AllAtOnce, Concurrent, Method
+from coalloc.staging.simulation import Underlay, simulate
+from tests.benchmarks.collecting.sinks import CLOUD, Topology, cloud, drift, planetlab
+
+__all__ = [
+    "KS",
+    "MATRICES",
+    "MIDDLE",
+    "NONE",
+    "PERIODS",
+    "POOLS",
+    "SINKS",
+    "SIZES",
+    "Case",
+    "Run",
+    "cases",
+    "doubled",
+    "few",
+    "run",
+    "sinks",
+]
+
+MATRICES = {"planetlab": planetlab, "cloud": cloud}
+SINKS = {25: 8, 50: 3, 100: 2}
+"""How many hosts are the sink, one after the other, by the number of hosts: the paper has all of them. Of the largest
+networks there is but one, as it takes a minute a sink."""
+SIZES = tuple(SINKS)
+MIDDLE = 50
+"""Hosts where not their number is looked at, as in the paper."""
+KS = (2, 5, 10, 15, 24)
+NONE = 1e9
+"""A period that never ends: one plan only."""
+PERIODS = (10.0, 15.0, 60.0, NONE)
+POOLS = (10, 25, 49)
+"""Connections that a direct transfer has at once: m."""
+TOLD = 5.0
+"""Seconds after which servers say how far they are; those of GridFTP do so every 5 s, as a rule."""
+LIMIT = 1e5
+
+
+class Case(NamedTuple):
+    """What a sink meets, and what is done about it.
+
+    :param pool: connections at once, of a direct transfer; 0 for Confluence
+    :param peers: k, hosts to which each sends besides the sink
+    :param period: p, seconds between two plans; `NONE` for one plan only
+    :param error: part by which capacities may be wrong in the beginning
+    :param drift: deviation of the logarithm of each capacity in the long run
+    :param strict: whether the sink is a peer like all others, as in the paper; else each host can always send to it
+    """
+
+    matrix: str
+    n: int
+    seed: int
+    sink: str
+    pool: int = 0
+    peers: int = 10
+    period: float = 15.0
+    error: float = 0.3
+    drift: float = 0.3
+    strict: bool = False
+
+    @property
+    def topology(self) -> Topology:
+        """Its network."""
+        return MATRICES[self.matrix](self.n, self.seed)
+
+    @property
+    def direct(self) -> "Case":
+        """The same for all files at once, straight."""
+        return Case(self.matrix, self.n, self.seed, self.sink, pool=self.n - 1, error=0.0, drift=self.drift)
+
+
+class Run(NamedTuple):
+    """How long it took."""
+
+    case: Case
+    seconds: float
+
+
+def run(case: Case) -> Run:
+    """Carry it out, in virtual time."""
+    topology = case.topology
+    known, demand = topology.network(case.error, case.seed), topology.demand(case.sink)
+    if case.strict:
+        known = _strictly(known, case.peers, case.seed)
+    ground = Underlay.of(topology.network())
+    weather = drift(topology, case.drift, case.seed)
+    record = simulate(_method(case, known, demand), ground, weather, told=TOLD, limit=LIMIT, fast=True)
+    if record.outcome != "done":
+        raise RuntimeError(f"{case}: {record.outcome}")
+    return Run(case, record.seconds)
+
+
+def _strictly(network: Network, peers: int, seed: int) -> Network:
+    """Each host knows so many others, by chance; from each a way leads to each other."""
+    draw, ways = Random(seed), set()
+    while not all(_reached(ways, host) == network.hosts.keys() for host in network.hosts):
+        others = {host: sorted(network.hosts.keys() - {host}) for host in network.hosts}
+        ways = {(host, peer) for host in network.hosts for peer in draw.sample(others[host], peers)}
+    return network.keeping(lambda key: key[:2] in ways)
+
+
+def _reached(ways: Set[tuple[str, str]], start: str) -> Set[str]:
+    found, new = {start}, {start}
+    while new:
+        new = {sink for source, sink in ways if source in new} - found
+        found |= new
+    return found
+
+
+def _method(case: Case, known: Network, demand: Demand) -> Method:
+    if not case.pool:
+        return Adaptive(known, demand, case.seed, peers=case.peers, period=case.period)
+    if case.pool < len(demand.files):
+        return Concurrent(known, demand, case.seed, group=case.pool)
+    return AllAtOnce(known, demand)
+
+
+def cases(seeds: int) -> list[Case]:
+    """All that the tables show, without what is there twice."""
+    networks = [(seed, n) for seed in range(1, seeds + 1) for n in SIZES if n < max(SIZES) or seed == 1]
+    whole = [case for seed, n in networks for case in sinks("planetlab", n, seed)]
+    if CLOUD.exists():
+        whole += sinks("cloud", MIDDLE, 1)
+    varied = [case._replace(peers=k) for case in few() for k in KS]
+    varied += [case._replace(peers=k, strict=True) for case in few() for k in (min(KS), 10)]
+    varied += [case._replace(period=period) for case in few() for period in PERIODS]
+    pools = [case.direct._replace(pool=pool) for case in sinks("planetlab", MIDDLE, 1) for pool in POOLS]
+    more = [doubled(case).direct for seed in range(1, seeds + 1) for case in sinks("planetlab", MIDDLE, seed)]
+    return list(dict.fromkeys([*(case.direct for case in whole), *more, *pools, *whole, *varied]))
+
+
+def few() -> list[Case]:
+    """The sinks for which k and p are varied: of 25 hosts, where the paper has 50, so that it is done in minutes."""
+    return sinks("planetlab", min(SIZES), 3)[:4]
+
+
+def doubled(case: Case) -> Case:
+    """The same sink among twice as many hosts."""
+    return case._replace(n=2 * case.n)
+
+
+def sinks(matrix: str, n: int, seed: int) -> list[Case]:
+    """Some hosts of a network, each of which is the sink: on PlanetLab the same ones in small and large networks."""
+    hosts = MATRICES[matrix](n, seed).hosts
+    step = 1 if matrix == "planetlab" else n // SINKS[n]
+    return [Case(matrix, n, seed, host) for host in hosts[::step][: SINKS[n]]]

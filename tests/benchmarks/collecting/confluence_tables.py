@@ -1,0 +1,141 @@
+"""Confluence's figures 6 to 9 as tables, beside what the paper says."""
+
+from collections.abc import Iterator, Sequence
+from statistics import median
+
+from coalloc.planner.least import least_makespan
+from tests.benchmarks.collecting.confluence import (
+    KS,
+    MIDDLE,
+    NONE,
+    PERIODS,
+    POOLS,
+    SIZES,
+    Case,
+    Run,
+    doubled,
+    few,
+    sinks,
+)
+from tests.benchmarks.collecting.spread import middle, percent, table
+
+__all__ = ["Runs", "perfect", "tables"]
+
+WORTH, ANY = 0.2, 0.01
+"""Gains of which the paper speaks, and the least that is one."""
+PAPER = {25: "80 % of the sinks >= 20 %, best 80 %", 50: "70 % of the sinks gain, best 40 to 75 %", 100: "little"}
+
+
+class Runs:
+    """All runs, by case."""
+
+    def __init__(self, runs: Sequence[Run]) -> None:
+        self._runs = {run.case: run for run in runs}
+        self.seeds = sorted({run.case.seed for run in runs})
+
+    def __contains__(self, case: Case) -> bool:
+        return case in self._runs
+
+    def seconds(self, case: Case) -> float:
+        """Makespan."""
+        return self._runs[case].seconds
+
+    def gains(self, cases: Sequence[Case]) -> list[float]:
+        """The part of the direct transfer's time that is saved, by sink."""
+        return [1 - self.seconds(case) / self.seconds(case.direct) for case in cases if case in self]
+
+    def cases(self, matrix: str, n: int) -> list[Case]:
+        """All sinks of all networks of a kind."""
+        return [case for seed in self.seeds for case in sinks(matrix, n, seed) if case in self]
+
+    def over(self, cases: Sequence[Case], bases: Sequence[Case]) -> list[float]:
+        """Makespans in terms of others, less one."""
+        pairs = zip(cases, bases, strict=True)
+        return [self.seconds(case) / self.seconds(base) - 1 for case, base in pairs if case in self and base in self]
+
+
+def tables(runs: Runs) -> dict[str, str]:
+    """By figure."""
+    return {
+        "figure 6a": table(["connections at once", "makespan over that of all at once"], list(_pools(runs))),
+        "figure 6b": _doubled(runs),
+        "figure 7a": table(
+            ["k", "makespan over that of k = 10", "the same where the sink is no peer of all"], list(_peers(runs))
+        ),
+        "figure 7b": table(["plans", "makespan over that of p = 15 s", "gain over direct"], list(_periods(runs))),
+        "figure 9": table(
+            [
+                "n",
+                "sinks",
+                "gain",
+                ">= 20 %",
+                ">= 1 %",
+                "a perfect plan, nothing changing: gain",
+                ">= 20 %",
+                ">= 1 %",
+                "paper",
+            ],
+            list(_sizes(runs)),
+        ),
+    }
+
+
+def _pools(runs: Runs) -> Iterator[list[str]]:
+    middle_ones = sinks("planetlab", MIDDLE, 1)
+    for pool in POOLS:
+        found = runs.over(
+            [case.direct._replace(pool=pool) for case in middle_ones], [case.direct for case in middle_ones]
+        )
+        yield [str(pool), middle(found)]
+
+
+def _doubled(runs: Runs) -> str:
+    bases = [case for case in runs.cases("planetlab", MIDDLE) if doubled(case).direct in runs]
+    if not bases:
+        return "–"
+    found = [1 + part for part in runs.over([doubled(case).direct for case in bases], [case.direct for case in bases])]
+    return table(
+        ["sinks", "direct from 99 over direct from 49", "paper"],
+        [[str(len(found)), f"{median(found):.2f} ({min(found):.2f} to {max(found):.2f})", "1 to 2"]],
+    )
+
+
+def _peers(runs: Runs) -> Iterator[list[str]]:
+    cases = few()
+    for k in KS:
+        plain, strict = (
+            runs.over([case._replace(peers=k, strict=strict) for case in cases], cases) for strict in (False, True)
+        )
+        yield [str(k), middle(plain), middle(strict)]
+
+
+def _periods(runs: Runs) -> Iterator[list[str]]:
+    cases = few()
+    for value in PERIODS:
+        varied = [case._replace(period=value) for case in cases]
+        name = "one only" if value == NONE else f"every {value:g} s"
+        yield [name, middle(runs.over(varied, cases)), middle(runs.gains(varied))]
+
+
+def _sizes(runs: Runs) -> Iterator[list[str]]:
+    kinds = [*(("planetlab", n, str(n)) for n in SIZES), ("cloud", MIDDLE, f"{MIDDLE}, cloud")]
+    for matrix, n, name in kinds:
+        if not (cases := [case for case in runs.cases(matrix, n) if case.direct in runs]):
+            continue
+        gains = runs.gains(cases)
+        best = [perfect(case) for case in cases]
+        paper = PAPER[n] if matrix == "planetlab" else ""
+        parts = (percent(part(gains, WORTH)), percent(part(gains, ANY)))
+        perfectly = (middle(best), percent(part(best, WORTH)), percent(part(best, ANY)))
+        yield [name, str(len(cases)), middle(gains), *parts, *perfectly, paper]
+
+
+def part(gains: Sequence[float], least: float) -> float:
+    """How many of them are at least so much."""
+    return sum(gain >= least for gain in gains) / len(gains)
+
+
+def perfect(case: Case) -> float:
+    """What a plan that knows all would gain if nothing changed."""
+    plan = least_makespan(case.topology.network(), case.topology.demand(case.sink))
+    return float(1 - plan.makespan / plan.direct) if plan.direct else 0.0

@@ -1,0 +1,80 @@
+"""A few points of Cheng's experiment with TCP in ns-3, beside the same in the fluid.
+
+Files have a twentieth of their bytes, as ns-3 takes a second for a few seconds of the network. Plans are made of what
+was measured in the fluid for both.
+"""
+
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from math import inf
+from multiprocessing import get_context
+from typing import NamedTuple
+
+from coalloc.planner import Demand
+from coalloc.staging.methods import make
+from coalloc.staging.simulation import simulate
+from tests.benchmarks.collecting.cheng import METHODS
+from tests.benchmarks.collecting.spread import table
+from tests.benchmarks.collecting.uploads import measured, weather, world
+
+__all__ = ["Point", "compared", "points", "table_of"]
+
+PART = 20
+LOADS = (0, 24, 120)
+SHOWN = ("all-at-once", "path-sync-95", "adaptive")
+SEED = 1
+PROBES = 3
+LIMIT = 5000.0
+
+
+class Point(NamedTuple):
+    """Makespans in seconds."""
+
+    method: str
+    load: int
+    fluid: float
+    packets: float
+
+
+def points() -> list[Point]:
+    """All of them; each in a process of its own, as ns-3 has but one network in each."""
+    cases = [(method, load) for load in LOADS for method in SHOWN]
+    with ProcessPoolExecutor(2, get_context("spawn"), max_tasks_per_child=1) as pool:
+        return list(pool.map(compared, *zip(*cases, strict=True)))
+
+
+def compared(method: str, load: int, part: int = PART) -> Point:
+    """Both ways; once in a process.
+
+    :param part: of all bytes, one of so many
+    """
+    from tests.benchmarks.collecting.packets import Packets
+
+    here = world(SEED, load)
+    demand = Demand(tuple(replace(file, size=file.size // part) for file in here.demand.files))
+    name, parameters = METHODS[method]
+    known = measured(here, PROBES)
+    fluid, packets = (make(name, known, demand, seed=SEED, **parameters) for _ in range(2))
+    smooth = simulate(fluid, here.underlay, weather(here, 0), fast=True)
+    rough = simulate(packets, here.underlay, limit=LIMIT, carrier=Packets(here, SEED))
+    return Point(method, load, smooth.seconds, rough.seconds if rough.outcome == "done" else inf)
+
+
+def table_of(found: Sequence[Point]) -> str:
+    """With what direct takes over each method."""
+    direct = {point.load: point for point in found if point.method == "all-at-once"}
+    rows = [
+        [
+            str(point.load),
+            point.method,
+            f"{point.fluid:.0f}",
+            f"{point.packets:.0f}",
+            f"{point.packets / point.fluid:.2f}",
+            f"{direct[point.load].fluid / point.fluid:.2f}",
+            f"{direct[point.load].packets / point.packets:.2f}",
+        ]
+        for point in found
+    ]
+    head = ["flows", "method", "fluid, s", "ns-3, s", "ns-3 / fluid", "direct / it, fluid", "direct / it, ns-3"]
+    return table(head, rows)

@@ -1,0 +1,34 @@
+"""Numbers of several runs as people read them: means with 95 % ranges, medians with the least and the most. Pure."""
+
+from collections.abc import Sequence
+from statistics import fmean, median
+
+from tests.benchmarks.paper.measures import measure
+
+__all__ = ["mean", "middle", "percent", "table"]
+
+
+def mean(values: Sequence[float], digits: int = 2) -> str:
+    """The mean, and how far its 95 % range goes to each side; a dash where nothing was run."""
+    if not values:
+        return "–"
+    found = measure(values)
+    return f"{found.mean:.{digits}f} ± {found.margin:.{digits}f}" if len(values) > 1 else f"{fmean(values):.{digits}f}"
+
+
+def middle(values: Sequence[float]) -> str:
+    """The median as percents, with the least and the most; a dash where nothing was run."""
+    if not values:
+        return "–"
+    return f"{percent(median(values))} ({percent(min(values))} to {percent(max(values))})"
+
+
+def percent(part: float) -> str:
+    """As people write it."""
+    return f"{100 * part:.0f} %"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """In Markdown, which reads well on a terminal, too."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,96 @@
+"""Transit-stub networks as GT-ITM makes them, with the numbers of Cheng's section VI: 152 nodes, two transit domains.
+
+Each transit node has stub domains of its own. Domains A and B meet at two peering points, (A0, B0) and (A1, B1).
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import combinations
+from random import Random
+
+__all__ = ["PEERINGS", "Edge", "TransitStub"]
+
+DOMAINS = ("A", "B")
+TRANSIT_NODES = 4
+STUBS = 3
+STUB_NODES = 6
+TRANSIT_EDGES, STUB_EDGES = 0.6, 0.2
+"""How likely two nodes of a domain are joined."""
+PEERINGS = (("A0", "B0"), ("A1", "B1"))
+
+MBIT = 1e6 / 8
+WITHIN, ACROSS, BELOW = 10 * MBIT, 5 * MBIT, 2.5 * MBIT
+"""Bytes per second of edges: in a transit domain, between the two, and all others."""
+
+Edge = tuple[str, str]
+"""A direction of it: from, to."""
+
+
+@dataclass(frozen=True)
+class TransitStub:
+    """A network; nodes are named by their domains, as "A1.0.3": transit node A1, its stub 0, node 3 there."""
+
+    edges: dict[Edge, float]
+
+    @classmethod
+    def drawn(cls, draw: Random) -> "TransitStub":
+        """One by chance."""
+        edges: dict[Edge, float] = {}
+        for domain in DOMAINS:
+            transit = [f"{domain}{number}" for number in range(TRANSIT_NODES)]
+            edges |= dict.fromkeys(_joined(transit, TRANSIT_EDGES, draw), WITHIN)
+            for gate in transit:
+                for stub in range(STUBS):
+                    nodes = [f"{gate}.{stub}.{number}" for number in range(STUB_NODES)]
+                    inside = [*_joined(nodes, STUB_EDGES, draw), (gate, draw.choice(nodes))]
+                    edges |= dict.fromkeys(inside, BELOW)
+        edges |= dict.fromkeys(PEERINGS, ACROSS)
+        return cls(edges | {(end, start): capacity for (start, end), capacity in edges.items()})
+
+    def stub(self, gate: str, number: int) -> list[str]:
+        """The nodes of a stub domain."""
+        return [f"{gate}.{number}.{node}" for node in range(STUB_NODES)]
+
+    @property
+    def nodes(self) -> set[str]:
+        """All of them."""
+        return set(self._neighbours)
+
+    @cached_property
+    def _neighbours(self) -> dict[str, list[str]]:
+        neighbours: dict[str, list[str]] = {}
+        for start, end in self.edges:
+            neighbours.setdefault(start, []).append(end)
+        return neighbours
+
+    def route(self, start: str, end: str) -> list[Edge]:
+        """The way with the fewest hops, as ns-2 routes; of several always the same one."""
+        towards = {end: end}
+        queue = deque([end])
+        while start not in towards:
+            node = queue.popleft()
+            for neighbour in self._neighbours[node]:
+                if neighbour not in towards:
+                    towards[neighbour] = node
+                    queue.append(neighbour)
+        return list(_steps(start, end, towards))
+
+
+def _steps(start: str, end: str, towards: dict[str, str]) -> Iterator[Edge]:
+    while start != end:
+        yield start, towards[start]
+        start = towards[start]
+
+
+def _joined(nodes: list[str], likely: float, draw: Random) -> list[Edge]:
+    """Edges by chance, drawn until they join all nodes."""
+    while True:
+        edges = [pair for pair in combinations(nodes, 2) if draw.random() < likely]
+        parts = {node: {node} for node in nodes}
+        for start, end in edges:
+            whole = parts[start] | parts[end]
+            parts |= dict.fromkeys(whole, whole)
+        if len(parts[nodes[0]]) == len(nodes):
+            return edges

@@ -1,0 +1,198 @@
+"""Cheng's experiment (section VI): eight bistros, 350 MB, and other people's traffic over two peering points.
+
+A world is drawn from a seed, without traffic; a load then puts traffic on it. All methods meet the same.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from heapq import merge
+from itertools import chain, count, permutations
+from math import exp, inf
+from random import Random
+from statistics import fmean
+
+from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network
+from coalloc.staging.methods import AllAtOnce
+from coalloc.staging.simulation import Happening, Rate, Share, Stream, Underlay, simulate
+from tests.benchmarks.collecting.transit_stub import PEERINGS, TransitStub
+
+__all__ = ["DESTINATION", "LOADS", "World", "measured", "weather", "world"]
+
+LOADS = (0, 24, 48, 72, 96, 120)
+"""Background flows."""
+SPLIT = (1, 3)
+"""Of them, over the peering points."""
+INFINITE = 0.75
+"""How many of them are TCP without end; the others are UDP."""
+UDP_PART = 0.05
+"""Of a peering point's capacity, on average, for all UDP over it."""
+ON_OFF = (0.2, 3.0)
+"""Seconds: the range of a UDP flow's mean times on and off."""
+GRAIN = 4.0
+"""Seconds over which a UDP flow's rate is averaged: it goes on and off much more often than anything else
+happens, and all of it is little."""
+FICKLE = 8.0
+"""Seconds for which a connection keeps what it takes in proportion to others, where TCP is uneven."""
+
+DESTINATION = "A1"
+TOTAL, LEAST, MOST = 350e6, 25e6, 75e6
+"""Bytes at all bistros, and at each."""
+PROBE = 5_000_000
+"""Bytes of a transfer by which a pair is measured."""
+PROBES = 10
+
+
+@dataclass(frozen=True)
+class Udp:
+    """How a stream goes on and off."""
+
+    stream: str
+    rate: float
+    on: float
+    off: float
+
+
+@dataclass(frozen=True, eq=False)
+class World:
+    """What methods meet: bistros are named by the transit node behind which they are."""
+
+    seed: int
+    demand: Demand
+    underlay: Underlay
+    udp: tuple[Udp, ...] = ()
+
+    @property
+    def hosts(self) -> tuple[str, ...]:
+        """The bistros."""
+        return tuple(sorted({host for pair in self.underlay.routes for host in pair}))
+
+
+@cache
+def world(seed: int, load: int, senders: int = 0) -> World:
+    """A network, eight bistros with their files, and so many background flows.
+
+    :param senders: stub domains from which those over a peering point come; 0 for all that there are
+    """
+    draw = Random(f"collecting {seed}")
+    graph = TransitStub.drawn(draw)
+    gates = sorted(node for node in graph.nodes if "." not in node)
+    homes = {gate: draw.randrange(3) for gate in gates}
+    bistros = {gate: draw.choice(graph.stub(gate, home)) for gate, home in homes.items()}
+    sizes = _sizes(len(gates) - 1, draw)
+    files = tuple(
+        File(f"of {gate}", size, (gate,), (DESTINATION,))
+        for gate, size in zip((gate for gate in gates if gate != DESTINATION), sizes, strict=True)
+    )
+    routes = {(a, b): _names(graph.route(bistros[a], bistros[b])) for a, b in permutations(gates, 2)}
+    streams, udp = _traffic(graph, homes, load, senders, draw)
+    capacities = {f"{start} -> {end}": capacity for (start, end), capacity in graph.edges.items()}
+    return World(seed, Demand(files), Underlay(capacities, routes, streams), udp)
+
+
+def _names(route: list[tuple[str, str]]) -> dict[str, float]:
+    return {f"{start} -> {end}": 1.0 for start, end in route}
+
+
+def _sizes(number: int, draw: Random) -> list[int]:
+    while True:
+        sizes = [round(draw.uniform(LEAST, MOST)) for _ in range(number - 1)]
+        last = round(TOTAL) - sum(sizes)
+        if LEAST <= last <= MOST:
+            return [*sizes, last]
+
+
+def _traffic(
+    graph: TransitStub, homes: dict[str, int], load: int, senders: int, draw: Random
+) -> tuple[tuple[Stream, ...], tuple[Udp, ...]]:
+    """From B to A, from and to stubs in which no bistro is."""
+    streams: list[Stream] = []
+    udp: list[Udp] = []
+    from_stubs, to_stubs = (_free(graph, homes, domain) for domain in ("B", "A"))
+    receivers = list(chain(*to_stubs))
+    for (near, far), part in zip(PEERINGS, SPLIT, strict=True):
+        crossing = [stub for stub in from_stubs if any((far, near) in graph.route(stub[0], to) for to in receivers)]
+        sources = list(chain(*(crossing[:senders] if senders else from_stubs)))
+        flows = load * part // sum(SPLIT)
+        steady = [draw.random() >= INFINITE for _ in range(flows)]
+        for number in range(flows):
+            while (far, near) not in (route := graph.route(draw.choice(sources), draw.choice(receivers))):
+                pass
+            name = f"{far} {number}"
+            if steady[number]:
+                on, off = draw.uniform(*ON_OFF), draw.uniform(*ON_OFF)
+                mean = UDP_PART * graph.edges[far, near] / sum(steady)
+                udp.append(Udp(name, mean * (on + off) / on, on, off))
+            streams.append(Stream(name, _names(route), 0.0 if steady[number] else None))
+    return tuple(streams), tuple(udp)
+
+
+def _free(graph: TransitStub, homes: dict[str, int], domain: str) -> list[list[str]]:
+    """The stubs of a domain in which no bistro is."""
+    gates = [(gate, home) for gate, home in homes.items() if gate[0] == domain]
+    return [graph.stub(gate, stub) for gate, home in gates for stub in range(3) if stub != home]
+
+
+def weather(world: World, seed: int, unevenness: float = 0.0) -> Iterator[Happening]:
+    """How UDP goes on and off, and how unevenly TCP shares, without end.
+
+    :param unevenness: deviation of the logarithm of what a connection takes in proportion to others
+    """
+    sources: list[Iterator[Happening]] = [_rates(udp, Random(f"{world.seed} {seed} {udp.stream}")) for udp in world.udp]
+    if unevenness:
+        sources.append(_shares(world, unevenness, Random(f"{world.seed} {seed}")))
+    return merge(*sources, key=lambda happening: happening.at)
+
+
+def _shares(world: World, unevenness: float, draw: Random) -> Iterator[Share]:
+    names = [*world.underlay.routes, *(stream.name for stream in world.underlay.streams if stream.rate is None)]
+    for turn in count():
+        for name in names:
+            yield Share(turn * FICKLE, name, exp(draw.gauss(0, unevenness)))
+
+
+def _rates(udp: Udp, draw: Random) -> Iterator[Rate]:
+    """Averaged over each grain."""
+    is_on = draw.random() < udp.on / (udp.on + udp.off)
+    left = draw.expovariate(1 / (udp.on if is_on else udp.off))
+    for grain in count():
+        wanted, on = GRAIN, 0.0
+        while wanted > 0:
+            step = min(left, wanted)
+            on += step * is_on
+            wanted, left = wanted - step, left - step
+            if not left:
+                is_on = not is_on
+                left = draw.expovariate(1 / (udp.on if is_on else udp.off))
+        yield Rate(grain * GRAIN, udp.stream, udp.rate * on / GRAIN)
+
+
+@cache
+def measured(world: World, probes: int = PROBES) -> Network:
+    """What planners are told: each pair's mean rate of transfers that went alone among the traffic, as in the paper.
+
+    The paper knows nothing of access. Here it is as wide as the widest pair of a host.
+    """
+    rates = {
+        pair: int(fmean(_probe(world, *pair, number) for number in range(probes))) for pair in world.underlay.routes
+    }
+    hosts = (
+        Host(
+            host,
+            (
+                Isp(
+                    up=max(rates[pair] for pair in rates if pair[0] == host),
+                    down=max(rates[pair] for pair in rates if pair[1] == host),
+                ),
+            ),
+        )
+        for host in world.hosts
+    )
+    return Network.of(tuple(hosts), tuple(Link(LinkKey(*pair), rate) for pair, rate in rates.items()))
+
+
+def _probe(world: World, source: str, sink: str, number: int) -> float:
+    demand = Demand((File("probe", PROBE, (source,), (sink,)),))
+    blind = Network.of(tuple(map(Host, (source, sink))), ())
+    record = simulate(AllAtOnce(blind, demand), world.underlay, weather(world, -1 - number), told=inf, fast=True)
+    return PROBE / record.seconds
