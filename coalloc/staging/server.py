@@ -12,7 +12,7 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.errors import AlreadyThere, ConnectionLost, NoSuchFile, NotEmpty, SourceError
 
-__all__ = ["Area", "Server"]
+__all__ = ["SWEEPS", "SWEEP_SECONDS", "Area", "Server"]
 
 T = TypeVar("T")
 SESSIONS = 4
@@ -20,7 +20,7 @@ SESSIONS = 4
 STAGING = ".coget-staging"
 """The directory in which every collection has one of its own, named after when it began."""
 SWEEPS, SWEEP_SECONDS = 5, 0.3
-"""How often, and after what pause, a staging area is emptied: a copy that was ended may still make a file."""
+"""How often, and after what pauses, something is deleted: a copy that was ended may still make it."""
 
 
 class Server:
