@@ -139,5 +139,8 @@ class Area:
 
     async def _sweep(self, store: Storage) -> None:
         names = [entry.name async for entries in store.list(self.path) for entry in entries]
-        await asyncio.gather(*(store.delete(f"{self.path}/{name}") for name in names))
+        deleted = await asyncio.gather(*(store.delete(f"{self.path}/{name}") for name in names), return_exceptions=True)
+        for error in deleted:
+            if isinstance(error, BaseException) and not isinstance(error, NoSuchFile):  # deleted meanwhile
+                raise error
         await store.remove(self.path)
