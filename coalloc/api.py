@@ -98,7 +98,8 @@ class Request(NamedTuple):
     address is `broker`, or the user's usual one. `output` is a file or an existing
     directory; None means the current directory and the file's own name. `checksum` is "ALGORITHM:HEX",
     "none" to keep no checksums at all, or None for the default (adler32 kept, replicas compared). `streams` is their
-    number for each source, or None to have as many as help.
+    number for each source, or None to have as many as help. `staging` are URLs of servers over which pieces may go
+    where that pays, or none to have those between which something was measured; None to go straight in any case.
     """
 
     sources: tuple[str, ...]
@@ -111,6 +112,7 @@ class Request(NamedTuple):
     checksum: str | None = None
     data_hosts: frozenset[str] = frozenset()
     broker: str | None = None
+    staging: tuple[str, ...] | None = None
 
     @property
     def expected(self) -> Checksum | None:
@@ -211,6 +213,8 @@ async def _download(
     broker: Broker | None,
     watch: Callable[[Snapshot], None] | None,
 ) -> TransferReport:
+    if request.staging is not None and (relayed := await _relayed(request, found, many, watch)):
+        return relayed
     past = History.open()
     wishes = Wishes(
         policy=make(request.strategy, request.blocks, widens=request.streams is None),
@@ -231,6 +235,27 @@ async def _download(
         raise
     await _remember(past, broker, past_transfers(report, began, request.streams), _bad(request, found, report))
     return report
+
+
+async def _relayed(
+    request: Request, found: Found, many: bool, watch: Callable[[Snapshot], None] | None
+) -> TransferReport | None:
+    """Fetch a file over other servers, if the plan says that this pays."""
+    from coalloc.collecting import fetch_over  # few downloads have a use for plans
+    from coalloc.staging.relayed import report, snapshot
+
+    where = target(found.file.name, request.output, many)
+    told = (lambda view: watch(snapshot(view, where.name))) if watch else None
+    try:
+        collected = await fetch_over(found.file, where, request.staging or (), request.options, told)
+    except CoallocError as error:
+        if isinstance(error.report, CollectionReport):
+            error.report = report(error.report)
+        raise
+    except asyncio.CancelledError as stop:
+        stop.args = tuple(report(known) if isinstance(known, CollectionReport) else known for known in stop.args)
+        raise
+    return report(collected) if collected else None
 
 
 def _bad(request: Request, found: Found, report: TransferReport) -> list[tuple[str, str, str]]:

@@ -4,7 +4,9 @@ import asyncio
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from importlib.util import find_spec
 from os import urandom
 from pathlib import Path
@@ -18,15 +20,16 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse
 from coalloc.errors import CoallocError, UsageError
 from coalloc.history import History, Transfer
+from coalloc.model import ReplicaSet
 from coalloc.outbox import tell
 from coalloc.pairs import Measured, Pairs
 from coalloc.planner.joining import joined
-from coalloc.planner.network import Demand, Network
+from coalloc.planner.network import Demand, File, Network
 from coalloc.planner.scenario import Scenario
 from coalloc.resolve import resolve
 from coalloc.staging.collection import Choice, Collection, Field
 from coalloc.staging.expecting import guessed, inward, is_known, labelled
-from coalloc.staging.gathering import Gathering
+from coalloc.staging.gathering import Gathering, speaks
 from coalloc.staging.here import Here
 from coalloc.staging.landing import Landing, There
 from coalloc.staging.methods import make
@@ -34,7 +37,10 @@ from coalloc.staging.server import Area
 from coalloc.survey import filled
 from coalloc.urls import redact
 
-__all__ = ["collect", "default"]
+__all__ = ["collect", "default", "fetch_over"]
+
+WORTH = 1.2
+"""How many times as fast as the straight way a plan has to be for a single file to be sent over other servers."""
 
 
 async def collect(
@@ -72,6 +78,56 @@ async def collect(
         raise
     await _remember(report, began, wanted.broker)
     return report
+
+
+async def fetch_over(
+    file: ReplicaSet,
+    where: Path,
+    via: Sequence[str],
+    options: EngineOptions,
+    watch: Callable[[CollectionView], None] | None = None,
+) -> CollectionReport | None:
+    """Fetch one file from its replicas, over other servers too; None, and nothing is done, unless that pays.
+
+    It pays where something is known of the ways, and the plan is faster than the one without relays by `WORTH`.
+
+    :param via: URLs of servers that may relay, and of the directories in which they may stage pieces; if there are
+        none, all between which something was measured
+    :raises CoallocError: as `collect`
+    """
+    if not any(speaks(replica.url) for replica in file.replicas):
+        return None
+    gathering = Gathering(options)
+    try:
+        item = replace(await gathering.replicas(file), name=where.name)
+        for url in via or _measured_servers():
+            gathering.add(url, _folder(url))
+        known = await _known(None, [*gathering.servers], HERE, None)
+    except BaseException:
+        await gathering.close()
+        raise
+    landing = Here(where.parent)
+    demand = Demand((File(item.name, item.size, tuple(item.paths), (HERE,)),))
+    network = guessed(known, [*gathering.servers], HERE, complete=False)
+    plan = _plan(network, demand) if is_known(known, demand) else None
+    if plan is None or plan[1] is None or plan[0] * WORTH > plan[1]:
+        await gathering.close()
+        return None
+    choice = partial(Choice, planned_seconds=plan[0], direct_seconds=plan[1])
+    field = Field(gathering.servers, _areas(gathering, landing), landing)
+    began, seed = time.time(), getrandbits(32)
+    collection = Collection(
+        [item], field, str(where), lambda demand: choice(make(default(), network, demand, seed=seed)), watch, seed
+    )
+    report = await collection.run()
+    await _remember(report, began, None)
+    return report
+
+
+def _measured_servers() -> list[str]:
+    """All of which something was measured, from server to server."""
+    seen = Pairs.open().observations(time.time())
+    return [label for label in dict.fromkeys(end for each in seen for end in (each.source, each.sink)) if speaks(label)]
 
 
 def default() -> str:

@@ -36,6 +36,12 @@ __all__ = ["get"]
     metavar="ALGORITHM:HEX",
     help="What the file must have. Without it the replicas are compared; 'none' keeps no checksums at all.",
 )
+@click.option(
+    "--staging",
+    callback=lambda ctx, param, value: _staging(value),
+    metavar="auto|URL,...",
+    help="Go over these servers where the plan says that it pays, with pieces in their directories; auto: over any.",
+)
 @options.as_json
 @click.option("--quiet", is_flag=True, help="Show errors only.")
 def get(as_json: bool, quiet: bool, **wishes: Any) -> None:
@@ -91,6 +97,13 @@ def _output(path: str | None) -> Path | None:
     if path is not None and path.endswith("/") and not Path(path).is_dir():
         raise UsageError(f"{path} is no directory", "create it first, or leave out the / at its end to name a file")
     return None if path is None else Path(path)
+
+
+def _staging(value: str | None) -> tuple[str, ...] | None:
+    """The value of --staging; no server for auto."""
+    if value in (None, "auto"):
+        return None if value is None else ()
+    return tuple(url for url in str(value).split(",") if url)
 
 
 def _printer(file: TextIO, live: bool) -> "Bars | Lines":

@@ -66,7 +66,7 @@ class Gathering:
         :raises CoallocError: when one cannot be looked at
         """
         listed = await asyncio.gather(*(self._of_url(url) for url in urls))
-        known = await asyncio.gather(*(self._of_replicas(each.file) for each in found))
+        known = await asyncio.gather(*(self.replicas(each.file) for each in found))
         items = [item for some in listed for item in some] + list(known)
         _refuse_conflicts(items)
         if not items:
@@ -89,7 +89,7 @@ class Gathering:
             raise UsageError(f"{address.shown} is a directory", "end it with / to collect all that is in it")
         return [_item(path.rpartition("/")[2], entry, {server.label: path})]
 
-    async def _of_replicas(self, file: ReplicaSet) -> Item:
+    async def replicas(self, file: ReplicaSet) -> Item:
         """A file with all of its replicas that can be used: those of the size that is known, or that the first has."""
         urls = [replica.url for replica in file.replicas if speaks(replica.url)]
         answers = await asyncio.gather(*(self._look(url) for url in urls))

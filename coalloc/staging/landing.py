@@ -5,14 +5,13 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from contextlib import suppress
 
 from coalloc.engine.gridftp.remote import temporary
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import AlreadyThere, NoSuchFile, SourceError
 from coalloc.model import Checksum
 from coalloc.staging.item import Item
-from coalloc.staging.server import Server
+from coalloc.staging.server import SWEEP_SECONDS, SWEEPS, Server
 
 __all__ = ["Landing", "There"]
 
@@ -122,8 +121,16 @@ class There(Landing):
         self._beside.clear()
 
     async def _delete(self, path: str) -> None:
-        with suppress(SourceError):
-            await self._server.ask(lambda store: store.delete(path))
+        """Delete a file until it stays away: a copy that was ended may still make it."""
+        for sweep in range(SWEEPS):
+            try:
+                await self._server.ask(lambda store: store.delete(path))
+            except NoSuchFile:
+                if sweep:
+                    return
+            except SourceError:
+                return  # nobody can tell
+            await asyncio.sleep(SWEEP_SECONDS)
 
 
 async def _make(store: Storage, folder: str) -> None:

@@ -12,7 +12,7 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.errors import AlreadyThere, ConnectionLost, NoSuchFile, NotEmpty, SourceError
 
-__all__ = ["Area", "Server"]
+__all__ = ["SWEEPS", "SWEEP_SECONDS", "Area", "Server"]
 
 T = TypeVar("T")
 SESSIONS = 4
@@ -20,7 +20,7 @@ SESSIONS = 4
 STAGING = ".coget-staging"
 """The directory in which every collection has one of its own, named after when it began."""
 SWEEPS, SWEEP_SECONDS = 5, 0.3
-"""How often, and after what pause, a staging area is emptied: a copy that was ended may still make a file."""
+"""How often, and after what pauses, something is deleted: a copy that was ended may still make it."""
 
 
 class Server:
@@ -139,5 +139,8 @@ class Area:
 
     async def _sweep(self, store: Storage) -> None:
         names = [entry.name async for entries in store.list(self.path) for entry in entries]
-        await asyncio.gather(*(store.delete(f"{self.path}/{name}") for name in names))
+        deleted = await asyncio.gather(*(store.delete(f"{self.path}/{name}") for name in names), return_exceptions=True)
+        for error in deleted:
+            if isinstance(error, BaseException) and not isinstance(error, NoSuchFile):  # deleted meanwhile
+                raise error
         await store.remove(self.path)

@@ -8,7 +8,9 @@ import time
 
 import pytest
 
-from tests.support.coget import coget, coget_process
+from coalloc.history import History, Transfer
+from coalloc.pairs import Measured, Pairs
+from tests.support.coget import REPORT_KEYS, coget, coget_process
 from tests.support.fetching import random_file
 
 KEYS = {
@@ -148,3 +150,38 @@ def test_what_makes_no_sense_is_said(servers, content, home, words, status, said
     assert result.returncode == status, result.stderr
     assert said in result.stderr
     assert not (home / "data" / "x").exists()
+
+
+def measured(home, *pairs):
+    """Have coget remember that so many bytes per second went between two servers; None as a sink is this machine."""
+    now = time.time() - 60
+    path = home / "history.sqlite"
+    Pairs(path).add(Measured(a, b, now - 10, now, 10 * rate) for a, b, rate in pairs if b)
+    History(path).add(
+        Transfer(f"{a}/x", now - 10, now, 10 * rate, 10.0, None, 1, 1, "single", "ok") for a, b, rate in pairs if not b
+    )
+    return {"COGET_HISTORY": str(path)}
+
+
+@pytest.mark.parametrize("staging", ["auto", "{via}"])
+def test_one_file_comes_over_another_server_where_that_pays(servers, content, home, staging):
+    a, via = (f"ftp://{server.host}:{server.port}" for server in servers)
+    known = measured(home, (a, None, 2_000_000), (a, via, 300_000_000), (via, None, 300_000_000))
+    words = [servers[0].url("run/x"), "--staging", staging.format(via=servers[1].url("lent"))]
+    result = coget([*words, "--json"], home, **known)
+    assert result.returncode == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert (home / "x").read_bytes() == content["x"]
+    assert document["checksum"]["verified"]
+    assert via in {source["url"] for source in document["sources"] if source["bytes"]}
+    assert set(document) == REPORT_KEYS
+
+
+def test_one_file_comes_straight_where_that_is_as_good(servers, content, home):
+    a, via = (f"ftp://{server.host}:{server.port}" for server in servers)
+    words = [servers[0].url("run/x"), "--staging", servers[1].url("lent"), "--json", "--quiet"]
+    for known in ({}, measured(home, (a, None, 300_000_000), (a, via, 300_000_000), (via, None, 300_000_000))):
+        document = json.loads(coget(words, home, **known).stdout)
+        assert [source["url"] for source in document["sources"]] == [words[0]]
+        assert (home / "x").read_bytes() == content["x"]
+        (home / "x").unlink()

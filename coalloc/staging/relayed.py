@@ -1,0 +1,69 @@
+"""A collection of one file, told as the download that it is for whoever asked for one."""
+
+from coalloc.collection import HERE, CollectionReport, CollectionView, PairReport
+from coalloc.model import Phase, Snapshot, SourceReport, SourceView, TransferReport
+
+__all__ = ["report", "snapshot"]
+
+PHASES: dict[str, Phase] = {
+    "connecting": "connecting",
+    "collecting": "fetching",
+    "verifying": "verifying",
+    "done": "done",
+}
+
+
+def report(collected: CollectionReport) -> TransferReport:
+    """What was done; its sources are the servers from which bytes came here, holders or not."""
+    (file,) = collected.files
+    return TransferReport(
+        output=file.output,
+        size=file.size,
+        seconds=collected.seconds,
+        rate=file.size / collected.seconds if collected.seconds else 0.0,
+        strategy=collected.method,
+        resumed_bytes=collected.there_bytes,
+        duplicate_bytes=collected.duplicate_bytes + collected.mended_bytes,
+        checksum=file.checksum,
+        verified=file.verified,
+        rationale=collected.rationale,
+        sources=tuple(_source(pair, collected) for pair in collected.pairs if pair.sink == HERE),
+    )
+
+
+def _source(pair: PairReport, collected: CollectionReport) -> SourceReport:
+    return SourceReport(
+        pair.source,
+        pair.bytes,
+        pair.seconds,
+        pair.rate,
+        pair.pieces,
+        outcome="failed" if pair.source in collected.gone else "ok" if pair.bytes else "unused",
+        error=collected.gone.get(pair.source, pair.error),
+    )
+
+
+def snapshot(view: CollectionView, name: str) -> Snapshot:
+    """The state of it."""
+    inward = [pair for pair in view.pairs if pair.sink == HERE]
+    came = sum(pair.bytes for pair in inward)
+    return Snapshot(
+        name,
+        PHASES[view.phase],
+        view.seconds,
+        view.done_bytes,
+        size=view.size,
+        rate=view.rate,
+        eta_seconds=view.eta_seconds,
+        sources=tuple(
+            SourceView(
+                pair.source,
+                "fetching" if pair.waiting else "idle",
+                pair.rate,
+                pair.bytes,
+                pair.bytes / came if came else 0.0,
+                pair.error,
+            )
+            for pair in inward
+        ),
+    )
