@@ -31,8 +31,6 @@ class Dispatch:
     def __init__(
         self, network: Network, ledger: Ledger, stock: Stock, traffic: Traffic, estimates: Estimates, chance: Random
     ) -> None:
-        self.stranded = False
-        """Whether something lies where no plan counts on it."""
         self._ledger, self._stock, self._traffic, self._estimates = ledger, stock, traffic, estimates
         self._chance = chance
         self._plan = Directives()
@@ -56,7 +54,7 @@ class Dispatch:
 
         :param home: hops under way to where their pieces are wanted: the plan counts them as not begun
         """
-        self._plan, self._period, self.stranded = plan, period, False
+        self._plan, self._period = plan, period
         self._left = {pair: Counter(left) for pair, left in plan.left.items()}
         for send in home:
             self._left.setdefault((send.source, send.sink), Counter())[send.sink] -= send.piece.size
@@ -112,14 +110,13 @@ class Dispatch:
     def _stranded(self, now: float, host: str, to: str, size: int) -> str | None:
         """Where a piece goes that no plan counts on: home if the end is near (final_computation, 3.4).
 
-        Before, it goes where most goes from there: it is what was rounded off.
+        Before, it goes where most goes from there, as what was rounded off; where nothing goes it waits for a plan.
         """
         planned = self._left.get((host, to))
         sink = max(planned, key=lambda each: self._plan.rates.get((host, each), 0.0)) if planned else None
         within = self._estimates.capacity((host, to)) * self._period
         if self._plan.seconds <= self._period and 0 < within >= size:
             sink = to
-        self.stranded |= sink is None
         return sink if sink and self._takes(now, host, sink, to) else None
 
     def _takes(self, now: float, host: str, sink: str, to: str) -> bool:

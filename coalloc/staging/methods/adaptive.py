@@ -201,8 +201,6 @@ class Adaptive(Method):
                         self._traffic.hand(now, send, to)
                         self._look |= self._dispatch.senders(host)
                         yield send
-        if self._dispatch.stranded:
-            self._soon(now)
 
     # the end
 
