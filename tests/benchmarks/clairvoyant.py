@@ -1,0 +1,70 @@
+"""How soon a collection can be over when links change once, and that is known beforehand. Pure."""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from scipy.optimize import linprog
+from scipy.sparse import lil_matrix
+
+__all__ = ["Change", "clairvoyant", "kept"]
+
+Pair = tuple[str, str]
+
+
+class Change(NamedTuple):
+    """From `at` seconds on, a pair of hosts moves `rate` bytes per second."""
+
+    at: float
+    pair: Pair
+    rate: float
+
+
+def clairvoyant(rates: Mapping[Pair, float], supply: Mapping[str, float], sink: str, change: Change) -> float:
+    """Seconds of the fastest plan for one destination that knows of a change, exactly, if bytes were a fluid.
+
+    A linear program: what flows over each link before the change and after it, what waits at each host in between, and
+    the seconds from the change to the end, which are to be the least. Storage and hosts' access are no limits.
+
+    >>> round(clairvoyant({("a", "t"): 10.0}, {"a": 100.0}, "t", Change(5.0, ("a", "t"), 5.0)), 6)
+    15.0
+
+    :param rates: bytes per second of each pair before the change
+    :param supply: bytes that lie at each host
+    """
+    pairs, hosts = list(rates), sorted({host for pair in rates for host in pair})
+    links, columns = len(pairs), 2 * len(pairs) + len(hosts) + 1
+    balance = lil_matrix((2 * len(hosts), columns))
+    for row, host in enumerate(hosts):
+        for period in (0, 1):
+            _balance(balance, row + period * len(hosts), host, pairs, period * links)
+        balance[row, 2 * links + row] = 1.0  # what waits is left over before the change, and is there after it
+        balance[row + len(hosts), 2 * links + row] = -1.0
+    needed = [supply.get(host, 0.0) for host in hosts] + [0.0] * len(hosts)
+    needed[len(hosts) + hosts.index(sink)] = -sum(supply.values())
+    within = lil_matrix((links, columns))
+    for number, pair in enumerate(pairs):
+        within[number, links + number] = 1.0
+        within[number, columns - 1] = -(change.rate if pair == change.pair else rates[pair])
+    bounds = [(0.0, rates[pair] * change.at) for pair in pairs] + [(0.0, None)] * (columns - links)
+    cost = [0.0] * (columns - 1) + [1.0]
+    found = linprog(cost, within.tocsr(), [0.0] * links, balance.tocsr(), needed, bounds)
+    return change.at + float(found.x[-1])
+
+
+def _balance(rows: lil_matrix, row: int, host: str, pairs: Sequence[Pair], first: int) -> None:
+    """What leaves a host in a period, less what comes."""
+    for number, (source, target) in enumerate(pairs):
+        if host in (source, target):
+            rows[row, first + number] = 1.0 if source == host else -1.0
+
+
+def kept(flows: Mapping[Pair, float], makespan: float, change: Change) -> float:
+    """Seconds that a plan takes which is kept when links change.
+
+    >>> kept({("a", "t"): 100.0}, 10.0, Change(5.0, ("a", "t"), 5.0))
+    15.0
+
+    :param flows: bytes over each pair, all evenly over `makespan` seconds
+    """
+    planned = flows.get(change.pair, 0.0) / makespan
+    return change.at + (makespan - change.at) * max(1.0, planned / change.rate)

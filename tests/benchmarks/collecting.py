@@ -1,0 +1,260 @@
+"""One collection by `coget collect` on a WAN: sites with real GridFTP servers, and links that may change meanwhile."""
+
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network
+from tests.benchmarks.clairvoyant import Change
+from tests.benchmarks.ideal import payload_share
+from tests.support.gridftp import GridFTPServer
+from tests.testbed import servers
+from tests.testbed.settings import Settings
+from tests.testbed.topology import Topology
+from tests.testbed.wan import Invalid, Wan
+
+__all__ = ["SINK", "Run", "Site", "Situation", "collected"]
+
+SINK = "t"
+COGET = Path(sys.executable).with_name("coget")
+LIMIT_SECONDS = 600
+LOOK_SECONDS = 0.05
+MOVING = 1_000_000
+"""Bytes at the sink by which a collection has begun."""
+
+
+@dataclass(frozen=True)
+class Situation:
+    """Files at sites, and the network between them.
+
+    :param says: what it is, in a sentence
+    :param files: at each site
+    :param size: of each file, bytes
+    :param inward: another rate of all links to the sink
+    :param halves: the pair of hosts whose link drops to half midway
+    """
+
+    says: str
+    files: int = 2
+    size: int = 50_000_000
+    inward: str | None = None
+    halves: tuple[str, str] | None = None
+
+    @cached_property
+    def topology(self) -> Topology:
+        """That of `collect`."""
+        topology = Topology.load("collect")
+        if self.inward is None:
+            return topology
+        links = (replace(link, ab=link.ab.changed(rate=self.inward)) for link in topology.links if link.b == SINK)
+        others = (link for link in topology.links if link.b != SINK)
+        return replace(topology, links=(*links, *others))
+
+    @property
+    def sites(self) -> list[str]:
+        """The hosts that have files."""
+        return sorted(set(self.topology.hosts) - {SINK})
+
+    @cached_property
+    def ways(self) -> dict[tuple[str, str], tuple[str, Literal["ab", "ba"], Settings]]:
+        """The link and its direction that lead from one host to another one."""
+        ways: dict[tuple[str, str], tuple[str, Literal["ab", "ba"], Settings]] = {}
+        for link in self.topology.links:
+            ways[link.a, link.b] = link.name, "ab", link.ab
+            ways[link.b, link.a] = link.name, "ba", link.ba
+        return ways
+
+    @property
+    def network(self) -> Network:
+        """What the links carry of data."""
+        links = (
+            Link(LinkKey(*pair), int(settings.rate * payload_share())) for pair, (_, _, settings) in self.ways.items()
+        )
+        return Network.of(tuple(Host(host, relays=host != SINK) for host in self.topology.hosts), tuple(links))
+
+    @property
+    def demand(self) -> Demand:
+        """All files, wanted at the sink."""
+        held = ((site, number) for site in self.sites for number in range(self.files))
+        return Demand(tuple(File(f"{site}{number}", self.size, (site,), (SINK,)) for site, number in held))
+
+    @property
+    def supply(self) -> dict[str, float]:
+        """Bytes at each site."""
+        return dict.fromkeys(self.sites, float(self.files * self.size))
+
+    def change(self, at: float) -> Change | None:
+        """What happens at that second, if anything does."""
+        if self.halves is None:
+            return None
+        return Change(at, self.halves, self.ways[self.halves][2].rate * payload_share() / 2)
+
+
+@dataclass(frozen=True)
+class Site:
+    """How it is done: in which folder, to what at the sink, and from where the network is known.
+
+    :param sink: "here" for a directory of the host `t`, in which coget runs; "server" for a GridFTP server there
+    :param known: "file" for the rates of the topology, "probe" for what `coget probe` measures before
+    """
+
+    folder: Path
+    sink: str = "here"
+    known: str = "file"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a collection.
+
+    :param seconds: its makespan
+    :param relayed: part of the bytes that went over other sites
+    :param pairs: what went from where to where, for people
+    :param invalid: why it says nothing
+    """
+
+    seconds: float
+    relayed: float
+    rationale: str
+    pairs: tuple[str, ...]
+    invalid: str = ""
+
+
+def collected(situation: Situation, method: str, change: Change | None, site: Site) -> Run:
+    """Carry out a collection; `change` counts from its first bytes at the sink.
+
+    :raises RuntimeError: it failed, or files are not what they were
+    """
+    with TemporaryDirectory(dir=site.folder) as home, Wan(situation.topology) as wan, ExitStack() as stack:
+        field = _Field(situation, wan, Path(home), stack, site)
+        network = field.probed() if site.known == "probe" else field.written()
+        wan.reset_stats()
+        with _meanwhile(situation, wan, change):
+            report = field.collect(method, network)
+        field.compare()
+        run = _run(report, field.names)
+        try:
+            wan.check()
+        except Invalid as error:
+            return replace(run, invalid=str(error))
+        return run
+
+
+class _Field:
+    """Servers in a WAN, and what is asked of them."""
+
+    def __init__(self, situation: Situation, wan: Wan, home: Path, stack: ExitStack, site: Site) -> None:
+        self._situation, self._wan, self._home = situation, wan, home
+        hosts = [*situation.sites, SINK] if site.sink == "server" else situation.sites
+        for host in situation.sites:
+            _write(home / host, host, situation)
+        self._servers: dict[str, GridFTPServer] = {
+            host: stack.enter_context(servers.gridftp(wan, host, home / host)) for host in hosts
+        }
+        self._output = home / SINK if site.sink == "server" else home / "output"
+        self._to = f"{self._servers[SINK].url('')}/" if site.sink == "server" else str(self._output)
+
+    @property
+    def names(self) -> dict[str, str]:
+        """The host of each server, by its label."""
+        return {f"ftp://{server.host}:{server.port}": host for host, server in self._servers.items()}
+
+    def written(self) -> Path:
+        """The network as the topology has it."""
+        labels = {host: label for label, host in self.names.items()}
+        lines = ["hosts:", *(f'  {host}: {{url: "{label}"}}' for host, label in labels.items())]
+        lines += [] if SINK in labels else [f"  {SINK}: {{}}"]
+        lines += ["links:"]
+        lines += [
+            f"  {key.source} -> {key.sink}: {link.capacity}" for key, link in self._situation.network.links.items()
+        ]
+        return self._keep("\n".join(lines))
+
+    def probed(self) -> Path:
+        """The network as `coget probe` finds it."""
+        self._coget(
+            "probe", "-o", str(self._home / "network.yaml"), *(f"{each.url('')}/" for each in self._servers.values())
+        )
+        return self._home / "network.yaml"
+
+    def collect(self, method: str, network: Path) -> dict[str, Any]:
+        """What `coget collect` reports, at the sink."""
+        sources = [f"{self._servers[host].url('run')}/" for host in self._situation.sites]
+        words = ["collect", *sources, "--to", self._to, "--method", method, "--network", str(network), "--json"]
+        report: dict[str, Any] = json.loads(self._coget(*words))
+        return report
+
+    def compare(self) -> None:
+        """:raises RuntimeError: a file is not what it was"""
+        for file in self._situation.demand.files:
+            if (self._output / file.name).read_bytes() != (
+                self._home / file.holders[0] / "run" / file.name
+            ).read_bytes():
+                raise RuntimeError(f"{file.name} is not what it was")
+
+    def _coget(self, *words: str) -> str:
+        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        env = {**kept, "HOME": str(self._home), "COGET_HISTORY": str(self._home / "history.sqlite")}
+        command = self._wan.command(SINK, [str(COGET), *words])
+        done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=False)
+        if done.returncode:
+            raise RuntimeError(f"coget {words[0]} ended with {done.returncode}: {done.stderr}")
+        return done.stdout
+
+    def _keep(self, text: str) -> Path:
+        path = self._home / "network.yaml"
+        path.write_text(text)
+        return path
+
+
+def _write(root: Path, host: str, situation: Situation) -> None:
+    """The files of a host, random and the same each time."""
+    (root / "run").mkdir(parents=True)
+    for file in situation.demand.files:
+        if file.holders == (host,):
+            (root / "run" / file.name).write_bytes(random.Random(file.name).randbytes(file.size))
+
+
+@contextmanager
+def _meanwhile(situation: Situation, wan: Wan, change: Change | None) -> Iterator[None]:
+    """A change takes place in its time after the first bytes have come."""
+    if change is None:
+        yield
+        return
+    over = threading.Event()
+    thread = threading.Thread(target=_happen, args=(situation, wan, change, over))
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _happen(situation: Situation, wan: Wan, change: Change, over: threading.Event) -> None:
+    link, way, settings = situation.ways[change.pair]
+    inward = [situation.ways[pair][:2] for pair in situation.ways if pair[1] == SINK]
+    while sum(stats.bytes for key, stats in wan.stats().items() if key in inward) < MOVING:
+        if over.wait(LOOK_SECONDS):
+            return
+    if not over.wait(change.at):
+        wan.set(link, way, rate=f"{settings.rate * 8 / 2:.0f}bit")
+
+
+def _run(report: Mapping[str, Any], names: Mapping[str, str]) -> Run:
+    pairs = tuple(
+        f"  {names.get(pair['source'])} -> {names.get(pair['sink'], SINK)}: {pair['bytes'] / 1e6:.1f} MB in "
+        f"{pair['pieces']} pieces, {pair['rate'] * 8 / 1e6:.1f} Mbit/s for {pair['seconds']:.1f} s {pair['error'] or ''}"
+        for pair in report["pairs"]
+    )
+    return Run(report["seconds"], report["staged_bytes"] / report["size"], report["rationale"], pairs)
