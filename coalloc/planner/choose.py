@@ -2,6 +2,7 @@
 
 from coalloc.planner.deadline import in_time
 from coalloc.planner.demands import is_flow
+from coalloc.planner.least import least_makespan
 from coalloc.planner.libraries import needed
 from coalloc.planner.network import Demand, Network
 from coalloc.planner.plan import TransferPlan
@@ -18,8 +19,13 @@ def plan(network: Network, demand: Demand) -> TransferPlan:
 
     :raises UsageError: when something cannot get where it is wanted, not in time, or not for that money
     """
-    with needed():
-        from coalloc.planner import relaxed, static
-    found = static.solve(network, demand) if is_flow(network, demand) else relaxed.solve(network, demand)
+    solve = least_makespan if is_flow(network, demand) else _by_linear_program
+    found = solve(network, demand)
     in_time(network, demand, found.makespan)
     return found
+
+
+def _by_linear_program(network: Network, demand: Demand) -> TransferPlan:
+    with needed():  # only now: loading the solver takes as long as many max-flows
+        from coalloc.planner.relaxed import solve
+    return solve(network, demand)

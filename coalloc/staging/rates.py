@@ -6,6 +6,11 @@ __all__ = ["MEMORY", "Meter"]
 
 MEMORY = 5.0
 """Seconds over which a rate is averaged, at most."""
+RAMP = 1.0
+"""Seconds after a pair's first byte that do not count, and seconds that must then have been seen before it is judged.
+
+TCP doubles its rate each round trip, takes too much, and takes it back: what it moves meanwhile says little.
+"""
 
 
 class Meter:
@@ -27,13 +32,14 @@ class Meter:
     1000.0
     """
 
-    __slots__ = ("_asked", "_samples", "_seconds", "_since")
+    __slots__ = ("_asked", "_counts_from", "_samples", "_seconds", "_since")
 
     def __init__(self) -> None:
         self._samples: deque[tuple[float, int]] = deque()
         self._seconds = 0.0
         self._asked = 0.0
         self._since: float | None = None
+        self._counts_from: float | None = None
 
     def begin(self, now: float) -> None:
         """Something is to be sent from now on, where nothing was before."""
@@ -41,7 +47,9 @@ class Meter:
 
     def moved(self, now: float, nbytes: int) -> None:
         """So many bytes more have arrived."""
-        if self._since is not None:
+        if self._counts_from is None:
+            self._counts_from = now + RAMP
+        if self._since is not None and now >= self._counts_from:
             self._samples.append((now - self._since, nbytes))
             self._seconds += now - self._since
             while self._seconds - self._samples[0][0] > MEMORY:
@@ -60,8 +68,10 @@ class Meter:
         """
         silence = 0.0 if self._since is None else now - self._since
         seconds, nbytes = self._last(memory)
+        if seconds and self._seconds + silence < RAMP:
+            return None
         if not seconds:
-            waited = now - self._asked
+            waited = now - (self._asked if self._since is None else self._since)
             return under_way / waited if under_way and waited > MEMORY else None
         moving = min(under_way, nbytes / seconds * silence)
         seconds, nbytes = self._last(max(memory - silence, 0.0))

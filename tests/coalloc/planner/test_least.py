@@ -144,3 +144,16 @@ except UsageError as error:
 """
     said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert said.stdout == "plans need NumPy and SciPy\n"
+
+
+def test_what_max_flow_answers_does_not_wait_for_the_solver_of_linear_programs():
+    """Loading it takes longer than such a plan, while nothing is sent."""
+    code = """
+import sys
+from coalloc.planner.choose import plan
+from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network
+network = Network.of((Host("x"), Host("t")), (Link(LinkKey("x", "t"), 5),))
+print(plan(network, Demand((File("a", 10, ("x",), ("t",)),))).makespan, "scipy.optimize" in sys.modules)
+"""
+    said = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert said.stdout == "2 False\n"

@@ -36,6 +36,17 @@ def test_setting_up_does_not_count():
     assert meter.rate(5.0, 100) == 100
 
 
+def test_a_pair_is_not_judged_by_how_it_begins():
+    meter = Meter()
+    meter.begin(0.0)
+    for at, nbytes in ((0.5, 0), (0.7, 10), (0.9, 20), (1.1, 40), (1.3, 90), (1.5, 10)):  # as TCP does
+        meter.moved(at, nbytes)
+        assert meter.rate(at, 100) is None
+    for at in (2.0, 2.5, 3.0):
+        meter.moved(at, 50)
+    assert meter.rate(3.0, 100) == pytest.approx(100, rel=0.25)
+
+
 def test_a_pair_without_work_is_not_slow():
     meter = Meter()
     meter.begin(0.0)
