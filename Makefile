@@ -1,5 +1,5 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
-.PHONY: demo test bench bench-copies bench-broker bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-testbed results
+.PHONY: demo test bench bench-copies bench-broker bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-staging bench-testbed results
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -51,6 +51,10 @@ results: $(READY)
 	@$(RUN) pip install --quiet --disable-pip-version-check --config-settings editable_mode=compat --editable '.[bench]'
 	@$(RUN) tests.benchmarks.wan --json $(RESULTS)
 	@$(RUN) tests.benchmarks.page $(RESULTS)
+
+# Collections over relays and straight, beside what was planned. Takes twenty minutes, and needs root.
+bench-staging: $(READY)
+	@$(RUN) tests.benchmarks.staging
 
 # The experiments of the co-allocation paper, on a WAN. Takes a quarter of an hour, and needs root.
 bench-paper: $(READY)

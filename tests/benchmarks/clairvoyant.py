@@ -31,7 +31,10 @@ def clairvoyant(rates: Mapping[Pair, float], supply: Mapping[str, float], sink: 
     :param rates: bytes per second of each pair before the change
     :param supply: bytes that lie at each host
     """
+    unit = sum(supply.values())  # the solver allows errors of 1e-7: numbers should be about one
     pairs, hosts = list(rates), sorted({host for pair in rates for host in pair})
+    before = [rates[pair] / unit for pair in pairs]
+    after = [change.rate / unit if pair == change.pair else rates[pair] / unit for pair in pairs]
     links, columns = len(pairs), 2 * len(pairs) + len(hosts) + 1
     balance = lil_matrix((2 * len(hosts), columns))
     for row, host in enumerate(hosts):
@@ -39,13 +42,13 @@ def clairvoyant(rates: Mapping[Pair, float], supply: Mapping[str, float], sink: 
             _balance(balance, row + period * len(hosts), host, pairs, period * links)
         balance[row, 2 * links + row] = 1.0  # what waits is left over before the change, and is there after it
         balance[row + len(hosts), 2 * links + row] = -1.0
-    needed = [supply.get(host, 0.0) for host in hosts] + [0.0] * len(hosts)
-    needed[len(hosts) + hosts.index(sink)] = -sum(supply.values())
+    needed = [supply.get(host, 0.0) / unit for host in hosts] + [0.0] * len(hosts)
+    needed[len(hosts) + hosts.index(sink)] = -1.0
     within = lil_matrix((links, columns))
-    for number, pair in enumerate(pairs):
+    for number in range(links):
         within[number, links + number] = 1.0
-        within[number, columns - 1] = -(change.rate if pair == change.pair else rates[pair])
-    bounds = [(0.0, rates[pair] * change.at) for pair in pairs] + [(0.0, None)] * (columns - links)
+        within[number, columns - 1] = -after[number]
+    bounds = [(0.0, rate * change.at) for rate in before] + [(0.0, None)] * (columns - links)
     cost = [0.0] * (columns - 1) + [1.0]
     found = linprog(cost, within.tocsr(), [0.0] * links, balance.tocsr(), needed, bounds)
     return change.at + float(found.x[-1])

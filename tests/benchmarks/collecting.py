@@ -14,6 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+import yaml
+
 from coalloc.planner.network import Demand, File, Host, Link, LinkKey, Network
 from tests.benchmarks.clairvoyant import Change
 from tests.benchmarks.ideal import payload_share
@@ -171,21 +173,18 @@ class _Field:
 
     def written(self) -> Path:
         """The network as the topology has it."""
-        labels = {host: label for label, host in self.names.items()}
-        lines = ["hosts:", *(f'  {host}: {{url: "{label}"}}' for host, label in labels.items())]
-        lines += [] if SINK in labels else [f"  {SINK}: {{}}"]
-        lines += ["links:"]
-        lines += [
-            f"  {key.source} -> {key.sink}: {link.capacity}" for key, link in self._situation.network.links.items()
-        ]
-        return self._keep("\n".join(lines))
+        urls = {host: {"url": label} for label, host in self.names.items()}
+        links = self._situation.network.links.values()
+        rates = {f"{link.key.source} -> {link.key.sink}": link.capacity for link in links}
+        path = self._home / "network.yaml"
+        path.write_text(yaml.safe_dump({"hosts": {SINK: {}, **urls}, "links": rates}))
+        return path
 
     def probed(self) -> Path:
         """The network as `coget probe` finds it."""
-        self._coget(
-            "probe", "-o", str(self._home / "network.yaml"), *(f"{each.url('')}/" for each in self._servers.values())
-        )
-        return self._home / "network.yaml"
+        path = self._home / "network.yaml"
+        self._coget("probe", "-o", str(path), *(f"{server.url('')}/" for server in self._servers.values()))
+        return path
 
     def collect(self, method: str, network: Path) -> dict[str, Any]:
         """What `coget collect` reports, at the sink."""
@@ -210,11 +209,6 @@ class _Field:
         if done.returncode:
             raise RuntimeError(f"coget {words[0]} ended with {done.returncode}: {done.stderr}")
         return done.stdout
-
-    def _keep(self, text: str) -> Path:
-        path = self._home / "network.yaml"
-        path.write_text(text)
-        return path
 
 
 def _write(root: Path, host: str, situation: Situation) -> None:
@@ -252,9 +246,13 @@ def _happen(situation: Situation, wan: Wan, change: Change, over: threading.Even
 
 
 def _run(report: Mapping[str, Any], names: Mapping[str, str]) -> Run:
-    pairs = tuple(
-        f"  {names.get(pair['source'])} -> {names.get(pair['sink'], SINK)}: {pair['bytes'] / 1e6:.1f} MB in "
-        f"{pair['pieces']} pieces, {pair['rate'] * 8 / 1e6:.1f} Mbit/s for {pair['seconds']:.1f} s {pair['error'] or ''}"
-        for pair in report["pairs"]
-    )
+    pairs = tuple(_said(pair, names) for pair in report["pairs"])
     return Run(report["seconds"], report["staged_bytes"] / report["size"], report["rationale"], pairs)
+
+
+def _said(pair: Mapping[str, Any], names: Mapping[str, str]) -> str:
+    between = f"{names.get(pair['source'])} -> {names.get(pair['sink'], SINK)}"
+    moved = f"{pair['bytes'] / 1e6:.1f} MB in {pair['pieces']} pieces"
+    return (
+        f"  {between}: {moved}, {pair['rate'] * 8 / 1e6:.1f} Mbit/s for {pair['seconds']:.1f} s {pair['error'] or ''}"
+    )

@@ -3,8 +3,8 @@
     python -m tests.benchmarks.staging [SCENARIO...] [--rounds N] [--sink here|server] [--known file|probe] [-v]
 
 Prints a table for each scenario: what `coget collect` took by either method, and what the planner had said. Makespans
-are those of `coget collect`'s report: from the first connection to the last name. docs/explanation/collecting.md says
-what they are compared with. Needs root, and what tests/testbed needs.
+are those of its report: from the first look at the destination to the last file's name. What they are compared with is
+told in docs/explanation/adaptive-collecting.md. Needs root, and what tests/testbed needs.
 """
 
 import argparse

@@ -1,0 +1,27 @@
+"""Small collections on a real WAN, as the benchmark runs them: relays where they pay, straight where not."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.benchmarks.collecting import Site, Situation, collected
+
+pytestmark = pytest.mark.wan
+
+SMALL = 4_000_000
+
+
+def test_what_is_congested_is_gone_around(tmp_path: Path):
+    congested = Situation("the way from a to t is congested", size=SMALL)
+    straight, adaptive = (collected(congested, method, None, Site(tmp_path)) for method in ("all-at-once", "adaptive"))
+    assert straight.relayed == 0
+    assert adaptive.relayed > 0.1
+    # Planned are 2.7 s and 6.6; most of what a busy machine adds, it adds to both.
+    assert adaptive.seconds < straight.seconds
+
+
+def test_straight_is_used_and_said_where_nothing_is_faster(tmp_path: Path):
+    alike = Situation("all ways to t are alike", size=SMALL // 2, inward="25mbit")
+    run = collected(alike, "adaptive", None, Site(tmp_path))
+    assert run.relayed == 0
+    assert run.rationale.startswith("straight")
