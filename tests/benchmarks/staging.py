@@ -17,7 +17,7 @@ from coalloc.planner.least import least_makespan
 from coalloc.planner.plan import TransferPlan
 from tests.benchmarks.bench import in_memory
 from tests.benchmarks.clairvoyant import Change, clairvoyant, kept
-from tests.benchmarks.collecting import SINK, Run, Site, Situation, collected
+from tests.benchmarks.sites import SINK, Run, Site, Situation, collected
 
 METHODS = ("all-at-once", "adaptive")
 ROUNDS = 3

@@ -5,7 +5,7 @@ import pytest
 from coalloc.staging.methods import Adaptive
 from coalloc.staging.simulation import Capacity, Underlay, simulate
 from tests.benchmarks.clairvoyant import Change, clairvoyant
-from tests.benchmarks.collecting import SINK, Situation
+from tests.benchmarks.sites import SINK, Situation
 from tests.benchmarks.staging import SCENARIOS, expected
 
 RELAY = SCENARIOS["relay"]

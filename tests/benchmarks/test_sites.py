@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.collecting import Site, Situation, collected
+from tests.benchmarks.sites import Site, Situation, collected
 
 pytestmark = pytest.mark.wan
 
