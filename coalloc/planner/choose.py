@@ -2,7 +2,6 @@
 
 from coalloc.planner.deadline import in_time
 from coalloc.planner.demands import is_flow
-from coalloc.planner.least import least_makespan
 from coalloc.planner.libraries import needed
 from coalloc.planner.network import Demand, Network
 from coalloc.planner.plan import TransferPlan
@@ -19,8 +18,9 @@ def plan(network: Network, demand: Demand) -> TransferPlan:
 
     :raises UsageError: when something cannot get where it is wanted, not in time, or not for that money
     """
-    solve = least_makespan if is_flow(network, demand) else _by_linear_program
-    found = solve(network, demand)
+    with needed():
+        from coalloc.planner import static
+    found = static.solve(network, demand) if is_flow(network, demand) else _by_linear_program(network, demand)
     in_time(network, demand, found.makespan)
     return found
 
