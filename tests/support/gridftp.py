@@ -29,6 +29,8 @@ __all__ = ["GridFTPServer", "need_gridftp"]
 PROGRAM = "globus-gridftp-server"
 PACKAGE = "globus-gridftp-server-progs"
 START_SECONDS = 20
+NAMES = {"RES_OPTIONS": "timeout:1 attempts:1"}
+"""Servers ask for the names of who connects, and some name services now and then say nothing for 5 s."""
 LIFE_SECONDS = 300  # `timeout` ends a server whose test was killed before it could
 
 
@@ -74,7 +76,7 @@ class GridFTPServer:
         limit = ["timeout", "--signal=KILL", str(life)]
         self._process = subprocess.Popen(
             [*prefix, *limit, *self._command(options, anonymous)],
-            env={**os.environ, **(env or {})},
+            env={**os.environ, **NAMES, **(env or {})},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
