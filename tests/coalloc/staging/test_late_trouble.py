@@ -1,11 +1,11 @@
-"""Servers that die while a piece is fetched that no method asked for: collections end, and say why."""
+"""What goes wrong when all but the last steps are done: collections end, say why, and no file is cut off."""
 
 import asyncio
 
 import pytest
 
 from coalloc import api
-from coalloc.errors import TransferFailed, Unreachable
+from coalloc.errors import ReplicaChanged, TransferFailed, Unreachable
 from coalloc.staging.carrying.carrier import Carrier
 from coalloc.staging.checking import Verdict
 from coalloc.staging.finishing import Finisher
@@ -65,3 +65,18 @@ async def test_a_server_dies_that_is_its_own_destination(servers, monkeypatch):
     with pytest.raises(Unreachable) as raised:
         await collect(servers[0], servers[0].url("out"))
     assert [file.outcome for file in raised.value.report.files] == ["collected", "missing"]
+
+
+async def test_a_longer_file_that_takes_the_place_of_one_is_not_cut_off(servers, monkeypatch):
+    verify = Finisher._check
+
+    async def replaced(self, item, pieces):
+        if item.name == "one":
+            (servers[0].root / "new").write_bytes((servers[0].root / "one").read_bytes() + b"more")
+            (servers[0].root / "new").replace(servers[0].root / "one")
+        return await verify(self, item, pieces)
+
+    monkeypatch.setattr(Finisher, "_check", replaced)
+    with pytest.raises(ReplicaChanged):
+        await collect(servers[0], servers[1].url("out"))
+    assert [path.name for path in (servers[1].root / "out").iterdir()] == ["two"]
