@@ -58,12 +58,19 @@ class Flows:
         said = await asyncio.to_thread(_read, wanted)
         network = joined(said.network, await self._known(said))
         try:
-            async with asyncio.timeout(SECONDS), self._turns:
-                made = await asyncio.to_thread(_solved, network, said.demand)
+            async with asyncio.timeout(SECONDS):
+                made = await self._solve(network, said.demand)
         except TimeoutError:
             raise Unavailable("planning takes too long", "leave hosts or links out, or try again later") from None
         described = document(Scenario(network, urls=said.urls))
         return FlowsPlanned.model_validate({**made, "network": described})
+
+    async def _solve(self, network: Network, demand: Demand) -> Mapping[str, object]:
+        """In its turn, which lasts until the thread is through: nothing else ends one, whoever still waits for it."""
+        await self._turns.acquire()
+        solving = asyncio.ensure_future(asyncio.to_thread(_solved, network, demand))
+        solving.add_done_callback(lambda _: self._turns.release())
+        return await asyncio.shield(solving)
 
     async def _known(self, said: Scenario) -> Network:
         """Of hosts that are servers: capacities of endpoints, and what to expect between any two without a link."""

@@ -18,8 +18,9 @@ from coalloc.planner.parts import Part
 
 __all__ = ["Scenario", "document", "scenario"]
 
-ARROW = re.compile(r"\s*(.+?)\s+(->|<->)\s+(.+?)\s*")
-END = re.compile(r"(?P<host>.+?)(?:\s+\((?P<isp>[^()]+)\))?")
+# A broker reads names that are anybody's: neither takes longer than in proportion to how long they are.
+ARROW = re.compile(r"\s(<?->)\s")
+END = re.compile(r"(.*\S)\s+\(([^()]+)\)")
 LINK = "cern -> desk: 100 Mbit/s"
 
 
@@ -114,14 +115,19 @@ def _links(name: str, part: Part) -> list[Link]:
 
 def _keys(name: str, part: Part) -> list[LinkKey]:
     """What a name such as `a -> b`, `a <-> b` or `a (fibre) -> b` stands for."""
-    found = ARROW.fullmatch(name)
-    ends = [END.fullmatch(found[i]) for i in (1, 3)] if found else []
-    if not found or not ends[0] or not ends[1]:
+    source, arrow, sink = map(str.strip, [*ARROW.split(name, 1), "", ""][:3])
+    if not source or not sink:
         raise part.wrong(f"{name!r} is no link", f"write for example {LINK}, or cern <-> desk for both directions")
-    hosts, isps = zip(*((end["host"], end["isp"] or "") for end in ends if end), strict=True)
+    hosts, isps = zip(_end(source), _end(sink), strict=True)
     key = LinkKey(*hosts, *isps)
     back = LinkKey(key.sink, key.source, key.sink_isp, key.source_isp)
-    return [key, back] if found[2] == "<->" else [key]
+    return [key, back] if arrow == "<->" else [key]
+
+
+def _end(text: str) -> tuple[str, str]:
+    """A host, and its ISP."""
+    found = END.fullmatch(text)
+    return (found[1], found[2]) if found else (text, "")
 
 
 def _shared(name: str, part: Part) -> Shared:

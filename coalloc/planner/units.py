@@ -21,14 +21,16 @@ RATES = {f"{name}/s": factor for name, factor in {**SIZES, **BITS}.items()} | SH
 SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "min": Fraction(60), "h": Fraction(3600), "d": Fraction(86_400)}
 PRICES = {f"{word}{name}": 1 / factor for name, factor in SIZES.items() for word in ("per ", "/")}
 MOST = 2**63 - 1
+LONGEST = 100
+"""Letters of a quantity: to find that it is none takes a time that grows with their cube, and anybody may ask."""
 DECIMAL = {name: SIZES[name] for name in ("PB", "TB", "GB", "MB", "kB")}
 
 
 def _read(value: object, units: Mapping[str, Fraction], example: str) -> Fraction:
     like, unit = f"write for example {example}", ""
     if isinstance(value, str):
-        if not (found := QUANTITY.fullmatch(value)):
-            raise ValueError(f"{value!r} is not understood; {like}")
+        if len(value) > LONGEST or not (found := QUANTITY.fullmatch(value)):
+            raise ValueError(f"{value[:LONGEST]!r} is not understood; {like}")
         number, unit = Fraction(found[1]), found[2]
         if unit and unit not in units:
             raise ValueError(f"{value!r} has a unit that is not known; {like}")

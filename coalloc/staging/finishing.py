@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
 
 from coalloc.collection import Collected
-from coalloc.errors import SourceError, VerificationError
+from coalloc.engine.gridftp.storage import Storage
+from coalloc.errors import ReplicaChanged, SourceError, VerificationError
 from coalloc.staging.actions import Piece
 from coalloc.staging.carrying.carrier import Carrier
 from coalloc.staging.checking import Verdict, check
@@ -33,13 +36,28 @@ class Finisher:
 
         :param pieces: [start, end), as they came
         :raises VerificationError: when it is wrong and cannot be mended
+        :raises ReplicaChanged: when it is longer or shorter by now at its origin
         :raises CoallocError: when an end cannot be asked
         """
         verdict = await self._mended(item, pieces)
+        await self._see_size(item)
         await self._landing.publish(item)
         seconds = self._loop.time() - began
         where = self._landing.place(item)
         return Collected(item.name, where, item.size, "collected", seconds, verdict.checksum, verdict.verified)
+
+    async def _see_size(self, item: Item) -> None:
+        """What was asked for is also the beginning of a file that took its place and is longer."""
+        for host, path in item.paths.items():
+            with suppress(SourceError):
+                size = (await self._servers[host].ask(partial(Storage.stat, path=path))).size
+                break
+        else:
+            return
+        if size != item.size:
+            raise ReplicaChanged(
+                f"{item.name} has {size} bytes at its origin, and had {item.size}", "run the same command again"
+            )
 
     async def _mended(self, item: Item, pieces: Sequence[tuple[int, int]]) -> Verdict:
         for _ in range(MENDS):

@@ -227,6 +227,7 @@ class Runner:
             return
         if error:
             self._over.set_exception(error)
+            self._over.exception()  # it may come before anybody waits for it
         else:
             self._over.set_result(None)
 

@@ -1,5 +1,6 @@
 """Plans of files through a network: what the caller says, filled in with what the broker knows."""
 
+import threading
 import time
 from fractions import Fraction
 
@@ -133,3 +134,23 @@ async def test_what_takes_too_long_is_given_up(admin, monkeypatch):
     monkeypatch.setattr(module, "SECONDS", 0.0)
     answer = await admin.post(PLANS, json=NETWORK)
     assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
+
+
+async def test_a_plan_that_was_given_up_has_its_turn_until_it_is_through(admin, monkeypatch):
+    began, through, solved = [], threading.Event(), module._solved
+
+    def long(*wanted):
+        began.append(wanted)
+        through.wait()
+        return solved(*wanted)
+
+    monkeypatch.setattr(module, "_solved", long)
+    monkeypatch.setattr(module, "SECONDS", 0.5)
+    try:
+        for _ in range(3):
+            assert (await admin.post(PLANS, json=NETWORK)).status_code == 503
+        assert len(began) == 1
+    finally:
+        through.set()
+    monkeypatch.undo()
+    await planned(admin, NETWORK)

@@ -12,7 +12,7 @@ from random import Random
 from typing import Protocol
 
 from coalloc.collection import LeftBehind, PairReport, PairView
-from coalloc.errors import NoSpace, ServerBusy, SourceError, TransferFailed
+from coalloc.errors import NoSpace, ServerBusy, SourceError, TransferFailed, Unreachable
 from coalloc.staging.actions import Drop, Piece, Send
 from coalloc.staging.carrying.channels import Channel, Inward, Pair
 from coalloc.staging.carrying.hop import Hop
@@ -155,7 +155,6 @@ class Carrier:
             return
         traffic = self._traffic[hop.route]
         traffic.lane.stop(hop)
-        hop.error = TransferFailed("it was cancelled")
         self._ended(traffic, hop)
 
     def drop(self, drop: Drop) -> None:
@@ -168,18 +167,15 @@ class Carrier:
 
         :raises SourceError: when it does not
         """
-        over: asyncio.Future[None] = self._loop.create_future()
-
-        def heard(hop: Hop) -> None:
-            if hop.over and not over.done():
-                over.set_result(None)
-
-        hop = self._begin((host, self._landing.label), item, piece, item.paths[host], heard)
+        hop = self._begin((host, self._landing.label), item, piece, item.paths[host], lambda _: None)
         try:
-            await over
+            await hop.ended.wait()
         finally:
             self.stop(hop)
         await hop.landed.wait()
+        for end in hop.route:
+            if hop.error and end in self.lost:
+                raise Unreachable(self.lost[end], "try again when it is back")
         if hop.error:
             raise hop.error
 

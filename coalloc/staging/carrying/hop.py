@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from coalloc.errors import ConnectionLost
 from coalloc.intervals import Intervals
 from coalloc.staging.actions import Piece
 
@@ -41,8 +42,10 @@ class Hop:
         self.over = False
         self.error: Exception | None = None
         self._flying = 0
+        self.ended = asyncio.Event()
+        """Set when it is over."""
         self.landed = asyncio.Event()
-        """Set when it is over, and nothing of it is on its way any more."""
+        """Set when, besides, nothing of it is on its way any more."""
 
     @property
     def sink_path(self) -> str:
@@ -94,7 +97,9 @@ class Hop:
         self._heard(self)
 
     def stop(self) -> None:
-        """It is over, and nobody wants to hear of it."""
-        self.over = True
+        """It is over before it arrived, and nobody wants to hear of it. May be called twice."""
+        if not self.over:
+            self.over, self.error = True, ConnectionLost("it was cancelled", "copy it again")
+            self.ended.set()
         if not self._flying:
             self.landed.set()

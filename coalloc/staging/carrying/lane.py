@@ -73,6 +73,7 @@ class Lane:
         self._failures = 0
         self._tries = TRIES
         self._suspended = False
+        self._ended = False
         self._loop = asyncio.get_running_loop()
         self._settled_at = 0.0
         self._work = self._loop.create_task(self._run())
@@ -87,6 +88,8 @@ class Lane:
 
     def begin(self, hop: Hop) -> None:
         """Move a hop, behind those that are there."""
+        if self._ended:
+            hop.stop()
         self._waiting.append(hop)
         self._news.set()
 
@@ -106,13 +109,22 @@ class Lane:
         self._news.set()
 
     async def close(self) -> None:
-        """Let go of the channel; what is on its way ends, and nothing is said of it. May be called twice."""
+        """Let go of the channel; what is on its way ends, and nothing is said of it, nor of what comes later. May be
+        called twice.
+        """
         for hop in self.hops:
             hop.stop()
-        tasks = [self._work, *self._flying]
-        for task in tasks:
+        self._work.cancel()
+        await asyncio.gather(self._work, return_exceptions=True)
+        await self._let_go()
+
+    async def _let_go(self) -> None:
+        self._ended = True
+        for hop in self.hops:
+            hop.stop()
+        for task in self._flying:
             task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.gather(*self._flying, return_exceptions=True)
         with suppress(CoallocError):
             self._settle()
         if self._channel:
@@ -131,6 +143,9 @@ class Lane:
                     await self._news.wait()
         except Exception as error:
             self._failed(error)
+            for hop in self.hops:
+                hop.end(error)
+            await self._let_go()
 
     async def _ask(self) -> SourceError | None:
         """Have the next slices copied, as far as they may be on their way; why no channel can be had, if so."""

@@ -58,3 +58,8 @@ def test_times_and_prices_are_read_as_they_were_written(value):
 @pytest.mark.parametrize("module", [units, joining])
 def test_the_examples_are_true(module):
     assert doctest.testmod(module).failed == 0
+
+
+def test_what_is_long_and_means_nothing_is_soon_refused():
+    with pytest.raises(ValueError, match="not understood"):
+        units.rate("1" + 100_000 * " " + "x!")

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from coalloc.errors import UsageError
 from coalloc.planner import Demand, File, Host, Isp, Link, LinkKey, Network, Shared
 from coalloc.planner.scenario import Scenario
+from coalloc.planner.scenario import scenario as read_document
 from coalloc.planner.written import read, write
 
 TEXT = """
@@ -172,3 +173,9 @@ def test_the_example_of_the_reference_is_one():
     paper = Path(__file__).parents[3] / "docs/reference/network.md"
     example = textwrap.dedent(paper.read_text().split("\n\n")[2])
     assert len(read(example).network.links) == 4
+
+
+@pytest.mark.parametrize("name", ["a{}b", "a{}->", "a -> b{}c", "a -> b{}(c)d", "{}x"])
+def test_names_of_links_that_mean_nothing_are_soon_refused(name):
+    with pytest.raises(UsageError):
+        read_document({"hosts": {"a": {}}, "links": {name.format(100_000 * " "): 1}})
