@@ -160,6 +160,8 @@ class Inward(Channel):
         finally:
             if session.usable:
                 self._idle.append(session)
+            else:
+                session.close()  # the connection for the next piece may be there already
 
     async def _usable_kept(self, path: str) -> tuple[Session, BlockChannel] | None:
         """The connection that is kept, or a new one; None where that is not worth it."""
@@ -180,6 +182,7 @@ class Inward(Channel):
             session = self._idle.pop()
             if session.usable:
                 return session
+            session.close()
         address = parse_server(self._source.url).at(path)
         return await Session.open(address, self._source.options, security_for(address), lambda _: None, pipelined=True)
 

@@ -48,14 +48,15 @@ async def collect(server, to):
         return await api.collect(api.Wanted(urls, to, method="all-at-once"))
 
 
-async def test_the_origin_dies_while_a_file_is_mended(servers, monkeypatch):
+@pytest.mark.parametrize("place", ["here", "server"])
+async def test_the_origin_dies_while_a_file_is_mended(servers, tmp_path, monkeypatch, place):
     async def wrong(self, item, pieces):
         return Verdict(None, False, ((0, item.size),))
 
     monkeypatch.setattr(Finisher, "_check", wrong)
     dies_before(1, servers[0], monkeypatch)
     with pytest.raises((Unreachable, TransferFailed)) as raised:
-        await collect(servers[0], servers[1].url("out"))
+        await collect(servers[0], str(tmp_path / "out") if place == "here" else servers[1].url("out"))
     assert len(raised.value.report.gone) == 1
     assert not list(servers[1].root.rglob("*coget*"))
 
