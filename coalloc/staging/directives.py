@@ -1,7 +1,7 @@
 """What each host has to send to every other one from now on: a plan of what is left (Confluence, 3.3, 3.4). Pure."""
 
 from collections import Counter, defaultdict
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import pairwise
@@ -16,6 +16,8 @@ __all__ = ["WORTH", "Directives", "Lot", "direct", "directives", "reachable"]
 
 WORTH = Fraction(3, 100)
 """Part by which a plan must be better to be worth a change: estimates are not good enough to tell less."""
+NEW = Fraction(10, 100)
+"""The same for pairs that are taken up on the way: capacities are the best that was seen, which flatters."""
 SETUP, RELAY = Fraction(1, 2), Fraction(1, 4)
 """Seconds that it costs to use pairs that have not talked yet, and to have relays at all."""
 
@@ -54,7 +56,7 @@ class Directives:
     is_direct: bool = False
 
 
-def directives(network: Network, lots: Mapping[Lot, int], used: Container[Pair] = ()) -> Directives:
+def directives(network: Network, lots: Mapping[Lot, int], used: Collection[Pair] = ()) -> Directives:
     """The best that can be done with these lots, in bytes, all of which can be `reachable` in this network.
 
     Of plans that are about as good, the one that changes least: all goes straight, or over pairs that are `used`, and
@@ -70,7 +72,8 @@ def directives(network: Network, lots: Mapping[Lot, int], used: Container[Pair] 
         if reachable(net, goods) == goods:
             found = choose.plan(net, _demand(goods))
             seconds = found.makespan + _overhead(found, used)
-            if best is None or seconds < best[0] * (1 - WORTH):
+            worth = NEW if used and net is network else WORTH
+            if best is None or seconds < best[0] * (1 - worth):
                 best = seconds, found, goods
     assert best is not None, "these lots cannot be reached"
     return _directed(best[1], best[2])

@@ -39,6 +39,14 @@ def test_where_relays_gain_next_to_nothing_all_goes_straight():
     assert plan.left == {("x", "t"): Counter(t=1030 * MB), ("y", "t"): Counter(t=1000 * MB)}
 
 
+def test_pairs_are_taken_up_on_the_way_only_where_they_gain_much():
+    """Capacities have only risen by then, as far as pairs had luck."""
+    net, straight = network(("x", "t", 1), ("y", "t", 1), ("x", "y", 1)), {("x", "t"), ("y", "t")}
+    some, much = ({X: size * MB, Y: 1000 * MB} for size in (1150, 1300))
+    assert [directives(net, some, used).is_direct for used in ((), straight, {*straight, ("x", "y")})] == [0, 1, 0]
+    assert not directives(net, much, straight).is_direct
+
+
 def test_blocks_that_are_held_twice_are_sent_from_where_that_is_faster():
     """y's way home has become slow, and x has another one: y0 -> x0 carries blocks back."""
     staged = Lot(("x",), "y", "t")
