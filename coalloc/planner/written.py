@@ -13,6 +13,7 @@ __all__ = ["read", "write"]
 
 MISSING = "PyYAML is not installed"
 REMEDY = "pip install 'coget[planner]'"
+MERGE = "tag:yaml.org,2002:merge"
 Lines = dict[tuple[str | int, ...], int]
 
 
@@ -69,7 +70,10 @@ def _walk(node: "yaml.Node", path: tuple[str | int, ...], lines: Lines, seen: se
             line = key.start_mark.line + 1
             if isinstance(key, yaml.ScalarNode):
                 lines[*path, key.value] = line
-                if key.value in keys and key.value != "<<":
+                if key.tag == MERGE and isinstance(value, yaml.SequenceNode):
+                    # nested, they make of a few lines more than any memory holds
+                    raise Misread((*path, key.value), "several mappings are merged", "merge one, or write it all out")
+                if key.value in keys and key.tag != MERGE:
                     raise Misread((*path, key.value), "it is there a second time", "leave one of them out")
                 keys.add(key.value)
                 _walk(value, (*path, key.value), lines, seen)

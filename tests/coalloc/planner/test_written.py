@@ -179,3 +179,9 @@ def test_the_example_of_the_reference_is_one():
 def test_names_of_links_that_mean_nothing_are_soon_refused(name):
     with pytest.raises(UsageError):
         read_document({"hosts": {"a": {}}, "links": {name.format(100_000 * " "): 1}})
+
+
+def test_mappings_that_double_from_line_to_line_are_refused():
+    lines = ["m0: &m0 {up: 1 MB/s}", *(f"m{i + 1}: &m{i + 1} {{<<: [*m{i}, *m{i}]}}" for i in range(60))]
+    with pytest.raises(UsageError, match="line 2: m1, <<: several mappings are merged"):
+        read("\n".join(lines))
