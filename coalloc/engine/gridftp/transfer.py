@@ -44,7 +44,7 @@ class Transfer:
         self._retrieve = retrieve
         self._store = store
         self._received = received
-        self._sent = False
+        self._sent = self._kept = False
         self._storing: PendingReply | None = None
         self.progress = Progress()
         self.ended = False
@@ -94,6 +94,7 @@ class Transfer:
         if error := _trouble(storing, self._store[1]):
             self._broken(error)
         else:
+            self._kept = True
             self._finish()
 
     def _broken(self, error: Exception) -> None:
@@ -105,7 +106,7 @@ class Transfer:
     def _finish(self) -> None:
         """Count what has come, once both ends say that they are done."""
         self._pair.moved()
-        if not (self._sent and self._storing and self._storing.done()):
+        if not (self._sent and self._kept):
             return
         if self.progress.told and self.progress.bytes != self._length:
             had = f"{self.progress.bytes} of {self._length} bytes"

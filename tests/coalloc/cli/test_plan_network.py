@@ -120,7 +120,7 @@ def test_a_file_without_a_demand_or_that_is_no_text(home):
 
 @pytest.mark.parametrize(
     ("module", "extra", "words"),
-    [("yaml", "planner", []), ("scipy", "planner", []), ("matplotlib", "plots", ["--picture", "plan.svg"])],
+    [("yaml", "planner", []), ("numpy", "planner", []), ("matplotlib", "plots", ["--picture", "plan.svg"])],
 )
 def test_what_is_not_installed_is_told_with_its_extra(network, home, tmp_path, module, extra, words):
     result = coget(["plan", "--network", "net.yaml", *words], home, **without(module, tmp_path))

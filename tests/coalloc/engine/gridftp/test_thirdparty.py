@@ -114,6 +114,26 @@ async def test_what_the_source_refuses_harms_no_other_file(servers, pair):
     assert pair.usable
 
 
+async def test_what_the_sink_refuses_never_counts_whatever_the_source_says_meanwhile(start_gridftp, tmp_path):
+    source = start_gridftp(tmp_path / "source", "127.0.0.2")
+    closed = start_gridftp(tmp_path / "sink", "127.0.0.3", options=["-restrict-paths", f"R{tmp_path}"])
+    (source.root / "a").write_bytes(bytes(300_000))
+    for _ in range(20):  # now and then both answers come at once
+        received = []
+        async with await third_party((source, closed)) as pair:
+            copies = [
+                pair.copy(str(source.root / "a"), str(closed.root / "a"), end, [(end - 150_000, end)], tell(received))
+                for end in (150_000, 300_000)
+            ]
+            ends = await asyncio.gather(*copies, return_exceptions=True)
+        assert [isinstance(end, SourceError) for end in ends] == [True, True]
+        assert received == []
+
+
+def tell(received):
+    return lambda start, end: received.append((start, end))
+
+
 async def test_no_file_counts_as_copied_that_comes_behind_one_the_sink_refuses(servers, pair):
     source, sink = servers
     contents = [random_file(source.root / f"{number}", 1000) for number in range(40)]
