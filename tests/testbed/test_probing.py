@@ -45,4 +45,5 @@ def test_no_pair_and_no_server_is_faster_than_its_links(tmp_path: Path) -> None:
     assert len(measured) == 12
     for each in measured:
         most = min(limits.get(each["source"], 30e6), limits.get(each["sink"], 30e6))
-        assert 0 < each["rate"] <= 1.02 * most, each
+        # What lay in queues before comes on top in these two seconds; the next faster link is twice as fast.
+        assert 0 < each["rate"] <= 1.25 * most, each
