@@ -1,26 +1,23 @@
 """The public API and composition root: download, plan, probe, history. Wires all rooms; decides nothing."""
 
 import asyncio
-import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from random import getrandbits
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from coalloc import checksums
 from coalloc.agreement import Agreement, unusable
 from coalloc.brokerclient import Broker, Dataset, Found
 from coalloc.collection import CollectionReport, CollectionView, Wanted
 from coalloc.config import access, some_access
-from coalloc.dialer import DirectDialer, forbid
+from coalloc.dialer import forbid
 from coalloc.download import Download, Wishes
-from coalloc.engine import open_source, speaks
-from coalloc.engine.base import EngineOptions, Source, Span
+from coalloc.engine import open_source
+from coalloc.engine.base import Source
 from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
 from coalloc.globus import tasks as globus_tasks
@@ -29,10 +26,8 @@ from coalloc.history import History, SourceSummary, Transfer
 from coalloc.imports import read_log, remember, remember_globus, report_globus
 from coalloc.inventory import Registered, register_below
 from coalloc.model import (
-    Checksum,
     Estimate,
     Plan,
-    Replica,
     ReplicaSet,
     Snapshot,
     Stat,
@@ -40,7 +35,8 @@ from coalloc.model import (
 )
 from coalloc.preview import preview
 from coalloc.report import past_transfers
-from coalloc.resolve import resolve, target
+from coalloc.request import Engine, Request, Strategy, named_files, ranked, sources_of
+from coalloc.resolve import target
 from coalloc.schedule.policies import make
 from coalloc.servers import Storage, ThirdParty, copy, storage, third_party
 from coalloc.urls import redact
@@ -87,43 +83,6 @@ __all__ = [
     "watch",
 ]
 
-Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
-Engine = Literal["auto", "gridftp", "globus-url-copy"]
-
-
-class Request(NamedTuple):
-    """What the user wants fetched, and how.
-
-    `sources` are replica URLs of one file, one Metalink file or URL, or names of datasets that the broker knows; its
-    address is `broker`, or the user's usual one. `output` is a file or an existing
-    directory; None means the current directory and the file's own name. `checksum` is "ALGORITHM:HEX",
-    "none" to keep no checksums at all, or None for the default (adler32 kept, replicas compared). `streams` is their
-    number for each source, or None to have as many as help. `staging` are URLs of servers over which pieces may go
-    where that pays, or none to have those between which something was measured; None to go straight in any case.
-    """
-
-    sources: tuple[str, ...]
-    output: Path | None = None
-    strategy: Strategy = "adaptive"
-    blocks: int | None = None
-    streams: int | None = None
-    max_sources: int | None = None
-    engine: Engine = "auto"
-    checksum: str | None = None
-    data_hosts: frozenset[str] = frozenset()
-    broker: str | None = None
-    staging: tuple[str, ...] | None = None
-
-    @property
-    def expected(self) -> Checksum | None:
-        """The checksum that the user gave."""
-        return None if self.checksum in (None, "none") else checksums.parse(str(self.checksum))
-
-    @property
-    def options(self) -> EngineOptions:
-        """How servers are reached. Questions take a moment and no data: only downloads count their connections."""
-        return EngineOptions(DirectDialer(), streams=self.streams or 1, data_hosts=self.data_hosts)
-
 
 class Probe(NamedTuple):
     """Whether a server answers, in how many seconds, and what it says of the file."""
@@ -143,7 +102,7 @@ async def download(request: Request, watch: Callable[[Snapshot], None] | None = 
     and leaves a state that the next call resumes; the CancelledError has `report` and `done` as its arguments.
     """
     broker = _broker(request)
-    files = await _files(request, broker)
+    files = await named_files(request, broker)
     many = len(files) > 1
     done: list[TransferReport] = []
     for found in files:
@@ -163,49 +122,6 @@ def _broker(request: Request) -> Broker | None:
     return known and Broker(known)
 
 
-async def _files(request: Request, broker: Broker | None) -> list[Found]:
-    """The files that the request names; a checksum that the user gave takes the place of those that came with them."""
-
-    async def fetch_document(url: str, limit: int) -> bytes:
-        return await _read_whole(open_source(url, request.engine, request.options), limit)
-
-    expected = request.expected
-    named = await resolve(request.sources, fetch_document, broker.resolve if broker else None)
-    files = [found._replace(file=_spoken(request.engine, found.file)) for found in named]
-    if expected is None:
-        return files
-    if len(files) > 1:
-        raise UsageError("--checksum is of one file, but several are named", "leave it out: the Metalink has its own")
-    return [files[0]._replace(file=files[0].file._replace(checksums=(expected,)))]
-
-
-def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:
-    """The file without those replicas that the engine does not speak, unless it speaks none."""
-    spoken = tuple(replica for replica in file.replicas if speaks(engine, replica.url))
-    why = f"left out: it is nothing for --engine {engine}"
-    left_out = tuple((redact(replica.url), why) for replica in file.replicas if replica not in spoken)
-    return file._replace(replicas=spoken, left_out=left_out) if spoken else file
-
-
-async def _read_whole(source: Source, limit: int) -> bytes:
-    """A small document through an engine."""
-    try:
-        size = (await source.open()).size
-        if size > limit:
-            raise UsageError(
-                f"{redact(source.url)} is larger than {limit} bytes, too large for a Metalink", "check the URL"
-            )
-        document = bytearray(size)
-
-        def deliver(offset: int, view: memoryview) -> None:
-            document[offset : offset + len(view)] = view
-
-        await source.fetch(Span(0, size), deliver)
-    finally:
-        await source.close()
-    return bytes(document)
-
-
 async def _download(
     request: Request,
     found: Found,
@@ -222,9 +138,9 @@ async def _download(
         keep_checksums=request.checksum != "none",
     )
     where = target(found.file.name, request.output, many)
-    ordered, estimates = _ranked(found, past)
+    ordered, estimates = ranked(found, past)
     counted = replace(request.options, slots=Slots.from_environment())
-    sources = _sources(request, ordered, counted)
+    sources = sources_of(request, ordered, counted)
     fetch = Download(ordered, sources, estimates, where, wishes, watch, seed=getrandbits(32))
     began = time.time()
     try:
@@ -278,29 +194,6 @@ async def _remember(
             await tell(broker, transfers, bad)
 
 
-def _ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
-    """The replicas in the order in which they are worth using: by priority, then by forecast rate.
-
-    What a broker has measured counts more than this user's own history: it knows that, and what others achieved. What
-    it guesses counts less.
-    """
-    file = found.file
-    expected = past.estimates([replica.url for replica in file.replicas], time.time())
-    for url, estimate in found.expected.items():
-        if estimate.rate is not None and (url in found.measured or expected[url].rate is None):
-            expected[url] = estimate
-
-    def worth(replica: Replica) -> tuple[float, float]:
-        return (math.inf if replica.priority is None else replica.priority, -(expected[replica.url].rate or 0.0))
-
-    replicas = tuple(sorted(file.replicas, key=worth))
-    return file._replace(replicas=replicas), [expected[replica.url] for replica in replicas]
-
-
-def _sources(request: Request, file: ReplicaSet, options: EngineOptions) -> list[Source]:
-    return [open_source(replica.url, request.engine, options) for replica in file.replicas]
-
-
 async def collect(
     wanted: Wanted,
     watch: Callable[[CollectionView], None] | None = None,
@@ -325,7 +218,7 @@ async def collect(
 
 async def plan(request: Request) -> list[Plan]:
     """Say how each file would be fetched. Asks the servers for sizes, moves nothing."""
-    return [(await _plan(request, found))[0] for found in await _files(request, _broker(request))]
+    return [(await _plan(request, found))[0] for found in await named_files(request, _broker(request))]
 
 
 async def metalink(request: Request) -> str:
@@ -333,7 +226,7 @@ async def metalink(request: Request) -> str:
 
     Where no checksum is known yet, the servers are asked to compute one, which takes them a read of the file.
     """
-    files = await _files(request, _broker(request))
+    files = await named_files(request, _broker(request))
     described = [(await _plan(request, found, ask_checksum=True))[1] for found in files]
     return metalink_document(described, datetime.now(UTC))
 
@@ -364,8 +257,8 @@ def metalink_document(files: Sequence[ReplicaSet], published: datetime) -> str:
 
 async def _plan(request: Request, found: Found, ask_checksum: bool = False) -> tuple[Plan, ReplicaSet]:
     """The plan, and what is known of the file now: the replicas that can be used in the order of the plan."""
-    ordered, estimates = _ranked(found, History.open())
-    sources = _sources(request, ordered, request.options)
+    ordered, estimates = ranked(found, History.open())
+    sources = sources_of(request, ordered, request.options)
     try:
         answers, agreement = await _answers(ordered, sources)
         known = [*ordered.checksums, *agreement.digests]
@@ -444,7 +337,7 @@ async def register(name: str, urls: Sequence[str], broker: str | None = None) ->
     """
     known = Broker(some_access(broker))
     request = Request(tuple(urls))
-    found, *others = await _files(request, None)
+    found, *others = await named_files(request, None)
     if others:
         raise UsageError(f"{urls[0]} has several files", "register them one by one")
     _, file = await _plan(request, found, ask_checksum=True)

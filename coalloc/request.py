@@ -1,0 +1,122 @@
+"""What a user wants fetched: the request, the files that it names, and their replicas in the order of their worth."""
+
+import math
+import time
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from coalloc import checksums
+from coalloc.brokerclient import Broker, Found
+from coalloc.dialer import DirectDialer
+from coalloc.engine import open_source, speaks
+from coalloc.engine.base import EngineOptions, Source, Span
+from coalloc.errors import UsageError
+from coalloc.history import History
+from coalloc.model import Checksum, Estimate, Replica, ReplicaSet
+from coalloc.resolve import resolve
+from coalloc.urls import redact
+
+__all__ = ["Engine", "Request", "Strategy", "named_files", "ranked", "sources_of"]
+
+Strategy = Literal["single", "brute", "history", "conservative", "aggressive", "adaptive"]
+Engine = Literal["auto", "gridftp", "globus-url-copy"]
+
+
+class Request(NamedTuple):
+    """What the user wants fetched, and how.
+
+    `sources` are replica URLs of one file, one Metalink file or URL, or names of datasets that the broker knows; its
+    address is `broker`, or the user's usual one. `output` is a file or an existing
+    directory; None means the current directory and the file's own name. `checksum` is "ALGORITHM:HEX",
+    "none" to keep no checksums at all, or None for the default (adler32 kept, replicas compared). `streams` is their
+    number for each source, or None to have as many as help. `staging` are URLs of servers over which pieces may go
+    where that pays, or none to have those between which something was measured; None to go straight in any case.
+    """
+
+    sources: tuple[str, ...]
+    output: Path | None = None
+    strategy: Strategy = "adaptive"
+    blocks: int | None = None
+    streams: int | None = None
+    max_sources: int | None = None
+    engine: Engine = "auto"
+    checksum: str | None = None
+    data_hosts: frozenset[str] = frozenset()
+    broker: str | None = None
+    staging: tuple[str, ...] | None = None
+
+    @property
+    def expected(self) -> Checksum | None:
+        """The checksum that the user gave."""
+        return None if self.checksum in (None, "none") else checksums.parse(str(self.checksum))
+
+    @property
+    def options(self) -> EngineOptions:
+        """How servers are reached. Questions take a moment and no data: only downloads count their connections."""
+        return EngineOptions(DirectDialer(), streams=self.streams or 1, data_hosts=self.data_hosts)
+
+
+async def named_files(request: Request, broker: Broker | None) -> list[Found]:
+    """The files that the request names; a checksum that the user gave takes the place of those that came with them."""
+
+    async def fetch_document(url: str, limit: int) -> bytes:
+        return await _read_whole(open_source(url, request.engine, request.options), limit)
+
+    expected = request.expected
+    named = await resolve(request.sources, fetch_document, broker.resolve if broker else None)
+    files = [found._replace(file=_spoken(request.engine, found.file)) for found in named]
+    if expected is None:
+        return files
+    if len(files) > 1:
+        raise UsageError("--checksum is of one file, but several are named", "leave it out: the Metalink has its own")
+    return [files[0]._replace(file=files[0].file._replace(checksums=(expected,)))]
+
+
+def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:
+    """The file without those replicas that the engine does not speak, unless it speaks none."""
+    spoken = tuple(replica for replica in file.replicas if speaks(engine, replica.url))
+    why = f"left out: it is nothing for --engine {engine}"
+    left_out = tuple((redact(replica.url), why) for replica in file.replicas if replica not in spoken)
+    return file._replace(replicas=spoken, left_out=left_out) if spoken else file
+
+
+async def _read_whole(source: Source, limit: int) -> bytes:
+    """A small document through an engine."""
+    try:
+        size = (await source.open()).size
+        if size > limit:
+            raise UsageError(
+                f"{redact(source.url)} is larger than {limit} bytes, too large for a Metalink", "check the URL"
+            )
+        document = bytearray(size)
+
+        def deliver(offset: int, view: memoryview) -> None:
+            document[offset : offset + len(view)] = view
+
+        await source.fetch(Span(0, size), deliver)
+    finally:
+        await source.close()
+    return bytes(document)
+
+
+def ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
+    """The replicas in the order in which they are worth using: by priority, then by forecast rate.
+
+    What a broker has measured counts more than this user's own history: it knows that, and what others achieved. What
+    it guesses counts less.
+    """
+    file = found.file
+    expected = past.estimates([replica.url for replica in file.replicas], time.time())
+    for url, estimate in found.expected.items():
+        if estimate.rate is not None and (url in found.measured or expected[url].rate is None):
+            expected[url] = estimate
+
+    def worth(replica: Replica) -> tuple[float, float]:
+        return (math.inf if replica.priority is None else replica.priority, -(expected[replica.url].rate or 0.0))
+
+    replicas = tuple(sorted(file.replicas, key=worth))
+    return file._replace(replicas=replicas), [expected[replica.url] for replica in replicas]
+
+
+def sources_of(request: Request, file: ReplicaSet, options: EngineOptions) -> list[Source]:
+    return [open_source(replica.url, request.engine, options) for replica in file.replicas]
