@@ -7,6 +7,8 @@ When to make one, and what to copy next, is left to `lane`.
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine
+from contextlib import suppress
+from functools import partial
 from typing import ClassVar
 
 from coalloc.engine.base import Deliver, Span
@@ -16,9 +18,10 @@ from coalloc.engine.gridftp.login import security_for
 from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.gridftp.source import FAR
+from coalloc.engine.gridftp.storage import Storage
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
 from coalloc.engine.gridftp.transfer import KeptRange
-from coalloc.errors import Stalled
+from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError, Stalled
 from coalloc.staging.here import Here
 from coalloc.staging.server import Server
 
@@ -127,7 +130,23 @@ class Inward(Channel):
             received(offset, offset + len(view))
 
         for gap in missing:
-            await self._watched(self._fetch(source, Span(*gap), deliver))
+            try:
+                await self._watched(self._fetch(source, Span(*gap), deliver))
+            except ConnectionLost:
+                await self._see_size(source, end)
+                raise
+
+    async def _see_size(self, path: str, end: int) -> None:
+        """What ends too soon looks like a lost connection; trying again does not make a file longer.
+
+        :raises ReplicaChanged: when it is too short by now
+        """
+        size = None
+        with suppress(SourceError):
+            size = (await self._source.ask(partial(Storage.stat, path=path))).size
+        if size is not None and size < end:
+            changed = f"{self._source.label}{path} has {size} bytes by now, and had more"
+            raise ReplicaChanged(changed, "run the same command again")
 
     async def _watched(self, fetch: Coroutine[None, None, None]) -> None:
         """:raises Stalled: when nothing has come for too long, from the whole server"""

@@ -1,6 +1,7 @@
 """What goes wrong when all but the last steps are done: collections end, say why, and no file is cut off."""
 
 import asyncio
+import os
 
 import pytest
 
@@ -81,3 +82,19 @@ async def test_a_longer_file_that_takes_the_place_of_one_is_not_cut_off(servers,
     with pytest.raises(ReplicaChanged):
         await collect(servers[0], servers[1].url("out"))
     assert [path.name for path in (servers[1].root / "out").iterdir()] == ["two"]
+
+
+@pytest.mark.parametrize("place", ["here", "server"])
+async def test_a_file_that_became_shorter_since_it_was_listed_is_not_asked_for_again_and_again(
+    servers, tmp_path, monkeypatch, place
+):
+    begun = Carrier.begin
+
+    def shortened(self, *hop):
+        os.truncate(servers[0].root / "one", SIZE // 2)
+        return begun(self, *hop)
+
+    monkeypatch.setattr(Carrier, "begin", shortened)
+    with pytest.raises(TransferFailed, match="one cannot be had") as raised:
+        await collect(servers[0], str(tmp_path / "out") if place == "here" else servers[1].url("out"))
+    assert {file.name: file.outcome for file in raised.value.report.files}["one"] == "missing"
