@@ -3,6 +3,7 @@
 from typing import NamedTuple, Self
 
 from broker.config import Settings
+from broker.reports.archive import Archive
 from broker.services import addresses
 from broker.services.access import Access
 from broker.services.bookmarks import Bookmarks
@@ -13,7 +14,7 @@ from broker.services.collections import Collections
 from broker.services.flows import Flows
 from broker.services.forecasting import Forecasting
 from broker.services.grants import Grants
-from broker.services.history import Reports
+from broker.services.history import Transfers
 from broker.services.identities import Identities
 from broker.services.introspection import Introspection
 from broker.services.issuers import Issuers
@@ -52,7 +53,7 @@ class Factory(NamedTuple):
     catalogue: Catalogue
     bulk: Bulk
     forecasting: Forecasting
-    reports: Reports
+    transfers: Transfers
     logs: Logs
     replicas: Replicas
     plans: Plans
@@ -65,6 +66,7 @@ class Factory(NamedTuple):
     watching: Watching
     notices: Notices | None
     trees: Trees
+    archive: Archive
 
     @classmethod
     def of(cls, settings: Settings, compiled: bool | None = None) -> Self:
@@ -79,7 +81,7 @@ class Factory(NamedTuple):
         places = Places(database)
         catalogue = Catalogue(database, places)
         forecasting = Forecasting(database, places, compiled)
-        reports = Reports(database, places, forecasting)
+        transfers = Transfers(database, places, forecasting)
         replicas = Replicas(database, places, forecasting, settings)
         collections, tasks = Collections(database), Tasks(database)
         return cls(
@@ -96,8 +98,8 @@ class Factory(NamedTuple):
             catalogue,
             Bulk(catalogue, places),
             forecasting,
-            reports,
-            Logs(reports),
+            transfers,
+            Logs(transfers),
             replicas,
             Plans(replicas),
             Flows(places, forecasting),
@@ -109,4 +111,5 @@ class Factory(NamedTuple):
             Watching(database),
             Notices(database, settings.hook) if settings.hook else None,
             Trees(database, places, settings),
+            Archive(settings, database, places, forecasting),
         )

@@ -34,7 +34,7 @@ def create_app(factory: Factory) -> FastAPI:
     async def running(_: FastAPI) -> AsyncIterator[None]:
         beside = [asyncio.create_task(factory.forecasting.watch()), asyncio.create_task(factory.watching.look())]
         if factory.settings.keep_days is not None:
-            beside.append(asyncio.create_task(factory.reports.keep_forgetting(factory.settings.keep_days)))
+            beside.append(asyncio.create_task(factory.transfers.keep_forgetting(factory.settings.keep_days)))
         if factory.notices:
             beside.append(asyncio.create_task(factory.notices.keep_telling()))
         async with AsyncExitStack() as stack:

@@ -37,7 +37,7 @@ async def report(
     services: Services,
 ) -> Ingested:
     """Report transfers: one, or thousands. The answer means that they are kept; reported again, nothing changes."""
-    return await services.reports.take(caller.subject, observed if isinstance(observed, list) else [observed])
+    return await services.transfers.take(caller.subject, observed if isinstance(observed, list) else [observed])
 
 
 @router.post("/transfers/import", openapi_extra=BYTES)
@@ -67,7 +67,7 @@ async def export(
     caller: Reader, services: Services, wanted: Filter, format: Annotated[Literal["csv", "parquet"], Query()] = "csv"
 ) -> Response:
     """All that was reported, the newest first, as a table; Parquet where the broker has pyarrow."""
-    pages = await services.reports.pages(wanted)
+    pages = await services.transfers.pages(wanted)
     if format == "csv":
         return StreamingResponse(csv_of(pages), media_type=CSV)
     return StreamingResponse(await parquet_of(pages), media_type=PARQUET)
@@ -78,5 +78,5 @@ async def transfers(
     caller: Reader, services: Services, wanted: Filter, before: Before = None, limit: Limit = 100
 ) -> Transfers:
     """What was reported, the newest first."""
-    page = await services.reports.listed(wanted, before, limit)
+    page = await services.transfers.listed(wanted, before, limit)
     return Transfers.model_construct(transfers=page, next=page[-1].id if len(page) == limit else None)

@@ -3,7 +3,7 @@
 Moments are seconds since the epoch, in double precision: both databases order and partition by them.
 """
 
-from broker.schema import access, catalogue, collections, history, tasks
+from broker.schema import access, catalogue, collections, history, reports, tasks
 from broker.schema.base import METADATA
 
-__all__ = ["METADATA", "access", "catalogue", "collections", "history", "tasks"]
+__all__ = ["METADATA", "access", "catalogue", "collections", "history", "reports", "tasks"]

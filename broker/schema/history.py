@@ -16,6 +16,8 @@ pairs = Table(
     Column("observations", BigInteger, nullable=False),
     Column("newest_id", BigInteger, nullable=False),
     Column("newest_end", MOMENT, nullable=False),
+    Column("rolled_id", BigInteger, nullable=False, server_default="0"),  # so far `traffic` has counted
+    Column("scored_id", BigInteger, nullable=False, server_default="0"),  # so far forecasts have been scored
     UniqueConstraint("source", "sink", "direction"),
 )
 """Each way that bytes went, with what is needed to notice that there is something new about it.

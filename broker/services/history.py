@@ -16,7 +16,7 @@ from broker.storage.database import Database, retried
 from broker.storage.history import History
 from broker.storage.months import Months, begin_of_month
 
-__all__ = ["AHEAD", "Reports"]
+__all__ = ["AHEAD", "Transfers"]
 
 log = logging.getLogger(__name__)
 
@@ -28,7 +28,7 @@ AHEAD = 3600.0
 """Seconds that a reporter's clock may be ahead of ours."""
 
 
-class Reports:
+class Transfers:
     """The history of transfers."""
 
     def __init__(self, database: Database, places: Places, forecasting: Forecasting) -> None:

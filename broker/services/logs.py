@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from broker.errors import Invalid, TooLarge
 from broker.models.history import LogTaken, Observed, Refusal
-from broker.services.history import AHEAD, Reports
+from broker.services.history import AHEAD, Transfers
 from coalloc.api import read_log
 from coalloc.errors import CoallocError, TooMuch
 from predictors.observation import Observation
@@ -32,8 +32,8 @@ SHOWN = 100
 class Logs:
     """Takes logs, one after the other: while it is read, all of one is in the memory."""
 
-    def __init__(self, reports: Reports) -> None:
-        self._reports = reports
+    def __init__(self, transfers: Transfers) -> None:
+        self._transfers = transfers
         self._reading = asyncio.Lock()
 
     async def take(self, subject: str, body: AsyncIterator[bytes]) -> LogTaken:
@@ -53,7 +53,7 @@ class Logs:
                 refused = [Refusal(line=each.line, why=each.why) for each in log.refused[:SHOWN]]
                 accepted = known = 0
                 for chunk in _chunks(log.observations, refused):
-                    taken = await self._reports.take(subject, chunk)
+                    taken = await self._transfers.take(subject, chunk)
                     accepted, known = accepted + taken.accepted, known + taken.known
         return LogTaken(accepted=accepted, known=known, kind=log.kind, refused=refused[:SHOWN])
 

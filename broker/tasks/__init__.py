@@ -12,7 +12,7 @@ __all__ = ["Queue", "prober_of", "worker_of"]
 def worker_of(factory: Factory) -> Worker:
     """A worker of this process, for its site; it is told of tasks that are submitted here."""
     carrier = Carrier(factory.database, factory.trees, factory.places, factory.replicas)
-    worker = Worker(factory.database, factory.reports, carrier, factory.settings.site)
+    worker = Worker(factory.database, factory.transfers, carrier, factory.settings.site)
     factory.tasks.wake = lambda site: worker.wake()
     return worker
 
@@ -20,4 +20,4 @@ def worker_of(factory: Factory) -> Worker:
 def prober_of(factory: Factory) -> Prober | None:
     """What measures ways between endpoints, where the settings want it."""
     probing = factory.settings.probing
-    return probing and Prober(factory.database, factory.places, factory.reports, probing)
+    return probing and Prober(factory.database, factory.places, factory.transfers, probing)

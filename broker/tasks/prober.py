@@ -16,7 +16,7 @@ from broker.config import Probing
 from broker.errors import BrokerError
 from broker.models.catalogue import Endpoint
 from broker.models.history import Observed, Pair
-from broker.services.history import Reports
+from broker.services.history import Transfers
 from broker.services.places import Places
 from broker.storage.database import Database, retried
 from broker.storage.lanes import Lanes
@@ -49,10 +49,10 @@ class Prober:
     :param probing: what it may take
     """
 
-    def __init__(self, database: Database, places: Places, reports: Reports, probing: Probing) -> None:
+    def __init__(self, database: Database, places: Places, transfers: Transfers, probing: Probing) -> None:
         self._database = database
         self._places = places
-        self._reports = reports
+        self._transfers = transfers
         self._probing = probing
         self._random = Random()
 
@@ -96,7 +96,7 @@ class Prober:
             outcome="ok" if measured.outcome == "ok" else "failed",
             error=measured.error and " ".join(measured.error.split())[:500],
         )
-        await self._reports.take(SUBJECT, [observed])
+        await self._transfers.take(SUBJECT, [observed])
         log.info("measured", source=way.source, sink=way.sink, rate=measured.rate, error=measured.error)
         return True
 

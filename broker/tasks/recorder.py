@@ -14,7 +14,7 @@ import structlog
 from broker.errors import BrokerError, Unavailable
 from broker.models.history import Observed
 from broker.models.tasks import Event, Task, Work
-from broker.services.history import Reports
+from broker.services.history import Transfers
 from broker.storage.database import Database
 from broker.storage.tasks import Tasks
 from broker.storage.work import Result, Works
@@ -37,7 +37,7 @@ class Recorder:
     def __init__(
         self,
         database: Database,
-        history: Reports,
+        history: Transfers,
         later: Callable[[float], None],
     ) -> None:
         self._database = database

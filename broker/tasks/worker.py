@@ -20,7 +20,7 @@ import structlog
 
 from broker.errors import Unavailable
 from broker.models.tasks import Event, Work, WorkKind
-from broker.services.history import Reports
+from broker.services.history import Transfers
 from broker.storage.database import Database
 from broker.storage.lanes import Candidate, Lanes, Pair
 from broker.storage.tasks import Tasks
@@ -82,7 +82,7 @@ class Worker:
     def __init__(
         self,
         database: Database,
-        history: Reports,
+        history: Transfers,
         performer: Performer,
         site: str = "",
     ) -> None:

@@ -115,7 +115,7 @@ async def test_what_is_too_old_is_forgotten(broker, admin):
     day = 86_400
     old = [_transfer(i, started=NOW - 200 * day + i, ended=NOW - 200 * day + i + 5) for i in range(10)]
     await admin.post(T, json=[*old, *(_transfer(i) for i in range(20, 25))])
-    assert await broker.factory.reports.forget(NOW - 100 * day) in (1, 2, 10)  # months; on SQLite transfers
+    assert await broker.factory.transfers.forget(NOW - 100 * day) in (1, 2, 10)  # months; on SQLite transfers
     assert len((await admin.get(T)).json()["transfers"]) == 5
     assert (await admin.post(T, json=_transfer(20))).json() == {"accepted": 0, "known": 1}
     assert (await admin.post(T, json=old)).json() == {"accepted": 10, "known": 0}  # their month is made anew
@@ -127,7 +127,7 @@ async def test_what_is_left_of_a_month_is_known_when_reported_again(broker, admi
     middle = datetime(2026, 9, 20, tzinfo=UTC).timestamp()
     some = [_transfer(i, started=middle + 86_400 * i, ended=middle + 86_400 * i + 5) for i in (-15, 5)]
     assert (await admin.post(T, json=some)).json() == {"accepted": 2, "known": 0}
-    await broker.factory.reports.forget(middle)
+    await broker.factory.transfers.forget(middle)
     left = (await admin.get(T)).json()["transfers"]
     again = (await admin.post(T, json=some)).json()
     assert again == {"accepted": 2 - len(left), "known": len(left)}

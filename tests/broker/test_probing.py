@@ -47,7 +47,7 @@ async def servers(start_gridftp, tmp_path, admin):
 
 def prober(broker, a_day=100_000_000):
     factory = broker.factory
-    return Prober(factory.database, factory.places, factory.reports, Probing(a_day, 1_000_000, 5.0))
+    return Prober(factory.database, factory.places, factory.transfers, Probing(a_day, 1_000_000, 5.0))
 
 
 async def reported(admin):

@@ -11,7 +11,7 @@ import pytest
 from broker.models.access import Caller
 from broker.models.tasks import Details, Item, NewTask, Options, Work
 from broker.services.forecasting import Forecasting
-from broker.services.history import Reports
+from broker.services.history import Transfers
 from broker.services.places import Places
 from broker.services.tasks import Tasks
 from broker.storage.database import Database, addressed
@@ -75,7 +75,7 @@ def task(*names: str, owner: str = "ann", submission: object = None, **options: 
 @asynccontextmanager
 async def working(database: Database, performer: Ready) -> AsyncIterator[Worker]:
     places = Places(database)
-    history = Reports(database, places, Forecasting(database, places, compiled=False))
+    history = Transfers(database, places, Forecasting(database, places, compiled=False))
     worker = Worker(database, history, performer)
     running = asyncio.create_task(worker.run())
     try:
@@ -190,7 +190,7 @@ async def test_no_lease_is_given_back_before_its_results_are_written(opened):
     tasks = Tasks(opened)
     numbers = [(await tasks.submit(task(f"/{i}")))[0] for i in range(20)]
     places = Places(opened)
-    history = Reports(opened, places, Forecasting(opened, places, compiled=False))
+    history = Transfers(opened, places, Forecasting(opened, places, compiled=False))
     recorder = Recorder(opened, history, lambda _: None)
     async with opened.write() as connection:
         await Works(connection).enrol("w", "", "here", time.time())

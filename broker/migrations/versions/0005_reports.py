@@ -1,0 +1,113 @@
+"""Sums, scores and decisions, of which reports are made; pairs know how far they are in them."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0005"
+down_revision = "0004"
+
+ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+OF_TASK = sa.text("task_id IS NOT NULL")
+
+
+def upgrade() -> None:
+    for name in ("rolled_id", "scored_id"):
+        op.add_column("pairs", sa.Column(name, sa.BigInteger, nullable=False, server_default="0"))
+    _traffic()
+    _scores()
+    _accuracy()
+    _decisions()
+    op.create_table(
+        "probes_wanted",
+        sa.Column("source", sa.Text, nullable=False),
+        sa.Column("sink", sa.Text, nullable=False),
+        sa.Column("subject", sa.Text, nullable=False),
+        sa.Column("asked_at", sa.Double, nullable=False),
+        sa.PrimaryKeyConstraint("source", "sink", name="pk_probes_wanted"),
+    )
+
+
+def _traffic() -> None:
+    op.create_table(
+        "traffic",
+        sa.Column("day", sa.Integer, nullable=False),
+        sa.Column("pair_id", ID, nullable=False),
+        sa.Column("size_class", sa.Integer, nullable=False),
+        sa.Column("subject", sa.Text, nullable=False),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("transfers", "failures", "bytes")),
+        sa.Column("busy_seconds", sa.Double, nullable=False),
+        sa.Column("setups", sa.BigInteger, nullable=False),
+        sa.Column("setup_seconds", sa.Double, nullable=False),
+        sa.Column("newest_end", sa.Double, nullable=False),
+        sa.PrimaryKeyConstraint("day", "pair_id", "size_class", "subject", name="pk_traffic"),
+        sa.ForeignKeyConstraint(["pair_id"], ["pairs.id"], name="fk_traffic_pair_id"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_traffic_pair_id_size_class", "traffic", ["pair_id", "size_class"])
+    op.create_index("ix_traffic_subject_day", "traffic", ["subject", "day"])
+
+
+def _scores() -> None:
+    op.create_table(
+        "scores",
+        sa.Column("observation_id", sa.BigInteger, nullable=False),
+        sa.Column("pair_id", ID, nullable=False),
+        sa.Column("size_class", sa.Integer, nullable=False),
+        sa.Column("subject", sa.Text, nullable=False),
+        sa.Column("started", sa.Double, nullable=False),
+        sa.Column("ended", sa.Double, nullable=False),
+        sa.Column("bytes", sa.BigInteger, nullable=False),
+        sa.Column("rate", sa.Double, nullable=False),
+        sa.Column("setup_seconds", sa.Double),
+        sa.Column("forecaster", sa.Text, nullable=False),
+        sa.Column("given", sa.Boolean, nullable=False),
+        *(sa.Column(name, sa.Double, nullable=False) for name in ("p10", "p50", "p90")),
+        sa.PrimaryKeyConstraint("observation_id", name="pk_scores"),
+        sa.ForeignKeyConstraint(["pair_id"], ["pairs.id"], name="fk_scores_pair_id"),
+    )
+    op.create_index("ix_scores_pair_id_ended", "scores", ["pair_id", "ended"])
+    op.create_index("ix_scores_subject_ended", "scores", ["subject", "ended"])
+    op.create_index("ix_scores_ended", "scores", ["ended"])
+
+
+def _accuracy() -> None:
+    op.create_table(
+        "accuracy",
+        sa.Column("week", sa.Integer, nullable=False),
+        sa.Column("pair_id", sa.BigInteger, nullable=False),
+        sa.Column("size_class", sa.Integer, nullable=False),
+        sa.Column("forecaster", sa.Text, nullable=False),
+        sa.Column("transfers", sa.BigInteger, nullable=False),
+        sa.Column("log_errors", sa.Double, nullable=False),
+        sa.Column("absolute_log_errors", sa.Double, nullable=False),
+        sa.Column("squared_errors", sa.Double, nullable=False),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("close", "intervals", "below", "above")),
+        sa.Column("widths", sa.Double, nullable=False),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("better", "worse")),
+        sa.Column("errors", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("week", "pair_id", "size_class", "forecaster", name="pk_accuracy"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_accuracy_pair_id_week", "accuracy", ["pair_id", "week"])
+
+
+def _decisions() -> None:
+    op.create_table(
+        "decisions",
+        sa.Column("id", ID, nullable=False),
+        sa.Column("at", sa.Double, nullable=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("subject", "kind", "thing", "sink")),
+        sa.Column("bytes", sa.BigInteger, nullable=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("strategy", "rationale", "outcome")),
+        sa.Column("error", sa.Text),
+        sa.Column("seconds", sa.Double, nullable=False),
+        *(sa.Column(name, sa.Double) for name in ("best_seconds", "planned_seconds", "single_seconds")),
+        sa.Column("task_id", sa.Text),
+        sa.Column("work_id", sa.BigInteger),
+        sa.Column("sources", sa.Text, nullable=False),
+        sa.Column("trace", sa.Text),
+        sa.PrimaryKeyConstraint("id", name="pk_decisions"),
+    )
+    op.create_index("ix_decisions_at", "decisions", ["at"])
+    op.create_index("ix_decisions_subject_at", "decisions", ["subject", "at"])
+    op.create_index("ix_decisions_task", "decisions", ["task_id"], sqlite_where=OF_TASK, postgresql_where=OF_TASK)

@@ -1,0 +1,35 @@
+"""Which reports there are: each under a name, with what may be asked of it."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
+
+from pydantic import BaseModel
+
+from broker.reports import audit
+from broker.reports.archive import Archive, Scope
+from broker.reports.document import Report
+
+__all__ = ["REPORTS", "Kind"]
+
+
+class Kind(NamedTuple):
+    """A report.
+
+    :param name: in addresses
+    :param title: in menus
+    :param wanted: what may be asked of it: the parameters of its query
+    :param admin: only admins may see it
+    :param listed: it has a place in menus; others are led to by these
+    """
+
+    name: str
+    title: str
+    make: Callable[[Archive, Scope, Any], Awaitable[Report]]
+    wanted: type[BaseModel]
+    admin: bool = False
+    listed: bool = True
+
+
+REPORTS: dict[str, Kind] = {
+    kind.name: kind for kind in (Kind("audit", "Audit log", audit.make, audit.Wanted, admin=True),)
+}

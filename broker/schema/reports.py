@@ -1,0 +1,119 @@
+"""What reports are made from: sums kept as data arrive, each forecast beside what came of it, and decisions.
+
+Sums are of transfers as `observations` has them, up to `pairs.rolled_id`; scores up to `pairs.scored_id`. Days and
+weeks are counted from the epoch (UTC), a week from a Thursday.
+"""
+
+from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text, text
+
+from broker.schema.base import ID, METADATA, MOMENT
+from broker.schema.history import pairs
+
+__all__ = ["accuracy", "decisions", "probes_wanted", "scores", "traffic"]
+
+OF_TASK = text("task_id IS NOT NULL")
+
+traffic = Table(
+    "traffic",
+    METADATA,
+    Column("day", Integer, primary_key=True),
+    Column("pair_id", ForeignKey(pairs.c.id), primary_key=True),
+    Column("size_class", Integer, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("transfers", BigInteger, nullable=False),
+    Column("failures", BigInteger, nullable=False),  # of them: failed or corrupt
+    Column("bytes", BigInteger, nullable=False),
+    Column("busy_seconds", Double, nullable=False),
+    Column("setups", BigInteger, nullable=False),  # of them: those whose set-up time is known
+    Column("setup_seconds", Double, nullable=False),
+    Column("newest_end", MOMENT, nullable=False),
+    Index(None, "pair_id", "size_class"),
+    Index(None, "subject", "day"),
+    sqlite_with_rowid=False,
+)
+"""What was moved, by day, pair, class of sizes, and who moved it."""
+
+scores = Table(
+    "scores",
+    METADATA,
+    Column("observation_id", BigInteger, primary_key=True),
+    Column("pair_id", ForeignKey(pairs.c.id), nullable=False),
+    Column("size_class", Integer, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("started", MOMENT, nullable=False),
+    Column("ended", MOMENT, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("rate", Double, nullable=False),  # what came of it, bytes per second
+    Column("setup_seconds", Double),
+    Column("forecaster", Text, nullable=False),  # the one in charge
+    Column("given", Boolean, nullable=False),  # somebody was told so before; else it was replayed from what was known
+    Column("p10", Double, nullable=False),
+    Column("p50", Double, nullable=False),
+    Column("p90", Double, nullable=False),
+    Index(None, "pair_id", "ended"),
+    Index(None, "subject", "ended"),
+    Index(None, "ended"),
+)
+"""Each transfer that went well beside what was to be expected of it when it began."""
+
+accuracy = Table(
+    "accuracy",
+    METADATA,
+    Column("week", Integer, primary_key=True),
+    Column("pair_id", BigInteger, primary_key=True),  # 0: all pairs together
+    Column("size_class", Integer, primary_key=True),
+    Column("forecaster", Text, primary_key=True),
+    Column("transfers", BigInteger, nullable=False),
+    Column("log_errors", Double, nullable=False),  # sum of log(forecast / actual)
+    Column("absolute_log_errors", Double, nullable=False),
+    Column("squared_errors", Double, nullable=False),  # sum of (forecast / actual - 1) ** 2
+    Column("close", BigInteger, nullable=False),  # within 15 %
+    Column("intervals", BigInteger, nullable=False),  # that had p10 and p90
+    Column("below", BigInteger, nullable=False),  # actual less than p10
+    Column("above", BigInteger, nullable=False),  # actual more than p90
+    Column("widths", Double, nullable=False),  # sum of log(p90 / p10)
+    Column("better", BigInteger, nullable=False),  # nearer to the truth than the one in charge
+    Column("worse", BigInteger, nullable=False),
+    Column("errors", Text, nullable=False),  # JSON: how many had which absolute relative error, by steps
+    Index(None, "pair_id", "week"),
+    sqlite_with_rowid=False,
+)
+"""How far forecasters were off, by week, pair and class of sizes."""
+
+decisions = Table(
+    "decisions",
+    METADATA,
+    Column("id", ID, primary_key=True),
+    Column("at", MOMENT, nullable=False),
+    Column("subject", Text, nullable=False),
+    Column("kind", Text, nullable=False),  # download, copy, collect
+    Column("thing", Text, nullable=False),  # dataset or file
+    Column("sink", Text, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("strategy", Text, nullable=False),
+    Column("rationale", Text, nullable=False),
+    Column("outcome", Text, nullable=False),  # ok, failed
+    Column("error", Text),
+    Column("seconds", Double, nullable=False),  # that it took
+    Column("best_seconds", Double),  # with the best shares in hindsight; NULL: nobody can say
+    Column("planned_seconds", Double),  # with the shares that were planned, at the rates that came
+    Column("single_seconds", Double),  # from the best single source in hindsight
+    Column("task_id", Text),
+    Column("work_id", BigInteger),
+    Column("sources", Text, nullable=False),  # JSON of models.decisions.Source
+    Column("trace", Text),  # JSON of models.decisions.Trace: which ranges came when from where
+    Index(None, "at"),
+    Index(None, "subject", "at"),
+    Index("ix_decisions_task", "task_id", sqlite_where=OF_TASK, postgresql_where=OF_TASK),
+)
+"""Which replicas were chosen for what, why, and what came of it."""
+
+probes_wanted = Table(
+    "probes_wanted",
+    METADATA,
+    Column("source", Text, primary_key=True),  # names of endpoints
+    Column("sink", Text, primary_key=True),
+    Column("subject", Text, nullable=False),
+    Column("asked_at", MOMENT, nullable=False),
+)
+"""Ways that somebody wants measured; they go before those that the broker finds by itself."""
