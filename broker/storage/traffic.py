@@ -2,7 +2,7 @@
 
 from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Double, Integer, case, cast, func, literal, select, update
+from sqlalchemy import ColumnElement, Double, Integer, case, cast, func, literal, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.schema.base import ID
@@ -87,7 +87,7 @@ class Traffic:
 
     def _sums(self, given: Any) -> Any:
         of, smaller = observations.c, func.min if self._sqlite else func.least
-        each = (
+        chosen = (
             select(
                 day_of(self._connection, of.ended).label("day"),
                 of.pair_id,
@@ -99,10 +99,13 @@ class Traffic:
                 of.setup_seconds,
                 of.ended,
             )
-            .join(given, of.pair_id == given.c.pair_id)
-            .where(of.id > given.c.rolled_id, of.id <= given.c.until)
-            .subquery("each")
-        )
+            .where(of.pair_id == given.c.pair_id, of.id > given.c.rolled_id, of.id <= given.c.until)
+        )  # fmt: skip
+        if self._sqlite:
+            each: Any = chosen.subquery("each")
+        else:  # PostgreSQL would read all that there is, did it not have to find the first of each pair by an index
+            first = chosen.correlate(given).order_by(of.id).limit(ROWS).lateral("first")
+            each = select(first).select_from(given.join(first, true())).subquery("each")
         key = (each.c.day, each.c.pair_id, each.c.size_class, each.c.subject)
         return select(
             *key,

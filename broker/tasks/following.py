@@ -13,6 +13,8 @@ __all__ = ["Follower"]
 
 LOOK = 2.0
 """Seconds between looks, where nobody tells of anything new."""
+REST = 4.0
+"""How many times as long as a step took others have the database, and the processor, before the next one."""
 log = structlog.get_logger("broker.tasks")
 
 
@@ -47,8 +49,8 @@ class Follower:
                     await self._news.wait()
 
     async def catch_up(self) -> None:
-        """Take steps until there is nothing to do. Others have the database for as long as each step took."""
+        """Take steps until there is nothing to do."""
         began = time.monotonic()
         while await self._step():
-            await asyncio.sleep(time.monotonic() - began)
+            await asyncio.sleep(REST * (time.monotonic() - began))
             began = time.monotonic()
