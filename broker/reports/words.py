@@ -17,6 +17,8 @@ STEPS = {
     "rate": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")),
     "seconds": ((172_800.0, "d"), (7_200.0, "h"), (300.0, "min"), (1.0, "s"), (1e-3, "ms")),
 }
+UNSEEN = ("Cc", "Cf", "Cn", "Cs", "Zl", "Zp")
+"""Controls, formats, surrogates, ends of lines and what is no letter; of these are all that XML cannot hold."""
 DIVISORS = {"d": 86_400.0, "h": 3_600.0, "min": 60.0}
 
 
@@ -76,9 +78,7 @@ def _digits(value: float) -> str:
 
 def clean(text: str) -> str:
     """The text without what does not show or turns what follows it around."""
-    return "".join(
-        "\ufffd" if unicodedata.category(letter) in ("Cc", "Cf", "Cs", "Zl", "Zp") else letter for letter in text
-    )
+    return "".join("\ufffd" if unicodedata.category(letter) in UNSEEN else letter for letter in text)
 
 
 def short(names: Iterable[str]) -> dict[str, str]:

@@ -17,7 +17,7 @@ WIDTH = 480
 def scatter(name: str, title: str, table: Table, x: str, y: str, *, colour: str = "") -> Figure:
     """A point for each row; where both are of one unit, the diagonal, on which they are equal.
 
-    Of more than 2,000 each n-th is drawn, and the note says so. Where one value is many times the usual one, an axis
+    Of more than 1,000 each n-th is drawn, and the note says so. Where one value is many times the usual one, an axis
     is logarithmic.
 
     :param colour: the column of what points are told apart by

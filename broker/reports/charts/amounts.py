@@ -91,7 +91,7 @@ def _named(name: str, title: str, table: Table, y: str, sums: Sums, kinds: Categ
     names = {"field": "x", "type": "nominal", "title": None, "sort": None, "scale": {"domain": list(called.values())}}
     along = axis.channel("y", stack="zero" if stacked else None)
     place: dict[str, Any] = {"y": names, "x": {**along, "axis": None}}
-    offset = {"yOffset": {"field": "kind", "type": "nominal"}} if kinds and not stacked else {}
+    offset = {"yOffset": _ordered(kinds)} if kinds and not stacked else {}
     layers: list[dict[str, Any]] = [
         {
             "mark": {"type": "bar", "stroke": "var(--paper)", "strokeWidth": 0.5},
@@ -131,6 +131,10 @@ def _values(sums: Sums, axis: Axis, kinds: Categories | None, times: float) -> l
         }
         for (place, kind), value in sums.items()
     ]
+
+
+def _ordered(kinds: Categories) -> dict[str, Any]:
+    return {"field": "kind", "type": "nominal", "scale": {"domain": list(short(kinds.names).values())}}
 
 
 def _coloured(kinds: Categories | None) -> dict[str, Any]:

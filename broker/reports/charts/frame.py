@@ -28,8 +28,10 @@ WIDTH = 580
 """Of the field in which is drawn, less what labels beside it take: with its axis a figure is about 640 wide."""
 LETTER = 7
 """What a letter takes, on average."""
-MOST = 2000
-"""Points that one can still see, and that are drawn in 50 ms."""
+MOST = 1000
+"""Points that one can still see; they are drawn in 50 ms, and take 300 kB of a page."""
+SYMBOL = 32
+"""What a mark in a legend takes, with the room around it."""
 LINE = 16
 """Between two labels, one above the other."""
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
@@ -164,13 +166,11 @@ class Categories(NamedTuple):
 
     def channel(self, field: str, shapes: bool = False) -> dict[str, Any]:
         """Colours, and shapes beside them if the marks have any."""
-        said: dict[str, Any] = {
-            "field": field,
-            "type": "nominal",
-            "legend": {} if len(self.names) > 1 else None,
-            "sort": None,
-        }
+        legend: dict[str, Any] | None = {} if len(self.names) > 1 else None
+        said: dict[str, Any] = {"field": field, "type": "nominal", "legend": legend, "sort": None}
         names = list(short(self.names).values())
+        if said["legend"] is not None:
+            said["legend"] = {"columns": max(1, WIDTH // (LETTER * max(map(len, names)) + SYMBOL))}
         ranged = {
             "color": {"domain": names, "range": [CATEGORIES[self.places[name]] for name in self.names]},
             "shape": {"domain": names, "range": [SHAPES[self.places[name]] for name in self.names]},
@@ -227,7 +227,16 @@ def beside(labels: Iterable[str]) -> int:
 def drawn(name: str, title: str, table: Table, alternative: str, note: str = "", **spec: Any) -> Figure:
     """A figure of this specification, made from layers or one mark."""
     whole = {"$schema": SCHEMA, "config": CONFIG, "background": None, "padding": 4, "width": WIDTH, **spec}
-    return Figure(name, title, table, whole, clean(alternative), clean(note))
+    return Figure(name, title, table, _cleaned(whole), clean(alternative), clean(note))
+
+
+def _cleaned(part: Any) -> Any:
+    """Also names of columns may come from somewhere."""
+    if isinstance(part, str):
+        return clean(part)
+    if isinstance(part, Mapping):
+        return {key: _cleaned(value) for key, value in part.items()}
+    return [_cleaned(each) for each in part] if isinstance(part, list | tuple) else part
 
 
 def undrawn(name: str, title: str, table: Table, why: str) -> Figure:

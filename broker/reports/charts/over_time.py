@@ -19,6 +19,13 @@ GAP = 8
 """Between the end of a line and its name."""
 NOWHERE: Mapping[str, Any] = {"x": None, "y": None}
 """Not where the data say."""
+CLOCK = {
+    **dict.fromkeys(("milliseconds", "seconds"), "%H:%M:%S"),
+    **dict.fromkeys(("minutes", "hours"), "%H:%M"),
+    **dict.fromkeys(("day", "date", "week"), "%b %d"),
+    **dict.fromkeys(("month", "quarter"), "%b %Y"),
+    "year": "%Y",
+}
 ONE: Mapping[str, Any] = {"values": [{}]}
 
 
@@ -36,7 +43,7 @@ def series(
 ) -> Figure:
     """A point for each row, over the band in which it was expected.
 
-    The rows may be in any order; those that lack one of the numbers are not drawn. Of more than 2,000 each n-th is,
+    The rows may be in any order; those that lack one of the numbers are not drawn. Of more than 1,000 each n-th is,
     and the note says so. Where one value is many times the usual one, the axis is logarithmic.
 
     :param x: the column of moments
@@ -107,7 +114,7 @@ def _point(
 
 def moments(field: str) -> dict[str, Any]:
     """An axis of moments, which are milliseconds as browsers have them; by UTC, for who reads it is anywhere."""
-    axis = {"tickCount": 6, "labelOverlap": "greedy", "labelSeparation": 10}
+    axis = {"tickCount": 6, "labelOverlap": "greedy", "labelSeparation": 10, "format": CLOCK}
     return {"field": field, "type": "temporal", "title": "UTC", "scale": {"type": "utc"}, "axis": axis}
 
 
