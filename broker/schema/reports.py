@@ -27,7 +27,7 @@ traffic = Table(
     Column("setups", BigInteger, nullable=False),  # of them: those whose set-up time is known
     Column("setup_seconds", Double, nullable=False),
     Column("newest_end", MOMENT, nullable=False),
-    Index(None, "pair_id", "size_class"),
+    Index(None, "pair_id", "size_class", "subject"),
     Index(None, "subject", "day"),
     sqlite_with_rowid=False,
 )
@@ -51,6 +51,7 @@ scores = Table(
     Column("p50", Double, nullable=False),
     Column("p90", Double, nullable=False),
     Index(None, "pair_id", "ended"),
+    Index(None, "pair_id", "size_class", "ended"),
     Index(None, "subject", "ended"),
     Index(None, "ended"),
 )
