@@ -25,6 +25,7 @@ from broker.services.notices import Notices
 from broker.services.pauses import Pauses
 from broker.services.places import Places
 from broker.services.plans import Plans
+from broker.services.probes import Probes
 from broker.services.provider import Provider
 from broker.services.replicas import Replicas
 from broker.services.submissions import Submissions
@@ -66,6 +67,7 @@ class Factory(NamedTuple):
     watching: Watching
     notices: Notices | None
     trees: Trees
+    probes: Probes
     archive: Archive
 
     @classmethod
@@ -111,5 +113,6 @@ class Factory(NamedTuple):
             Watching(database),
             Notices(database, settings.hook) if settings.hook else None,
             Trees(database, places, settings),
+            Probes(database, places, settings.probing),
             Archive(settings, database, places, forecasting),
         )

@@ -17,7 +17,7 @@ from broker.handlers import UNLIMITED, ga4gh, globus, oauth, operation, own
 from broker.handlers.oauth.faults import SHAPES
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
-from broker.tasks import Queue, prober_of, worker_of
+from broker.tasks import Queue, followers_of, prober_of, worker_of
 
 __all__ = ["create_app"]
 
@@ -33,6 +33,7 @@ def create_app(factory: Factory) -> FastAPI:
     @asynccontextmanager
     async def running(_: FastAPI) -> AsyncIterator[None]:
         beside = [asyncio.create_task(factory.forecasting.watch()), asyncio.create_task(factory.watching.look())]
+        beside += [asyncio.create_task(each.run()) for each in followers_of(factory)]
         if factory.settings.keep_days is not None:
             beside.append(asyncio.create_task(factory.transfers.keep_forgetting(factory.settings.keep_days)))
         if factory.notices:

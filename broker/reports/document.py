@@ -77,9 +77,9 @@ class Table:
 class Figure:
     """A drawing of a table.
 
-    :param spec: Vega-Lite, without data and without sizes of the page
+    :param spec: Vega-Lite, with the values that are drawn; empty where too few data say anything
     :param alternative: what it shows, in a sentence, for who cannot see it
-    :param note: why it is not drawn: too few data to say anything
+    :param note: why it is not drawn, or what of the table is not
     """
 
     name: str

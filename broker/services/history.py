@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy.exc import IntegrityError
@@ -13,6 +13,7 @@ from broker.models.history import Ingested, Observed, TransferRecord
 from broker.services.forecasting import Forecasting
 from broker.services.places import Places
 from broker.storage.database import Database, retried
+from broker.storage.forgetting import forget
 from broker.storage.history import History
 from broker.storage.months import Months, begin_of_month
 
@@ -29,13 +30,16 @@ AHEAD = 3600.0
 
 
 class Transfers:
-    """The history of transfers."""
+    """The history of transfers.
+
+    `listeners` are called when something was reported here.
+    """
 
     def __init__(self, database: Database, places: Places, forecasting: Forecasting) -> None:
         self._database = database
         self._places = places
-        self._forecasting = forecasting
         self._months = Months()
+        self.listeners: list[Callable[[], None]] = [forecasting.news]
 
     async def take(self, subject: str, observed: Sequence[Observed]) -> Ingested:
         """Keep all that this subject has not reported before; when this returns they are kept.
@@ -57,7 +61,8 @@ class Transfers:
         except IntegrityError:  # another process has dropped a month in which this reports
             self._months.forget()
             accepted = await self._add(subject, named)
-        self._forecasting.news()
+        for listener in self.listeners:
+            listener()
         return Ingested(accepted=accepted, known=len(observed) - accepted)
 
     @retried
@@ -68,15 +73,19 @@ class Transfers:
 
     @retried
     async def forget(self, before: float) -> int:
-        """Forget what ended before a moment, on PostgreSQL in whole months; how many transfers, or months."""
+        """Forget what ended before a moment, in whole days (UTC), on PostgreSQL months; how many transfers, or months.
+
+        What was made of it goes with it: so sums stay those of what is kept.
+        """
+        before = before // DAY * DAY if self._database.sqlite else begin_of_month(before)
         async with self._database.write() as connection:
             history = History(connection)
             if self._database.sqlite:
                 count = await history.forget(before)
             else:
                 count = await self._months.drop_before(connection, before)
-                before = begin_of_month(before)  # of what is kept, reports are known
             await history.forget_keys(before)
+            await forget(connection, before)
         self._months.forget()
         return count
 

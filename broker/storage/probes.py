@@ -7,11 +7,12 @@ spent since yesterday.
 from collections.abc import Collection
 from typing import NamedTuple
 
-from sqlalchemy import func, select, text
+from sqlalchemy import delete, func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import Pair
 from broker.schema.history import observation_keys, pairs
+from broker.schema.reports import probes_wanted
 from broker.storage.upsert import insert
 
 __all__ = ["CLAIMS", "Probes", "Way"]
@@ -74,7 +75,20 @@ class Probes:
             found[name] = max(ended, found.get(name, 0.0))
         return found
 
+    async def want(self, source: str, sink: str, subject: str, now: float) -> bool:
+        """That somebody wants this way measured; whether that is new."""
+        values = {"source": source, "sink": sink, "subject": subject, "asked_at": now}
+        added = insert(self._connection, probes_wanted).values(values).on_conflict_do_nothing()
+        return (await self._connection.execute(added.returning(probes_wanted.c.source))).scalar() is not None
+
+    async def wanted(self) -> list[tuple[str, str]]:
+        """From which endpoint to which, what was asked for first comes first."""
+        listed = select(probes_wanted.c.source, probes_wanted.c.sink).order_by(probes_wanted.c.asked_at)
+        return [(source, sink) for source, sink in await self._connection.execute(listed)]
+
     async def claim(self, way: Way, now: float) -> None:
-        """Measure this one."""
+        """Measure this one; nobody has to want that any more."""
+        of = probes_wanted.c
+        await self._connection.execute(delete(probes_wanted).where(of.source == way.source, of.sink == way.sink))
         values = {"subject": CLAIMS, "key": f"{way.key}/{now:.3f}", "ended": now}
         await self._connection.execute(insert(self._connection, observation_keys).values(values))

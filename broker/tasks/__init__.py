@@ -2,11 +2,13 @@
 
 from broker.factory import Factory
 from broker.tasks.carrier import Carrier
+from broker.tasks.following import Follower
 from broker.tasks.prober import Prober
 from broker.tasks.queue import Queue
+from broker.tasks.rolling import Rolling
 from broker.tasks.worker import Worker
 
-__all__ = ["Queue", "prober_of", "worker_of"]
+__all__ = ["Queue", "followers_of", "prober_of", "worker_of"]
 
 
 def worker_of(factory: Factory) -> Worker:
@@ -21,3 +23,10 @@ def prober_of(factory: Factory) -> Prober | None:
     """What measures ways between endpoints, where the settings want it."""
     probing = factory.settings.probing
     return probing and Prober(factory.database, factory.places, factory.transfers, probing)
+
+
+def followers_of(factory: Factory) -> list[Follower]:
+    """What reports are made from, kept up with what is reported; they are told of what is reported here."""
+    followers = [Follower("traffic", Rolling(factory.database).step)]
+    factory.transfers.listeners += [each.news for each in followers]
+    return followers

@@ -1,4 +1,5 @@
-"""Measures ways between endpoints of which nothing is known, or nothing new, while no task is under way.
+"""Measures ways between endpoints that somebody wants measured, or of which nothing is known, or nothing new, while no
+task is under way.
 
 Few bytes at a time, as many a day as the budget says, whatever comes of them.
 """
@@ -6,7 +7,6 @@ Few bytes at a time, as many a day as the budget says, whatever comes of them.
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
-from itertools import permutations
 from random import Random
 from uuid import uuid4
 
@@ -14,10 +14,10 @@ import structlog
 
 from broker.config import Probing
 from broker.errors import BrokerError
-from broker.models.catalogue import Endpoint
-from broker.models.history import Observed, Pair
+from broker.models.history import Observed
 from broker.services.history import Transfers
 from broker.services.places import Places
+from broker.services.probes import ways
 from broker.storage.database import Database, retried
 from broker.storage.lanes import Lanes
 from broker.storage.probes import Probes, Way
@@ -34,8 +34,15 @@ LOOK = 60.0
 log = structlog.get_logger("broker.tasks")
 
 
-def due(ways: Iterable[Way], used: Mapping[Way, float], now: float, random: Random) -> Way | None:
-    """The way to measure: one that was never used, or else the one that was not for the longest time, if it is long."""
+def due(
+    ways: Iterable[Way], wanted: Iterable[tuple[str, str]], used: Mapping[Way, float], now: float, random: Random
+) -> Way | None:
+    """The way to measure: the first that somebody wants measured, or else one that was never used, or else the one that
+    was not for the longest time, if it is long.
+    """
+    named = {(way.source, way.sink): way for way in ways}
+    if asked := next((named[each] for each in wanted if each in named), None):
+        return asked
     blind = [way for way in ways if way not in used]
     if blind:
         return random.choice(blind)
@@ -71,12 +78,8 @@ class Prober:
 
     async def probe(self) -> bool:
         """Measure the way that is due, if one is, all is idle, and the budget allows it; whether there was one."""
-        endpoints = {
-            placed.endpoint.name: placed.endpoint
-            for placed in (await self._places.map()).by_id.values()
-            if placed.endpoint.write_priority and placed.endpoint.scheme in ("ftp", "gsiftp")
-        }
-        way = await self._claim(_ways(endpoints.values()))
+        endpoints = {name: placed.endpoint for name, placed in (await self._places.map()).by_name.items()}
+        way = await self._claim(ways(endpoints.values()))
         if way is None:
             return False
         source, sink = endpoints[way.source], endpoints[way.sink]
@@ -101,7 +104,7 @@ class Prober:
         return True
 
     @retried
-    async def _claim(self, ways: list[Way]) -> Way | None:
+    async def _claim(self, able: list[Way]) -> Way | None:
         """The one to measure, which no other process will."""
         now = time.time()
         async with self._database.write() as connection:
@@ -112,11 +115,8 @@ class Prober:
                 or (await probes.spent(now) + 1) * self._probing.bytes > self._probing.a_day
             ):
                 return None
-            way = due(ways, await probes.used(ways, now - STALE), now, self._random)
+            used = await probes.used(able, now - STALE)
+            way = due(able, await probes.wanted(), used, now, self._random)
             if way:
                 await probes.claim(way, now)
             return way
-
-
-def _ways(endpoints: Iterable[Endpoint]) -> list[Way]:
-    return [Way(a.name, b.name, Pair(a.source, b.site)) for a, b in permutations(endpoints, 2) if a.source != b.source]

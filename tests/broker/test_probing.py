@@ -1,14 +1,17 @@
 """Ways between endpoints are measured while nothing else is done: those that nobody knows, within a budget."""
 
 import asyncio
+import functools
 import time
 from random import Random
 
 import pytest
 
 from broker.config import Probing, Settings, configured
-from broker.errors import Invalid
+from broker.errors import Conflict, Forbidden, Invalid, NotFound
+from broker.models.access import Caller
 from broker.models.history import Pair
+from broker.services.probes import Probes
 from broker.storage.lanes import Lanes
 from broker.storage.probes import Way
 from broker.tasks.prober import STALE, Prober, due
@@ -20,10 +23,17 @@ WAYS = [Way(a, b, Pair(f"ftp://{a}", b.upper())) for a, b in ("ab", "ba", "ac", 
 
 def test_blind_ways_come_first_then_the_stalest():
     used = {way: NOW - STALE - i for i, way in enumerate(WAYS[:3])}
-    assert due(WAYS, used, NOW, Random(0)) == WAYS[3]
-    assert due(WAYS[:3], used, NOW, Random(0)) == WAYS[2]
-    assert due(WAYS[:3], dict.fromkeys(WAYS[:3], NOW - 60), NOW, Random(0)) is None
-    assert due([], {}, NOW, Random(0)) is None
+    assert due(WAYS, [], used, NOW, Random(0)) == WAYS[3]
+    assert due(WAYS[:3], [], used, NOW, Random(0)) == WAYS[2]
+    assert due(WAYS[:3], [], dict.fromkeys(WAYS[:3], NOW - 60), NOW, Random(0)) is None
+    assert due([], [], {}, NOW, Random(0)) is None
+
+
+def test_what_somebody_wants_measured_goes_before_all_else():
+    assert due(WAYS, [("x", "y"), ("c", "a"), ("a", "b")], {}, NOW, Random(0)) == WAYS[3]
+    fresh = dict.fromkeys(WAYS, NOW - 60)
+    assert due(WAYS, [("a", "b")], fresh, NOW, Random(0)) == WAYS[0]
+    assert due(WAYS, [("x", "y")], fresh, NOW, Random(0)) is None
 
 
 @pytest.fixture
@@ -77,6 +87,48 @@ async def test_what_transfers_told_need_not_be_measured(broker, admin, servers):
 async def test_two_that_measure_at_once_measure_different_ways(broker, admin, servers):
     assert sorted(await asyncio.gather(*(prober(broker).probe() for _ in range(4)))) == [False, False, True, True]
     assert len(await reported(admin)) == 2
+
+
+def wanting(broker, role="curator", a_day=100_000_000):
+    factory = broker.factory
+    probes = Probes(factory.database, factory.places, Probing(a_day, 1_000_000, 5.0))
+    return functools.partial(probes.want, Caller(subject="ann", role=role))
+
+
+async def test_a_way_that_a_curator_wants_measured_is_although_it_was_just_used(broker, admin, servers):
+    probing, want = prober(broker), wanting(broker)
+    assert [await probing.probe() for _ in range(3)] == [True, True, False]
+    for _ in range(2):
+        await want("two", "one")
+    assert [await probing.probe() for _ in range(2)] == [True, False]
+    assert (await reported(admin))[0]["sink"] == "one-site"
+    audit = (await admin.get("/broker/v1/audit")).json()["entries"]
+    assert [(each["subject"], each["thing"]) for each in audit if each["action"] == "want probe"] == [
+        ("ann", "two to one")
+    ]
+
+
+async def test_what_is_wanted_waits_for_the_budget(broker, admin, servers):
+    await wanting(broker)("two", "one")
+    assert not await prober(broker, a_day=500_000).probe()
+    assert await prober(broker).probe()
+    assert [each["sink"] for each in await reported(admin)] == ["one-site"]
+
+
+async def test_what_cannot_be_measured_is_refused(broker, admin, servers):
+    for source, sink, kind in (
+        ("nosuch", "one", NotFound),
+        ("one", "<b>", NotFound),
+        ("one", "one", Invalid),
+        ("one", "closed", Invalid),
+        ("closed", "one", Invalid),
+    ):
+        with pytest.raises(kind):
+            await wanting(broker)(source, sink)
+    with pytest.raises(Forbidden):
+        await wanting(broker, "transfer")("one", "two")
+    with pytest.raises(Conflict, match="measures no ways"):
+        await broker.factory.probes.want(Caller(subject="ann", role="admin"), "one", "two")
 
 
 async def test_the_budget_of_a_day_is_kept(broker, admin, servers):

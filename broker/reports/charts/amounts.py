@@ -1,0 +1,150 @@
+"""How much of what: bars by day, or by name."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any
+
+from broker.reports.charts.frame import LETTER, WIDTH, Axis, Categories, beside, column, drawn, picked, undrawn
+from broker.reports.document import Figure, Table, Unit, Value
+from broker.reports.words import short, written
+
+__all__ = ["bars"]
+
+HEIGHT = 220
+STEP = 26
+"""The height of a bar with a name."""
+MOST = 30
+"""Bars with names that one reads."""
+DAY = 86_400.0
+
+Sums = dict[tuple[Value, str], float]
+
+
+def bars(name: str, title: str, table: Table, x: str, y: str, category: str = "", *, stacked: bool = True) -> Figure:
+    """A bar for each day, or for each name, as long as the rows of it have together.
+
+    :param x: a column of moments, whose days stand side by side, or of names, which stand one below the other in the
+        order of the table; of more than 30 names the first 30 are drawn, and the note says so
+    :param y: what is summed
+    :param category: the column of what a bar is made of; the first five have a colour, the rest is "others"
+    :param stacked: the parts stand on each other; else side by side, as what is no sum wants it
+    """
+    kinds = Categories.of(row[1][0] for row in picked(table, (y,), (category,))) if category else None
+    sums = _summed(table, x, y, category, kinds)
+    if not any(sums.values()):
+        return undrawn(name, title, table, "there is nothing yet to be counted")
+    if column(table, x).unit == "moment":
+        return _days(name, title, table, y, sums, kinds, stacked)
+    return _named(name, title, table, y, sums, kinds, stacked)
+
+
+def _summed(table: Table, x: str, y: str, category: str, kinds: Categories | None) -> Sums:
+    sums: Sums = defaultdict(float)
+    days = column(table, x).unit == "moment"
+    for (value,), others in picked(table, (y,), (x, category) if category else (x,)):
+        if others[0] is not None:
+            place = float(others[0]) // DAY * DAY if days else str(others[0])
+            sums[place, kinds.name(others[1]) if kinds else ""] += value
+    return dict(sums)
+
+
+def _days(name: str, title: str, table: Table, y: str, sums: Sums, kinds: Categories | None, stacked: bool) -> Figure:
+    unit = column(table, y).unit
+    totals = _totals(sums, stacked)
+    axis = Axis.of(column(table, y).title, unit, list(totals.values()), log=False)
+    first, last = min(sums)[0], max(sums)[0]
+    count = round((float(last) - float(first)) / DAY) + 1  # type: ignore[arg-type]
+    values = _values(sums, axis, kinds, 1000.0)
+    beside = len(kinds.names) if kinds and not stacked else 1
+    for value in values:  # as Vega-Lite does by itself for names, but not for days
+        value["x"] += (value.get("order", 0) - (beside - 1) / 2) / beside * 0.8 * DAY * 1000 if beside > 1 else 0
+    width = max(1.0, min(40.0, 0.8 * WIDTH / max(count, 2)) / beside)
+    x = {
+        "field": "x",
+        "type": "temporal",
+        "title": "UTC",
+        "scale": {"type": "utc", "domain": [(first - DAY / 2) * 1000, (last + DAY / 2) * 1000]},  # type: ignore[operator]
+        "axis": {"tickCount": min(6, count), "format": "%b %d", "labelOverlap": "greedy", "labelSeparation": 10},
+    }
+    encoding = {"x": x, "y": axis.channel("y", stack="zero" if stacked else None), **_coloured(kinds)}
+    whole = sum(sums.values())
+    most = max(totals, key=lambda place: totals[place])
+    alternative = f"{title}: {written(whole, unit)} in {count} days, most on {written(most, 'moment')[:10]}"
+    alternative += f" with {written(totals[most], unit)}{_shares(sums, kinds, unit)}."
+    mark = {"type": "bar", "width": width, "stroke": "var(--paper)", "strokeWidth": 0.5 if width > 4 else 0}
+    return drawn(name, title, table, alternative, height=HEIGHT, data={"values": values}, mark=mark, encoding=encoding)
+
+
+def _named(name: str, title: str, table: Table, y: str, sums: Sums, kinds: Categories | None, stacked: bool) -> Figure:
+    unit = column(table, y).unit
+    found = list(dict.fromkeys(place for place, _ in sums))
+    kept = found[:MOST]
+    sums = {(place, kind): value for (place, kind), value in sums.items() if place in kept}
+    called = short(map(str, kept))
+    totals = _totals(sums, stacked)
+    axis = Axis.of(column(table, y).title, unit, list(totals.values()), log=False)
+    values = [{**value, "x": called[str(value["x"])]} for value in _values(sums, axis, kinds, 1.0)]
+    ends = [
+        {"x": called[str(place)], "y": axis.placed(value), "text": written(value, unit)}
+        for place, value in totals.items()
+    ]
+    names = {"field": "x", "type": "nominal", "title": None, "sort": None, "scale": {"domain": list(called.values())}}
+    along = axis.channel("y", stack="zero" if stacked else None)
+    place: dict[str, Any] = {"y": names, "x": {**along, "axis": None}}
+    offset = {"yOffset": _ordered(kinds)} if kinds and not stacked else {}
+    layers: list[dict[str, Any]] = [
+        {
+            "mark": {"type": "bar", "stroke": "var(--paper)", "strokeWidth": 0.5},
+            "encoding": {**_coloured(kinds), **offset},
+        }
+    ]
+    if stacked:
+        mark = {"type": "text", "align": "left", "dx": 6}
+        layers.append({"data": {"values": ends}, "mark": mark, "encoding": {"text": {"field": "text"}}})
+    else:
+        place["x"] = along
+    width = beside(str(each["text"]) for each in ends) - LETTER * max(map(len, called.values()))
+    note = f"Of {len(found)} {column(table, y).title} {MOST} are drawn." if len(found) > MOST else ""
+    alternative = f"{title}: " + ", ".join(f"{each} {written(totals[each], unit)}" for each in list(totals)[:5])
+    alternative += f" and {len(found) - 5} more." if len(found) > 5 else "."
+    step = STEP if stacked or not kinds else STEP * max(1.0, 0.7 * len(kinds.names))
+    size = {"width": width, "height": {"step": step, "for": "position"}}
+    return drawn(name, title, table, alternative, note, data={"values": values}, encoding=place, layer=layers, **size)
+
+
+def _totals(sums: Sums, stacked: bool) -> dict[Value, float]:
+    """How long the bars are: all parts together, or the longest of those side by side."""
+    totals: dict[Value, float] = {}
+    for (place, _), value in sums.items():
+        before = totals.get(place, 0.0)
+        totals[place] = before + value if stacked else max(before, value)
+    return totals
+
+
+def _values(sums: Sums, axis: Axis, kinds: Categories | None, times: float) -> list[dict[str, Any]]:
+    called = short(kinds.names) if kinds else {"": ""}
+    return [
+        {
+            "x": place * times if isinstance(place, float) else place,
+            "y": axis.placed(value),
+            **({"kind": called[kind], "order": list(called).index(kind)} if kinds else {}),
+        }
+        for (place, kind), value in sums.items()
+    ]
+
+
+def _ordered(kinds: Categories) -> dict[str, Any]:
+    return {"field": "kind", "type": "nominal", "scale": {"domain": list(short(kinds.names).values())}}
+
+
+def _coloured(kinds: Categories | None) -> dict[str, Any]:
+    if not kinds:
+        return {}
+    return {**kinds.channel("kind"), "order": {"field": "order", "type": "quantitative"}}
+
+
+def _shares(sums: Mapping[tuple[Value, str], float], kinds: Categories | None, unit: Unit) -> str:
+    if not kinds:
+        return ""
+    parts = {kind: sum(value for (_, each), value in sums.items() if each == kind) for kind in kinds.names}
+    return "; " + ", ".join(f"{kind} {written(value, unit)}" for kind, value in parts.items())

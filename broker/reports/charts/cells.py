@@ -1,0 +1,168 @@
+"""A grid of sources and sinks."""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from broker.reports.charts.frame import LETTER, WIDTH, column, drawn, span, undrawn
+from broker.reports.charts.palette import STEPS, on
+from broker.reports.document import Figure, Table, Unit
+from broker.reports.words import scale, short
+
+__all__ = ["grid", "steps"]
+
+MOST = 30
+"""Rows, and columns, of cells that can be read."""
+TALL = 30
+WIDE = (16, 90)
+"""A cell's least and greatest width."""
+READABLE = 44
+"""The width from which on its value is written into a cell."""
+STALE = "stale"
+
+
+class Cell(NamedTuple):
+    """One of the grid."""
+
+    source: str
+    sink: str
+    value: float
+    stale: bool
+
+
+def grid(name: str, title: str, table: Table, source: str, sink: str, value: str) -> Figure:
+    """A cell for each row of the table: from which source, to which sink, how much.
+
+    The darker (by night: the lighter), the more; grey where the row is stale (`Table.stale`). Sources and sinks are
+    in the order of the table, those that are both in the same; of more than 30 the
+    first 30 are drawn, and the note says so.
+
+    :param value: what the colour says, and the number in the cell where there is room for it
+    """
+    cells = _cells(table, source, sink, value)
+    if not cells:
+        return undrawn(name, title, table, "nothing is known yet of any pair")
+    sources = list(dict.fromkeys(cell.source for cell in cells))
+    sinks = _like(sources, dict.fromkeys(cell.sink for cell in cells))
+    kept = [cell for cell in cells if cell.source in sources[:MOST] and cell.sink in sinks[:MOST]]
+    column_ = column(table, value)
+    typical = sorted(cell.value for cell in kept)[len(kept) // 2]
+    divisor, sign = scale(column_.unit, typical)
+    bounds = steps([cell.value / divisor for cell in kept])
+    names = short(dict.fromkeys([*sources[:MOST], *sinks[:MOST]]))
+    rows, columns = ([names[each] for each in found[:MOST]] for found in (sources, sinks))
+    wide = max(WIDE[0], min(WIDE[1], (WIDTH - LETTER * max(map(len, rows))) // len(columns)))
+    tall = min(TALL, max(TALL // 2, wide))
+    layers: list[dict[str, Any]] = [_coloured(bounds, ", ".join(filter(None, (column_.title, sign))), kept)]
+    if wide >= READABLE:
+        ink = {"field": "ink", "type": "nominal", "scale": None}
+        layers.append({"mark": {"type": "text", "fontSize": 12}, "encoding": {"text": {"field": "text"}, "color": ink}})
+    few = len(kept) < len(cells)
+    note = f"Of {len(sources)} sources and {len(sinks)} sinks {len(rows)} and {len(columns)} are drawn." if few else ""
+    return drawn(
+        name,
+        title,
+        table,
+        _said(title, kept, column_.unit),
+        note,
+        width={"step": wide},
+        height={"step": tall},
+        data={"values": [_value(cell, names, bounds, divisor) for cell in kept]},
+        encoding=_axes(column(table, source).title, column(table, sink).title, rows, columns, wide),
+        layer=layers,
+    )
+
+
+def steps(values: Sequence[float]) -> list[float]:
+    """Where one colour ends and the next begins: round numbers, so that each is of about as many values.
+
+    >>> steps([1.0, 2.0, 3.0, 4.0, 5.0, 6.04])
+    [2.0, 3.0, 4.0, 5.0, 6.0]
+    """
+    order = sorted(values)
+    wanted = (order[number * len(order) // len(STEPS)] for number in range(1, len(STEPS)))
+    bounds = sorted({float(f"{each:.2g}") for each in wanted})
+    return [each for each in bounds if each > order[0]]
+
+
+def _cells(table: Table, source: str, sink: str, value: str) -> list[Cell]:
+    places = [[each.name for each in table.columns].index(name) for name in (source, sink, value)]
+    stale = table.stale or [False] * len(table.rows)
+    known = [(row, old) for row, old in zip(table.rows, stale, strict=True) if row[places[2]] is not None]
+    return [Cell(str(row[places[0]]), str(row[places[1]]), float(row[places[2]]), old) for row, old in known]  # type: ignore[arg-type]
+
+
+def _like(sources: Sequence[str], sinks: Iterable[str]) -> list[str]:
+    """The sinks in the order of the sources, those that are none at the end."""
+    order = {name: place for place, name in enumerate(sources)}
+    return sorted(sinks, key=lambda name: order.get(name, len(order)))
+
+
+def _value(cell: Cell, names: Mapping[str, str], bounds: Sequence[float], divisor: float) -> dict[str, Any]:
+    value = cell.value / divisor
+    step = bisect_right(bounds, value)
+    return {
+        "source": names[cell.source],
+        "sink": names[cell.sink],
+        "step": STALE if cell.stale else _labels(bounds)[step],
+        "text": f"{value:,.0f}" if value >= 100 else f"{value:.2g}",
+        "ink": "var(--ink)" if cell.stale else on(_place(step, bounds)),
+    }
+
+
+def _labels(bounds: Sequence[float]) -> list[str]:
+    said = [f"{each:,.4g}" for each in bounds]
+    if not said:
+        return ["all"]
+    return [f"< {said[0]}", *(f"{a} – {b}" for a, b in pairwise(said)), f"≥ {said[-1]}"]
+
+
+def _place(step: int, bounds: Sequence[float]) -> int:
+    """Which colour a step has: few steps are spread over all of them."""
+    return round(step * (len(STEPS) - 1) / len(bounds)) if bounds else 2
+
+
+def _coloured(bounds: Sequence[float], title: str, cells: Sequence[Cell]) -> dict[str, Any]:
+    labels = _labels(bounds)
+    colours = [STEPS[_place(step, bounds)] for step in range(len(labels))]
+    if any(cell.stale for cell in cells):
+        labels, colours = [*labels, STALE], [*colours, "var(--stale)"]
+    legend = {"title": title, "symbolType": "square", "symbolSize": 160, "titleColor": "var(--muted)", "columns": 4}
+    colour = {
+        "field": "step",
+        "type": "nominal",
+        "sort": None,
+        "scale": {"domain": labels, "range": colours},
+        "legend": {**legend, "titleFontSize": 13, "titleFontWeight": "normal"},
+    }
+    return {"mark": {"type": "rect", "stroke": "var(--paper)", "strokeWidth": 2}, "encoding": {"color": colour}}
+
+
+def _axes(source: str, sink: str, rows: Sequence[str], columns: Sequence[str], wide: int) -> dict[str, Any]:
+    axis = {"domain": False, "ticks": False, "labelPadding": 6}
+    slanted = {
+        "labelAngle": -45 if wide >= READABLE else -90,
+        "labelAlign": "left",
+        "labelBaseline": "middle",
+        "orient": "top",
+    }
+    return {
+        "y": {"field": "source", "type": "nominal", "title": source, "scale": {"domain": rows}, "axis": axis},
+        "x": {
+            "field": "sink",
+            "type": "nominal",
+            "title": sink,
+            "scale": {"domain": columns},
+            "axis": {**axis, **slanted},
+        },
+    }
+
+
+def _said(title: str, cells: Sequence[Cell], unit: Unit) -> str:
+    values = [cell.value for cell in cells]
+    least, most = min(cells, key=lambda cell: cell.value), max(cells, key=lambda cell: cell.value)
+    stale = sum(cell.stale for cell in cells)
+    said = f"{title}: {len(cells)} pairs, {span(unit, values)}; least from {least.source} to {least.sink}, "
+    said += f"most from {most.source} to {most.sink}"
+    return f"{said}; {stale} stale." if stale else f"{said}."

@@ -1,0 +1,250 @@
+"""What all figures share: rows that can be drawn, axes with units, letters of known width, room for labels."""
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from broker.reports.charts.palette import CATEGORIES, HABITS, SHAPES
+from broker.reports.document import Column, Figure, Table, Unit, Value
+from broker.reports.words import clean, scale, short, written
+
+__all__ = [
+    "WIDTH",
+    "Axis",
+    "Categories",
+    "beside",
+    "column",
+    "drawn",
+    "picked",
+    "span",
+    "spread",
+    "thinned",
+    "undrawn",
+]
+
+Row = TypeVar("Row")
+
+WIDTH = 580
+"""Of the field in which is drawn, less what labels beside it take: with its axis a figure is about 640 wide."""
+LETTER = 7
+"""What a letter takes, on average."""
+MOST = 1000
+"""Points that one can still see; they are drawn in 50 ms, and take 300 kB of a page."""
+SYMBOL = 32
+"""What a mark in a legend takes, with the room around it."""
+LINE = 16
+"""Between two labels, one above the other."""
+FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
+"""All of one width: what fits here fits there."""
+OTHERS = "others"
+"""What has no colour of its own."""
+SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
+CONFIG: Mapping[str, Any] = {
+    "aria": False,
+    "font": FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "aria": False,
+        "domainColor": "var(--muted)",
+        "gridColor": "var(--grid)",
+        "labelColor": "var(--ink)",
+        "labelFontSize": 13,
+        "labelLimit": 240,
+        "tickColor": "var(--muted)",
+        "titleColor": "var(--muted)",
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+    },
+    "axisX": {"grid": False, "labelFlush": False},
+    "legend": {
+        "aria": False,
+        "labelColor": "var(--ink)",
+        "labelFontSize": 13,
+        "labelLimit": 240,
+        "orient": "top",
+        "symbolOpacity": 1,
+        "symbolSize": 90,
+        "title": None,
+    },
+    "text": {"aria": False, "color": "var(--ink)", "fontSize": 13},
+    "point": {"aria": False, "filled": True, "opacity": 0.75, "size": 22},
+    "line": {"aria": False, "strokeWidth": 2},
+    "rule": {"aria": False, "color": "var(--muted)"},
+    "area": {"aria": False, "color": "var(--band)"},
+    "bar": {"aria": False, "color": "var(--c1)"},
+    "rect": {"aria": False},
+}
+
+
+class Axis(NamedTuple):
+    """Numbers along an axis: divided so that they are short, with their unit said once.
+
+    :param log: by powers of ten, as where one value is many times the usual one
+    """
+
+    title: str
+    unit: Unit
+    divisor: float
+    low: float
+    high: float
+    log: bool
+
+    @classmethod
+    def of(cls, name: str, unit: Unit, values: Sequence[float], log: bool | None = None, zero: bool = True) -> "Axis":
+        """The one on which all these values have a place.
+
+        :param log: whether by powers of ten; as the values want it, unless given
+        :param zero: it begins with zero, if it is not by powers of ten
+        """
+        positive = min(values) > 0
+        typical = sorted(values)[len(values) // 2]
+        if log is None:
+            log = unit in ("rate", "bytes", "seconds") and positive and max(values) > 20 * typical
+        divisor, sign = scale(unit, typical if log else max(map(abs, values)))
+        low, high = min(values), max(values)
+        if log and positive:
+            low, high = low / 1.25, high * 1.25
+        else:
+            low = min(0.0, low) if zero else low
+            high = max(high, 0.0) if zero else high
+            whole = max(abs(low), abs(high), 1e-9)
+            room = 0.06 * (high - low if high - low > 1e-6 * whole else whole)
+            low, high, log = low - room * (low < 0 or not zero), high + room, False
+        title = ", ".join(part for part in (name, sign, "logarithmic" if log else "") if part)
+        return cls(title, unit, divisor, low, high, log)
+
+    def placed(self, value: float) -> float:
+        """The number that is drawn."""
+        return value / self.divisor
+
+    def share(self, value: float) -> float:
+        """Where on the axis a value is, from 0 to 1."""
+        if self.log:
+            return math.log(value / self.low) / math.log(self.high / self.low)
+        return (value - self.low) / (self.high - self.low)
+
+    def channel(self, field: str, **more: Any) -> dict[str, Any]:
+        """What Vega-Lite is told of it."""
+        kind = {"type": "log"} if self.log else {"type": "linear"}
+        domain = [self.low / self.divisor, self.high / self.divisor]
+        axis = {"tickCount": 5, "format": ".0%" if self.unit == "share" else ",~g" if self.log else ",~r"}
+        return {
+            "field": field,
+            "type": "quantitative",
+            "title": self.title,
+            "scale": {**kind, "domain": domain, "nice": False, "zero": False},
+            "axis": axis,
+            **more,
+        }
+
+
+class Categories(NamedTuple):
+    """What is told apart by colour and shape: the first five as they come, the others as one."""
+
+    names: tuple[str, ...]
+    places: Mapping[str, int]
+
+    @classmethod
+    def of(cls, values: Iterable[Value]) -> "Categories":
+        """Those that have a colour everywhere have it here, the others take what is free."""
+        found = list(dict.fromkeys("–" if value is None else str(value) for value in values))
+        if len(found) > len(CATEGORIES):
+            found = list(dict.fromkeys([*found[: len(CATEGORIES) - 1], OTHERS]))
+        places = {name: HABITS[name] for name in found if name in HABITS}
+        if len(set(places.values())) < len(places):
+            places = {}
+        free = [place for place in range(len(CATEGORIES)) if place not in places.values()]
+        for name in found:
+            if name not in places:
+                places[name] = free.pop(0)
+        return cls(tuple(found), places)
+
+    def name(self, value: Value) -> str:
+        """What the figure calls it."""
+        name = "–" if value is None else str(value)
+        return name if name in self.places else OTHERS
+
+    def channel(self, field: str, shapes: bool = False) -> dict[str, Any]:
+        """Colours, and shapes beside them if the marks have any."""
+        legend: dict[str, Any] | None = {} if len(self.names) > 1 else None
+        said: dict[str, Any] = {"field": field, "type": "nominal", "legend": legend, "sort": None}
+        names = list(short(self.names).values())
+        if said["legend"] is not None:
+            said["legend"] = {"columns": max(1, WIDTH // (LETTER * max(map(len, names)) + SYMBOL))}
+        ranged = {
+            "color": {"domain": names, "range": [CATEGORIES[self.places[name]] for name in self.names]},
+            "shape": {"domain": names, "range": [SHAPES[self.places[name]] for name in self.names]},
+        }
+        channels = ("color", "shape") if shapes else ("color",)
+        return {channel: {**said, "scale": ranged[channel]} for channel in channels}
+
+
+def column(table: Table, name: str) -> Column:
+    """The column of this name."""
+    return next(each for each in table.columns if each.name == name)
+
+
+def picked(table: Table, numbers: Sequence[str], others: Sequence[str] = ()) -> list[tuple[list[float], list[Value]]]:
+    """Of each row the numbers and the other values, in the order of the names; rows that lack a number are left out."""
+    places = {each.name: place for place, each in enumerate(table.columns)}
+    rows = []
+    for row in table.rows:
+        wanted = [row[places[name]] for name in numbers]
+        found = [float(value) for value in wanted if isinstance(value, int | float) and math.isfinite(value)]
+        if len(found) == len(wanted):
+            rows.append((found, [row[places[name]] for name in others]))
+    return rows
+
+
+def thinned(rows: Sequence[Row], most: int = MOST) -> Sequence[Row]:
+    """Each n-th of them, so that there are at most so many: what is left is spread as the whole was."""
+    return rows[:: -(-len(rows) // most)] if len(rows) > most else rows
+
+
+def spread(wanted: Sequence[float], height: float, least: float = LINE) -> list[float]:
+    """Places for labels as near as can be to where they should be, none nearer to another than the least.
+
+    :param wanted: from the top, in any order
+    :param height: no label is above 0 or below this, if there is room
+    """
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
+    least = min(least, height / max(len(wanted) - 1, 1))
+    places = [0.0] * len(wanted)
+    before = -math.inf
+    for index in order:
+        places[index] = before = max(wanted[index], before + least, 0.0)
+    after = math.inf
+    for index in reversed(order):
+        places[index] = after = min(places[index], after - least, height)
+    return places
+
+
+def beside(labels: Iterable[str]) -> int:
+    """The width that is left when these labels stand at the right."""
+    return WIDTH - 24 - LETTER * max(map(len, labels), default=0)
+
+
+def drawn(name: str, title: str, table: Table, alternative: str, note: str = "", **spec: Any) -> Figure:
+    """A figure of this specification, made from layers or one mark."""
+    whole = {"$schema": SCHEMA, "config": CONFIG, "background": None, "padding": 4, "width": WIDTH, **spec}
+    return Figure(name, title, table, _cleaned(whole), clean(alternative), clean(note))
+
+
+def _cleaned(part: Any) -> Any:
+    """Also names of columns may come from somewhere."""
+    if isinstance(part, str):
+        return clean(part)
+    if isinstance(part, Mapping):
+        return {key: _cleaned(value) for key, value in part.items()}
+    return [_cleaned(each) for each in part] if isinstance(part, list | tuple) else part
+
+
+def undrawn(name: str, title: str, table: Table, why: str) -> Figure:
+    """A figure that is not drawn, for there is too little to be seen."""
+    return Figure(name, title, table, {}, f"Not drawn: {why}.", f"Not drawn: {why}.")
+
+
+def span(unit: Unit, values: Sequence[float]) -> str:
+    """From the least to the most, in words."""
+    least, most = written(min(values), unit), written(max(values), unit)
+    return least if least == most else f"{least} to {most}"

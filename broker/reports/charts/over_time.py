@@ -1,0 +1,202 @@
+"""What came one after the other: points with what was expected of them, and lines."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from broker.reports.charts.frame import Axis, Categories, beside, column, drawn, picked, span, spread, thinned, undrawn
+from broker.reports.charts.palette import CATEGORIES, SHAPES
+from broker.reports.document import Figure, Table, Value
+from broker.reports.words import short, written
+
+__all__ = ["lines", "moments", "series"]
+
+FEWEST = 3
+"""Points of which one can say that they rise or fall."""
+HEIGHT = 260
+SERIES = 6
+"""Lines that can be told apart."""
+GAP = 8
+"""Between the end of a line and its name."""
+NOWHERE: Mapping[str, Any] = {"x": None, "y": None}
+"""Not where the data say."""
+CLOCK = {
+    **dict.fromkeys(("milliseconds", "seconds"), "%H:%M:%S"),
+    **dict.fromkeys(("minutes", "hours"), "%H:%M"),
+    **dict.fromkeys(("day", "date", "week"), "%b %d"),
+    **dict.fromkeys(("month", "quarter"), "%b %Y"),
+    "year": "%Y",
+}
+ONE: Mapping[str, Any] = {"values": [{}]}
+
+
+def series(
+    name: str,
+    title: str,
+    table: Table,
+    x: str,
+    y: str,
+    *,
+    low: str = "",
+    middle: str = "",
+    high: str = "",
+    colour: str = "",
+) -> Figure:
+    """A point for each row, over the band in which it was expected.
+
+    The rows may be in any order; those that lack one of the numbers are not drawn. Of more than 1,000 each n-th is,
+    and the note says so. Where one value is many times the usual one, the axis is logarithmic.
+
+    :param x: the column of moments
+    :param y: what is drawn, of any unit
+    :param low: the lower end of the band (p10), with `high`, the upper one (p90), and `middle`, the line in it (p50)
+    :param colour: the column of what points are told apart by, such as the forecaster in charge
+    """
+    wanted = [each for each in (low, middle, high) if each]
+    rows = sorted(picked(table, (x, y, *wanted), (colour,) if colour else ()), key=lambda row: row[0][0])
+    if len(rows) < FEWEST:
+        return undrawn(name, title, table, f"fewer than {FEWEST} points say nothing of how it goes")
+    seen = thinned(rows)
+    unit = column(table, y).unit
+    axis = Axis.of(column(table, y).title, unit, [value for numbers, _ in rows for value in numbers[1:]])
+    kinds = Categories.of(others[0] for _, others in rows) if colour else None
+    values = [_point(numbers, others, axis, wanted, (low, middle, high), kinds) for numbers, others in seen]
+    layers = [*_band(values, axis, low, middle, high)]
+    points = kinds.channel("kind", shapes=True) if kinds else {"color": {"value": CATEGORIES[0]}}
+    layers.append({"mark": "point", "encoding": {"y": axis.channel("y"), **points}})
+    names = {key: column(table, each).title for key, each in (("low", low), ("middle", middle), ("high", high)) if each}
+    width = beside(names.values())
+    layers += _named(values[-1], axis, names, width)
+    said = [numbers[1] for numbers, _ in rows]
+    alternative = f"{title}: {_extent(rows)}, from {span(unit, said)}"
+    alternative += f", half of them up to {written(sorted(said)[(len(said) - 1) // 2], unit)}"
+    if low and high:
+        within = sum(numbers[2] <= numbers[1] <= numbers[-1] for numbers, _ in rows)
+        alternative += f"; {written(within / len(rows), 'share')} lie within the band"
+    note = f"Of {len(rows):,} points {len(seen):,} are drawn, evenly chosen." if len(seen) < len(rows) else ""
+    encoding = {"x": moments("x")}
+    data = {"values": values}
+    return drawn(
+        name,
+        title,
+        table,
+        f"{alternative}.",
+        note,
+        width=width,
+        height=HEIGHT,
+        data=data,
+        encoding=encoding,
+        layer=layers,
+    )
+
+
+def _extent(rows: Sequence[tuple[list[float], list[Value]]]) -> str:
+    first, last = (written(numbers[0], "moment") for numbers, _ in (rows[0], rows[-1]))
+    return f"{len(rows):,} points between {first} and {last}"
+
+
+def _point(
+    numbers: Sequence[float],
+    others: Sequence[Value],
+    axis: Axis,
+    wanted: Sequence[str],
+    names: tuple[str, str, str],
+    kinds: Categories | None,
+) -> dict[str, Any]:
+    values: dict[str, Any] = {"x": numbers[0] * 1000, "y": axis.placed(numbers[1])}
+    found = dict(zip(wanted, numbers[2:], strict=True))
+    values |= {
+        key: axis.placed(found[each]) for key, each in zip(("low", "middle", "high"), names, strict=True) if each
+    }
+    if kinds:
+        values["kind"] = short(kinds.names)[kinds.name(others[0])]
+    return values
+
+
+def moments(field: str) -> dict[str, Any]:
+    """An axis of moments, which are milliseconds as browsers have them; by UTC, for who reads it is anywhere."""
+    axis = {"tickCount": 6, "labelOverlap": "greedy", "labelSeparation": 10, "format": CLOCK}
+    return {"field": field, "type": "temporal", "title": "UTC", "scale": {"type": "utc"}, "axis": axis}
+
+
+def _band(values: Sequence[Mapping[str, Any]], axis: Axis, low: str, middle: str, high: str) -> list[dict[str, Any]]:
+    layers: list[dict[str, Any]] = []
+    if low and high:
+        mark = {"type": "area", "interpolate": "step-after"}
+        layers.append({"mark": mark, "encoding": {"y": axis.channel("low"), "y2": {"field": "high"}}})
+    if middle:
+        line = {"type": "line", "interpolate": "step-after", "color": "var(--ink)", "strokeWidth": 1.2}
+        layers.append({"mark": line, "encoding": {"y": axis.channel("middle")}})
+    return layers
+
+
+def _named(last: Mapping[str, Any], axis: Axis, names: Mapping[str, str], width: int) -> list[dict[str, Any]]:
+    """What the band's edges and its line are, said at their ends."""
+    wanted = [HEIGHT * (1 - axis.share(last[key] * axis.divisor)) for key in names]
+    return [
+        _label(width + GAP, place, text) for place, text in zip(spread(wanted, HEIGHT), names.values(), strict=True)
+    ]
+
+
+def _label(x: float, y: float, text: str) -> dict[str, Any]:
+    mark = {"type": "text", "align": "left", "baseline": "middle", "text": text, "x": x, "y": y}
+    return {"data": ONE, "mark": mark, "encoding": NOWHERE}
+
+
+def lines(name: str, title: str, table: Table, x: str, y: str, of: str) -> Figure:
+    """A line for each value of one column, named where it ends; marks on it differ in shape.
+
+    Of more than six lines the first six of the table are drawn, and the note says so.
+
+    :param x: the column of moments
+    :param y: what is drawn, of any unit
+    :param of: the column of what a line is of
+    """
+    rows = sorted(picked(table, (x, y), (of,)), key=lambda row: row[0][0])
+    found = dict.fromkeys(others[0] for _, others in picked(table, (x, y), (of,)))
+    kept = list(found)[:SERIES]
+    rows = [row for row in rows if row[1][0] in kept]
+    if len({numbers[0] for numbers, _ in rows}) < 2:
+        return undrawn(name, title, table, "there are no two moments between which anything could have changed")
+    unit = column(table, y).unit
+    axis = Axis.of(column(table, y).title, unit, [numbers[1] for numbers, _ in rows])
+    kinds = Categories.of(kept)
+    called = short(kinds.names)
+    values = [
+        {"x": numbers[0] * 1000, "y": axis.placed(numbers[1]), "kind": called[kinds.name(others[0])]}
+        for numbers, others in rows
+    ]
+    width = beside(called.values())
+    layers: list[dict[str, Any]] = [
+        {"mark": "line", "encoding": _plain(kinds.channel("kind"))},
+        {"mark": {"type": "point", "size": 50, "opacity": 1}, "encoding": _plain(kinds.channel("kind", shapes=True))},
+        *_ends(rows, axis, kinds, width),
+    ]
+    note = f"Of {len(found)} lines {SERIES} are drawn; the table has all." if len(found) > SERIES else ""
+    lasts = {called[kinds.name(others[0])]: numbers[1] for numbers, others in rows}
+    ends = ", ".join(f"{kind} {written(value, unit)}" for kind, value in lasts.items())
+    alternative = f"{title}: {_extent(rows)}; at the end {ends}."
+    encoding = {"x": moments("x"), "y": axis.channel("y")}
+    data = {"values": values}
+    return drawn(
+        name, title, table, alternative, note, width=width, height=HEIGHT, data=data, encoding=encoding, layer=layers
+    )
+
+
+def _plain(channels: Mapping[str, Any]) -> dict[str, Any]:
+    """Without a legend: the ends are named."""
+    return {channel: {**said, "legend": None} for channel, said in channels.items()}
+
+
+def _ends(
+    rows: Sequence[tuple[list[float], list[Value]]], axis: Axis, kinds: Categories, width: int
+) -> list[dict[str, Any]]:
+    """The names of the lines, each beside its end, with the line's own mark."""
+    lasts = {kinds.name(others[0]): numbers[1] for numbers, others in rows}
+    places = spread([HEIGHT * (1 - axis.share(value)) for value in lasts.values()], HEIGHT)
+    layers = []
+    for kind, place in zip(lasts, places, strict=True):
+        number = kinds.places[kind]
+        mark = {"type": "point", "shape": SHAPES[number], "size": 50, "opacity": 1, "color": CATEGORIES[number]}
+        layers.append({"data": ONE, "mark": {**mark, "x": width + GAP + 4, "y": place}, "encoding": NOWHERE})
+        layers.append(_label(width + 2 * GAP + 4, place, short(kinds.names)[kind]))
+    return layers

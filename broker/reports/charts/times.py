@@ -1,0 +1,159 @@
+"""What was under way when: ranges of sources, hops of a collection."""
+
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from broker.reports.charts.frame import LETTER, WIDTH, Axis, Categories, column, drawn, undrawn
+from broker.reports.charts.over_time import moments
+from broker.reports.charts.palette import CATEGORIES, HABITS
+from broker.reports.document import Figure, Table, Unit, Value
+from broker.reports.words import short, written
+
+__all__ = ["Lane", "gantt", "lanes"]
+
+MOST = 40
+"""Rows that one can follow to their names."""
+LANE = 9
+TALL = 24
+BUSIEST = 8
+"""Lanes of one row: what is more at the same time is drawn over the last."""
+
+
+class Lane(NamedTuple):
+    """Something that took its time, on which of the lanes of its row.
+
+    :param row: what it belongs to
+    :param begin: in the column's unit
+    :param kind: what came of it
+    """
+
+    row: str
+    begin: float
+    end: float
+    kind: Value
+    lane: int
+
+
+def gantt(name: str, title: str, table: Table, row: str, begin: str, end: str, of: str = "") -> Figure:
+    """A bar for each row of the table, from its beginning to its end; what overlaps is drawn on lanes of its own.
+
+    What is not over (no end) is drawn to the latest moment of all, and its bar is open. Of more than 40 names the first
+    40 of the table are drawn, and the note says so.
+
+    :param row: the column of what a bar belongs to, such as the source, whose names stand at the left
+    :param begin: moments, or seconds since something began; so is `end`
+    :param of: the column of what came of it, told apart by colour, and, unless all went well, by a mark at the end
+    """
+    laned = lanes(_spans(table, row, begin, end, of))
+    if not laned:
+        return undrawn(name, title, table, "nothing has begun yet")
+    found = list(dict.fromkeys(each.row for each in laned))
+    names = short(found[:MOST])
+    kept = [each for each in laned if each.row in names]
+    kinds = Categories.of(each.kind for each in kept) if of else None
+    unit = column(table, begin).unit
+    axis = Axis.of(
+        "since the beginning",
+        unit,
+        [moment for each in kept for moment in (each.begin, each.end)],
+        log=False,
+        zero=unit == "seconds",
+    )
+    times = 1000.0 if unit == "moment" else 1 / axis.divisor
+    busiest = max(each.lane for each in kept) + 1
+    values = [
+        {
+            "row": names[each.row],
+            "begin": each.begin * times,
+            "end": each.end * times,
+            "lane": each.lane,
+            "told": HABITS.get(str(each.kind)) != 0,
+            **({"kind": short(kinds.names)[kinds.name(each.kind)]} if kinds else {}),
+        }
+        for each in kept
+    ]
+    note = f"Of {len(found)} {MOST} are drawn; the table has all." if len(found) > MOST else ""
+    return drawn(
+        name,
+        title,
+        table,
+        _said(title, kept, unit, bool(of)),
+        note,
+        width=WIDTH - LETTER * max(map(len, names.values())),
+        height=len(names) * max(TALL, busiest * LANE + 4),
+        data={"values": values},
+        encoding=_rows(list(names.values()), busiest),
+        layer=_layers(kinds, moments if unit == "moment" else axis.channel),
+    )
+
+
+def _spans(table: Table, row: str, begin: str, end: str, of: str) -> list[Lane]:
+    places = {each.name: place for place, each in enumerate(table.columns)}
+    known = [each for each in table.rows if isinstance(each[places[begin]], int | float)]
+    moments = [float(each[places[name]]) for each in known for name in (begin, end) if each[places[name]] is not None]  # type: ignore[arg-type]
+    latest = max(moments, default=0.0)
+    return [
+        Lane(
+            str(each[places[row]]),
+            float(each[places[begin]]),  # type: ignore[arg-type]
+            latest if each[places[end]] is None else float(each[places[end]]),  # type: ignore[arg-type]
+            each[places[of]] if of else None,
+            0,
+        )
+        for each in known
+    ]
+
+
+def lanes(spans: Sequence[Lane]) -> list[Lane]:
+    """Each on the first lane of its row on which nothing else is under way, in the order of the rows.
+
+    >>> [each.lane for each in lanes([Lane("a", 0, 2, "ok", 0), Lane("a", 1, 3, "ok", 0), Lane("a", 2, 4, "ok", 0)])]
+    [0, 1, 0]
+    """
+    rows = {name: place for place, name in enumerate(dict.fromkeys(each.row for each in spans))}
+    ends: dict[str, list[float]] = defaultdict(list)
+    laned = []
+    for each in sorted(spans, key=lambda each: (rows[each.row], each.begin, each.end)):
+        taken = ends[each.row]
+        lane = next((place for place, end in enumerate(taken) if end <= each.begin), min(len(taken), BUSIEST - 1))
+        taken[lane : lane + 1] = [each.end]
+        laned.append(each._replace(lane=lane))
+    return laned
+
+
+def _rows(names: Sequence[str], busiest: int) -> dict[str, Any]:
+    axis = {"ticks": False, "domain": False, "grid": True, "tickBand": "extent", "labelPadding": 6}
+    rows = {
+        "field": "row",
+        "type": "nominal",
+        "title": None,
+        "scale": {"domain": names, "paddingInner": 0.15},
+        "axis": axis,
+    }
+    lane = {"field": "lane", "type": "ordinal", "scale": {"domain": list(range(busiest)), "paddingInner": 0.1}}
+    return {"y": rows, "yOffset": lane}
+
+
+def _layers(kinds: Categories | None, time: Callable[[str], dict[str, Any]]) -> list[dict[str, Any]]:
+    coloured = kinds.channel("kind", shapes=True) if kinds else {"color": {"value": CATEGORIES[0]}}
+    bar = {"type": "bar", "opacity": 0.8, "stroke": "var(--paper)", "strokeWidth": 0.5}
+    layers: list[dict[str, Any]] = [
+        {"mark": bar, "encoding": {"x": time("begin"), "x2": {"field": "end"}, "color": coloured["color"]}}
+    ]
+    if kinds:
+        mark = {"type": "point", "opacity": 1, "size": 36, "stroke": "var(--paper)", "strokeWidth": 0.5}
+        layers.append(
+            {"transform": [{"filter": "datum.told"}], "mark": mark, "encoding": {"x": time("end"), **coloured}}
+        )
+    return layers
+
+
+def _said(title: str, spans: Sequence[Lane], unit: Unit, told: bool) -> str:
+    rows = dict.fromkeys(each.row for each in spans)
+    begin, end = min(each.begin for each in spans), max(each.end for each in spans)
+    said = f"{title}: {len(spans)} in {len(rows)} rows, {written(end - begin, 'seconds')} in all"
+    if told:
+        kinds = list(dict.fromkeys(str(each.kind) for each in spans))
+        said += "; " + ", ".join(f"{sum(str(each.kind) == kind for each in spans)} {kind}" for kind in kinds)
+    return f"{said}."

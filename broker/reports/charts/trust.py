@@ -1,0 +1,124 @@
+"""How far what was said beforehand can be trusted: nominal against observed coverage, with what chance allows."""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from broker.reports.charts.frame import Categories, column, drawn, picked, undrawn
+from broker.reports.document import Figure, Table, Value
+from broker.reports.words import short, written
+
+__all__ = ["Interval", "calibration", "wilson"]
+
+FEWEST = 20
+"""Forecasts of one level: of fewer, what was observed may be 20 points off by chance alone."""
+SIDE = 320
+ASIDE = 0.018
+"""Between two of the same level, so that both are seen."""
+TOLD = 8
+"""Points of which the words beside the figure tell; the table tells of all."""
+Z = 1.959964
+"""Of the normal distribution, 95 % lie within so many standard deviations."""
+
+
+class Interval(NamedTuple):
+    """Of shares, from 0 to 1."""
+
+    low: float
+    high: float
+
+
+def wilson(hits: float, trials: float) -> Interval:
+    """Where a share lies with 95 % confidence, of which so many trials hit (Wilson 1927).
+
+    >>> wilson(8, 10)
+    Interval(low=0.4901625042554741, high=0.9433178217003231)
+    """
+    share, square = hits / trials, Z * Z / trials
+    middle = (share + square / 2) / (1 + square)
+    half = Z * math.sqrt(share * (1 - share) / trials + square / (4 * trials)) / (1 + square)
+    return Interval(max(0.0, middle - half), min(1.0, middle + half))
+
+
+def calibration(name: str, title: str, table: Table, nominal: str, hits: str, trials: str, of: str = "") -> Figure:
+    """A point for each row: what share of the truth was to lie below (or within), and what share did.
+
+    The bars at the points are what chance allows (95 %, Wilson): a forecaster is well calibrated where they touch the
+    diagonal. Rows of fewer than 20 forecasts are not drawn, and the note says so.
+
+    :param nominal: the column of the share that was promised
+    :param hits: of how many forecasts it came true
+    :param trials: of how many there are
+    :param of: the column of what is told apart by colour and shape, such as the forecaster
+    """
+    rows = picked(table, (nominal, hits, trials), (of,) if of else ())
+    seen = [row for row in rows if row[0][2] >= FEWEST]
+    if not seen:
+        return undrawn(name, title, table, f"of fewer than {FEWEST} forecasts chance says more than they do")
+    kinds = Categories.of(others[0] for _, others in seen) if of else None
+    values = [_point(numbers, others, kinds) for numbers, others in seen]
+    coloured = kinds.channel("kind", shapes=True) if kinds else {"color": {"value": "var(--c1)"}}
+    layers = [
+        _diagonal(),
+        {
+            "mark": {"type": "rule", "strokeWidth": 2},
+            "encoding": {**_axes(column(table, nominal).title), **_bar(coloured)},
+        },
+        {
+            "mark": {"type": "point", "size": 80, "opacity": 1},
+            "encoding": {**_axes(column(table, nominal).title), **coloured},
+        },
+        _text(0.31, 0.26, "as promised", 0),
+        _text(0.02, 0.96, "more came true than promised", 0),
+        _text(0.98, 0.04, "less than promised", 1),
+    ]
+    few = len(rows) - len(seen)
+    note = f"{few} of fewer than {FEWEST} forecasts are not drawn." if few else ""
+    size = {"width": SIDE, "height": SIDE}
+    return drawn(name, title, table, _said(title, seen), note, data={"values": values}, layer=layers, **size)
+
+
+def _point(numbers: Sequence[float], others: Sequence[Value], kinds: Categories | None) -> dict[str, Any]:
+    """Those of one level stand side by side."""
+    nominal, hits, trials = numbers
+    low, high = wilson(hits, trials)
+    point = {"nominal": nominal, "observed": hits / trials, "low": low, "high": high}
+    if kinds is None:
+        return point
+    kind = kinds.name(others[0])
+    aside = ASIDE * (kinds.names.index(kind) - (len(kinds.names) - 1) / 2)
+    return {**point, "nominal": nominal + aside, "kind": short(kinds.names)[kind]}
+
+
+def _axes(title: str) -> dict[str, Any]:
+    return {"x": _share("nominal", title), "y": _share("observed", "Observed")}
+
+
+def _share(field: str, title: str) -> dict[str, Any]:
+    axis = {"format": ".0%", "values": [0, 0.2, 0.4, 0.6, 0.8, 1]}
+    return {"field": field, "type": "quantitative", "title": title, "scale": {"domain": [0, 1]}, "axis": axis}
+
+
+def _bar(coloured: dict[str, Any]) -> dict[str, Any]:
+    return {"y": _share("low", "Observed"), "y2": {"field": "high"}, "color": coloured["color"]}
+
+
+def _diagonal() -> dict[str, Any]:
+    mark = {"type": "line", "color": "var(--muted)", "strokeDash": [5, 4], "strokeWidth": 1.2}
+    values = [{"nominal": 0, "observed": 0}, {"nominal": 1, "observed": 1}]
+    return {"data": {"values": values}, "mark": mark, "encoding": _axes("")}
+
+
+def _text(x: float, y: float, text: str, right: int) -> dict[str, Any]:
+    mark = {"type": "text", "text": text, "color": "var(--muted)", "align": ("left", "right")[right], "fontSize": 12}
+    where = {"x": {"value": x * SIDE}, "y": {"value": (1 - y) * SIDE}}
+    return {"data": {"values": [{}]}, "mark": mark, "encoding": where}
+
+
+def _said(title: str, rows: Sequence[tuple[list[float], list[Value]]]) -> str:
+    each = [
+        f"{' '.join(map(str, others))} {written(nominal, 'share')} promised, {written(hits / trials, 'share')} observed"
+        for (nominal, hits, trials), others in rows[:TOLD]
+    ]
+    more = f"; and {len(rows) - TOLD} more" if len(rows) > TOLD else ""
+    return f"{title}: {'; '.join(part.strip() for part in each)}{more}."

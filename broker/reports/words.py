@@ -1,0 +1,107 @@
+"""Values as people read them, and names that fit where they are written; pure."""
+
+import math
+import unicodedata
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from broker.reports.document import Unit, Value
+
+__all__ = ["Scale", "clean", "scale", "short", "written"]
+
+LONGEST = 28
+"""Letters of a name in a figure; what is longer loses its middle, for beginnings and ends tell names apart."""
+STEPS = {
+    "bytes": ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
+    "rate": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")),
+    "seconds": ((172_800.0, "d"), (7_200.0, "h"), (300.0, "min"), (1.0, "s"), (1e-3, "ms")),
+}
+UNSEEN = ("Cc", "Cf", "Cn", "Cs", "Zl", "Zp")
+"""Controls, formats, surrogates, ends of lines and what is no letter; of these are all that XML cannot hold."""
+DIVISORS = {"d": 86_400.0, "h": 3_600.0, "min": 60.0}
+
+
+class Scale(NamedTuple):
+    """How the values of one axis are written.
+
+    :param divisor: what a value is divided by
+    :param sign: the unit that it has then; some have none
+    """
+
+    divisor: float
+    sign: str
+
+
+def scale(unit: Unit, largest: float) -> Scale:
+    """The one in which a value so large has few digits.
+
+    >>> scale("rate", 52_000_000.0)
+    Scale(divisor=1000000.0, sign='MB/s')
+    """
+    if unit not in STEPS:
+        return Scale(1.0, "×" if unit == "factor" else "")
+    for least, sign in STEPS[unit]:
+        if abs(largest) >= least:
+            return Scale(DIVISORS.get(sign, least), sign)
+    _, sign = STEPS[unit][-1]
+    return Scale(STEPS[unit][-1][0], sign)
+
+
+def written(value: Value, unit: Unit) -> str:
+    """A value with its unit: three digits that count, moments by UTC; what is not known is a dash.
+
+    >>> written(52_300_000.0, "rate"), written(0.8, "share"), written(None, "rate")
+    ('52.3 MB/s', '80 %', '–')
+    """
+    if value is None or (isinstance(value, float) and not math.isfinite(value)):
+        return "–"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str) or unit == "text":
+        return clean(str(value))
+    if unit == "moment":
+        return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M} UTC"
+    if unit == "count":
+        return f"{value:,.0f}"
+    if unit == "share":
+        return f"{_digits(value * 100)} %"
+    divisor, sign = scale(unit, value)
+    return f"{_digits(value / divisor)} {sign}".rstrip()
+
+
+def _digits(value: float) -> str:
+    if abs(value) >= 100 or value == 0:
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def clean(text: str) -> str:
+    """The text without what does not show or turns what follows it around."""
+    return "".join("\ufffd" if unicodedata.category(letter) in UNSEEN else letter for letter in text)
+
+
+def short(names: Iterable[str]) -> dict[str, str]:
+    """What each name is written as where there is little room: different names differ.
+
+    >>> short(["cern", "a-very-long-name-of-storage.at.some.university.example"])["cern"]
+    'cern'
+    """
+    made: dict[str, str] = {}
+    taken: set[str] = set()
+    for name in dict.fromkeys(names):
+        written, number = _fitted(clean(name) or "–", ""), 1
+        while written in taken:
+            number += 1
+            written = _fitted(clean(name), f" ({number})")
+        taken.add(written)
+        made[name] = written
+    return made
+
+
+def _fitted(name: str, ending: str) -> str:
+    room = LONGEST - len(ending)
+    if len(name) > room:
+        head = (room - 1) // 2
+        name = f"{name[:head]}…{name[len(name) - (room - 1 - head) :]}"
+    return name + ending

@@ -1,0 +1,134 @@
+"""Sums of what was moved, added to as observations arrive: each is counted once, whatever ends in between."""
+
+from typing import Any, NamedTuple
+
+from sqlalchemy import ColumnElement, Double, Integer, case, cast, func, literal, select, true, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.schema.base import ID
+from broker.schema.history import observations, pairs
+from broker.schema.reports import traffic
+from broker.storage.tabled import Columns, tabled
+from broker.storage.upsert import insert
+from predictors.context import SIZES
+
+__all__ = ["DAY", "Traffic", "class_of", "day_of"]
+
+DAY = 86_400.0
+FAILED = ("failed", "corrupt")
+ROWS = 10_000
+"""Observations that are counted in one transaction: who reports waits meanwhile."""
+PAIRS = 200
+"""Pairs whose observations these are, at most."""
+MOST = 2**63 - 1
+LARGEST = 2**48
+"""Bytes that one transfer can count for: ten thousand nonsensical reports are still a number that the database has."""
+BEHIND: Columns = {"pair_id": ID, "rolled_id": ID, "until": ID}
+COUNTED = ("transfers", "failures", "bytes", "busy_seconds", "setups", "setup_seconds")
+
+
+class _Behind(NamedTuple):
+    """A pair, up to which observation it is counted, and up to which it is to be."""
+
+    pair_id: int
+    rolled_id: int
+    until: int
+
+
+class Traffic:
+    """The sums."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+        self._sqlite = connection.dialect.name == "sqlite"
+
+    async def lacks(self) -> bool:
+        """Whether some observations are not counted yet."""
+        lacking = select(pairs.c.id).where(pairs.c.newest_id > pairs.c.rolled_id).limit(1)
+        return (await self._connection.execute(lacking)).scalar() is not None
+
+    async def roll(self) -> int:
+        """Count observations that were not yet, some at a time; of how many pairs."""
+        behind = await self._behind()
+        if behind:
+            given = tabled(self._connection, behind, BEHIND)
+            await self._add(given)
+            await self._mark(given)
+        return len(behind)
+
+    async def _behind(self) -> list[_Behind]:
+        """Pairs whose turn it is, locked. Those that are locked already are left: who has them may wait for others."""
+        turn = select(pairs.c.id, pairs.c.rolled_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.rolled_id)
+        turn = turn.order_by(pairs.c.rolled_id).limit(PAIRS).with_for_update(skip_locked=True)
+        found = [_Behind(*row) for row in await self._connection.execute(turn)]
+        if not found:
+            return []
+        given = tabled(self._connection, found, BEHIND)
+        last = (
+            select(observations.c.id)
+            .where(observations.c.pair_id == given.c.pair_id, observations.c.id > given.c.rolled_id)
+            .order_by(observations.c.id)
+            .offset(ROWS // len(found) - 1)
+            .limit(1)
+            .scalar_subquery()
+        )
+        asked = select(given.c.pair_id, given.c.rolled_id, func.coalesce(last, given.c.until))
+        return [_Behind(*row) for row in await self._connection.execute(asked)]
+
+    async def _add(self, given: Any) -> None:
+        fresh = self._sums(given)
+        added = insert(self._connection, traffic).from_select([column.name for column in traffic.c], fresh)
+        new, greater = added.excluded, func.max if self._sqlite else func.greatest
+        less = func.min if self._sqlite else func.least
+        sums = {name: traffic.c[name] + new[name] for name in COUNTED}
+        sums["bytes"] = less(traffic.c.bytes, literal(MOST) - new.bytes) + new.bytes
+        sums["newest_end"] = greater(traffic.c.newest_end, new.newest_end)
+        await self._connection.execute(added.on_conflict_do_update(index_elements=list(traffic.primary_key), set_=sums))
+
+    def _sums(self, given: Any) -> Any:
+        of, smaller = observations.c, func.min if self._sqlite else func.least
+        chosen = (
+            select(
+                day_of(self._connection, of.ended).label("day"),
+                of.pair_id,
+                class_of(of.bytes).label("size_class"),
+                of.subject,
+                case((of.outcome.in_(FAILED), 1), else_=0).label("failed"),
+                smaller(of.bytes, LARGEST).label("bytes"),
+                func.coalesce(of.busy_seconds, of.ended - of.started).label("busy_seconds"),
+                of.setup_seconds,
+                of.ended,
+            )
+            .where(of.pair_id == given.c.pair_id, of.id > given.c.rolled_id, of.id <= given.c.until)
+        )  # fmt: skip
+        if self._sqlite:
+            each: Any = chosen.subquery("each")
+        else:  # PostgreSQL would read all that there is, did it not have to find the first of each pair by an index
+            first = chosen.correlate(given).order_by(of.id).limit(ROWS).lateral("first")
+            each = select(first).select_from(given.join(first, true())).subquery("each")
+        key = (each.c.day, each.c.pair_id, each.c.size_class, each.c.subject)
+        return select(
+            *key,
+            func.count(),
+            func.sum(each.c.failed),
+            func.sum(each.c.bytes),
+            func.sum(each.c.busy_seconds),
+            func.count(each.c.setup_seconds),
+            func.coalesce(func.sum(each.c.setup_seconds), 0.0),
+            func.max(each.c.ended),
+        ).group_by(*key)
+
+    async def _mark(self, given: Any) -> None:
+        counted = update(pairs).where(pairs.c.id == given.c.pair_id).values(rolled_id=given.c.until)
+        await self._connection.execute(counted)
+
+
+def day_of(connection: AsyncConnection, moment: ColumnElement[float]) -> ColumnElement[int]:
+    """Days since the epoch (UTC), of a moment after it."""
+    days = moment / literal(DAY, Double)
+    return cast(days if connection.dialect.name == "sqlite" else func.floor(days), Integer)  # one cuts, one rounds
+
+
+def class_of(nbytes: ColumnElement[int]) -> ColumnElement[int]:
+    """The class of a size, as `predictors.context.size_class` has it."""
+    return case(*((nbytes < int(limit), number) for number, limit in enumerate(SIZES)), else_=len(SIZES))
