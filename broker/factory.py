@@ -27,6 +27,7 @@ from broker.services.places import Places
 from broker.services.plans import Plans
 from broker.services.provider import Provider
 from broker.services.replicas import Replicas
+from broker.services.sessions import Sessions
 from broker.services.submissions import Submissions
 from broker.services.tasks import Tasks
 from broker.services.trees import Trees
@@ -47,6 +48,7 @@ class Factory(NamedTuple):
     clients: Clients
     grants: Grants
     logins: Logins
+    sessions: Sessions
     keys: Keys
     provider: Provider | None
     places: Places
@@ -92,6 +94,7 @@ class Factory(NamedTuple):
             Clients(database, access),
             Grants(database, access),
             Logins(database),
+            Sessions(database),
             keys,
             Provider(settings.provider, issuers, keys) if settings.provider else None,
             places,
