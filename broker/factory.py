@@ -28,6 +28,7 @@ from broker.services.plans import Plans
 from broker.services.probes import Probes
 from broker.services.provider import Provider
 from broker.services.replicas import Replicas
+from broker.services.sessions import Sessions
 from broker.services.submissions import Submissions
 from broker.services.tasks import Tasks
 from broker.services.trees import Trees
@@ -48,6 +49,7 @@ class Factory(NamedTuple):
     clients: Clients
     grants: Grants
     logins: Logins
+    sessions: Sessions
     keys: Keys
     provider: Provider | None
     places: Places
@@ -94,6 +96,7 @@ class Factory(NamedTuple):
             Clients(database, access),
             Grants(database, access),
             Logins(database),
+            Sessions(database),
             keys,
             Provider(settings.provider, issuers, keys) if settings.provider else None,
             places,

@@ -25,6 +25,18 @@ def upgrade() -> None:
         sa.Column("asked_at", sa.Double, nullable=False),
         sa.PrimaryKeyConstraint("source", "sink", name="pk_probes_wanted"),
     )
+    _pages()
+
+
+def _pages() -> None:
+    """The client that the broker's own pages are (`models.oauth.PAGES`)."""
+    clients = sa.table(
+        "clients",
+        *(sa.column(name, sa.Text) for name in ("id", "name", "made_by")),
+        sa.column("created_at", sa.Double),
+    )
+    number = "53b7061e-fa9c-49a8-a531-3da4cb4714c9"
+    op.bulk_insert(clients, [{"id": number, "name": "Reports", "made_by": "coget", "created_at": 0.0}])
 
 
 def _traffic() -> None:
