@@ -13,6 +13,7 @@ OF_TASK = sa.text("task_id IS NOT NULL")
 def upgrade() -> None:
     for name in ("rolled_id", "scored_id"):
         op.add_column("pairs", sa.Column(name, sa.BigInteger, nullable=False, server_default="0"))
+    op.add_column("forecasts", sa.Column("leader", sa.Text, nullable=False, server_default=""))
     _traffic()
     _scores()
     _accuracy()
@@ -72,8 +73,10 @@ def _scores() -> None:
         sa.Column("rate", sa.Double, nullable=False),
         sa.Column("setup_seconds", sa.Double),
         sa.Column("forecaster", sa.Text, nullable=False),
+        sa.Column("leader", sa.Text, nullable=False),
         sa.Column("given", sa.Boolean, nullable=False),
         *(sa.Column(name, sa.Double, nullable=False) for name in ("p10", "p50", "p90")),
+        sa.Column("panel", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("observation_id", name="pk_scores"),
         sa.ForeignKeyConstraint(["pair_id"], ["pairs.id"], name="fk_scores_pair_id"),
     )
@@ -93,9 +96,8 @@ def _accuracy() -> None:
         sa.Column("log_errors", sa.Double, nullable=False),
         sa.Column("absolute_log_errors", sa.Double, nullable=False),
         sa.Column("squared_errors", sa.Double, nullable=False),
-        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("close", "intervals", "below", "above")),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("close", "below", "above")),
         sa.Column("widths", sa.Double, nullable=False),
-        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("better", "worse")),
         sa.Column("errors", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("week", "pair_id", "size_class", "forecaster", name="pk_accuracy"),
         sqlite_with_rowid=False,
