@@ -67,7 +67,7 @@ def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
 async def _fill(settings: "Settings", log: Path | None, seed: int) -> None:
     import time
 
-    from broker.demo.filling import fill
+    from broker.demo.filling import fill, follow
     from broker.factory import Factory
     from broker.models.access import NewToken
 
@@ -77,6 +77,7 @@ async def _fill(settings: "Settings", log: Path | None, seed: int) -> None:
             await fill(factory, seed, time.time())
         else:
             await _import(factory, log)
+            await follow(factory)
         for new in (NewToken(subject="admin", role="admin"), NewToken(subject=USER, role="transfer")):
             issued = await factory.access.issue("coget-broker", new)
             click.echo(f"The token of {new.subject}, {new.role}: {issued.token}")

@@ -12,8 +12,9 @@ from broker.demo.placing import note, place
 from broker.demo.traffic import Transfer, transfers
 from broker.demo.world import DAY, World, world
 from broker.factory import Factory
+from broker.tasks import followers_of
 
-__all__ = ["fill"]
+__all__ = ["fill", "follow"]
 
 
 async def fill(factory: Factory, seed: int, end: float) -> None:
@@ -27,6 +28,13 @@ async def fill(factory: Factory, seed: int, end: float) -> None:
         said += await carry_out(database, errand, UUID(int=keys.getrandbits(128), version=4), end)
     await tune(database, tunings(seed), end)
     await note(database, said)
+    await follow(factory)
+
+
+async def follow(factory: Factory) -> None:
+    """Make of what was reported all that reports are made from; a broker does so, too, but later."""
+    for follower in followers_of(factory):
+        await follower.catch_up()
 
 
 async def _report(factory: Factory, made: World, seed: int, end: float) -> None:

@@ -1,5 +1,6 @@
 """What Prometheus is told: read by its own parser, to the numbers that were reported, and to nobody without a token."""
 
+import asyncio
 import time
 from collections.abc import Mapping
 
@@ -9,6 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from broker.services.monitoring import OTHER, PAIRS, Sums, Totals
 from broker.storage.monitoring import Moved
+from broker.storage.traffic import Traffic
 from tests.broker.conftest import Broker
 
 PATH = "/broker/v1/metrics"
@@ -31,6 +33,16 @@ def sample(name: str, **labels: str) -> Sample:
     return name, frozenset(labels.items())
 
 
+async def counted(broker: Broker) -> None:
+    """Wait until the sums have all that was reported."""
+    async with asyncio.timeout(20):
+        while True:
+            async with broker.factory.database.read() as connection:
+                if not await Traffic(connection).lacks():
+                    return
+            await asyncio.sleep(0.01)
+
+
 async def reported(broker: Broker, *transfers: dict) -> None:
     """Reported, and counted."""
     client = await broker.client("transfer")
@@ -38,6 +50,7 @@ async def reported(broker: Broker, *transfers: dict) -> None:
     full = [{"id": f"{now}.{i}", "started": now - 20, "ended": now - 10, **each} for i, each in enumerate(transfers)]
     answer = await client.post("/broker/v1/transfers", json=full)
     assert answer.json()["accepted"] == len(transfers)
+    await counted(broker)
     broker.factory.monitoring._until = 0.0
 
 
