@@ -21,6 +21,7 @@ from broker.services.issuers import Issuers
 from broker.services.keys import Keys
 from broker.services.logins import Logins
 from broker.services.logs import Logs
+from broker.services.monitoring import Monitoring
 from broker.services.notices import Notices
 from broker.services.pauses import Pauses
 from broker.services.places import Places
@@ -71,6 +72,7 @@ class Factory(NamedTuple):
     trees: Trees
     probes: Probes
     archive: Archive
+    monitoring: Monitoring
 
     @classmethod
     def of(cls, settings: Settings, compiled: bool | None = None) -> Self:
@@ -118,4 +120,5 @@ class Factory(NamedTuple):
             Trees(database, places, settings),
             Probes(database, places, settings.probing),
             Archive(settings, database, places, forecasting),
+            Monitoring(database),
         )

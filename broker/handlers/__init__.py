@@ -13,6 +13,7 @@ from broker.handlers import (
     ga4gh,
     globus,
     health,
+    monitoring,
     oauth,
     places,
     plans,
@@ -31,7 +32,20 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 """What any of our own routes may answer instead."""
 
 own = APIRouter(prefix="/broker/v1", responses=ERRORS)
-for module in (places, collections, datasets, replicas, bulk, transfers, forecasts, plans, tasks, access, reports.data):
+for module in (
+    places,
+    collections,
+    datasets,
+    replicas,
+    bulk,
+    transfers,
+    forecasts,
+    plans,
+    tasks,
+    access,
+    monitoring,
+    reports.data,
+):
     own.include_router(module.router)
 
 operation = health.router
