@@ -1,4 +1,4 @@
-"""The command `coget-broker`: serve, worker, upgrade, token, client, rotate-key."""
+"""The command `coget-broker`: serve, worker, demo, upgrade, token, client, rotate-key."""
 
 import asyncio
 import sys
@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from broker.cli_demo import demo
 from broker.errors import BrokerError
 
 try:
@@ -236,6 +237,9 @@ def rotate_key(database: str) -> None:
     """Sign with a new key from now on; what the old one has signed is good until it expires."""
     made = _with(Settings(database), lambda broker: broker.keys.rotate())
     click.echo(made.id)
+
+
+broker.add_command(demo)
 
 
 def _with(settings: Settings, work: "Callable[[Factory], Awaitable[Result]]") -> Result:

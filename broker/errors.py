@@ -3,6 +3,7 @@
     BrokerError
     ├── Refused            400  what OAuth2 refuses, in its words; 401 when a client is not who it says
     ├── Unauthenticated    401  who is it? no token, or one that is unknown, expired or revoked
+    │   └── LoggedOut      303  a page wants somebody who has logged in, and says where
     ├── Forbidden          403  the role does not allow it
     │   └── NotGranted     403  nobody has granted this path of a collection
     ├── NotFound           404
@@ -25,6 +26,7 @@ __all__ = [
     "Conflict",
     "Forbidden",
     "Invalid",
+    "LoggedOut",
     "NoBookmark",
     "NoCollection",
     "NoTask",
@@ -76,6 +78,17 @@ class Unauthenticated(BrokerError):
 
     status = 401
     code = "unauthenticated"
+
+
+class LoggedOut(Unauthenticated):
+    """Nobody has logged in with this browser, or not lately.
+
+    :param where: the address at which one does
+    """
+
+    def __init__(self, where: str) -> None:
+        super().__init__("nobody is logged in", f"open {where}")
+        self.where = where
 
 
 class Forbidden(BrokerError):

@@ -21,6 +21,7 @@ from broker.services.issuers import Issuers
 from broker.services.keys import Keys
 from broker.services.logins import Logins
 from broker.services.logs import Logs
+from broker.services.monitoring import Monitoring
 from broker.services.notices import Notices
 from broker.services.pace import Pace
 from broker.services.pauses import Pauses
@@ -29,6 +30,7 @@ from broker.services.plans import Plans
 from broker.services.probes import Probes
 from broker.services.provider import Provider
 from broker.services.replicas import Replicas
+from broker.services.sessions import Sessions
 from broker.services.submissions import Submissions
 from broker.services.tasks import Tasks
 from broker.services.trees import Trees
@@ -49,6 +51,7 @@ class Factory(NamedTuple):
     clients: Clients
     grants: Grants
     logins: Logins
+    sessions: Sessions
     keys: Keys
     provider: Provider | None
     places: Places
@@ -70,6 +73,7 @@ class Factory(NamedTuple):
     trees: Trees
     probes: Probes
     archive: Archive
+    monitoring: Monitoring
 
     @classmethod
     def of(cls, settings: Settings, compiled: bool | None = None) -> Self:
@@ -95,6 +99,7 @@ class Factory(NamedTuple):
             Clients(database, access),
             Grants(database, access),
             Logins(database),
+            Sessions(database),
             keys,
             Provider(settings.provider, issuers, keys) if settings.provider else None,
             places,
@@ -116,4 +121,5 @@ class Factory(NamedTuple):
             Trees(database, places, settings),
             Probes(database, places, settings.probing),
             Archive(settings, database, places, forecasting, Pace()),
+            Monitoring(database),
         )

@@ -7,13 +7,13 @@ from importlib.metadata import version
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import JSONResponse, RedirectResponse, Response
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 
-from broker.errors import BrokerError, Refused, TooManyRequests, Unauthenticated
+from broker.errors import BrokerError, LoggedOut, Refused, TooManyRequests, Unauthenticated
 from broker.factory import Factory
-from broker.handlers import UNLIMITED, ga4gh, globus, oauth, operation, own
+from broker.handlers import UNLIMITED, ga4gh, globus, oauth, operation, own, reports
 from broker.handlers.oauth.faults import SHAPES
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
@@ -69,6 +69,7 @@ def create_app(factory: Factory) -> FastAPI:
     app.include_router(ga4gh.router)
     app.include_router(oauth.router)
     app.include_router(globus.router)
+    app.include_router(reports.router)
     app.include_router(operation)
     app.add_middleware(BodyLimit, largest=factory.settings.largest_body, unlimited=UNLIMITED)
     app.add_middleware(Observer, registry=app.state.registry)
@@ -81,6 +82,8 @@ def create_app(factory: Factory) -> FastAPI:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, BrokerError)
+    if isinstance(error, LoggedOut):
+        return RedirectResponse(error.where, 303, {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"})
     headers = {}
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"

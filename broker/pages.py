@@ -1,46 +1,87 @@
-"""The few pages that people see: rendered here, without a script, and safe from being framed or fed.
+"""The pages that people see: rendered here, and safe from being framed or fed.
 
-What is put into a template is escaped; a page loads nothing from anywhere, and its form goes nowhere but back, and to
-where the answer will send the browser (browsers ask that of redirects, too).
+What is put into a template is escaped; a page loads nothing from another host, and its form goes nowhere but back, and
+to where the answer will send the browser (browsers ask that of redirects, too). Pages of logins have no script at all;
+those of reports have one, in a file of ours.
 """
 
 import base64
 import hashlib
+import re
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.responses import HTMLResponse
 
-__all__ = ["page"]
+from broker.reports.words import written
+
+__all__ = ["STATIC", "File", "page", "shown"]
 
 TEMPLATES = Environment(
     loader=PackageLoader("broker"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
 STYLE = files("broker").joinpath("templates", "style.css").read_text()
 HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
-POLICY = "; ".join(
-    (
-        "default-src 'none'",
-        f"style-src 'sha256-{HASH}'",
-        "base-uri 'none'",
-        "frame-ancestors 'none'",
-        "form-action 'self'",
-    )
-)
+POLICY = ("default-src 'none'", "base-uri 'none'", "frame-ancestors 'none'", "form-action 'self'")
+PLAIN = "; ".join((f"style-src 'sha256-{HASH}'", *POLICY))
+SCRIPTED = "; ".join(("style-src 'self'", "script-src 'self'", "connect-src 'self'", *POLICY))
+LOCAL = re.compile(r"[a-z][a-z-]{0,40}(\?[!#-;=?-\[\]_a-z~]*)?")
+SAFE = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+class File(NamedTuple):
+    """A file that pages load."""
+
+    kind: str
+    content: bytes
+
+
+def local(address: str) -> str:
+    """An address that a report leads to: of another report, else of this page."""
+    return address if LOCAL.fullmatch(address) else ""
+
+
+def slug(label: str) -> str:
+    """A label as ids have it.
+
+    >>> slug("Moved today")
+    'moved-today'
+    """
+    return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
+
+
+def _named(name: str, kind: str) -> tuple[str, File]:
+    """By a name that changes with what is in it, so that browsers may keep it."""
+    content = files("broker").joinpath("static", name).read_bytes()
+    stem, _, suffix = name.partition(".")
+    return f"{stem}-{hashlib.sha256(content).hexdigest()[:12]}.{suffix}", File(kind, content)
+
+
+STYLED, SCRIPT = _named("reports.css", "text/css"), _named("reports.js", "text/javascript")
+STATIC: dict[str, File] = dict((STYLED, SCRIPT))
+"""Files of pages, by their names."""
+TEMPLATES.filters |= {"local": local, "slug": slug}
+TEMPLATES.globals |= {"written": written, "styled": STYLED[0], "script": SCRIPT[0]}
 
 
 def page(name: str, status: int = 200, goes_to: str = "", **values: Any) -> HTMLResponse:
-    """A page of this name.
+    """A page of this name, without a script.
 
     :param goes_to: the origin to which the answer to its form may lead
     """
-    headers = {
-        "Content-Security-Policy": f"{POLICY} {goes_to}".rstrip(),
-        "Cache-Control": "no-store",
-        "Referrer-Policy": "no-referrer",
-        "X-Content-Type-Options": "nosniff",
-        "X-Frame-Options": "DENY",
-    }
     text = TEMPLATES.get_template(f"{name}.html").render(style=STYLE, **values)
-    return HTMLResponse(text, status, headers)
+    return HTMLResponse(text, status, {**SAFE, "Content-Security-Policy": f"{PLAIN} {goes_to}".rstrip()})
+
+
+def shown(name: str, **values: Any) -> HTMLResponse:
+    """A page of this name in the frame of reports, with their script and style."""
+    text = TEMPLATES.get_template(f"{name}.html").render(**values)
+    return HTMLResponse(text, headers={**SAFE, "Content-Security-Policy": SCRIPTED})

@@ -20,16 +20,16 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _REMEDIES = {
-    errno.ENOSPC: "free some space, or choose another disk with -o, and run the same command again to go on",
-    errno.EDQUOT: "free some of your quota, or choose another disk with -o, and run the same command again to go on",
-    errno.EFBIG: "choose a file system that allows files of this size with -o, or raise the limit (ulimit -f)",
-    errno.EROFS: "choose a directory that can be written to with -o",
-    errno.EACCES: "choose a directory that you may write to with -o",
-    errno.EPERM: "choose a directory that you may write to with -o",
-    errno.ENOENT: "create the directory first, or choose another one with -o",
-    errno.ENOTDIR: "choose a directory that exists with -o",
-    errno.ENAMETOOLONG: "choose a shorter name with -o",
-    errno.EIO: "the disk may be failing: see the system's log, and choose another disk with -o",
+    errno.ENOSPC: "free some space, or choose another disk, and run the same command again to go on",
+    errno.EDQUOT: "free some of your quota, or choose another disk, and run the same command again to go on",
+    errno.EFBIG: "choose a file system that allows files of this size, or raise the limit (ulimit -f)",
+    errno.EROFS: "choose a directory that can be written to",
+    errno.EACCES: "choose a directory that you may write to",
+    errno.EPERM: "choose a directory that you may write to",
+    errno.ENOENT: "create the directory first, or choose another one",
+    errno.ENOTDIR: "choose a directory that exists",
+    errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EIO: "the disk may be failing: see the system's log, and choose another disk",
 }
 
 
@@ -66,7 +66,7 @@ class Disk:
 def disk_error(error: OSError, what: str, path: Path) -> SinkError:
     """The SinkError for an OSError: "cannot `what` `path`: reason", with what to do about it."""
     reason = os.strerror(error.errno) if error.errno else str(error)
-    remedy = _REMEDIES.get(error.errno or 0, "choose another place with -o")
+    remedy = _REMEDIES.get(error.errno or 0, "choose another place")
     return SinkError(f"cannot {what} {path}: {reason}", remedy)
 
 

@@ -117,6 +117,7 @@ class Hedge(Forecaster):
             first.newest_age,
             f"{counted(len(known), 'forecaster')} by their recent errors, most of all "
             f"{first.forecaster}: {first.reason}",
+            first.forecaster,
         )
 
 

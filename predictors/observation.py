@@ -89,7 +89,8 @@ class Forecast(NamedTuple):
     """What is expected, who says so, and on what ground.
 
     `rates` and `setup_seconds` are None where nothing is known. `observations` is how many are behind the rates,
-    `newest_age` the seconds since the newest of them ended, `reason` one sentence for people.
+    `newest_age` the seconds since the newest of them ended, `reason` one sentence for people. `leader` is whose word
+    weighs most where several are heard.
     """
 
     forecaster: str
@@ -98,6 +99,7 @@ class Forecast(NamedTuple):
     observations: int
     newest_age: float | None
     reason: str
+    leader: str = ""
 
     def seconds(self, nbytes: int) -> float | None:
         """How long so many bytes should take, set-up included; None where no rate is known."""

@@ -42,15 +42,18 @@ class Policy:
         """
         if self.role is None:
             return Bearer(ANONYMOUS)
-        known = services(request)
-        bearer = await _bearer(request, known, self.server)
+        bearer = await self.bearer(request)
         caller = bearer.caller
-        _turn(request, caller, known.settings.requests_per_second)
+        _turn(request, caller, services(request).settings.requests_per_second)
         if not caller.may(self.role):
             raise Forbidden(
                 f"{caller.subject} is a {caller.role}, and this needs a {self.role}", "ask an admin for such a token"
             )
         return bearer
+
+    async def bearer(self, request: Request) -> Bearer:
+        """Who asks. :raises Unauthenticated:"""
+        return await _bearer(request, services(request), self.server)
 
 
 class Guarded(APIRoute):

@@ -13,16 +13,18 @@ from broker.handlers import (
     ga4gh,
     globus,
     health,
+    monitoring,
     oauth,
     places,
     plans,
     replicas,
+    reports,
     tasks,
     transfers,
 )
 from broker.models.base import Problem
 
-__all__ = ["UNLIMITED", "ga4gh", "globus", "oauth", "operation", "own"]
+__all__ = ["UNLIMITED", "ga4gh", "globus", "oauth", "operation", "own", "reports"]
 
 ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem} for status in (400, 401, 403, 404, 409, 413, 422, 429, 503)
@@ -30,7 +32,20 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 """What any of our own routes may answer instead."""
 
 own = APIRouter(prefix="/broker/v1", responses=ERRORS)
-for module in (places, collections, datasets, replicas, bulk, transfers, forecasts, plans, tasks, access):
+for module in (
+    places,
+    collections,
+    datasets,
+    replicas,
+    bulk,
+    transfers,
+    forecasts,
+    plans,
+    tasks,
+    access,
+    monitoring,
+    reports.data,
+):
     own.include_router(module.router)
 
 operation = health.router

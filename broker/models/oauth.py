@@ -9,6 +9,7 @@ from broker.models.access import Caller, Role
 
 __all__ = [
     "AUTH",
+    "PAGES",
     "SCOPES",
     "TRANSFER",
     "Answer",
@@ -24,6 +25,8 @@ __all__ = [
 
 TRANSFER = "transfer.api.globus.org"
 AUTH = "auth.globus.org"
+PAGES = "53b7061e-fa9c-49a8-a531-3da4cb4714c9"
+"""The client that the broker's own pages are: people log in with it to see reports."""
 TIMERS = "524230d7-ea86-4a52-8312-86065a9e0417"
 FLOWS = "eec9b274-0c81-4334-bdc2-54e90e689b9a"
 URN = "urn:globus:auth:scope:"
@@ -42,8 +45,8 @@ TOKEN = re.compile(r"[^\s\[\]*]+|[\[\]*]")
 LONGEST = 8192
 DEEPEST = 8
 
-Kind = Literal["token", "login", "code", "refresh", "access"]
-"""What a token is; each but the first comes of one before it."""
+Kind = Literal["token", "login", "code", "refresh", "access", "session"]
+"""What a token is; each but the first comes of one before it. A session is a browser's, with our own pages."""
 
 
 class Client(NamedTuple):

@@ -81,6 +81,7 @@ forecasts = Table(
     Column("setup_seconds", Double),
     Column("observations", Integer, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("leader", Text, nullable=False, server_default=""),  # whose word weighed most with it
     UniqueConstraint("pair_id", "size_class", "forecaster", "newest_id"),
     Index(None, "pair_id", "size_class", "made_at"),
 )

@@ -46,10 +46,12 @@ scores = Table(
     Column("rate", Double, nullable=False),  # what came of it, bytes per second
     Column("setup_seconds", Double),
     Column("forecaster", Text, nullable=False),  # the one in charge
+    Column("leader", Text, nullable=False),  # whose word weighed most with it
     Column("given", Boolean, nullable=False),  # somebody was told so before; else it was replayed from what was known
     Column("p10", Double, nullable=False),
     Column("p50", Double, nullable=False),
     Column("p90", Double, nullable=False),
+    Column("panel", Text, nullable=False),  # JSON: p10, p50 and p90 of forecasters that are compared, by their names
     Index(None, "pair_id", "ended"),
     Index(None, "pair_id", "size_class", "ended"),
     Index(None, "subject", "ended"),
@@ -63,19 +65,16 @@ accuracy = Table(
     Column("week", Integer, primary_key=True),
     Column("pair_id", BigInteger, primary_key=True),  # 0: all pairs together
     Column("size_class", Integer, primary_key=True),
-    Column("forecaster", Text, primary_key=True),
+    Column("forecaster", Text, primary_key=True),  # "in charge": whoever was
     Column("transfers", BigInteger, nullable=False),
     Column("log_errors", Double, nullable=False),  # sum of log(forecast / actual)
     Column("absolute_log_errors", Double, nullable=False),
-    Column("squared_errors", Double, nullable=False),  # sum of (forecast / actual - 1) ** 2
+    Column("squared_errors", Double, nullable=False),  # of (p - a) / min(p, a), each at most 10
     Column("close", BigInteger, nullable=False),  # within 15 %
-    Column("intervals", BigInteger, nullable=False),  # that had p10 and p90
     Column("below", BigInteger, nullable=False),  # actual less than p10
     Column("above", BigInteger, nullable=False),  # actual more than p90
     Column("widths", Double, nullable=False),  # sum of log(p90 / p10)
-    Column("better", BigInteger, nullable=False),  # nearer to the truth than the one in charge
-    Column("worse", BigInteger, nullable=False),
-    Column("errors", Text, nullable=False),  # JSON: how many had which absolute relative error, by steps
+    Column("errors", Text, nullable=False),  # JSON: how many had which relative error, by steps (predictors.tally)
     Index(None, "pair_id", "week"),
     sqlite_with_rowid=False,
 )

@@ -4,9 +4,9 @@ import hmac
 import time
 from uuid import UUID, uuid4
 
-from broker.errors import NotFound, Refused
+from broker.errors import Conflict, NotFound, Refused
 from broker.models.access import Role
-from broker.models.oauth import Client
+from broker.models.oauth import PAGES, Client
 from broker.services.access import Access, hashed, new_secret
 from broker.services.attempts import Attempts
 from broker.storage.access import Records
@@ -93,8 +93,10 @@ class Clients:
 
     @retried
     async def revoke(self, by: str, number: str) -> None:
-        """End a client, and all that it was given. :raises NotFound:"""
+        """End a client, and all that it was given. :raises NotFound: :raises Conflict: when it is our own pages"""
         now = time.time()
+        if _canonical(number) == PAGES:
+            raise Conflict("the broker's own pages are no client to be revoked", "revoke logins: GET /broker/v1/tokens")
         async with self._database.write() as connection:
             if not await Stored(connection).revoke(_canonical(number), now):
                 raise NotFound(f"there is no client {number[:100]}", "run: coget-broker client list")

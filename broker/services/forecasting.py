@@ -165,7 +165,7 @@ class Forecasting:
         self._remembered.add(key)
         self._given[key] = Given(
             0, key[1], key[2], seen, now, nbytes, *forecast.rates, forecast.setup_seconds, forecast.observations,
-            forecast.reason,
+            forecast.reason, forecast.leader,
         )  # fmt: skip
 
     # Books

@@ -20,7 +20,7 @@ from broker.storage.clients import Clients
 from broker.storage.database import Database, retried
 from broker.storage.grants import Grants as Stored
 
-__all__ = ["ACCESS", "Given", "Grants"]
+__all__ = ["ACCESS", "Given", "Grants", "exchanged", "used_by"]
 
 CODE = 300.0
 """Seconds; Globus's clients exchange it at once, people paste it."""
@@ -56,7 +56,7 @@ class Grants:
         """A code for who has this login; :raises Unauthenticated: when it is not good any more"""
         now, secret = time.time(), new_secret()
         async with self._database.write() as connection:
-            stored = await _for(code.client, connection, now)
+            stored = await used_by(code.client, connection, now)
             who = await stored.login("login", hashed(login), now)
             if who is None:
                 raise Unauthenticated("the login has ended", "log in again")
@@ -71,7 +71,9 @@ class Grants:
         now = time.time()
         await self._forget(now)
         async with self._database.write() as connection:
-            given = await _redeemed(await _for(client.id, connection, now), client, secret, redirect_uri, verifier, now)
+            given = await _redeemed(
+                await used_by(client.id, connection, now), client, secret, redirect_uri, verifier, now
+            )
         if given is None:
             self._access.doubt()
             raise Refused("invalid_grant", "the code is unknown, expired or used, or was given for something else")
@@ -87,7 +89,7 @@ class Grants:
         now = time.time()
         await self._forget(now)
         async with self._database.write() as connection:
-            given = await _refreshed(await _for(client.id, connection, now), client, secret, scope, now)
+            given = await _refreshed(await used_by(client.id, connection, now), client, secret, scope, now)
         if given is None:
             self._access.doubt()
             raise Refused("invalid_grant", "the refresh token is unknown, expired or revoked, or another client's")
@@ -102,7 +104,7 @@ class Grants:
         source = Source(Caller(subject=client.name, role=client.role), client.id)
         await self._forget(now)
         async with self._database.write() as connection:
-            stored = await _for(client.id, connection, now)
+            stored = await used_by(client.id, connection, now)
             wanted = granted(scope).items()
             answers = [await _answer(stored, source, server, scopes, now) for server, scopes in wanted]
         return Given(source.caller, tuple(answers))
@@ -132,25 +134,34 @@ class Grants:
             self._forgot_at = now
 
 
-async def _for(client: str, connection: AsyncConnection, now: float) -> Stored:
+async def used_by(client: str, connection: AsyncConnection, now: float) -> Stored:
     """What this client was given; until the transaction ends nobody revokes the client."""
     if not await Clients(connection).used(client, now):
         raise Refused("invalid_client", "the client was revoked", 401)
     return Stored(connection)
 
 
-async def _redeemed(
-    stored: Stored, client: Client, secret: str, redirect_uri: str, verifier: str, now: float
-) -> Given | None:
-    found = await stored.bound(hashed(secret), client.id)
+async def exchanged(
+    stored: Stored, client: str, secret: str, redirect_uri: str, verifier: str, now: float
+) -> tuple[Grant, Code] | None:
+    """The code that this client was given, which is worth nothing from now on; None when it was not good."""
+    found = await stored.bound(hashed(secret), client)
     if found is None:
         return None
     grant, code = found
     if not await stored.spend(grant.id, now):
         await stored.revoke(grant.id, now)
         return None
-    if code.redirect_uri != redirect_uri or not _proven(code, verifier):
+    return (grant, code) if code.redirect_uri == redirect_uri and _proven(code, verifier) else None
+
+
+async def _redeemed(
+    stored: Stored, client: Client, secret: str, redirect_uri: str, verifier: str, now: float
+) -> Given | None:
+    found = await exchanged(stored, client.id, secret, redirect_uri, verifier, now)
+    if found is None:
         return None
+    grant, code = found
     source = Source(grant.caller, client.id, grant.id, grant.login_at, grant.limit_at)
     answers = [
         await _answer(stored, source, server, scopes, now, offline=code.offline)

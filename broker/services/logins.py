@@ -60,12 +60,12 @@ class Logins:
 
     @retried
     async def end(self, secret: str) -> None:
-        """Forget who this browser is; programs keep what they were given."""
+        """Forget who this browser is, here and on our own pages; programs keep what they were given."""
         now = time.time()
         async with self._database.write() as connection:
             stored = Grants(connection)
             if login := await stored.login("login", hashed(secret), now):
-                await stored.spend(login.id, now)
+                await stored.leave(login.id, now)
 
 
 async def _begun(connection: AsyncConnection, caller: Caller, now: float, parent: Login | None) -> str:

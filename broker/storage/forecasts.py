@@ -29,6 +29,7 @@ class Given(NamedTuple):
     setup_seconds: float | None
     observations: int
     reason: str
+    leader: str
 
 
 COLUMNS: Columns = {
@@ -44,6 +45,7 @@ COLUMNS: Columns = {
     "setup_seconds": Double(),
     "observations": Integer(),
     "reason": Text(),
+    "leader": Text(),
 }
 
 

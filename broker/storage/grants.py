@@ -98,11 +98,24 @@ class Grants:
         """Let this one last longer."""
         await self._connection.execute(update(tokens).where(tokens.c.id == number).values(expires_at=expires_at))
 
+    async def session(self, hashed: str, now: float) -> Caller | None:
+        """Whose session this is, if it is good."""
+        asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind == "session", good(now))
+        row = (await self._connection.execute(asked)).one_or_none()
+        return None if row is None else _caller(row)
+
+    async def end_session(self, hashed: str, now: float) -> None:
+        """End this one."""
+        await self._end(and_(tokens.c.hash == hashed, tokens.c.kind == "session"), now)
+
     async def revoke(self, number: int, now: float) -> None:
         """End this one, and all that came of it: also what came of it while this waited for who held a row."""
-        family = select(tokens.c.id).where(tokens.c.id == number).cte("family", recursive=True)
-        family = family.union_all(select(tokens.c.id).where(tokens.c.parent_id == family.c.id))
-        while await self._end(tokens.c.id.in_(select(family.c.id)), now):
+        while await self._end(_family(number), now):
+            pass
+
+    async def leave(self, number: int, now: float) -> None:
+        """End a login, and the sessions that came of it; programs keep what they were given."""
+        while await self._end(and_(_family(number), tokens.c.kind.in_(("login", "session"))), now):
             pass
 
     async def revoke_client(self, client: str, now: float) -> None:
@@ -121,6 +134,13 @@ class Grants:
         await self._connection.execute(
             delete(tokens).where(tokens.c.kind != "token", tokens.c.expires_at < before, childless)
         )
+
+
+def _family(number: int) -> ColumnElement[bool]:
+    """This one, and all that came of it."""
+    family = select(tokens.c.id).where(tokens.c.id == number).cte("family", recursive=True)
+    family = family.union_all(select(tokens.c.id).where(tokens.c.parent_id == family.c.id))
+    return tokens.c.id.in_(select(family.c.id))
 
 
 def _caller(row: Any) -> Caller:

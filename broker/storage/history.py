@@ -15,7 +15,7 @@ from broker.storage.upsert import ALWAYS, insert
 from predictors.context import size_class
 from predictors.observation import Observation
 
-__all__ = ["History", "Kept", "Stand"]
+__all__ = ["FIELDS", "WELL", "History", "Kept", "Stand", "kept"]
 
 FIELDS: Columns = {
     "ended": Double(),
@@ -138,17 +138,17 @@ class History:
     async def newest(self, pair: int, limit: int) -> list[Kept]:
         """The newest of a pair that went well, by their ends, the oldest of them first."""
         page = self._selected().where(observations.c.pair_id == pair).order_by(observations.c.ended.desc())
-        return [_kept(row) for row in await self._connection.execute(page.limit(limit))][::-1]
+        return [kept(row) for row in await self._connection.execute(page.limit(limit))][::-1]
 
     async def since(self, pair: int, newest_id: int, limit: int) -> list[Kept]:
         """Those of a pair that went well and came after one, in the order in which they came."""
         page = self._selected().where(observations.c.pair_id == pair, observations.c.id > newest_id)
-        return [_kept(row) for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))]
+        return [kept(row) for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))]
 
     async def all_since(self, newest_id: int, limit: int) -> list[Kept]:
         """Those of all pairs that went well and came after one, in the order in which they came."""
         page = self._selected().where(observations.c.id > newest_id).order_by(observations.c.id).limit(limit)
-        return [_kept(row) for row in await self._connection.execute(page)]
+        return [kept(row) for row in await self._connection.execute(page)]
 
     async def last_id(self) -> int:
         """The number of the newest of all; 0 when there is none."""
@@ -211,7 +211,8 @@ def _row(each: Observed, pair: int) -> tuple[Any, ...]:
     )
 
 
-def _kept(row: Any) -> Kept:
+def kept(row: Any) -> Kept:
+    """The observation of a row that has its fields and those of its pair."""
     return Kept(
         row.id,
         Observation(

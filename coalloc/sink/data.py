@@ -55,7 +55,7 @@ class Data:
             where = self.path.parent.parent.absolute()
             raise SinkError(
                 f"{where} has {free} bytes free, but {needed} more are needed",
-                "free some space, or choose another disk with -o",
+                "free some space, or choose another disk",
             )
 
     def write(self, offset: int, view: memoryview) -> None:

@@ -34,7 +34,7 @@ class Folder:
                 self._lock = self._try_lock()
         except BlockingIOError:
             raise TargetInUse(
-                f"another coget is fetching {target}", "wait until it is done, or choose another name with -o"
+                f"another coget is fetching {target}", "wait until it is done, or choose another name"
             ) from None
         except OSError as error:
             raise disk_error(error, "create", self.path) from None
@@ -92,7 +92,7 @@ def _refuse_other_than_folder(path: Path) -> None:
     if not (stat.S_ISDIR(mode) or path.is_dir()):
         raise SinkError(
             f"{path} is in the way: partial data would go there, and it is no directory",
-            "remove or rename it, or choose another name with -o",
+            "remove or rename it, or choose another name",
         )
 
 
@@ -105,6 +105,6 @@ def _refuse_special(target: Path) -> None:
     except OSError as error:
         raise disk_error(error, "write", target) from None
     if stat.S_ISDIR(mode):
-        raise SinkError(f"{target} is a directory", "name a file in it with -o")
+        raise SinkError(f"{target} is a directory", "name a file in it")
     if not stat.S_ISREG(mode):
-        raise SinkError(f"{target} is not a plain file", "choose another name with -o")
+        raise SinkError(f"{target} is not a plain file", "choose another name")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NamedTuple
 
+from coalloc.asking import answers
 from coalloc.collection import Collected, CollectionPhase, CollectionReport, CollectionView, LeftBehind
 from coalloc.errors import CoallocError, SourceError
 from coalloc.model import Checksum
@@ -110,7 +111,7 @@ class Collection:
         return self.report()
 
     async def _collect(self) -> None:
-        found = await asyncio.gather(*(self._look(item) for item in self._items))
+        found = await answers(self._look(item) for item in self._items)
         self._there = {each.name: each for each in found if each}
         label = self._field.landing.label
         missing = {item.name: item for item in self._items if item.name not in self._there}

@@ -48,7 +48,7 @@ class Finisher:
 
     async def _see_size(self, item: Item) -> None:
         """What was asked for is also the beginning of a file that took its place and is longer."""
-        for host, path in item.paths.items():
+        for host, path in self._holders(item):
             with suppress(SourceError):
                 size = (await self._servers[host].ask(partial(Storage.stat, path=path))).size
                 break
@@ -91,7 +91,7 @@ class Finisher:
         :raises SourceError: when none can be asked
         """
         trouble: SourceError | None = None
-        for host, path in item.paths.items():
+        for host, path in self._holders(item):
             try:
                 if said := await self._servers[host].checksum(path, algorithm, start, end):
                     return said
@@ -100,6 +100,11 @@ class Finisher:
         if trouble:
             raise trouble
         return None
+
+    def _holders(self, item: Item) -> list[tuple[str, str]]:
+        """Servers that have the file, and its path there: those that are gone only where there is no other."""
+        left = [(host, path) for host, path in item.paths.items() if host not in self._carrier.lost]
+        return left or list(item.paths.items())
 
     async def _fetch(self, item: Item, piece: Piece) -> None:
         """Fetch a piece from where the file is.

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from coalloc.asking import answers
 from coalloc.brokerclient import Found
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse, parse_server
@@ -65,8 +66,8 @@ class Gathering:
         :raises UsageError: when two files would have the same name
         :raises CoallocError: when one cannot be looked at
         """
-        listed = await asyncio.gather(*(self._of_url(url) for url in urls))
-        known = await asyncio.gather(*(self.replicas(each.file) for each in found))
+        listed = await answers(self._of_url(url) for url in urls)
+        known = await answers(self.replicas(each.file) for each in found)
         items = [item for some in listed for item in some] + list(known)
         _refuse_conflicts(items)
         if not items:
@@ -92,12 +93,12 @@ class Gathering:
     async def replicas(self, file: ReplicaSet) -> Item:
         """A file with all of its replicas that can be used: those of the size that is known, or that the first has."""
         urls = [replica.url for replica in file.replicas if speaks(replica.url)]
-        answers = await asyncio.gather(*(self._look(url) for url in urls))
-        entries = {url: answer for url, answer in zip(urls, answers, strict=True) if isinstance(answer, Entry)}
+        looked = await answers(self._look(url) for url in urls)
+        entries = {url: answer for url, answer in zip(urls, looked, strict=True) if isinstance(answer, Entry)}
         size = file.size if file.size is not None else next((entry.size for entry in entries.values()), None)
         usable = {url: entry for url, entry in entries.items() if entry.size == size}
         if not usable or size is None:
-            why = "; ".join(str(answer) for answer in answers if isinstance(answer, CoallocError))
+            why = "; ".join(str(answer) for answer in looked if isinstance(answer, CoallocError))
             raise NothingToFetchFrom(
                 f"{file.name} has no replica at a GridFTP server that can be used. {why}".rstrip(), "name another file"
             )

@@ -48,12 +48,13 @@ class Page(HTMLParser):
             self.action = urljoin(self.url, said.get("action", ""))
         elif tag == "input":
             self._tags.pop()
-            self.fields[said["name"]] = said.get("value", "")
+            if "name" in said:
+                self.fields[said["name"]] = said.get("value", "")
         elif tag == "button" and "name" in said:
             self.buttons.append((said["name"], said["value"]))
         elif tag == "a":
             self.links.append(urljoin(self.url, said["href"]))
-        elif tag == "label":
+        elif tag == "label" and "for" in said:
             self.labels.add(said["for"])
 
     def handle_endtag(self, tag: str) -> None:

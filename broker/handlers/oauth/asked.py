@@ -6,12 +6,14 @@ from typing import NamedTuple, Self
 from urllib.parse import urlencode, urlsplit
 
 from broker.errors import Refused
-from broker.models.oauth import Client, Code, granted
+from broker.models.oauth import PAGES, Client, Code, granted
 
-__all__ = ["SHOWN_AT", "Asked", "origin"]
+__all__ = ["PAGES_AT", "SHOWN_AT", "Asked", "origin"]
 
 SHOWN_AT = "/v2/web/auth-code"
 """Where a code is shown to be copied, for programs that cannot listen."""
+PAGES_AT = "/reports/login/done"
+"""Where our own pages take theirs."""
 LOOPBACK = ("localhost", "127.0.0.1")
 PLAIN = re.compile(r"[!#-;=?-\[\]_a-z~]{1,2000}")
 """Characters that URIs have; no quote, backslash, blank or angle bracket."""
@@ -32,7 +34,7 @@ class Asked(NamedTuple):
         if client is None:
             raise Refused("unauthorized_client", "the program that sent you here is not known to this broker")
         uri = said.get("redirect_uri", "")
-        if not _ours(uri, homes) and not _this_machine(uri):
+        if not _place(client, uri, homes):
             raise Refused("invalid_request", "the program wants the answer sent to where none may go")
         return cls(client, uri, said)
 
@@ -63,8 +65,11 @@ class Asked(NamedTuple):
         return f"{self.redirect_uri}{'&' if '?' in self.redirect_uri else '?'}{query}"
 
 
-def _ours(uri: str, homes: Collection[str]) -> bool:
-    return uri in {f"{home}{SHOWN_AT}" for home in homes}
+def _place(client: Client, uri: str, homes: Collection[str]) -> bool:
+    """Whether the answer may go there; those of our own pages go to them alone, and nobody else's do."""
+    if client.id == PAGES:
+        return uri in {f"{home}{PAGES_AT}" for home in homes}
+    return uri in {f"{home}{SHOWN_AT}" for home in homes} or _this_machine(uri)
 
 
 def _this_machine(uri: str) -> bool:

@@ -14,12 +14,13 @@ from fastapi.responses import RedirectResponse, Response
 
 from broker.dependencies.access import Guarded, Open
 from broker.dependencies.context import Home, Services
+from broker.dependencies.cookies import cookie, keep
 from broker.errors import Forbidden, NotFound, Refused, Unauthenticated
 from broker.factory import Factory
 from broker.handlers.oauth.asked import SHOWN_AT, Asked, origin
 from broker.handlers.oauth.forms import address, form, pairs
 from broker.models.identities import username
-from broker.models.oauth import Login
+from broker.models.oauth import PAGES, Login
 from broker.pages import page
 from broker.services.logins import LASTS
 from broker.services.provider import PATIENCE, Provider
@@ -49,14 +50,14 @@ async def ask(request: Request, caller: Open, services: Services, home: Home) ->
 async def decide(request: Request, caller: Open, services: Services, home: Home) -> Response:
     """What they have decided."""
     asked, said = await _asked(request, services, home), await form(request)
-    kept = request.cookies.get(_cookie("form", home), "")
+    kept = request.cookies.get(cookie("form", home), "")
     if not kept or not hmac.compare_digest(kept.encode(), said.get("form", "").encode()):
         raise Forbidden("the form is too old, or of another page", "go back to the program, and begin again")
     try:
         code = asked.code()
     except Refused as refusal:
         return _refused(asked, home, refusal)
-    secret = request.cookies.get(_cookie("login", home), "")
+    secret = request.cookies.get(cookie("login", home), "")
     if said.get("decision") == "leave":
         await services.logins.end(secret)
         return _form(request, services, home, asked, None)
@@ -68,7 +69,7 @@ async def decide(request: Request, caller: Open, services: Services, home: Home)
         answer = _sent(asked.back(home, code=await services.grants.code(secret, code)))
     except Unauthenticated as error:
         return _form(request, services, home, asked, None, error.message)
-    return _keep(answer, "login", home, secret, LASTS)
+    return keep(answer, "login", home, secret, LASTS)
 
 
 @router.get(AWAY)
@@ -76,7 +77,7 @@ async def away(request: Request, caller: Open, services: Services, home: Home) -
     """Send somebody to the identity provider; the query is that of the request for which they log in."""
     await _asked(request, services, home)
     url, sealed = await _provider(services).away(f"{home}{BACK}", request.url.query)
-    return _keep(_sent(url), "away", home, sealed, PATIENCE)
+    return keep(_sent(url), "away", home, sealed, PATIENCE)
 
 
 @router.get(BACK)
@@ -85,11 +86,11 @@ async def back(request: Request, caller: Open, services: Services, home: Home) -
     said = pairs(request.url.query)
     if "code" not in said:
         raise Unauthenticated("the identity provider did not let you in", "go back to the program, and begin again")
-    sealed = request.cookies.get(_cookie("away", home), "")
+    sealed = request.cookies.get(cookie("away", home), "")
     named = await _provider(services).home(sealed, said.get("state", ""), said["code"], f"{home}{BACK}")
     secret = await services.logins.by_provider(named.caller, named.name, named.email)
-    answer = _keep(_sent(f"{home}{PATH}?{named.query}"), "login", home, secret, LASTS)
-    return _keep(answer, "away", home, "", 0)
+    answer = keep(_sent(f"{home}{PATH}?{named.query}"), "login", home, secret, LASTS)
+    return keep(answer, "away", home, "", 0)
 
 
 @router.get(SHOWN_AT)
@@ -109,7 +110,7 @@ async def _asked(request: Request, services: Factory, home: str) -> Asked:
 
 
 async def _login(request: Request, services: Factory, home: str) -> Login | None:
-    secret = request.cookies.get(_cookie("login", home))
+    secret = request.cookies.get(cookie("login", home))
     return await services.logins.current(secret) if secret else None
 
 
@@ -122,12 +123,12 @@ def _provider(services: Factory) -> Provider:
 def _form(
     request: Request, services: Factory, home: str, asked: Asked, login: Login | None, fault: str = ""
 ) -> Response:
-    secret = request.cookies.get(_cookie("form", home)) or secrets.token_urlsafe(32)
+    secret = request.cookies.get(cookie("form", home)) or secrets.token_urlsafe(32)
     configured = services.settings.provider
     answer = page(
         "login",
         403 if fault else 200,
-        origin(asked.redirect_uri) or "",
+        "" if asked.client.id == PAGES else origin(asked.redirect_uri) or "",
         fault=fault,
         domain=services.settings.domain,
         client=asked.client.name,
@@ -140,10 +141,12 @@ def _form(
         provider_name=configured and urlsplit(configured.issuer).hostname,
         scopes=asked.code().scopes,
     )
-    return _keep(answer, "form", home, secret, LASTS)
+    return keep(answer, "form", home, secret, LASTS)
 
 
 def _target(asked: Asked) -> str:
+    if asked.client.id == PAGES:
+        return "this broker's own pages"
     here = origin(asked.redirect_uri)
     return f"your own machine ({here})" if here else "you, to be copied"
 
@@ -155,21 +158,3 @@ def _refused(asked: Asked, home: str, refusal: Refused) -> Response:
 def _sent(url: str) -> Response:
     headers = {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
     return RedirectResponse(url, 303, headers)
-
-
-def _cookie(name: str, home: str) -> str:
-    """Where TLS is, the name makes browsers refuse one that another host has set."""
-    return f"__Host-coget-{name}" if home.startswith("https:") else f"coget-{name}"
-
-
-def _keep(answer: Response, name: str, home: str, value: str, seconds: float) -> Response:
-    answer.set_cookie(
-        _cookie(name, home),
-        value,
-        max_age=int(seconds),
-        path="/",
-        secure=home.startswith("https:"),
-        httponly=True,
-        samesite="lax",
-    )
-    return answer

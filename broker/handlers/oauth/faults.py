@@ -48,6 +48,7 @@ def people(status: int, fault: Fault, headers: Mapping[str, str]) -> Response:
 SHAPES = {
     "/v2/oauth2/authorize": people,
     "/v2/web/": people,
+    "/reports": people,
     "/v2/oauth2/userinfo": api,
     "/v2/oauth2/": oauth,
     "/v2/api/": api,

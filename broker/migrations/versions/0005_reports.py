@@ -17,6 +17,7 @@ def upgrade() -> None:
         op.add_column("pairs", sa.Column(name, sa.BigInteger, nullable=False, server_default="0"))
     op.create_index("ix_observations_badly", "observations", ["ended"], sqlite_where=BADLY, postgresql_where=BADLY)
     op.create_index("ix_tasks_failed", "tasks", ["completed_at"], sqlite_where=FAILED, postgresql_where=FAILED)
+    op.add_column("forecasts", sa.Column("leader", sa.Text, nullable=False, server_default=""))
     _traffic()
     _scores()
     _accuracy()
@@ -29,6 +30,18 @@ def upgrade() -> None:
         sa.Column("asked_at", sa.Double, nullable=False),
         sa.PrimaryKeyConstraint("source", "sink", name="pk_probes_wanted"),
     )
+    _pages()
+
+
+def _pages() -> None:
+    """The client that the broker's own pages are (`models.oauth.PAGES`)."""
+    clients = sa.table(
+        "clients",
+        *(sa.column(name, sa.Text) for name in ("id", "name", "made_by")),
+        sa.column("created_at", sa.Double),
+    )
+    number = "53b7061e-fa9c-49a8-a531-3da4cb4714c9"
+    op.bulk_insert(clients, [{"id": number, "name": "Reports", "made_by": "coget", "created_at": 0.0}])
 
 
 def _traffic() -> None:
@@ -64,8 +77,10 @@ def _scores() -> None:
         sa.Column("rate", sa.Double, nullable=False),
         sa.Column("setup_seconds", sa.Double),
         sa.Column("forecaster", sa.Text, nullable=False),
+        sa.Column("leader", sa.Text, nullable=False),
         sa.Column("given", sa.Boolean, nullable=False),
         *(sa.Column(name, sa.Double, nullable=False) for name in ("p10", "p50", "p90")),
+        sa.Column("panel", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("observation_id", name="pk_scores"),
         sa.ForeignKeyConstraint(["pair_id"], ["pairs.id"], name="fk_scores_pair_id"),
     )
@@ -86,9 +101,8 @@ def _accuracy() -> None:
         sa.Column("log_errors", sa.Double, nullable=False),
         sa.Column("absolute_log_errors", sa.Double, nullable=False),
         sa.Column("squared_errors", sa.Double, nullable=False),
-        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("close", "intervals", "below", "above")),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("close", "below", "above")),
         sa.Column("widths", sa.Double, nullable=False),
-        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("better", "worse")),
         sa.Column("errors", sa.Text, nullable=False),
         sa.PrimaryKeyConstraint("week", "pair_id", "size_class", "forecaster", name="pk_accuracy"),
         sqlite_with_rowid=False,

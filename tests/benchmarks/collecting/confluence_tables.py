@@ -17,6 +17,7 @@ from tests.benchmarks.collecting.confluence import (
     few,
     sinks,
 )
+from tests.benchmarks.collecting.sinks import planetlab
 from tests.benchmarks.collecting.spread import middle, percent, table
 
 __all__ = ["Runs", "perfect", "tables"]
@@ -77,6 +78,7 @@ def tables(runs: Runs) -> dict[str, str]:
             ],
             list(_sizes(runs)),
         ),
+        "all sinks": table(["n", "sinks", "gain", ">= 20 %", ">= 1 %"], list(_everywhere(runs))),
     }
 
 
@@ -128,6 +130,15 @@ def _sizes(runs: Runs) -> Iterator[list[str]]:
         parts = (percent(part(gains, WORTH)), percent(part(gains, ANY)))
         perfectly = (middle(best), percent(part(best, WORTH)), percent(part(best, ANY)))
         yield [name, str(len(cases)), middle(gains), *parts, *perfectly, paper]
+
+
+def _everywhere(runs: Runs) -> Iterator[list[str]]:
+    """What perfect plans gain with each host as the sink, of the networks of which some were tried."""
+    for n in SIZES:
+        seeds = {case.seed for case in runs.cases("planetlab", n)}
+        cases = [Case("planetlab", n, seed, host) for seed in sorted(seeds) for host in planetlab(n, seed).hosts]
+        if gains := [perfect(case) for case in cases]:
+            yield [str(n), str(len(gains)), middle(gains), percent(part(gains, WORTH)), percent(part(gains, ANY))]
 
 
 def part(gains: Sequence[float], least: float) -> float:

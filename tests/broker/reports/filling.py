@@ -64,6 +64,8 @@ async def scored(database: Database, pair: Pair, ends: Iterable[float], off: flo
                 "bytes": 10**9,
                 "rate": 1e8,
                 "forecaster": "hedge",
+                "leader": "last",
+                "panel": "{}",
                 "given": False,
                 "p10": 0.5e8 * off,
                 "p50": 1e8 * off,

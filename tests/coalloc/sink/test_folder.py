@@ -45,7 +45,7 @@ def test_the_second_process_is_told_so(target):
     with another_process_holds(target), pytest.raises(TargetInUse, match="target") as caught:
         Folder(target)
     assert caught.value.status == 8
-    assert "-o" in caught.value.remedy
+    assert "choose another name" in caught.value.remedy
 
 
 def test_the_lock_ends_with_its_process_even_by_sigkill(target):

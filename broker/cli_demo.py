@@ -1,0 +1,99 @@
+"""The command `coget-broker demo`: a broker that has something to show."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+import click
+
+from broker.errors import BrokerError
+
+if TYPE_CHECKING:
+    from broker.config import Settings
+    from broker.factory import Factory
+
+__all__ = ["demo"]
+
+USER = "ann"
+PIECE = 1 << 20
+
+
+@click.command()
+@click.option(
+    "--database",
+    metavar="URL",
+    help="An empty database, which is kept: sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME.  "
+    "[default: a file that goes when the broker ends]",
+)
+@click.option("--port", default=8642, show_default=True, type=click.IntRange(0, 65535), help="0 takes a free one.")
+@click.option(
+    "--log",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Take the transfers of this log, of any kind that `coget history import` reads, and make nothing up.",
+)
+@click.option("--seed", default=1, show_default=True, help="Another one makes another world.")
+def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
+    """Serve a demonstration at this machine: six sites, eight weeks of transfers, tasks, and what went wrong.
+
+    All is made up, and ends now. It prints a token of an admin, who sees all reports, and one of a user.
+
+    \b
+    Examples:
+      coget-broker demo
+      coget-broker demo --log /var/log/gridftp-transfer.log
+    """
+    from broker.config import Settings
+    from broker.server import serve
+    from broker.storage.database import addressed
+    from broker.storage.migration import check, upgrade
+
+    with TemporaryDirectory(prefix="coget-demo-") as folder:
+        settings = Settings(database or f"sqlite:///{folder}/demo.sqlite")
+        address = addressed(settings.database)
+        if check(address):
+            raise BrokerError(
+                "the database has tables already, and what is in them stays as it is",
+                "name an empty one, or look at it: coget-broker serve --database URL",
+            )
+        upgrade(address)
+        asyncio.run(_fill(settings, log, seed))
+        click.echo(f"Reports: http://127.0.0.1:{port}/reports")
+        serve(settings, "127.0.0.1", port)
+
+
+async def _fill(settings: "Settings", log: Path | None, seed: int) -> None:
+    import time
+
+    from broker.demo.filling import fill, follow
+    from broker.factory import Factory
+    from broker.models.access import NewToken
+
+    factory = Factory.of(settings)
+    try:
+        if log is None:
+            await fill(factory, seed, time.time())
+        else:
+            await _import(factory, log)
+            await follow(factory)
+        for new in (NewToken(subject="admin", role="admin"), NewToken(subject=USER, role="transfer")):
+            issued = await factory.access.issue("coget-broker", new)
+            click.echo(f"The token of {new.subject}, {new.role}: {issued.token}")
+    finally:
+        await factory.database.close()
+
+
+async def _import(factory: "Factory", log: Path) -> None:
+    """As the user's, so that they see it, too."""
+    taken = await factory.logs.take(USER, _pieces(log))
+    click.echo(f"{taken.accepted} transfers were taken from {log} ({taken.kind}).")
+    for refusal in taken.refused:
+        click.echo(f"  line {refusal.line}: {refusal.why}", err=True)
+
+
+async def _pieces(log: Path) -> AsyncIterator[bytes]:
+    with log.open("rb") as file:
+        while piece := file.read(PIECE):
+            yield piece

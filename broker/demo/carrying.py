@@ -1,0 +1,144 @@
+"""Takes in tasks as workers leave them behind: done, given up, half done; with what happened in each."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import orjson
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.demo.errands import Errand, Tuned
+from broker.demo.placing import Note, collection
+from broker.models.names import split
+from broker.models.tasks import Details, Event, NewTask, Task, Work
+from broker.storage.database import Database, retried
+from broker.storage.lanes import Lanes, Pair, Tuning
+from broker.storage.tasks import Tasks
+from broker.storage.work import Planned, Result, Works
+
+__all__ = ["carry_out", "enrol", "tune"]
+
+WORKER = "demo"
+SOURCE = str(collection("All datasets"))
+PATIENCE = 7 * 86_400.0
+STARTED = {"type": "GridFTP Transfer", "concurrency": 4, "parallelism": 1, "pipelining": 20}
+
+
+@retried
+async def enrol(database: Database, end: float) -> None:
+    """The worker that has done it all; it is not seen after the end."""
+    async with database.write() as connection:
+        await Works(connection).enrol(WORKER, "geneva", "dtn1.geneva.example, process 4711", end)
+
+
+@retried
+async def carry_out(database: Database, errand: Errand, key: UUID, end: float) -> list[Note]:
+    """A task, as far as it has come by the end; what the audit log is to say of it."""
+    async with database.write() as connection:
+        asked = end - errand.age
+        number = await _submit(connection, errand, key, asked)
+        if not errand.seconds:
+            return []
+        began = asked + 2.0
+        lane = await _begin(connection, errand, number, began)
+        await _do(connection, errand, number, began)
+        await Lanes(connection).close([lane])
+        return await _end(connection, errand, number, began + errand.seconds)
+
+
+@retried
+async def tune(database: Database, tuned: Sequence[Tuned], end: float) -> None:
+    """What was found out of how many lanes help."""
+    async with database.write() as connection:
+        for each in tuned:
+            pair = Pair(SOURCE, str(collection(each.destination)))
+            await Lanes(connection).tune(Tuning(pair, end - each.age, *each[2:]))
+
+
+async def _submit(connection: AsyncConnection, errand: Errand, key: UUID, now: float) -> str:
+    destination = collection(errand.destination)
+    new = NewTask(
+        owner=errand.owner,
+        kind="TRANSFER",
+        submission_id=key,
+        source=UUID(SOURCE),
+        destination=destination,
+        label=errand.label,
+        deadline=now + PATIENCE,
+        queue="demo",  # of no worker that there is: nobody else may be at it
+        items=(),
+    )
+    planned = [_planned(errand, i) for i in range(len(errand.files))]
+    number, _ = await Tasks(connection).add(new, planned, now)
+    return number
+
+
+def _planned(errand: Errand, i: int) -> Planned:
+    dataset = errand.files[i]
+    path = "/" + "/".join(split(dataset.name))
+    checksum = f"sha256:{dataset.checksums['sha256']}"
+    return Planned("copy", path, path, dataset.size or 0, Details(checksum=checksum))
+
+
+async def _begin(connection: AsyncConnection, errand: Errand, number: str, now: float) -> int:
+    """As a worker does that has a lane for it."""
+    tasks, lanes = Tasks(connection), Lanes(connection)
+    (candidate,) = [each for each in await lanes.candidates(["demo"], now) if each.task == number]
+    lane = await lanes.add(WORKER, candidate, now)
+    await tasks.note([(number, Event(now, "STARTED", False, "started", orjson.dumps(STARTED).decode()))])
+    return lane
+
+
+async def _do(connection: AsyncConnection, errand: Errand, number: str, began: float) -> None:
+    """Its files, one after the other, and what went wrong with them."""
+    tasks, works = Tasks(connection), Works(connection)
+    held = await works.lease(number, WORKER, ["copy"], False, len(errand.files), 2**62, began)
+    moved = sum(work.size for work in held[: errand.done]) or 1
+    for trouble in errand.troubles:
+        details = f"{held[trouble.file].source}: {trouble.error}"
+        description = trouble.code.replace("_", " ").lower()
+        await tasks.note([(number, Event(began + trouble.after, trouble.code, True, description, details))])
+    done, came = [], 0
+    for work in held[: errand.done]:
+        came += work.size
+        done.append(_done(work))
+        await works.complete(WORKER, done[-1:], began + errand.seconds * came / moved)
+    await tasks.rise(number, bytes_transferred=came, faults=len(errand.troubles))
+    if errand.fate == "failed":
+        why = errand.troubles[0]
+        failed = [Result(work, "failed", error_code=why.code, error=why.error) for work in held[errand.done :]]
+        await works.complete(WORKER, failed, began + errand.seconds)
+    else:
+        await works.release(WORKER, held[errand.done :])
+    told = {"bytes_transferred": came, "duration": round(errand.seconds, 1)}
+    told["mbps"] = round(came * 8e-6 / errand.seconds, 2)
+    event = Event(began + errand.seconds, "PROGRESS", False, "progress", orjson.dumps(told).decode())
+    await tasks.note([(number, event)])
+
+
+def _done(work: Work) -> Result:
+    counts = {"files_transferred": 1, "bytes_checksummed": work.size}
+    return Result(work, "succeeded", work.details.checksum, counts=counts)
+
+
+async def _end(connection: AsyncConnection, errand: Errand, number: str, now: float) -> list[Note]:
+    tasks = Tasks(connection)
+    if errand.fate == "paused":
+        why = "the archive is full until Monday"
+        await tasks.change(number, paused=why)
+        await tasks.note([(number, Event(now, "PAUSED", False, "paused", why))])
+        return [Note(now, "admin", "pause task", number)]
+    if errand.fate == "canceled":
+        said = "canceled by its owner"
+        await tasks.change(number, canceled=errand.owner, canceled_by_admin=False, cancel_message=None)
+        await tasks.end(number, now, "CANCELED", said, "canceled")
+        await tasks.note([(number, Event(now, "CANCELED", False, "canceled", said))])
+        return []
+    for task in await tasks.finish([number], now):
+        await tasks.note([(number, _last(task, now))])
+    return []
+
+
+def _last(task: Task, now: float) -> Event:
+    if task.status == "SUCCEEDED":
+        return Event(now, "SUCCEEDED", False, "succeeded", f"files succeeded: {task.files_transferred}")
+    return Event(now, "FAILED", True, "failed", task.error or "")

@@ -1,0 +1,108 @@
+"""What transfers achieved in the demonstration: rates that come and go with the hour, links that change, failures."""
+
+import math
+from collections.abc import Iterator
+from random import Random
+from typing import Any, NamedTuple
+
+from broker.demo.world import DAY, PEOPLE, PROBER, WEEKS, Way, World
+from broker.models.history import Observed
+
+__all__ = ["Transfer", "rate", "transfers"]
+
+LASTS = 0.85
+"""What of a gust is left with the next transfer."""
+RAMP = 2.0
+"""Set-up times in which a transfer comes to its rate."""
+CHANGED = 7 * DAY
+"""Seconds before the end: when a way became worse."""
+WORSE = 5.0
+"""By so much it scatters more since."""
+UNUSED = 24 * DAY
+PROBED = 64_000_000
+SIZES = ((2e6, 0.2), (40e6, 0.25), (400e6, 0.25), (1.6e9, 0.2), (5e9, 0.1))
+"""Bytes of files, with how often they are of that size."""
+FAULTS = (
+    ("failed", "no byte came for 30 seconds"),
+    ("failed", "the connection was lost: Connection reset by peer"),
+    ("failed", "421 Too many connections, try again later"),
+    ("corrupt", "its checksum is not that of the dataset"),
+)
+
+
+class Transfer(NamedTuple):
+    """What somebody reported."""
+
+    subject: str
+    observed: Observed
+
+
+def transfers(made: World, seed: int, end: float) -> list[Transfer]:
+    """All transfers of the eight weeks before the end, in the order in which they ended.
+
+    On one day one person uses a way, so that who reports day by day, person by person, keeps the order of each way.
+    """
+    found = []
+    for number, way in enumerate(made.ways):
+        chance = Random(f"traffic {seed} {number}")
+        found += [each for each in _of_way(way, f"demo.{number}", chance, end) if each.observed.ended <= end]
+    return sorted(found, key=lambda each: each.observed.ended)
+
+
+def rate(way: Way, age: float, gust: float, nbytes: int) -> float:
+    """Bytes per second of a transfer that begins so many seconds before the end.
+
+    :param gust: how the network happens to be: 0 is as usual, most are between -2 and 2
+    """
+    busy = (1 - math.cos(2 * math.pi * age / DAY)) / 2
+    spread = way.spread * (WORSE if way.story == "worse" and age < CHANGED else 1.0)
+    slower = math.log(3) * (1 - age / (WEEKS * 7 * DAY)) if way.story == "drifting" else 0.0
+    large = way.rate * math.exp(spread * gust - way.swing * busy - slower)
+    return nbytes / (nbytes / large + RAMP * min(way.setup, 1.0))
+
+
+def _of_way(way: Way, key: str, chance: Random, end: float) -> Iterator[Transfer]:
+    gust = 0.0
+    for number, (subject, age) in enumerate(_begun(way, chance)):
+        gust = LASTS * gust + math.sqrt(1 - LASTS**2) * chance.gauss(0, 1)
+        nbytes = PROBED if subject == PROBER else _size(chance)
+        seconds = nbytes / rate(way, age, gust + 0.4 * chance.gauss(0, 1), nbytes)
+        setup = way.setup * chance.lognormvariate(0, 0.2)
+        fault = _fault(nbytes, chance) if chance.random() < way.failing else {"bytes": nbytes}
+        busy = setup + seconds * int(fault["bytes"]) / nbytes
+        began = end - age
+        observed = Observed(
+            id=f"{key}.{number}",
+            source=way.source.source,
+            sink=way.sink,
+            started=began,
+            ended=began + max(busy, 0.01) * chance.uniform(1.0, 1.05),
+            busy_seconds=busy,
+            setup_seconds=setup,
+            ranges=1,
+            streams=1 if nbytes < 100e6 else 4,
+            concurrency=chance.choice((0, 0, 1, 2)),
+            **fault,
+        )
+        yield Transfer(subject, observed)
+
+
+def _begun(way: Way, chance: Random) -> Iterator[tuple[str, float]]:
+    """Who began when, in seconds before the end, the oldest first."""
+    for day in range(WEEKS * 7, 0, -1):
+        subject = PROBER if way.story == "probed" else chance.choice(PEOPLE)
+        count = math.floor(way.a_day * chance.uniform(0.5, 1.5) + chance.random())
+        for age in sorted(((day - chance.random()) * DAY for _ in range(count)), reverse=True):
+            if way.story != "stale" or age > UNUSED:
+                yield subject, age
+
+
+def _size(chance: Random) -> int:
+    (usual,) = chance.choices([size for size, _ in SIZES], [often for _, often in SIZES])
+    return max(1, int(usual * chance.lognormvariate(0, 0.5)))
+
+
+def _fault(nbytes: int, chance: Random) -> dict[str, Any]:
+    outcome, error = chance.choice(FAULTS)
+    came = nbytes if outcome == "corrupt" else int(nbytes * chance.random())
+    return {"outcome": outcome, "error": error, "bytes": came}

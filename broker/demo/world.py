@@ -1,0 +1,180 @@
+"""What there is in the demonstration: sites, endpoints, the ways between them, datasets, replicas."""
+
+import hashlib
+from collections.abc import Sequence
+from random import Random
+from typing import Literal, NamedTuple
+
+from broker.models.catalogue import Dataset, Endpoint, Replica, Scheme, Site
+from broker.models.collections import NewCollection
+from broker.services.ranking import kilometres
+
+__all__ = ["DAY", "PEOPLE", "PROBER", "WEEKS", "Bad", "Story", "Way", "World", "world"]
+
+DAY = 86_400.0
+WEEKS = 8
+PEOPLE = ("ann", "ben", "cleo")
+PROBER = "broker"
+DATASETS = 140
+WAYS = 22
+SECONDS_PER_KM = 2 / 200_000 * 1.5
+"""Of a round trip: light in glass, on a way that is not straight."""
+ROUND_TRIPS = 5
+"""From asking for a file to its first byte."""
+
+Story = Literal["", "drifting", "worse", "stale", "rare", "probed"]
+"""What is told of a way: it gets slower from week to week; its forecasts were twice as good until a week ago; nobody
+has used it for weeks; hardly anybody has; only the broker measures it.
+"""
+STORIES: tuple[Story, ...] = ("drifting", "worse", "stale", "rare", "probed", "probed")
+
+SITES = (
+    Site(name="geneva", latitude=46.2, longitude=6.05),
+    Site(name="hamburg", latitude=53.57, longitude=9.88),
+    Site(name="oxford", latitude=51.57, longitude=-1.31),
+    Site(name="chicago", latitude=41.83, longitude=-88.26),
+    Site(name="kyoto", latitude=35.03, longitude=135.78),
+    Site(name="canberra", latitude=-35.28, longitude=149.13),
+)
+SERVERS: tuple[tuple[str, str, Scheme, int], ...] = (
+    ("geneva-dtn1", "geneva", "gsiftp", 1),
+    ("geneva-tape", "geneva", "gsiftp", 0),
+    ("hamburg-dtn1", "hamburg", "gsiftp", 1),
+    ("oxford-web", "oxford", "https", 0),
+    ("chicago-dtn1", "chicago", "gsiftp", 1),
+    ("chicago-dtn2", "chicago", "gsiftp", 1),
+    ("kyoto-dtn1", "kyoto", "gsiftp", 1),
+    ("canberra-dtn1", "canberra", "ftp", 1),
+)
+ENDPOINTS = tuple(
+    Endpoint(name=name, site=site, scheme=scheme, host=f"{name}.example", prefix="/data", write_priority=priority)
+    for name, site, scheme, priority in SERVERS
+)
+COLLECTIONS = (
+    NewCollection(name="All datasets", kind="catalogue", description="The catalogue, as files"),
+    NewCollection(name="Geneva data", endpoint="geneva-dtn1", base="/data", concurrency=8),
+    NewCollection(name="Chicago store", endpoint="chicago-dtn1", base="/data"),
+    NewCollection(name="Kyoto archive", endpoint="kyoto-dtn1", base="/data", concurrency=4),
+    NewCollection(name="Hamburg scratch", endpoint="hamburg-dtn1", base="/data/scratch"),
+)
+SCOPES = (("run1", "hits", 0.4e9), ("run2", "tracks", 1.6e9), ("sim3", "events", 5e9), ("notes", "table", 3e6))
+REASONS = (
+    "its adler32 is not that of the dataset",
+    "it has 4096 bytes less than the dataset",
+    "three transfers in a row ended with another sha256",
+)
+MOVED, AWAY = 0.03, {"state": "TEMPORARY_UNAVAILABLE", "reason": "the server is being moved"}
+
+
+class Way(NamedTuple):
+    """From an endpoint to a site.
+
+    :param rate: bytes per second of a large file at a quiet hour
+    :param spread: of the logarithm of what it achieves from transfer to transfer
+    :param swing: of that logarithm between the busiest hour and the quietest
+    :param setup: seconds to the first byte
+    :param a_day: transfers, on average
+    :param failing: the share of them that does
+    """
+
+    source: Endpoint
+    sink: str
+    rate: float
+    spread: float
+    swing: float
+    setup: float
+    a_day: float
+    failing: float
+    story: Story
+
+
+class Bad(NamedTuple):
+    """A replica that somebody found wrong, so many seconds before the end."""
+
+    replica: Replica
+    by: str
+    age: float
+
+
+class World(NamedTuple):
+    """All that there is."""
+
+    sites: Sequence[Site]
+    endpoints: Sequence[Endpoint]
+    collections: Sequence[NewCollection]
+    ways: Sequence[Way]
+    datasets: Sequence[Dataset]
+    replicas: Sequence[Replica]
+    bad: Sequence[Bad]
+
+
+def world(seed: int) -> World:
+    """The world of a seed."""
+    datasets = _datasets(Random(f"datasets {seed}"))
+    replicas = _replicas(datasets, Random(f"replicas {seed}"))
+    ways = _ways(Random(f"ways {seed}"))
+    bad = _bad(replicas, Random(f"bad {seed}"))
+    return World(SITES, ENDPOINTS, COLLECTIONS, ways, datasets, replicas, bad)
+
+
+def _ways(chance: Random) -> list[Way]:
+    """Some of all that there could be, so that others were never measured; stories are told of the last."""
+    possible = [(endpoint, site) for endpoint in ENDPOINTS for site in SITES if endpoint.site != site.name]
+    chance.shuffle(possible)
+    chosen = enumerate(possible[:WAYS], len(STORIES) - WAYS)
+    return [_way(*ends, STORIES[i] if i >= 0 else "", chance) for i, ends in chosen]
+
+
+def _way(source: Endpoint, sink: Site, story: Story, chance: Random) -> Way:
+    here = next(site for site in SITES if site.name == source.site)
+    away = kilometres(_coordinates(here), _coordinates(sink)) or 0.0
+    rate = 400e6 / (1 + away / 2500) * chance.lognormvariate(0.0, 0.4)
+    setup = 0.05 + ROUND_TRIPS * away * SECONDS_PER_KM + (25.0 if source.name.endswith("tape") else 0.0)
+    often = {"rare": 0.12, "probed": 1.0}.get(story) or chance.uniform(10, 29)
+    failing = chance.choice((0.005, 0.01, 0.02, 0.08))
+    return Way(
+        source,
+        sink.name,
+        rate,
+        chance.uniform(0.1, 0.3),
+        chance.uniform(0.2, 0.8),
+        setup,
+        often,
+        failing,
+        story,
+    )
+
+
+def _coordinates(site: Site) -> tuple[float, float]:
+    return site.latitude or 0.0, site.longitude or 0.0
+
+
+def _datasets(chance: Random) -> list[Dataset]:
+    made = []
+    for number in range(DATASETS):
+        scope, kind, size = SCOPES[number % len(SCOPES)]
+        name = f"{scope}:{kind}-{number // len(SCOPES):04}.{'csv' if scope == 'notes' else 'root'}"
+        digest = hashlib.sha256(f"{name} {chance.random()}".encode()).hexdigest()
+        made.append(Dataset(name=name, size=int(size * chance.lognormvariate(0, 0.4)), checksums={"sha256": digest}))
+    return made
+
+
+def _replicas(datasets: Sequence[Dataset], chance: Random) -> list[Replica]:
+    made = []
+    for dataset in datasets:
+        for endpoint in sorted(chance.sample(range(len(ENDPOINTS)), chance.choice((2, 3, 3)))):
+            replica = Replica(dataset=dataset.name, endpoint=ENDPOINTS[endpoint].name)
+            made.append(replica if chance.random() > MOVED else replica.model_copy(update=AWAY))
+    return made
+
+
+def _bad(replicas: Sequence[Replica], chance: Random) -> list[Bad]:
+    """Most of them at one server, as when a disk goes."""
+    here = [each for each in replicas if each.endpoint == "oxford-web" and each.state == "AVAILABLE"]
+    others = [each for each in replicas if each.endpoint != "oxford-web" and each.state == "AVAILABLE"]
+    found = []
+    for replica in [*here[:5], *chance.sample(others, 3)]:
+        by = chance.choice(PEOPLE)
+        marked = replica.model_copy(update={"state": "BAD", "reason": f"{by}: {chance.choice(REASONS)}"})
+        found.append(Bad(marked, by, chance.uniform(0.1, 20) * DAY))
+    return sorted(found, key=lambda each: -each.age)

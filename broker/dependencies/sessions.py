@@ -1,0 +1,46 @@
+"""Who sits at a browser that has logged in, and what tells our own forms from others'."""
+
+import hashlib
+import hmac
+from typing import Annotated
+from urllib.parse import quote
+
+from fastapi import Depends, Request
+
+from broker.dependencies.access import Policy
+from broker.dependencies.context import home, services
+from broker.dependencies.cookies import cookie
+from broker.errors import LoggedOut
+from broker.models.access import Caller, Role
+from broker.models.oauth import Bearer
+
+__all__ = ["LOGIN", "Browsing", "BrowsingAdmin", "Form", "Seated"]
+
+LOGIN = "/reports/login"
+
+
+class Seated(Policy):
+    """Whoever has logged in with this browser and has this role may: also where everybody may read."""
+
+    def __init__(self, role: Role) -> None:
+        super().__init__(role)
+
+    async def bearer(self, request: Request) -> Bearer:
+        """Who sits there. :raises LoggedOut:"""
+        secret = request.cookies.get(cookie("session", home(request)))
+        caller = await services(request).sessions.current(secret) if secret else None
+        if caller is None:
+            here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            raise LoggedOut(f"{home(request)}{LOGIN}?to={quote(here, safe='')}")
+        return Bearer(caller)
+
+
+def form(request: Request) -> str:
+    """What our own forms say in this session, and others' cannot know: made of its secret, which it does not tell."""
+    secret = request.cookies.get(cookie("session", home(request)), "")
+    return hmac.new(secret.encode(), b"form", hashlib.sha256).hexdigest()
+
+
+Browsing = Annotated[Caller, Depends(Seated("reader"))]
+BrowsingAdmin = Annotated[Caller, Depends(Seated("admin"))]
+Form = Annotated[str, Depends(form)]

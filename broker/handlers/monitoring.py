@@ -1,0 +1,68 @@
+"""The numbers of the reports, as Prometheus reads them."""
+
+from collections.abc import Iterator
+
+from fastapi import APIRouter, Request, Response
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from broker.dependencies.access import Guarded, Reader
+from broker.dependencies.context import Services
+from broker.services.monitoring import Measured
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["operation"], route_class=Guarded)
+
+
+@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+async def metrics(caller: Reader, request: Request, services: Services) -> Response:
+    """What /metrics has, and what was moved from where to where, tasks, workers, and how good forecasts are.
+
+    For all who may read, since they may list all transfers, too.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Shown(await services.monitoring.measured()))
+    both = generate_latest(request.app.state.registry) + generate_latest(registry)
+    return Response(both, media_type=CONTENT_TYPE_LATEST)
+
+
+class _Shown(Collector):
+    """What was measured, in the shape that the library writes."""
+
+    def __init__(self, measured: Measured | None) -> None:
+        self._measured = measured
+
+    def collect(self) -> Iterator[Metric]:
+        """Nothing but that, where nothing could be measured."""
+        known = self._measured is not None
+        yield GaugeMetricFamily("coget_measured", "Whether the database could be asked for what follows", known)
+        if self._measured:
+            yield from _traffic(self._measured)
+            yield from _work(self._measured)
+
+
+def _traffic(measured: Measured) -> Iterator[Metric]:
+    ways = ("source", "sink")
+    ended = CounterMetricFamily(
+        "coget_transfers", "Transfers that were reported since this process was first asked", labels=(*ways, "outcome")
+    )
+    moved = CounterMetricFamily("coget_transfer_bytes", "Bytes that they moved", labels=ways)
+    for way, sums in measured.totals.items():
+        ended.add_metric((*way, "ok"), sums.transfers - sums.failures)
+        ended.add_metric((*way, "failed"), sums.failures)
+        moved.add_metric(way, sums.bytes)
+    yield from (ended, moved)
+
+
+def _work(measured: Measured) -> Iterator[Metric]:
+    tasks = GaugeMetricFamily("coget_tasks", "Tasks that are not over", labels=("state",))
+    for state, count in sorted(measured.tasks.items()):
+        tasks.add_metric((state,), count)
+    yield tasks
+    yield GaugeMetricFamily("coget_workers", "Workers that carry out tasks", measured.workers)
+    behind = GaugeMetricFamily("coget_lagging_transfers", "Transfers that are not yet counted in", labels=("sums",))
+    for name, count in measured.waiting._asdict().items():
+        behind.add_metric((name,), count)
+    yield behind

@@ -1,0 +1,38 @@
+"""Reports as data, for programs: JSON of all of it, CSV of each table."""
+
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import Response
+
+from broker.dependencies.access import Admin, Guarded, Reader
+from broker.handlers.reports.routes import table, whole
+from broker.models.reports import Document
+from broker.reports.catalogue import REPORTS
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/reports", tags=["reports"], route_class=Guarded)
+CSV: dict[int | str, dict[str, Any]] = {
+    200: {"description": "a header, then a line a row", "content": {"text/csv": {}}}
+}
+
+for kind in REPORTS.values():
+    caller = Admin if kind.admin else Reader
+    router.add_api_route(
+        f"/{kind.name}",
+        whole(kind, caller),
+        response_model=Document,
+        name=f"report {kind.name}",
+        summary=kind.title,
+        description=f"The report {kind.title}, all of it.",
+    )
+    router.add_api_route(
+        f"/{kind.name}/{{part}}.csv",
+        table(kind, caller),
+        response_class=Response,
+        responses=CSV,
+        name=f"table of report {kind.name}",
+        summary=f"A table of {kind.title}",
+        description=f"A table of the report {kind.title}, or what one of its figures is drawn from.",
+    )

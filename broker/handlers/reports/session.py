@@ -1,0 +1,93 @@
+"""How browsers log in for reports, and out: by our own OAuth2, as any other program's users do.
+
+What the browser keeps while it is away is one secret. Of it, and of a number that goes along in `state`, the verifier
+of PKCE is made; and what proves that the state, with the page to which somebody wanted, is of this very browser.
+"""
+
+import base64
+import hashlib
+import hmac
+import re
+import secrets
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+
+from broker.dependencies.access import Guarded, Open
+from broker.dependencies.context import Home, Services
+from broker.dependencies.cookies import cookie, keep
+from broker.dependencies.sessions import LOGIN, Browsing, Form
+from broker.errors import Unauthenticated
+from broker.handlers.oauth.asked import PAGES_AT
+from broker.handlers.oauth.forms import pairs
+from broker.handlers.reports.forms import meant
+from broker.models.oauth import PAGES
+from broker.pages import page
+
+__all__ = ["router"]
+
+router = APIRouter(route_class=Guarded)
+PATIENCE = 900.0
+"""Seconds that somebody may take to log in."""
+START = "/reports"
+PLACE = re.compile(r"/reports(/[A-Za-z0-9._-]{1,100}){0,2}(\?[!#-;=?-\[\]_a-z~]{0,700})?")
+"""Pages of ours and no others: nobody is sent anywhere else."""
+AWAY = "pages"
+
+
+@router.get(LOGIN)
+async def begin(request: Request, caller: Open, home: Home, to: str = START) -> Response:
+    """Let somebody log in; the page to which they want goes along."""
+    secret = request.cookies.get(cookie(AWAY, home)) or secrets.token_urlsafe(32)
+    number = secrets.token_urlsafe(16)
+    wanted = to if PLACE.fullmatch(to) else START
+    asked = {
+        "client_id": PAGES,
+        "redirect_uri": f"{home}{PAGES_AT}",
+        "response_type": "code",
+        "scope": "openid",
+        "state": f"{number}.{_made(secret, 'state', number, wanted)}.{wanted}",
+        "code_challenge": _encoded(hashlib.sha256(_made(secret, "verifier", number).encode()).digest()),
+        "code_challenge_method": "S256",
+    }
+    return keep(_sent(f"{home}/v2/oauth2/authorize?{urlencode(asked)}"), AWAY, home, secret, PATIENCE)
+
+
+@router.get(PAGES_AT)
+async def done(request: Request, caller: Open, services: Services, home: Home) -> Response:
+    """Whoever has logged in goes where they wanted to go."""
+    said, secret = pairs(request.url.query), request.cookies.get(cookie(AWAY, home), "")
+    number, proof, wanted = [*said.get("state", "").split(".", 2), "", "", ""][:3]
+    right = _made(secret, "state", number, wanted)
+    ours = hmac.compare_digest(proof.encode(), right.encode()) and said.get("iss") == home
+    if not (secret and ours and PLACE.fullmatch(wanted)):
+        raise Unauthenticated("this is not the answer to a login that was begun here", f"begin again at {START}")
+    if "code" not in said:
+        return page("out", 403, message="You have not logged in.")
+    session, lasts = await services.sessions.begin(said["code"], f"{home}{PAGES_AT}", _made(secret, "verifier", number))
+    return keep(_sent(f"{home}{wanted}"), "session", home, session, lasts)
+
+
+@router.post("/reports/logout")
+async def leave(request: Request, caller: Browsing, form: Form, services: Services, home: Home) -> Response:
+    """End the session and the login of this browser; programs keep what they were given."""
+    await meant(request, form)
+    await services.sessions.end(request.cookies.get(cookie("session", home), ""))
+    await services.logins.end(request.cookies.get(cookie("login", home), ""))
+    answer = page("out", message="You have logged out.")
+    for name in ("session", "login"):
+        keep(answer, name, home, "", 0)
+    return answer
+
+
+def _made(secret: str, *words: str) -> str:
+    return _encoded(hmac.new(secret.encode(), "\n".join(words).encode(), hashlib.sha256).digest())
+
+
+def _encoded(digest: bytes) -> str:
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+
+
+def _sent(url: str) -> Response:
+    return RedirectResponse(url, 303, {"Cache-Control": "no-store", "Referrer-Policy": "no-referrer"})

@@ -1,0 +1,120 @@
+"""What monitoring is told: numbers of the same sums that reports are made of, looked up at most every few seconds."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from broker.storage.database import Database
+from broker.storage.monitoring import Monitoring as Stored
+from broker.storage.monitoring import Moved, Waiting
+
+__all__ = ["OTHER", "Measured", "Monitoring", "Sums", "Totals"]
+
+log = logging.getLogger(__name__)
+
+DAY = 86_400.0
+REMEMBERED = 5.0
+"""Seconds for which the same is said again, however many ask."""
+SEEN = 15.0
+"""Seconds after which a worker that was not seen is taken for dead."""
+PAIRS = 500
+"""Pairs that are told apart: each is some series for as long as the process lives."""
+OTHER = ("other", "other")
+
+
+Way = tuple[str, str]
+"""A source, and a sink."""
+
+
+class Sums(NamedTuple):
+    """Of transfers: how many there were, how many of them failed, and their bytes."""
+
+    transfers: int = 0
+    failures: int = 0
+    bytes: int = 0
+
+    def plus(self, more: "Sums") -> "Sums":
+        """Both together."""
+        return Sums(*(a + b for a, b in zip(self, more, strict=True)))
+
+
+class Totals:
+    """Sums that only grow, by source and sink, from the first look on: as counters do, from which rates are made.
+
+    A day that is over is added for good: what is forgotten of it later is no loss, and the log of last year, imported
+    now, is not what goes over the network today.
+    """
+
+    def __init__(self, today: int) -> None:
+        self.since = today - 1
+        self._over: dict[Way, Sums] | None = None
+        self._names: set[Way] = set()
+
+    def add(self, moved: Iterable[Moved], today: int) -> Mapping[Way, Sums]:
+        """The totals, when this is all that is known of the days since `since`."""
+        ended, lasting = dict[Way, Sums](), dict[Way, Sums]()
+        for each in moved:
+            days, name = ended if each.day < today - 1 else lasting, self._named(each.source, each.sink)
+            days[name] = days.get(name, Sums()).plus(Sums(*each[3:]))
+        self.since = max(self.since, today - 1)
+        if self._over is None:  # what was there before the first look
+            self._over = {name: Sums(*(-count for count in sums)) for name, sums in _sum(ended, lasting).items()}
+        self._over = _sum(self._over, ended)
+        return _sum(self._over, lasting)
+
+    def _named(self, source: str, sink: str) -> Way:
+        """Who comes when there are many is among the others, and stays there."""
+        name = (source, sink)
+        if name not in self._names and len(self._names) >= PAIRS:
+            return OTHER
+        self._names.add(name)
+        return name
+
+
+def _sum(some: Mapping[Way, Sums], more: Mapping[Way, Sums]) -> dict[Way, Sums]:
+    return {name: some.get(name, Sums()).plus(more.get(name, Sums())) for name in (*some, *more)}
+
+
+class Measured(NamedTuple):
+    """What there is to be told.
+
+    :param tasks: how many are active, queued and paused
+    """
+
+    totals: Mapping[Way, Sums]
+    tasks: Mapping[str, int]
+    workers: int
+    waiting: Waiting
+
+
+class Monitoring:
+    """Measures, and remembers what it measured."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._totals = Totals(int(time.time() // DAY))
+        self._measured: Measured | None = None
+        self._until = 0.0
+        self._looking = asyncio.Lock()
+
+    async def measured(self) -> Measured | None:
+        """As it was seconds ago at most; None while it cannot be known: whoever asks has other things to learn."""
+        async with self._looking:
+            if time.monotonic() >= self._until:
+                try:
+                    self._measured = await self._look(time.time())
+                except Exception:
+                    log.exception("nothing can be measured at the moment")
+                    self._measured = None
+                self._until = time.monotonic() + REMEMBERED
+        return self._measured
+
+    async def _look(self, now: float) -> Measured:
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            moved = await stored.moved(self._totals.since)
+            tasks = {"active": 0, "queued": 0, "paused": 0, **await stored.tasks()}
+            workers, waiting = await stored.workers(now - SEEN), await stored.waiting()
+        return Measured(self._totals.add(moved, int(now // DAY)), tasks, workers, waiting)

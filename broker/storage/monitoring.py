@@ -1,0 +1,69 @@
+"""What is measured of a broker as it runs: sums and counts that are cheap however much there is."""
+
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, and_, case, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.schema.history import observations, pairs
+from broker.schema.reports import traffic
+from broker.schema.tasks import tasks, workers
+
+__all__ = ["Monitoring", "Moved", "Waiting"]
+
+MOST = 100_000
+"""Observations that are counted one by one."""
+STATE = case((tasks.c.paused.is_not(None), "paused"), (tasks.c.started_at.is_(None), "queued"), else_="active")
+
+
+class Moved(NamedTuple):
+    """What transfers over a pair that ended on a day achieved together."""
+
+    day: int
+    source: str
+    sink: str
+    transfers: int
+    failures: int
+    bytes: int
+
+
+class Waiting(NamedTuple):
+    """How many observations are not yet in the sums of traffic, and not yet compared with forecasts."""
+
+    traffic: int
+    scores: int
+
+
+class Monitoring:
+    """The measures."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def moved(self, since: int) -> list[Moved]:
+        """What was moved on each day since one, pairs in the order in which they became known."""
+        sums = [func.sum(traffic.c[name]) for name in ("transfers", "failures", "bytes")]
+        of = (traffic.c.day, pairs.c.id, pairs.c.source, pairs.c.sink)
+        asked = select(*of, *sums).join(pairs).where(traffic.c.day >= since).group_by(*of).order_by(*of[:2])
+        rows = await self._connection.execute(asked)
+        return [Moved(day, source, sink, *map(int, counts)) for day, _, source, sink, *counts in rows]
+
+    async def tasks(self) -> dict[str, int]:
+        """How many tasks are under way (`active`), have not begun (`queued`), or are paused."""
+        asked = select(STATE, func.count()).where(tasks.c.status == "ACTIVE").group_by(STATE)
+        return {row[0]: row[1] for row in await self._connection.execute(asked)}
+
+    async def workers(self, since: float) -> int:
+        """How many workers were seen since a moment."""
+        seen = select(func.count()).select_from(workers).where(workers.c.seen_at >= since)
+        return int((await self._connection.execute(seen)).scalar_one())
+
+    async def waiting(self) -> Waiting:
+        """At most MOST each."""
+        return Waiting(await self._after(pairs.c.rolled_id), await self._after(pairs.c.scored_id))
+
+    async def _after(self, done: ColumnElement[int]) -> int:
+        newer = and_(observations.c.pair_id == pairs.c.id, observations.c.id > done)
+        some = select(observations.c.id).select_from(pairs).join(observations, newer).where(pairs.c.newest_id > done)
+        count = select(func.count()).select_from(some.limit(MOST).subquery())
+        return int((await self._connection.execute(count)).scalar_one())

@@ -1,0 +1,203 @@
+"""Forecasts beside what came of them: what is still to be compared, what was, and the sums over it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import BigInteger, Boolean, Double, Integer, Text, and_, delete, func, literal, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.scores import Key, Score
+from broker.schema.base import ID
+from broker.schema.history import forecasts, observations, pairs
+from broker.schema.reports import accuracy, scores
+from broker.storage.history import FIELDS, WELL, kept
+from broker.storage.tabled import Columns, tabled
+from broker.storage.upsert import ALWAYS, insert
+from predictors.observation import Observation, Rates
+from predictors.tally import Tally
+
+__all__ = ["Behind", "Extent", "Learned", "Scores", "Told"]
+
+PAIRS = 1000
+"""Pairs that are looked at in turn."""
+SCORE: Columns = {
+    "observation_id": BigInteger(),
+    "pair_id": ID,
+    "size_class": Integer(),
+    "subject": Text(),
+    "started": Double(),
+    "ended": Double(),
+    "bytes": BigInteger(),
+    "rate": Double(),
+    "setup_seconds": Double(),
+    "forecaster": Text(),
+    "leader": Text(),
+    "given": Boolean(),
+    "p10": Double(),
+    "p50": Double(),
+    "p90": Double(),
+    "panel": Text(),
+}
+KEY: Columns = {"week": Integer(), "pair_id": BigInteger(), "size_class": Integer(), "forecaster": Text()}
+SUMS: Columns = {
+    "transfers": BigInteger(),
+    "log_errors": Double(),
+    "absolute_log_errors": Double(),
+    "squared_errors": Double(),
+    "close": BigInteger(),
+    "below": BigInteger(),
+    "above": BigInteger(),
+    "widths": Double(),
+    "errors": Text(),
+}
+
+
+class Behind(NamedTuple):
+    """A pair, up to which observation it is scored, and which is the newest."""
+
+    pair_id: int
+    scored_id: int
+    newest_id: int
+
+
+class Extent(NamedTuple):
+    """Of a pair: when the first of the new transfers ended, None without any, and how many it has, the new included.
+
+    Both of those that went well.
+    """
+
+    earliest: float | None
+    transfers: int
+
+
+class Told(NamedTuple):
+    """A forecast that informed somebody."""
+
+    forecaster: str
+    leader: str
+    rates: Rates
+    made_at: float
+
+
+class Learned(NamedTuple):
+    """An observation, who reported it, and the newest forecast that was given before it began."""
+
+    id: int
+    subject: str
+    observation: Observation
+    told: Told | None
+
+
+class Scores:
+    """Scores in the database."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def behind(self) -> list[Behind]:
+        """Pairs of which there is something new, those first that wait for longest."""
+        lacking = select(pairs.c.id, pairs.c.scored_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.scored_id)
+        return [
+            Behind(*row) for row in await self._connection.execute(lacking.order_by(pairs.c.scored_id).limit(PAIRS))
+        ]
+
+    async def extent(self, pair: Behind) -> Extent:
+        """How much there is to look at."""
+        well = select(func.min(observations.c.ended), func.count()).where(
+            observations.c.pair_id == pair.pair_id,
+            observations.c.id <= pair.newest_id,
+            observations.c.outcome.in_(WELL),
+        )
+        first, transfers = (await self._connection.execute(well)).one()
+        if pair.scored_id:
+            first = (await self._connection.execute(well.where(observations.c.id > pair.scored_id))).one()[0]
+        return Extent(first, transfers)
+
+    async def newest(self, pair: Behind, limit: int) -> list[Learned]:
+        """The newest of a pair that went well, by their ends."""
+        of, told = observations.c, forecasts.c
+        chosen = (pairs.c.source, pairs.c.sink, pairs.c.direction, of.id, of.subject, *(of[name] for name in FIELDS))
+        page = (
+            select(*chosen, told.forecaster, told.leader, told.p10, told.p50, told.p90, told.made_at)
+            .join(pairs, pairs.c.id == of.pair_id)
+            .outerjoin(forecasts, told.id == of.forecast_id)
+            .where(of.pair_id == pair.pair_id, of.id <= pair.newest_id, of.outcome.in_(WELL))
+            .order_by(of.ended.desc(), of.started.desc(), of.bytes.desc())
+            .limit(limit)
+        )
+        return [
+            Learned(row.id, row.subject, kept(row).observation, _told(row))
+            for row in await self._connection.execute(page)
+        ]
+
+    async def claim(self, pair: Behind) -> bool:
+        """Whether it is scored as far as it was; if so, until the transaction ends nobody else scores it."""
+        same = and_(pairs.c.id == pair.pair_id, pairs.c.scored_id == pair.scored_id)
+        return (await self._connection.execute(select(pairs.c.id).where(same).with_for_update())).first() is not None
+
+    async def mark(self, pair: Behind) -> None:
+        """It is scored so far."""
+        done = update(pairs).where(pairs.c.id == pair.pair_id).values(scored_id=pair.newest_id)
+        await self._connection.execute(done)
+
+    async def take_back(self, numbers: Collection[int]) -> list[Score]:
+        """Remove the scores of these observations; what they were."""
+        given = tabled(self._connection, [(number,) for number in numbers], {"id": BigInteger()})
+        old = delete(scores).where(scores.c.observation_id.in_(select(given.c.id))).returning(*scores.c)
+        return [_score(row) for row in await self._connection.execute(old)]
+
+    async def add(self, new: Sequence[Score]) -> None:
+        """Keep these."""
+        given = tabled(self._connection, [_row(each) for each in new], SCORE)
+        fresh = select(*(given.c[name] for name in SCORE))
+        await self._connection.execute(scores.insert().from_select(list(SCORE), fresh))
+
+    async def count(self, more: Mapping[Key, Tally], less: Mapping[Key, Tally]) -> None:
+        """Add to the sums, and take back from them."""
+        keys = tabled(self._connection, sorted({*more, *less}), KEY)
+        zeros = (*(literal(0) for _ in range(len(SUMS) - 1)), literal("{}"))
+        named = [keys.c[name] for name in KEY]
+        nothing = select(*named, *zeros).where(ALWAYS).order_by(*named)  # in one order for all, as below
+        statement = insert(self._connection, accuracy).from_select([*KEY, *SUMS], nothing)
+        await self._connection.execute(statement.on_conflict_do_nothing())
+        same = and_(*(accuracy.c[name] == keys.c[name] for name in KEY))
+        locked = select(accuracy).join(keys, same).order_by(*(accuracy.c[name] for name in KEY))
+        sums: list[tuple[Any, ...]] = []
+        for row in await self._connection.execute(locked.with_for_update(of=accuracy)):
+            key = Key(*row[: len(KEY)])
+            total = Tally.total([_tally(row), more.get(key, Tally())], [less.get(key, Tally())])
+            sums.append((*key, *_sums(total)))
+        given = tabled(self._connection, sums, {**KEY, **SUMS})
+        changed = insert(self._connection, accuracy).from_select(
+            [*KEY, *SUMS], select(*(given.c[name] for name in (*KEY, *SUMS))).where(ALWAYS)
+        )
+        into = {name: changed.excluded[name] for name in SUMS}
+        await self._connection.execute(changed.on_conflict_do_update(index_elements=list(KEY), set_=into))
+
+
+def _told(row: Any) -> Told | None:
+    if row.made_at is None:
+        return None
+    return Told(row.forecaster, row.leader, Rates(row.p10, row.p50, row.p90), row.made_at)
+
+
+def _row(score: Score) -> tuple[Any, ...]:
+    *fields, rates, panel = score
+    return (*fields, *rates, orjson.dumps({name: tuple(each) for name, each in panel.items()}).decode())
+
+
+def _score(row: Any) -> Score:
+    *fields, p10, p50, p90, panel = row
+    said = {name: Rates(*rates) for name, rates in orjson.loads(panel).items()}
+    return Score._make((*fields, Rates(p10, p50, p90), said))
+
+
+def _sums(tally: Tally) -> tuple[Any, ...]:
+    *numbers, errors = (getattr(tally, name) for name in SUMS)
+    return (*numbers, orjson.dumps(errors, option=orjson.OPT_NON_STR_KEYS).decode())
+
+
+def _tally(row: Any) -> Tally:
+    numbers = {name: getattr(row, name) for name in SUMS}
+    return Tally(**{**numbers, "errors": {int(step): count for step, count in orjson.loads(row.errors).items()}})

@@ -1,0 +1,169 @@
+"""Compares what was forecast with what came, and with what others would have said.
+
+Each pair is looked at when there is something new of it. What is said in hindsight of a transfer depends only on those
+that had ended when it began; so where some become known late, those that began after them are scored anew.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+from broker.models.scores import Score, tallied
+from broker.storage.database import Database, retried
+from broker.storage.scores import Behind, Extent, Learned, Scores
+from predictors.compiled import available
+from predictors.context import size_class
+from predictors.experience import telling
+from predictors.hindsight import BLOCK, PANEL, WARM, Said, affected, hindsight, order
+from predictors.observation import Forecast, Rates
+
+__all__ = ["MOST", "Scoring", "score"]
+
+MOST = 2000
+"""Newest transfers of a pair that are scored when many more have come at once."""
+REST = 15.0
+"""Seconds for which a pair that was scored is left alone: to score many at once costs little more than to score one."""
+SLICE = 0.005
+"""Seconds of work after which others get their turn."""
+TURNS = 2.0
+"""How many times as long others have it then."""
+MEANT = 86_400.0
+"""Seconds after which a transfer that begins is no longer the one that a forecast was given of."""
+REPLAYED = "hedge"
+"""Who is in charge of what nobody asked about: the forecaster that the broker uses."""
+
+
+class Scoring:
+    """Scores what was not yet. As many processes as like may: what two did at once counts once.
+
+    :param compiled: whether forecasters are; by default where numba is there
+    """
+
+    def __init__(self, database: Database, compiled: bool | None = None) -> None:
+        self._database = database
+        self._compiled = available() if compiled is None else compiled
+        self._done: dict[int, float] = {}
+
+    async def step(self) -> bool:
+        """Score a pair; whether there was one that may be."""
+        now = time.monotonic()
+        self._done = {pair: at for pair, at in self._done.items() if at > now - REST}
+        async with self._database.read() as connection:
+            behind = await Scores(connection).behind()
+        pair = next((each for each in behind if each.pair_id not in self._done), None)
+        if pair is None:
+            return False
+        self._done[pair.pair_id] = now  # whatever comes of it: others have their turn
+        await self.score(pair)
+        return True
+
+    async def all(self) -> None:
+        """Score all that there is, without rest."""
+        while True:
+            async with self._database.read() as connection:
+                behind = await Scores(connection).behind()
+            if not behind:
+                return
+            for pair in behind:
+                await self.score(pair)
+
+    async def score(self, pair: Behind) -> None:
+        """Score what is new of a pair, and what that changes."""
+        async with self._database.read() as connection:
+            stored = Scores(connection)
+            extent = await stored.extent(pair)
+            newest = [] if extent.earliest is None else await stored.newest(pair, MOST + BLOCK + WARM)
+        scored = await _slowly(_work(pair, extent, newest, self._compiled))
+        await self._keep(pair, scored)
+
+    @retried
+    async def _keep(self, pair: Behind, scored: Mapping[int, Score | None]) -> None:
+        async with self._database.write() as connection:
+            stored = Scores(connection)
+            if not await stored.claim(pair):
+                return
+            if scored:
+                old = await stored.take_back(scored)
+                new = [each for each in scored.values() if each]
+                await stored.add(new)
+                await stored.count(tallied(new), tallied(old))
+            await stored.mark(pair)
+
+
+async def _slowly(work: Iterator[tuple[int, Score | None] | None]) -> dict[int, Score | None]:
+    """What comes of some work, done in a thread, and little at a time: who asks something waits for the interpreter."""
+    done: dict[int, Score | None] = {}
+    while True:
+        began = time.monotonic()
+        part, more = await asyncio.to_thread(_slice, work)
+        done.update(part)
+        if not more:
+            return done
+        await asyncio.sleep(TURNS * (time.monotonic() - began))
+
+
+def _slice(work: Iterator[tuple[int, Score | None] | None]) -> tuple[list[tuple[int, Score | None]], bool]:
+    until, done = time.monotonic() + SLICE, []
+    for each in work:
+        if each:
+            done.append(each)
+        if time.monotonic() > until:
+            return done, True
+    return done, False
+
+
+def _work(
+    pair: Behind, extent: Extent, newest: Sequence[Learned], fast: bool
+) -> Iterator[tuple[int, Score | None] | None]:
+    """The scores of a pair's transfers that are new, or affected by new ones, by their numbers; None between.
+
+    No score: nothing was known when it began.
+    """
+    known = sorted(newest, key=lambda each: order(each.observation))
+    seen = [each.observation for each in known]
+    rank = extent.transfers - len(seen)
+    fresh = {i for i, each in enumerate(known) if each.id > pair.scored_id}
+    wanted = list(affected(seen, rank, fresh, extent.earliest or 0.0, MOST))
+    for said in hindsight(seen, rank, wanted, fast):
+        yield said and (known[said.number].id, score(pair.pair_id, known[said.number], said))
+
+
+def score(pair_id: int, learned: Learned, said: Said) -> Score | None:
+    """A transfer beside what was to be expected of it; None where nothing was."""
+    observation, told = learned.observation, learned.told
+    if told and told.made_at > observation.start - MEANT and min(told.rates) > 0:
+        given, forecaster, leader, rates = True, told.forecaster, told.leader, told.rates
+    elif (replayed := said.forecasts.get(REPLAYED)) and replayed.rates:
+        given, forecaster, leader, rates = False, REPLAYED, replayed.leader, replayed.rates
+    else:
+        return None
+    rate = telling(observation)
+    assert rate is not None  # only such are asked about
+    return Score(
+        learned.id,
+        pair_id,
+        size_class(observation.bytes),
+        learned.subject,
+        observation.start,
+        observation.end,
+        observation.bytes,
+        rate,
+        observation.setup_seconds,
+        forecaster,
+        leader,
+        given,
+        rates,
+        _panel(said),
+    )
+
+
+def _panel(said: Said) -> dict[str, Rates]:
+    """What all said, in five digits; nothing unless all said something: they are compared on the same transfers."""
+    if len(said.forecasts) < len(PANEL):
+        return {}
+    return {name: _rounded(forecast) for name, forecast in said.forecasts.items()}
+
+
+def _rounded(forecast: Forecast) -> Rates:
+    assert forecast.rates is not None
+    return Rates(*(float(f"{rate:.5g}") for rate in forecast.rates))

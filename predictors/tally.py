@@ -1,0 +1,169 @@
+"""How good forecasts were, as sums: what `predictors.metrics` says of rows, for as many as there may be.
+
+Sums can be added, and taken back, in any order, and are the same to the last bit: real numbers are rounded to a
+millionth, more exactly to 2^-20, before they are added, so that no sum below 2^33 is ever rounded.
+
+Medians come from counts of relative errors by steps, each 2 % wider than the one before (DDSketch: Masson, Rim and Lee,
+VLDB 2019): a median that is read from them is within 1 % of itself, or, where it is below 0.1 %, is said to be 0.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import ceil, exp, log, sqrt
+from typing import Self
+
+from predictors.metrics import CLOSE, MOST
+from predictors.observation import Rates
+
+__all__ = ["ACCURACY", "LEAST", "Tally", "median_of", "step_of"]
+
+ACCURACY = 0.01
+"""How far a median that is read may be off, relative to itself."""
+LEAST = 0.001
+"""Relative errors below this are none."""
+LARGEST = 1000.0
+"""Larger ones count as this."""
+WIDTH = log((1 + ACCURACY) / (1 - ACCURACY))
+UNIT = 2.0**-20
+
+
+def step_of(error: float) -> int:
+    """In which step a relative error is: 0 where it is next to none, negative where the forecast was too low.
+
+    >>> step_of(0.0), step_of(0.15), step_of(-0.15)
+    (0, 252, -252)
+    """
+    size = min(abs(error), LARGEST)
+    if size < LEAST:
+        return 0
+    step = 1 + max(0, ceil(log(size / LEAST) / WIDTH))
+    return step if error > 0 else -step
+
+
+def _middle(step: int) -> float:
+    """The error that stands for a step: no further from either of its ends than 1 %."""
+    if not step:
+        return 0.0
+    size = LEAST * exp(WIDTH * (abs(step) - 1)) * (1 - ACCURACY)
+    return size if step > 0 else -size
+
+
+def median_of(counts: Mapping[float, int]) -> float:
+    """The median of values that come so many times each.
+
+    >>> median_of({1.0: 2, 5.0: 1, 7.0: 1})
+    3.0
+
+    :raises ValueError: when there are none
+    """
+    total = sum(counts.values())
+    if not total:
+        raise ValueError("nothing has no median")
+    middle, below = [], 0
+    for value in sorted(counts):
+        before, below = below, below + counts[value]
+        for place in ((total - 1) // 2, total // 2):
+            if before <= place < below:
+                middle.append(value)
+    return sum(middle) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """Sums over forecasts and what came of them; over none nothing can be said.
+
+    `log_errors` are of log(p50 / actual), `squared_errors` of (p - a) / min(p, a), each at most 10; `close`: within
+    15 %; `below`: less came than p10, `above`: more than p90; `widths` of log(p90 / p10); `errors`: how many p50 were
+    off by which step.
+    """
+
+    transfers: int = 0
+    log_errors: float = 0.0
+    absolute_log_errors: float = 0.0
+    squared_errors: float = 0.0
+    close: int = 0
+    below: int = 0
+    above: int = 0
+    widths: float = 0.0
+    errors: Mapping[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, rates: Rates, actual: float) -> Self:
+        """Of one forecast; all rates are positive."""
+        low, expected, high = rates
+        error = expected / actual - 1
+        relative = min(abs(expected - actual) / min(expected, actual), MOST)
+        return cls(
+            1,
+            _exact(log(expected / actual)),
+            _exact(abs(log(expected / actual))),
+            _exact(relative * relative),
+            int(abs(error) <= CLOSE),
+            int(actual < low),
+            int(actual > high),
+            _exact(log(high / low)),
+            {step_of(error): 1},
+        )
+
+    @classmethod
+    def total(cls, tallies: Iterable["Tally"], less: Iterable["Tally"] = ()) -> Self:
+        """Their sum, less what is taken back."""
+        signed = [*((1, each) for each in tallies), *((-1, each) for each in less)]
+        errors = Counter[int]()
+        for sign, each in signed:
+            for step, count in each.errors.items():
+                errors[step] += sign * count
+        return cls(
+            sum(sign * each.transfers for sign, each in signed),
+            sum(sign * each.log_errors for sign, each in signed),
+            sum(sign * each.absolute_log_errors for sign, each in signed),
+            sum(sign * each.squared_errors for sign, each in signed),
+            sum(sign * each.close for sign, each in signed),
+            sum(sign * each.below for sign, each in signed),
+            sum(sign * each.above for sign, each in signed),
+            sum(sign * each.widths for sign, each in signed),
+            {step: count for step, count in errors.items() if count},
+        )
+
+    @property
+    def mdape(self) -> float:
+        """Median of |p - a| / a, within 1 % of itself."""
+        sizes = Counter[float]()
+        for step, count in self.errors.items():
+            sizes[_middle(abs(step))] += count
+        return median_of(sizes)
+
+    @property
+    def bias(self) -> float:
+        """Median of p / a: 1 when as many are too high as too low."""
+        return 1 + median_of({_middle(step): count for step, count in self.errors.items()})
+
+    @property
+    def rmsre(self) -> float:
+        """Root mean square of (p - a) / min(p, a), each at most 10."""
+        return sqrt(self.squared_errors / self.transfers)
+
+    @property
+    def log_error(self) -> float:
+        """Mean of |log(p / a)|."""
+        return self.absolute_log_errors / self.transfers
+
+    @property
+    def share_close(self) -> float:
+        """Share within 15 %."""
+        return self.close / self.transfers
+
+    @property
+    def coverage(self) -> float:
+        """Share between p10 and p90, where 80 % should be."""
+        return 1 - (self.below + self.above) / self.transfers
+
+    @property
+    def sharpness(self) -> float:
+        """Geometric mean of p90 / p10."""
+        return exp(self.widths / self.transfers)
+
+
+def _exact(value: float) -> float:
+    return round(value / UNIT) * UNIT

@@ -1,0 +1,194 @@
+"""The demonstration: what it promises is in it, the same for the same seed, and a command shows it in a minute."""
+
+import re
+import subprocess
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from math import log
+from pathlib import Path
+from statistics import mean, pstdev
+
+import httpx
+import pytest
+
+from broker.config import Settings
+from broker.demo.errands import errands
+from broker.demo.filling import fill
+from broker.demo.traffic import Transfer, transfers
+from broker.demo.world import DAY, PEOPLE, PROBER, Story, Way, world
+from broker.factory import Factory
+from broker.models.access import Caller
+from broker.storage.tasks import Wanted
+from tests.support.broker import PROGRAM
+
+SEED = 1
+END = 1_790_000_000.0
+MADE = world(SEED)
+TRANSFERS = transfers(MADE, SEED, END)
+WEEK = 7 * DAY
+SECONDS = 60
+
+
+def along(way: Way) -> list[Transfer]:
+    return [each for each in TRANSFERS if (each.observed.source, each.observed.sink) == (way.source.source, way.sink)]
+
+
+def told(story: Story) -> Way:
+    return next(way for way in MADE.ways if way.story == story)
+
+
+def rates(way: Way, older: float, newer: float) -> list[float]:
+    """Of large files that went well, between two ages."""
+    return [
+        each.observed.bytes / (each.observed.ended - each.observed.started)
+        for each in along(way)
+        if each.observed.outcome == "ok" and each.observed.bytes > 1e8 and newer < END - each.observed.started < older
+    ]
+
+
+def test_the_same_seed_makes_the_same_world_however_late_it_ends():
+    later = transfers(world(SEED), SEED, END + 100_000)
+    assert world(SEED) == MADE
+    assert errands(world(SEED), SEED) == errands(MADE, SEED)
+    assert [each.observed.id for each in later] == [each.observed.id for each in TRANSFERS]
+    assert [each.observed.bytes for each in later] == [each.observed.bytes for each in TRANSFERS]
+    assert later[-1].observed.ended == pytest.approx(TRANSFERS[-1].observed.ended + 100_000)
+
+
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_there_is_as_much_as_is_promised(seed):
+    made = world(seed)
+    moved = transfers(made, seed, END)
+    assert 15_000 < len(moved) < 25_000
+    assert moved[-1].observed.ended <= END < moved[-1].observed.ended + 3600
+    assert {each.subject for each in moved} == {*PEOPLE, PROBER}
+    assert {each.observed.outcome for each in moved} == {"ok", "failed", "corrupt"}
+    copies = Counter(replica.dataset for replica in made.replicas)
+    assert len(copies) == len(made.datasets) > 100
+    assert set(copies.values()) == {2, 3}
+    assert made.bad
+    assert len({way.sink for way in made.ways}) == len(made.sites)
+    possible = {(endpoint.name, site.name) for endpoint in made.endpoints for site in made.sites}
+    assert len({(way.source.name, way.sink) for way in made.ways}) == 22 < len(possible)
+
+
+def test_transfers_of_a_way_are_told_in_their_order_and_by_one_person_a_day():
+    for way in MADE.ways:
+        moved = along(way)
+        for before, after in pairwise(moved):
+            assert before.observed.ended <= after.observed.ended
+        people = defaultdict(set)
+        for each in moved:
+            people[(each.observed.started - END) // DAY].add(each.subject)
+        assert {len(each) for each in people.values()} == {1}
+
+
+def test_the_drifting_way_is_slower_from_week_to_week():
+    way = told("drifting")
+    first, middle, last = (mean(rates(way, older * WEEK, (older - 2) * WEEK)) for older in (8, 5, 2))
+    assert first > 1.2 * middle > 1.2 * 1.2 * last
+
+
+def test_the_worse_way_scatters_twice_as_much_in_the_last_week():
+    way = told("worse")
+    before, after = (pstdev(map(log, rates(way, *ages))) for ages in ((8 * WEEK, WEEK), (WEEK, 0)))
+    assert after > 2 * before
+
+
+def test_nobody_used_the_stale_way_for_weeks_and_hardly_anybody_the_rare_one():
+    assert END - along(told("stale"))[-1].observed.ended > 3 * WEEK
+    assert 2 < len(along(told("rare"))) < 20
+    assert {each.subject for each in along(told("probed"))} == {PROBER}
+
+
+async def test_it_is_taken_in_as_real_data_are(database):
+    factory = Factory.of(Settings(database), compiled=False)
+    try:
+        await fill(factory, SEED, END)
+        async with factory.database.read() as connection:
+            found = await connection.exec_driver_sql("SELECT count(*), max(ended) FROM observations")
+            assert tuple(found.one()) == (len(TRANSFERS), TRANSFERS[-1].observed.ended)
+        page = await factory.tasks.page(Wanted(), [("request_time", True)], 100, 0)
+        assert {task.status for task in page.tasks} == {"ACTIVE", "SUCCEEDED", "FAILED"}
+        assert Counter(task.paused is not None for task in page.tasks)[True] == 1
+        for task in page.tasks:
+            assert (task.status == "SUCCEEDED") <= (task.bytes_transferred == task.bytes > 0)
+            assert task.files_transferred == task.succeeded
+            assert task.requested_at < (task.completed_at or END) <= END
+        caller = Caller(subject="admin", role="admin")
+        failed = next(task for task in page.tasks if task.status == "FAILED" and not task.canceled)
+        events, _ = await factory.tasks.events(caller, failed.id, None, 100, 0)
+        assert [event.code for event in events][0 :: len(events) - 1] == ["FAILED", "STARTED"]
+        said = await factory.access.audit(None, 1000)
+        assert [entry.at for entry in said] == sorted((entry.at for entry in said), reverse=True)
+        assert {"put site", "import", "mark bad", "pause task"} <= {entry.action for entry in said}
+    finally:
+        await factory.database.close()
+
+
+class Demo:
+    """`coget-broker demo` in a process, and what it printed."""
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self._said = folder / "demo.log"
+        with self._said.open("wb") as log:
+            command = [PROGRAM, "demo", "--port", "0", *words]
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+
+    def said(self) -> str:
+        return self._said.read_text()
+
+    def wait(self) -> "Demo":
+        """Until it serves."""
+        deadline = time.monotonic() + SECONDS
+        while "running on" not in self.said():
+            assert self.process.poll() is None, self.said()
+            assert time.monotonic() < deadline, self.said()
+            time.sleep(0.05)
+        return self
+
+    def client(self, role: str) -> httpx.Client:
+        (token,) = re.findall(rf"^The token of \w+, {role}: (\S+)$", self.said(), re.MULTILINE)
+        (url,) = re.findall(r"running on (http://\S+)", self.said())
+        return httpx.Client(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=SECONDS)
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> Iterator[Callable[..., Demo]]:
+    started: list[Demo] = []
+
+    def start(*words: str) -> Demo:
+        started.append(Demo(tmp_path, *words))
+        return started[-1].wait()
+
+    yield start
+    for each in started:
+        each.process.terminate()
+        each.process.wait(SECONDS)
+
+
+def test_one_command_shows_it(demo, tmp_path):
+    url = f"sqlite:///{tmp_path}/kept.sqlite"
+    shown = demo("--database", url)
+    with shown.client("admin") as admin, shown.client("transfer") as user:
+        assert len(admin.get("/broker/v1/datasets", params={"limit": 1000}).json()["datasets"]) == len(MADE.datasets)
+        assert admin.get("/broker/v1/audit").status_code == 200
+        assert user.get("/broker/v1/audit").status_code == 403
+        mine = user.get("/broker/v1/tasks").json()["tasks"]
+        assert {task["owner"] for task in mine} == {"ann"}
+    again = subprocess.run([PROGRAM, "demo", "--database", url], capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "has tables already" in again.stderr
+
+
+def test_the_users_own_log_is_shown_as_it_is(demo, tmp_path):
+    file = tmp_path / "transfers.log"
+    file.write_text("source,start,bytes,seconds\nftp://a.example,1700000000,1000000000,10\n")
+    shown = demo("--log", str(file))
+    with shown.client("transfer") as user:
+        (only,) = user.get("/broker/v1/transfers").json()["transfers"]
+        assert (only["bytes"], only["subject"]) == (1_000_000_000, "ann")
+        assert only["ended"] == 1700000010
+        assert not user.get("/broker/v1/datasets").json()["datasets"]

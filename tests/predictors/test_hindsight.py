@@ -1,0 +1,91 @@
+"""What is said in hindsight depends on what had ended when a transfer began, and on nothing else."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from predictors import hindsight as module
+from predictors.evaluate import replay
+from predictors.hindsight import PANEL, affected, hindsight, order
+from predictors.observation import Observation
+from predictors.registry import make
+
+CHEAP = ("last", "running mean", "median of 25", "AR(5)")
+
+
+def log(count: int = 120, seed: int = 1) -> list[Observation]:
+    """Transfers of one path that overlap, of which some end at the same moment."""
+    chance, at, found = Random(seed), 1e9, []
+    for _ in range(count):
+        at += chance.expovariate(1 / 30)
+        size = int(10 ** chance.uniform(6.1, 9))
+        end = max(at + 1, round(at + size / 10 ** chance.gauss(7, 0.5)))
+        found.append(Observation("ftp://a", at, end, size, setup_seconds=0.1))
+    return sorted(found, key=order)
+
+
+def said(known, rank=0, wanted=None, names=CHEAP):
+    wanted = range(len(known)) if wanted is None else wanted
+    return {each.number: each.forecasts for each in hindsight(known, rank, wanted, False, names) if each}
+
+
+def test_it_is_what_walking_forward_with_delayed_feedback_says():
+    known = log(60)
+    found = said(known, names=PANEL)
+    for name in PANEL:
+        for observation, forecast in replay(known, make(name)):
+            if forecast.rates and forecast.rates.p50 == forecast.rates.p50:
+                assert found[known.index(observation)][name] == forecast
+
+
+def test_the_future_changes_nothing():
+    known = log()
+    moment = known[70].end
+    changed = sorted((replace(each, bytes=each.bytes * 7) if each.end > moment else each for each in known), key=order)
+    before, after = said(known), said(changed)
+    early = [i for i, each in enumerate(known) if each.start < moment and each.end <= moment]
+    assert len(early) > 50
+    assert all(before[i] == after[changed.index(known[i])] for i in early)
+
+
+def test_who_led_is_told():
+    assert {each["hedge"].leader for each in said(log(60), names=("hedge",)).values() if each} > {"kernel"}
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    monkeypatch.setattr(module, "BLOCK", 20)
+    monkeypatch.setattr(module, "WARM", 10)
+
+
+def test_they_begin_anew_from_the_newest_before(small_blocks):
+    known = log()
+    found = said(known, names=("running mean",))
+    i = next(i for i, each in enumerate(known) if sum(other.end <= each.start for other in known) == 20)
+    begun_anew = [each.rate for each in known[10:20]]
+    assert found[i]["running mean"].rates.p50 == pytest.approx(sum(begun_anew) / 10)
+
+
+def test_the_newest_alone_say_the_same_as_all(small_blocks):
+    known = log()
+    whole = said(known)
+    tail = known[60:]
+    wanted = list(affected(tail, 60, range(len(tail)), 0.0, most=30))
+    assert 20 < len(wanted) <= 30
+    assert said(tail, 60, wanted) == {i: whole[60 + i] for i in wanted}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_only_what_is_affected_changes_when_some_are_known_late(small_blocks, seed):
+    known = log(seed=seed)
+    late = set(Random(seed).sample(range(len(known)), 7))
+    early = [each for i, each in enumerate(known) if i not in late]
+    before, after = said(early), said(known)
+    first = min(known[i].end for i in late)
+    wanted = set(affected(known, 0, late, first, most=len(known)))
+    assert late & wanted
+    assert len(wanted) < len(known)
+    for i, each in enumerate(known):
+        if i not in wanted:
+            assert before[early.index(each)] == after[i]

@@ -1,0 +1,72 @@
+"""Sums say of forecasts what `metrics` says of the rows they are sums of."""
+
+from fractions import Fraction
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictors.metrics import bounds, scores
+from predictors.observation import Rates
+from predictors.tally import ACCURACY, LEAST, Tally, median_of
+
+RATE = st.floats(1e3, 1e10)
+SAID = st.builds(
+    lambda p50, low, high: Rates(p50 * low, p50, p50 * high), RATE, st.floats(0.01, 1.0), st.floats(1.0, 100.0)
+)
+ROWS = st.lists(st.tuples(SAID, RATE | st.sampled_from([1e6, 1.1e6, 2e6])), min_size=1, max_size=40)
+
+
+def tally(rows):
+    return Tally.total(Tally.of(rates, actual) for rates, actual in rows)
+
+
+def within(read: float, true: float) -> bool:
+    """As near as is promised: twice, as a median of an even number is the mean of two."""
+    return abs(read - true) <= ACCURACY * abs(true) * (1 + 1e-9) + LEAST
+
+
+@given(ROWS)
+def test_sums_say_what_metrics_say_of_the_rows(rows):
+    actual = [rate for _, rate in rows]
+    true, said = scores([rates.p50 for rates, _ in rows], actual), tally(rows)
+    assert (said.transfers, said.share_close) == (true.pairs, true.close)
+    assert said.rmsre == pytest.approx(true.rmsre, rel=1e-4, abs=2e-3)
+    assert said.log_error == pytest.approx(true.log_error, abs=1e-6)
+    low = bounds([rates.p10 for rates, _ in rows], actual)
+    outside = sum(rate < rates.p10 for rates, rate in rows) + sum(rate > rates.p90 for rates, rate in rows)
+    assert said.below / said.transfers == low.missed
+    assert said.coverage == pytest.approx(1 - outside / len(rows))
+
+
+@given(ROWS)
+def test_a_median_that_is_read_is_within_its_bound(rows):
+    errors = [rates.p50 / actual - 1 for rates, actual in rows]
+    if max(map(abs, errors)) < 1000:
+        said = tally(rows)
+        assert within(said.mdape, median(map(abs, errors)))
+        largest = max(abs(sorted(errors)[len(errors) // 2]), abs(sorted(errors)[(len(errors) - 1) // 2]))
+        assert abs(said.bias - 1 - median(errors)) <= ACCURACY * largest * (1 + 1e-9) + LEAST
+
+
+@given(ROWS, st.randoms())
+def test_sums_are_the_same_in_any_order_and_what_is_taken_back_leaves_no_trace(rows, random):
+    whole = tally(rows)
+    random.shuffle(rows)
+    cut = random.randrange(len(rows) + 1)
+    first, second = tally(rows[:cut]), tally(rows[cut:])
+    assert Tally.total([first, second]) == Tally.total([second, first]) == whole
+    assert Tally.total([whole], less=[second]) == first
+    assert Tally.total([whole], less=[whole]) == Tally()
+
+
+@given(st.lists(st.integers(-5, 5), min_size=1))
+def test_the_median_of_counts_is_that_of_the_values(values):
+    counts = {float(value): values.count(value) for value in values}
+    assert Fraction(median_of(counts)) == Fraction(median(values))
+
+
+def test_nothing_has_no_median():
+    with pytest.raises(ValueError, match="nothing"):
+        median_of({})

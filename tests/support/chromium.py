@@ -1,0 +1,103 @@
+"""A real browser, Debian's Chromium, without a screen; and somebody who sits at it.
+
+    async with chromium() as browser:
+        async with visit(browser, "http://127.0.0.1:8000") as visitor:
+            await visitor.login(token)
+            await visitor.open("/reports/audit")
+
+What the browser has to say against a page fails the test at the end of the block: errors on its console, requests that
+failed, and requests to any other host.
+"""
+
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, BrowserContext, Page, Request, async_playwright
+
+__all__ = ["PHONE", "Visitor", "chromium", "visit"]
+
+PROGRAM = "/usr/bin/chromium"
+PHONE = {"width": 390, "height": 844}
+SERIOUS = ("serious", "critical")
+PATIENCE = 20_000
+"""Milliseconds that anything may take."""
+
+
+@asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """The browser; skips where it is not installed, fails so in CI."""
+    if not shutil.which(PROGRAM):
+        (pytest.fail if os.environ.get("CI") else pytest.skip)("chromium is not installed: apt-get install chromium")
+    async with async_playwright() as playwright:
+        root = ["--no-sandbox"] if os.geteuid() == 0 else []
+        browser = await playwright.chromium.launch(executable_path=PROGRAM, args=root)
+        try:
+            yield browser
+        finally:
+            await browser.close()
+
+
+class Visitor:
+    """Somebody at a browser.
+
+    :param home: the broker's address
+    :param complaints: what the browser had to say against pages
+    """
+
+    def __init__(self, home: str, context: BrowserContext, page: Page) -> None:
+        self.home = home
+        self.context = context
+        self.page = page
+        self.complaints: list[str] = []
+        page.on("console", lambda said: said.type in ("error", "warning") and self.complaints.append(said.text))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on("request", self._request)
+        page.on("dialog", lambda dialog: self.complaints.append(f"a dialog: {dialog.message}"))
+
+    def _request(self, request: Request) -> None:
+        if urlsplit(request.url).netloc != urlsplit(self.home).netloc and not request.url.startswith("data:"):
+            self.complaints.append(f"a request to another host: {request.url}")
+
+    async def open(self, path: str) -> int:
+        """Go there; the status of what came."""
+        answer = await self.page.goto(self.home + path)
+        assert answer is not None
+        return answer.status
+
+    async def login(self, token: str, path: str = "/reports") -> None:
+        """Ask for a page, log in where that leads to, and come to the page."""
+        await self.open(path)
+        await self.page.get_by_label("token").fill(token)
+        await self.page.get_by_role("button", name="Log in").click()
+        await self.page.get_by_role("button", name="Log out").wait_for()
+
+    async def faults(self) -> list[dict[str, Any]]:
+        """What axe-core finds here that is serious or critical."""
+        found = await Axe().run(self.page)
+        return [
+            {"id": each["id"], "help": each["help"], "nodes": [node["html"] for node in each["nodes"][:5]]}
+            for each in found.response["violations"]
+            if each["impact"] in SERIOUS
+        ]
+
+
+@asynccontextmanager
+async def visit(browser: Browser, home: str, **settings: Any) -> AsyncIterator[Visitor]:
+    """Somebody with a browser that knows nothing yet.
+
+    :param settings: as of a context of Playwright: `color_scheme`, `viewport`, `java_script_enabled`...
+    """
+    context = await browser.new_context(**settings)
+    context.set_default_timeout(PATIENCE)
+    try:
+        visitor = Visitor(home, context, await context.new_page())
+        yield visitor
+    finally:
+        await context.close()
+    assert not visitor.complaints
