@@ -3,10 +3,10 @@
 import math
 import time
 from collections.abc import Iterable, Sequence
-from urllib.parse import urlencode
 
 from broker.models.base import Wire
 from broker.models.history import Pair
+from broker.reports.addresses import pair_page, task_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import bars
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
@@ -18,7 +18,7 @@ from broker.storage.problems import Lost, Problems, Stopped
 from broker.storage.sums import Day, Sums, Way
 from broker.storage.traffic import DAY
 
-__all__ = ["Wanted", "address", "live", "make"]
+__all__ = ["Wanted", "live", "make"]
 
 SHOWN = 10
 WEEK, MONTH = 7, 28
@@ -134,9 +134,9 @@ def _problems(lost: Sequence[Lost], stopped: Sequence[Stopped]) -> Table:
         Column("error", "Why"),
     )
     rows: list[tuple[Value, ...]] = [
-        (each.at, _way(each.pair), address(each.pair), each.outcome, each.error) for each in lost
+        (each.at, _way(each.pair), pair_page(each.pair), each.outcome, each.error) for each in lost
     ]
-    rows += [(each.at, f"task {each.label or each.id}", f"task?id={each.id}", "failed", each.error) for each in stopped]
+    rows += [(each.at, f"task {each.label or each.id}", task_page(each.id), "failed", each.error) for each in stopped]
     newest = sorted(rows, key=lambda row: -float(row[0] or 0))[:SHOWN]
     return Table(
         "problems", "Newest problems", columns, newest, "" if rows else f"Nothing went wrong in the last {WEEK} days."
@@ -144,13 +144,8 @@ def _problems(lost: Sequence[Lost], stopped: Sequence[Stopped]) -> Table:
 
 
 def _named(pair: Pair) -> tuple[str, str, str]:
-    return pair.source, address(pair), pair.sink
+    return pair.source, pair_page(pair), pair.sink
 
 
 def _way(pair: Pair) -> str:
     return f"{pair.source} → {pair.sink or 'anywhere'}" if pair.direction == "read" else f"to {pair.source}"
-
-
-def address(pair: Pair) -> str:
-    """Of the page of a pair."""
-    return f"pair?{urlencode(pair._asdict())}"

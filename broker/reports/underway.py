@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Task
+from broker.reports.addresses import task_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Table, Value
 from broker.storage.collections import Collections
@@ -59,7 +60,7 @@ async def underway(archive: Archive, scope: Scope) -> Underway:
 def _row(task: Task, record: TaskRecord, rate: float | None) -> tuple[Value, ...]:
     return (
         task.label or task.id,
-        f"task?id={task.id}",
+        task_page(task.id),
         task.owner,
         record.source.name or task.source,
         record.destination.name or task.destination if record.destination else None,

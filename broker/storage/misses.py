@@ -92,7 +92,7 @@ class Misses:
             .limit(1)
             .scalar_subquery()
         )
-        found = select(last.label("id")).subquery("found")
+        found = select(given.c.id.label("pair_id"), last.label("id")).subquery("found")
         of = scores.c
         asked = select(of.pair_id, of.ended, of.p10, of.p50, of.p90).join(found, found.c.id == of.observation_id)
         rows = await self._connection.execute(asked)

@@ -1,13 +1,16 @@
 """What was moved, by days, ways and classes of sizes: from the sums that are kept of it."""
 
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Double, and_, cast, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import Pair
+from broker.schema.base import ID
 from broker.schema.history import pairs
 from broker.schema.reports import traffic
+from broker.storage.tabled import tabled
 
 __all__ = ["Cell", "Day", "Sums", "Way"]
 
@@ -33,9 +36,10 @@ class Way(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """Of a pair what is of a class of sizes; `newest_end` is when the newest of it ended."""
+    """Of a pair what is of a class of sizes; `newest_end` is when the newest of it ended, as far as that was asked."""
 
     pair_id: int
+    pair: Pair
     size_class: int
     transfers: int
     failures: int
@@ -76,14 +80,44 @@ class Sums:
         rows = await self._connection.execute(named)
         return [Way(Pair(*row[:3]), int(row.transfers), int(row.failures)) for row in rows]
 
+    async def newest_day(self) -> int | None:
+        """The newest on which anything ended."""
+        newest: int | None = (
+            await self._connection.execute(select(func.max(traffic.c.day)).where(self._mine(0)))
+        ).scalar()
+        return newest
+
     async def cells(self, since: int) -> list[Cell]:
         """All pairs and classes since a day."""
         of = (traffic.c.pair_id, traffic.c.size_class)
         asked = select(*of, *MOVED, func.max(traffic.c.newest_end)).where(self._mine(since)).group_by(*of)
+        rows = (await self._connection.execute(asked)).all()
+        named = await self._named({row.pair_id for row in rows})
         return [
-            Cell(pair_id, size_class, int(sums[0]), int(sums[1]), int(sums[2]), newest_end)
-            for pair_id, size_class, *sums, newest_end in await self._connection.execute(asked)
+            Cell(pair_id, named[pair_id], size_class, int(transfers), int(failures), int(nbytes), newest_end)
+            for pair_id, size_class, transfers, failures, nbytes, newest_end in (tuple(row) for row in rows)
         ]
+
+    async def quiet(self, since: int, direction: str, size_class: int, limit: int) -> list[Cell]:
+        """Pairs over which transfers of a class went, but none did since a day; those that were used last first."""
+        own: Any = literal(True) if self._subject is None else traffic.c.subject == self._subject
+        of_class = (traffic.c.pair_id == pairs.c.id, traffic.c.size_class == size_class, own)
+        used = select(traffic.c.day).where(*of_class)
+        asked = (
+            select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction)
+            .where(pairs.c.direction == direction, used.exists(), ~used.where(traffic.c.day >= since).exists())
+            .order_by(pairs.c.newest_end.desc(), pairs.c.id)
+            .limit(limit)
+        )
+        rows = await self._connection.execute(asked)
+        return [Cell(number, Pair(*names), size_class, 0, 0, 0, 0.0) for number, *names in rows]
+
+    async def _named(self, numbers: Collection[int]) -> dict[int, Pair]:
+        given = tabled(self._connection, [(number,) for number in numbers], {"id": ID})
+        asked = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).join(
+            given, given.c.id == pairs.c.id
+        )
+        return {number: Pair(*names) for number, *names in await self._connection.execute(asked)}
 
     def _mine(self, since: int) -> ColumnElement[bool]:
         whose: Any = literal(True) if self._subject is None else traffic.c.subject == self._subject
