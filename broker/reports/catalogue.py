@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from broker.reports import audit, grid, overview
+from broker.reports import audit, drift, grid, overview
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Report
 
@@ -35,6 +35,7 @@ REPORTS: dict[str, Kind] = {
     for kind in (
         Kind("overview", "Overview", overview.make, overview.Wanted),
         Kind("grid", "Sources and sinks", grid.make, grid.Wanted),
+        Kind("drift", "Drift and blind spots", drift.make, drift.Wanted),
         Kind("audit", "Audit log", audit.make, audit.Wanted, admin=True),
     )
 }

@@ -81,10 +81,11 @@ class Probes:
         added = insert(self._connection, probes_wanted).values(values).on_conflict_do_nothing()
         return (await self._connection.execute(added.returning(probes_wanted.c.source))).scalar() is not None
 
-    async def wanted(self) -> list[tuple[str, str]]:
-        """From which endpoint to which, what was asked for first comes first."""
-        listed = select(probes_wanted.c.source, probes_wanted.c.sink).order_by(probes_wanted.c.asked_at)
-        return [(source, sink) for source, sink in await self._connection.execute(listed)]
+    async def wanted(self) -> dict[tuple[str, str], float]:
+        """From which endpoint to which, and since when; what was asked for first comes first."""
+        of = probes_wanted.c
+        listed = select(of.source, of.sink, of.asked_at).order_by(of.asked_at, of.source, of.sink)
+        return {(source, sink): at for source, sink, at in await self._connection.execute(listed)}
 
     async def claim(self, way: Way, now: float) -> None:
         """Measure this one; nobody has to want that any more."""

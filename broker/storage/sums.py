@@ -1,16 +1,14 @@
 """What was moved, by days, ways and classes of sizes: from the sums that are kept of it."""
 
-from collections.abc import Collection
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Double, and_, cast, func, literal, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import Pair
-from broker.schema.base import ID
 from broker.schema.history import pairs
 from broker.schema.reports import traffic
-from broker.storage.tabled import tabled
+from broker.storage.named import named
 
 __all__ = ["Cell", "Day", "Sums", "Way"]
 
@@ -75,9 +73,9 @@ class Sums:
             .limit(limit)
             .subquery("worst")
         )
-        named = select(pairs.c.source, pairs.c.sink, pairs.c.direction, asked.c.transfers, asked.c.failures)
-        named = named.join(asked, asked.c.pair_id == pairs.c.id).order_by(asked.c.share.desc(), pairs.c.id)
-        rows = await self._connection.execute(named)
+        called = select(pairs.c.source, pairs.c.sink, pairs.c.direction, asked.c.transfers, asked.c.failures)
+        called = called.join(asked, asked.c.pair_id == pairs.c.id).order_by(asked.c.share.desc(), pairs.c.id)
+        rows = await self._connection.execute(called)
         return [Way(Pair(*row[:3]), int(row.transfers), int(row.failures)) for row in rows]
 
     async def newest_day(self) -> int | None:
@@ -92,9 +90,9 @@ class Sums:
         of = (traffic.c.pair_id, traffic.c.size_class)
         asked = select(*of, *MOVED, func.max(traffic.c.newest_end)).where(self._mine(since)).group_by(*of)
         rows = (await self._connection.execute(asked)).all()
-        named = await self._named({row.pair_id for row in rows})
+        known = await named(self._connection, {row.pair_id for row in rows})
         return [
-            Cell(pair_id, named[pair_id], size_class, int(transfers), int(failures), int(nbytes), newest_end)
+            Cell(pair_id, known[pair_id], size_class, int(transfers), int(failures), int(nbytes), newest_end)
             for pair_id, size_class, transfers, failures, nbytes, newest_end in (tuple(row) for row in rows)
         ]
 
@@ -111,13 +109,6 @@ class Sums:
         )
         rows = await self._connection.execute(asked)
         return [Cell(number, Pair(*names), size_class, 0, 0, 0, 0.0) for number, *names in rows]
-
-    async def _named(self, numbers: Collection[int]) -> dict[int, Pair]:
-        given = tabled(self._connection, [(number,) for number in numbers], {"id": ID})
-        asked = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).join(
-            given, given.c.id == pairs.c.id
-        )
-        return {number: Pair(*names) for number, *names in await self._connection.execute(asked)}
 
     def _mine(self, since: int) -> ColumnElement[bool]:
         whose: Any = literal(True) if self._subject is None else traffic.c.subject == self._subject

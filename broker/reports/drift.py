@@ -1,0 +1,184 @@
+"""What has changed, and what nobody knows: links whose forecasts became worse, and ways that were never measured."""
+
+import math
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from broker.config import Probing
+from broker.models.base import Wire
+from broker.models.history import Pair
+from broker.reports.addresses import pair_page
+from broker.reports.archive import Archive, Scope
+from broker.reports.document import Action, Column, Fact, Report, Table, Value
+from broker.reports.shifts import shifted
+from broker.reports.words import written
+from broker.services.probes import ways
+from broker.storage.misses import Daily, Misses
+from broker.storage.named import named
+from broker.storage.probes import Probes, Way
+from broker.storage.traffic import DAY
+
+__all__ = ["Drift", "Wanted", "drifts", "make"]
+
+WEEK = 7
+FEWEST, FEWEST_DAYS = 20, 4
+"""Transfers of a week of which a mean says something, and days on which there were any."""
+MATTERS = 0.05
+"""A mean error below which it matters little whether it has doubled."""
+LIKELY = 0.05
+STALE = 7 * DAY
+SHOWN = 200
+LEAD = (
+    "Links of whose transfers the forecasts were off by twice as much in the last full week as in the one before, and "
+    "ways between endpoints of which nothing is known, or nothing new. Weeks begin on Thursdays, UTC."
+)
+COLUMNS = (
+    Column("source", "Source", link="address"),
+    Column("address", "Address"),
+    Column("sink", "Sink"),
+    Column("times", "Error became", "factor"),
+    Column("before", "Off by, the week before", "factor"),
+    Column("after", "Off by, last week", "factor"),
+    Column("p", "p", "number"),
+    Column("transfers_before", "Transfers, the week before", "count"),
+    Column("transfers_after", "Transfers, last week", "count"),
+)
+BLIND = (
+    Column("source", "From"),
+    Column("sink", "To"),
+    Column("used", "Last used", "moment"),
+    Column("age", "Age", "seconds"),
+    Column("asked", "To be measured since", "moment"),
+)
+
+
+class Wanted(Wire):
+    """Nothing can be asked of it."""
+
+
+class Drift(NamedTuple):
+    """Of a pair: the mean |log(forecast / actual)| in two weeks, over how many transfers, and how likely by chance."""
+
+    pair_id: int
+    before: float
+    after: float
+    transfers_before: int
+    transfers_after: int
+    p: float
+
+
+async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+    """Drift of what the caller may see; blind spots for admins, who may do something about them."""
+    now = time.time()
+    begin = int(now // DAY) // WEEK * WEEK * DAY
+    async with archive.database.read() as connection:
+        daily = await Misses(connection, scope.subject).daily(begin - 2 * WEEK * DAY, begin)
+        compared, found = drifts(daily, int(begin // DAY) - WEEK)
+        pairs = await named(connection, {each.pair_id for each in found})
+    table = _drifted(found, pairs, compared)
+    facts = [
+        Fact("Links compared", compared, "count", f"with {FEWEST} transfers on {FEWEST_DAYS} days in both weeks"),
+        Fact("Error doubled", len(found), "count"),
+        Fact("Hardly by chance", sum(each.p <= LIKELY for each in found), "count", f"p is {LIKELY:g} or less"),
+    ]
+    if scope.subject is not None:
+        return Report("drift", "Drift and blind spots", LEAD, now, facts, tables=[table])
+    never, stale, blind = await _blind(archive, now)
+    facts += [
+        Fact("Ways never measured", never, "count"),
+        Fact("Ways not used for a week", stale, "count"),
+    ]
+    return Report("drift", "Drift and blind spots", LEAD, now, facts, tables=[table, blind])
+
+
+def drifts(daily: Iterable[Daily], middle: int) -> tuple[int, list[Drift]]:
+    """How many pairs could be compared, and those whose error doubled, the least likely by chance first.
+
+    :param daily: of two weeks
+    :param middle: the first day of the second one
+    """
+    weeks: dict[int, tuple[list[Daily], list[Daily]]] = defaultdict(lambda: ([], []))
+    for each in daily:
+        weeks[each.pair_id][each.day >= middle].append(each)
+    enough = {pair: both for pair, both in weeks.items() if all(map(_enough, both))}
+    found = [_drift(pair, *both) for pair, both in enough.items() if _doubled(*both)]
+    return len(enough), sorted(found, key=lambda each: (each.p, -each.after / max(each.before, 1e-9)))
+
+
+def _enough(week: Sequence[Daily]) -> bool:
+    return len(week) >= FEWEST_DAYS and sum(each.transfers for each in week) >= FEWEST
+
+
+def _mean(week: Sequence[Daily]) -> float:
+    return math.fsum(each.error * each.transfers for each in week) / sum(each.transfers for each in week)
+
+
+def _doubled(before: Sequence[Daily], after: Sequence[Daily]) -> bool:
+    return _mean(after) >= max(2 * _mean(before), MATTERS)
+
+
+def _drift(pair: int, before: Sequence[Daily], after: Sequence[Daily]) -> Drift:
+    """Days are compared, not transfers: those of one day are much alike, and many alike ones are no more evidence."""
+    p = shifted([each.error for each in before], [each.error for each in after])
+    first, second = (sum(each.transfers for each in week) for week in (before, after))
+    return Drift(pair, _mean(before), _mean(after), first, second, p)
+
+
+def _drifted(found: Sequence[Drift], pairs: Mapping[int, Pair], compared: int) -> Table:
+    rows: list[tuple[Value, ...]] = [
+        (
+            pairs[each.pair_id].source,
+            pair_page(pairs[each.pair_id]),
+            pairs[each.pair_id].sink,
+            each.after / each.before if each.before else None,
+            math.exp(each.before),
+            math.exp(each.after),
+            round(each.p, 5),
+            each.transfers_before,
+            each.transfers_after,
+        )
+        for each in found[:SHOWN]
+    ]
+    if not compared:
+        return Table("drift", "Forecasts that became worse", COLUMNS, rows, "Too few transfers to compare two weeks.")
+    note = (
+        "p is how often chance alone would put the days of last week as high among those of both (Wilcoxon's rank sum "
+        f"test, exact). Of {compared:,} links {compared * LIKELY:,.1f} are expected to have a p of {LIKELY:g} or less "
+        "although nothing has changed."
+    )
+    return Table("drift", "Forecasts that became worse", COLUMNS, rows, note if rows else "Of no link errors doubled.")
+
+
+async def _blind(archive: Archive, now: float) -> tuple[int, int, Table]:
+    """How many ways were never used, how many not for a week, and those of both that are worst known."""
+    able = ways(placed.endpoint for placed in (await archive.places.map()).by_id.values())
+    async with archive.database.read() as connection:
+        probes = Probes(connection)
+        used, asked = await probes.used(able, now - STALE), await probes.wanted()
+    never = sum(way not in used for way in able)
+    old = [way for way in able if used.get(way, 0.0) < now - STALE]
+    old.sort(key=lambda way: (used.get(way, 0.0), way.source, way.sink))
+    rows = [_row(way, used.get(way), asked, now) for way in old[:SHOWN]]
+    probing = archive.settings.probing
+    action = Action("Measure", "probes", ("source", "sink")) if probing else None
+    note = _note(len(able), len(old), probing)
+    return never, len(old) - never, Table("blind", "Blind spots", BLIND, rows, note, action=action)
+
+
+def _row(way: Way, used: float | None, asked: Mapping[tuple[str, str], float], now: float) -> tuple[Value, ...]:
+    age = None if used is None else now - used
+    return way.source, way.sink, used, age, asked.get((way.source, way.sink))
+
+
+def _note(able: int, old: int, probing: Probing | None) -> str:
+    if not able:
+        return "There are no two endpoints between which something can be measured: both need a write priority."
+    if not old:
+        return f"All {able:,} ways between endpoints were used in the last week."
+    said = f"Of {able:,} ways between endpoints that can be measured."
+    if probing is None:
+        return f"{said} This broker measures nothing by itself: its configuration says in [probing] what that may take."
+    most = f"{written(probing.bytes, 'bytes')}, {written(probing.seconds, 'seconds')} at most"
+    return f"{said} A measurement moves {most}, while no task is under way."
