@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from broker.reports import audit
+from broker.reports import audit, replicas
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Report
 
@@ -20,6 +20,7 @@ class Kind(NamedTuple):
     :param wanted: what may be asked of it: the parameters of its query
     :param admin: only admins may see it
     :param listed: it has a place in menus; others are led to by these
+    :param live: what changes from moment to moment: facts and tables that stand in for those of the same names
     """
 
     name: str
@@ -28,8 +29,13 @@ class Kind(NamedTuple):
     wanted: type[BaseModel]
     admin: bool = False
     listed: bool = True
+    live: Callable[[Archive, Scope], Awaitable[Report]] | None = None
 
 
 REPORTS: dict[str, Kind] = {
-    kind.name: kind for kind in (Kind("audit", "Audit log", audit.make, audit.Wanted, admin=True),)
+    kind.name: kind
+    for kind in (
+        Kind("replicas", "Replicas", replicas.make, replicas.Wanted),
+        Kind("audit", "Audit log", audit.make, audit.Wanted, admin=True),
+    )
 }
