@@ -23,6 +23,7 @@ from broker.services.logins import Logins
 from broker.services.logs import Logs
 from broker.services.monitoring import Monitoring
 from broker.services.notices import Notices
+from broker.services.pace import Pace
 from broker.services.pauses import Pauses
 from broker.services.places import Places
 from broker.services.plans import Plans
@@ -119,6 +120,6 @@ class Factory(NamedTuple):
             Notices(database, settings.hook) if settings.hook else None,
             Trees(database, places, settings),
             Probes(database, places, settings.probing),
-            Archive(settings, database, places, forecasting),
+            Archive(settings, database, places, forecasting, Pace()),
             Monitoring(database),
         )

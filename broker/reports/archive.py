@@ -5,6 +5,7 @@ from typing import NamedTuple
 from broker.config import Settings
 from broker.models.access import Caller
 from broker.services.forecasting import Forecasting
+from broker.services.pace import Pace
 from broker.services.places import Places
 from broker.storage.database import Database
 
@@ -18,6 +19,7 @@ class Archive(NamedTuple):
     database: Database
     places: Places
     forecasting: Forecasting
+    pace: Pace
 
 
 class Scope(NamedTuple):

@@ -5,7 +5,12 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from broker.reports import audit, replicas
+from broker.reports import (
+    audit,
+    grid,
+    overview,
+    replicas,
+)
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Report
 
@@ -35,6 +40,8 @@ class Kind(NamedTuple):
 REPORTS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
+        Kind("overview", "Overview", overview.make, overview.Wanted, live=overview.live),
+        Kind("grid", "Sources and sinks", grid.make, grid.Wanted),
         Kind("replicas", "Replicas", replicas.make, replicas.Wanted),
         Kind("audit", "Audit log", audit.make, audit.Wanted, admin=True),
     )

@@ -1,10 +1,13 @@
 """What transfers achieved, and what was expected of them."""
 
-from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint, text
 
 from broker.schema.base import ID, METADATA, MOMENT
 
-__all__ = ["forecasts", "observation_keys", "observations", "pairs"]
+__all__ = ["BADLY", "forecasts", "observation_keys", "observations", "pairs"]
+
+BADLY = text("outcome IN ('failed', 'corrupt')")
+"""What is no success. Who asks for it in these words finds it by an index."""
 
 pairs = Table(
     "pairs",
@@ -57,6 +60,7 @@ observations = Table(
     Column("forecast_id", BigInteger),  # what was expected of it, if anybody had asked
     Index(None, "pair_id", "ended"),
     Index(None, "pair_id", "id"),
+    Index("ix_observations_badly", "ended", sqlite_where=BADLY, postgresql_where=BADLY),
     sqlite_autoincrement=True,  # no number twice, even after the newest were forgotten
 )
 """On PostgreSQL the key is (id, ended), and the table is partitioned by month of `ended`."""

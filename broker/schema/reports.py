@@ -27,7 +27,7 @@ traffic = Table(
     Column("setups", BigInteger, nullable=False),  # of them: those whose set-up time is known
     Column("setup_seconds", Double, nullable=False),
     Column("newest_end", MOMENT, nullable=False),
-    Index(None, "pair_id", "size_class"),
+    Index(None, "pair_id", "size_class", "subject"),
     Index(None, "subject", "day"),
     sqlite_with_rowid=False,
 )
@@ -53,6 +53,7 @@ scores = Table(
     Column("p90", Double, nullable=False),
     Column("panel", Text, nullable=False),  # JSON: p10, p50 and p90 of forecasters that are compared, by their names
     Index(None, "pair_id", "ended"),
+    Index(None, "pair_id", "size_class", "ended"),
     Index(None, "subject", "ended"),
     Index(None, "ended"),
 )

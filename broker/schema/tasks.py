@@ -20,10 +20,11 @@ from sqlalchemy import (
 
 from broker.schema.base import ID, METADATA, MOMENT
 
-__all__ = ["events", "lanes", "tasks", "tunings", "work", "workers"]
+__all__ = ["FAILED", "events", "lanes", "tasks", "tunings", "work", "workers"]
 
 UNFINISHED = text("state IN ('pending', 'leased')")
 ACTIVE = text("status = 'ACTIVE'")
+FAILED = text("status = 'FAILED'")
 UNTOLD = text("untold IS NOT NULL")
 RETRYING = text("state = 'pending' AND attempt > 0")
 
@@ -82,6 +83,7 @@ tasks = Table(
         sqlite_where=ACTIVE,
         postgresql_where=ACTIVE,
     ),
+    Index("ix_tasks_failed", "completed_at", sqlite_where=FAILED, postgresql_where=FAILED),
     Index("ix_tasks_untold", "untold", sqlite_where=UNTOLD, postgresql_where=UNTOLD),
     Index("ix_tasks_deadline", "deadline", sqlite_where=ACTIVE, postgresql_where=ACTIVE),
 )

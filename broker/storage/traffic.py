@@ -6,7 +6,7 @@ from sqlalchemy import ColumnElement, Double, Integer, case, cast, func, literal
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.schema.base import ID
-from broker.schema.history import observations, pairs
+from broker.schema.history import BADLY, observations, pairs
 from broker.schema.reports import traffic
 from broker.storage.tabled import Columns, tabled
 from broker.storage.upsert import insert
@@ -15,7 +15,6 @@ from predictors.context import SIZES
 __all__ = ["DAY", "Traffic", "class_of", "day_of"]
 
 DAY = 86_400.0
-FAILED = ("failed", "corrupt")
 ROWS = 10_000
 """Observations that are counted in one transaction: who reports waits meanwhile."""
 PAIRS = 200
@@ -93,7 +92,7 @@ class Traffic:
                 of.pair_id,
                 class_of(of.bytes).label("size_class"),
                 of.subject,
-                case((of.outcome.in_(FAILED), 1), else_=0).label("failed"),
+                case((BADLY, 1), else_=0).label("failed"),
                 smaller(of.bytes, LARGEST).label("bytes"),
                 func.coalesce(of.busy_seconds, of.ended - of.started).label("busy_seconds"),
                 of.setup_seconds,

@@ -8,11 +8,15 @@ down_revision = "0004"
 
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 OF_TASK = sa.text("task_id IS NOT NULL")
+BADLY = sa.text("outcome IN ('failed', 'corrupt')")
+FAILED = sa.text("status = 'FAILED'")
 
 
 def upgrade() -> None:
     for name in ("rolled_id", "scored_id"):
         op.add_column("pairs", sa.Column(name, sa.BigInteger, nullable=False, server_default="0"))
+    op.create_index("ix_observations_badly", "observations", ["ended"], sqlite_where=BADLY, postgresql_where=BADLY)
+    op.create_index("ix_tasks_failed", "tasks", ["completed_at"], sqlite_where=FAILED, postgresql_where=FAILED)
     op.add_column("forecasts", sa.Column("leader", sa.Text, nullable=False, server_default=""))
     _traffic()
     _scores()
@@ -56,7 +60,7 @@ def _traffic() -> None:
         sa.ForeignKeyConstraint(["pair_id"], ["pairs.id"], name="fk_traffic_pair_id"),
         sqlite_with_rowid=False,
     )
-    op.create_index("ix_traffic_pair_id_size_class", "traffic", ["pair_id", "size_class"])
+    op.create_index("ix_traffic_pair_id_size_class_subject", "traffic", ["pair_id", "size_class", "subject"])
     op.create_index("ix_traffic_subject_day", "traffic", ["subject", "day"])
 
 
@@ -81,6 +85,7 @@ def _scores() -> None:
         sa.ForeignKeyConstraint(["pair_id"], ["pairs.id"], name="fk_scores_pair_id"),
     )
     op.create_index("ix_scores_pair_id_ended", "scores", ["pair_id", "ended"])
+    op.create_index("ix_scores_pair_id_size_class_ended", "scores", ["pair_id", "size_class", "ended"])
     op.create_index("ix_scores_subject_ended", "scores", ["subject", "ended"])
     op.create_index("ix_scores_ended", "scores", ["ended"])
 

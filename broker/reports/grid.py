@@ -1,0 +1,133 @@
+"""From each source to each sink: what rates are expected of transfers of a size, and on what ground."""
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from broker.models.base import Wire
+from broker.models.history import Direction
+from broker.reports.addresses import pair_page
+from broker.reports.archive import Archive, Scope
+from broker.reports.charts import grid
+from broker.reports.document import Column, Fact, Report, Table, Value
+from broker.reports.sizes import sized
+from broker.storage.misses import Misses, Said
+from broker.storage.sums import Cell, Sums
+from broker.storage.traffic import DAY
+from predictors.context import SIZES
+
+__all__ = ["Wanted", "make"]
+
+CELLS = 400
+DAYS = 28
+STALE = 7 * DAY
+"""Seconds after which what is expected rests on too old a measurement to be believed."""
+LEAD = (
+    "What was expected of the newest transfer of each source and sink: half of all should be faster than p50, a tenth "
+    "slower than p10, a tenth faster than p90. Grey: nothing ended there for 7 days."
+)
+COLUMNS = (
+    Column("source", "Source", link="address"),
+    Column("address", "Address"),
+    Column("sink", "Sink"),
+    Column("p50", "Expected rate", "rate"),
+    Column("p10", "p10", "rate"),
+    Column("p90", "p90", "rate"),
+    Column("transfers", f"Transfers in {DAYS} days", "count"),
+    Column("failed", "Of them failed", "share"),
+    Column("newest", "Newest", "moment"),
+    Column("age", "Age", "seconds"),
+)
+CLASSES = (
+    Column("sizes", "Sizes", link="address"),
+    Column("address", "Address"),
+    Column("direction", "Direction"),
+    Column("pairs", "Pairs", "count"),
+    Column("transfers", "Transfers", "count"),
+    Column("bytes", "Moved", "bytes"),
+)
+
+
+class Wanted(Wire):
+    """Of which sizes, and whether sources were read from or written to: unless given, what most bytes are of."""
+
+    size_class: Annotated[int, Field(ge=0, le=len(SIZES))] | None = None
+    direction: Direction | None = None
+
+
+async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+    """The busiest pairs, and then those that were used last, with what was said of their newest transfer."""
+    now = time.time()
+    async with archive.database.read() as connection:
+        sums = Sums(connection, scope.subject)
+        newest = await sums.newest_day()
+        since = (newest or 0) - DAYS + 1
+        cells = [] if newest is None else await sums.cells(since)
+        direction, size_class = _chosen(cells, wanted)
+        shown = [each for each in cells if (each.pair.direction, each.size_class) == (direction, size_class)]
+        shown = sorted(shown, key=lambda each: (-each.bytes, each.pair))[:CELLS]
+        if newest is not None:
+            shown += await sums.quiet(since, direction, size_class, CELLS - len(shown))
+        said = await Misses(connection, scope.subject).newest({each.pair_id for each in shown}, size_class)
+    table = _table(shown, said, now)
+    facts = [
+        Fact("Sizes", sized(size_class), "text"),
+        Fact("Direction", _told(direction), "text"),
+        Fact("Pairs shown", len(table.rows), "count"),
+        Fact("Of them stale", sum(table.stale), "count", "nothing ended there for 7 days"),
+    ]
+    figure = grid("grid", "Expected rates", table, "source", "sink", "p50")
+    return Report("grid", "Sources and sinks", LEAD, now, facts, [figure], [_classes(cells)])
+
+
+def _chosen(cells: Sequence[Cell], wanted: Wanted) -> tuple[Direction, int]:
+    """What is wanted; of what is not said that of which most bytes are."""
+    sums: dict[tuple[Direction, int], int] = {}
+    for each in cells:
+        key = (each.pair.direction, each.size_class)
+        if wanted.direction in (None, key[0]) and wanted.size_class in (None, key[1]):
+            sums[key] = sums.get(key, 0) + each.bytes
+    usual: tuple[Direction, int] = (wanted.direction or "read", len(SIZES) // 2)
+    direction, size_class = max(sums, key=lambda key: sums[key], default=usual)
+    return direction, size_class if wanted.size_class is None else wanted.size_class
+
+
+def _table(cells: Sequence[Cell], said: Mapping[int, Said], now: float) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    stale = []
+    for each in cells:
+        known = said.get(each.pair_id)
+        newest = max(each.newest_end, known.ended if known else 0.0)
+        if not newest:
+            continue  # of which it is only known that it was used once
+        rates = (known.rates.p50, known.rates.p10, known.rates.p90) if known else (None, None, None)
+        failed = each.failures / each.transfers if each.transfers else None
+        counts = (each.transfers, failed, newest, max(0.0, now - newest))
+        rows.append((each.pair.source, pair_page(each.pair), each.pair.sink, *rates, *counts))
+        stale.append(now - newest > STALE)
+    return Table("cells", "Sources and sinks", COLUMNS, rows, _note(cells, said), stale)
+
+
+def _note(cells: Sequence[Cell], said: Mapping[int, Said]) -> str:
+    if not cells:
+        return "Nothing of this size was moved yet."
+    note = f"The busiest {CELLS} pairs; there are more." if len(cells) == CELLS else ""
+    unknown = sum(each.pair_id not in said for each in cells)
+    return f"{note} Of {unknown:,} nothing could be expected yet.".strip() if unknown else note
+
+
+def _classes(cells: Sequence[Cell]) -> Table:
+    rows: list[tuple[Value, ...]] = []
+    for direction, size_class in sorted({(each.pair.direction, each.size_class) for each in cells}):
+        of = [each for each in cells if (each.pair.direction, each.size_class) == (direction, size_class)]
+        moved = (len(of), sum(each.transfers for each in of), sum(each.bytes for each in of))
+        address = f"grid?size_class={size_class}&direction={direction}"
+        rows.append((sized(size_class), address, _told(direction), *moved))
+    note = f"Of the last {DAYS} days on which anything was moved." if rows else "Nothing was moved yet."
+    return Table("classes", "Other sizes", CLASSES, rows, note)
+
+
+def _told(direction: Direction) -> str:
+    return "read from the source" if direction == "read" else "written to the source"

@@ -1,0 +1,151 @@
+"""What moved, what is under way, and what gives trouble."""
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+
+from broker.models.base import Wire
+from broker.models.history import Pair
+from broker.reports.addresses import pair_page, task_page
+from broker.reports.archive import Archive, Scope
+from broker.reports.charts import bars
+from broker.reports.document import Column, Fact, Figure, Report, Table, Value
+from broker.reports.gains import gained
+from broker.reports.underway import underway
+from broker.storage.gains import beside
+from broker.storage.misses import Missed, Misses
+from broker.storage.problems import Lost, Problems, Stopped
+from broker.storage.sums import Day, Sums, Way
+from broker.storage.traffic import DAY
+
+__all__ = ["Wanted", "live", "make"]
+
+SHOWN = 10
+WEEK, MONTH = 7, 28
+"""Days, today included."""
+FEWEST = 10
+"""Transfers of which a share, or a mean, says something."""
+LEAD = (
+    "What was moved, what is under way, and where to look first. Days are those of UTC; a week is today and the six "
+    "days before."
+)
+PAIR = (Column("source", "Source", link="address"), Column("address", "Address"), Column("sink", "Sink"))
+
+
+class Wanted(Wire):
+    """Nothing can be asked of it."""
+
+
+async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+    """All of the page."""
+    now = time.time()
+    since = now - WEEK * DAY
+    today = int(now // DAY)
+    async with archive.database.read() as connection:
+        sums, problems = Sums(connection, scope.subject), Problems(connection, scope.subject)
+        days = await sums.days(today - MONTH + 1)
+        failing = await sums.worst(today - WEEK + 1, FEWEST, SHOWN)
+        missed = await Misses(connection, scope.subject).worst(since, FEWEST, SHOWN)
+        lost, stopped = await problems.transfers(since, SHOWN), await problems.tasks(since, SHOWN)
+        took = await beside(connection, scope.subject, now - MONTH * DAY)
+    active = await underway(archive, scope)
+    facts = [
+        *_moved(days, today),
+        Fact("Tasks under way", active.total, "count"),
+        gained("Gain of several sources", took, MONTH),
+    ]
+    tables = [active.table, _failing(failing), _missed(missed), _problems(lost, stopped)]
+    return Report("overview", "Overview", LEAD, now, facts, [_by_day(days, today)], tables)
+
+
+async def live(archive: Archive, scope: Scope) -> Report:
+    """Of the page what changes from moment to moment: facts and tables that take the place of those of their names."""
+    now = time.time()
+    today = int(now // DAY)
+    async with archive.database.read() as connection:
+        days = await Sums(connection, scope.subject).days(today)
+    active = await underway(archive, scope)
+    facts = [*_of(days, "today"), Fact("Tasks under way", active.total, "count")]
+    return Report("overview", "Overview", LEAD, now, facts, tables=[active.table])
+
+
+def _moved(days: Sequence[Day], today: int) -> list[Fact]:
+    now = _of([each for each in days if each.day >= today], "today")
+    return now + _of([each for each in days if each.day > today - WEEK], "this week")
+
+
+def _of(days: Iterable[Day], when: str) -> list[Fact]:
+    """What was moved on these days together."""
+    known = list(days)
+    transfers, failures = sum(each.transfers for each in known), sum(each.failures for each in known)
+    note = f"{failures:,} of {transfers:,} did not" if transfers else "nothing yet"
+    return [
+        Fact(f"Moved {when}", sum(each.bytes for each in known), "bytes"),
+        Fact(f"Transfers {when}", transfers, "count"),
+        Fact(f"Went well {when}", 1 - failures / transfers if transfers else None, "share", note),
+    ]
+
+
+def _by_day(days: Sequence[Day], today: int) -> Figure:
+    columns = (
+        Column("day", "Day", "moment"),
+        Column("bytes", "Moved", "bytes"),
+        Column("transfers", "Transfers", "count"),
+        Column("failures", "Of them failed", "count"),
+    )
+    known = {each.day: each for each in days}
+    shown = [known.get(day, Day(day, 0, 0, 0)) for day in range(today - MONTH + 1, today + 1)] if days else []
+    rows = [(each.day * DAY, each.bytes, each.transfers, each.failures) for each in shown]
+    table = Table("days", "By day", columns, rows, "" if rows else "Nothing was moved in four weeks.")
+    return bars("moved", "Moved by day", table, "day", "bytes")
+
+
+def _failing(worst: Sequence[Way]) -> Table:
+    columns = (
+        *PAIR,
+        Column("share", "Failed", "share"),
+        Column("failures", "Failed transfers", "count"),
+        Column("transfers", "Of so many", "count"),
+    )
+    rows = [(*_named(each.pair), each.failures / each.transfers, each.failures, each.transfers) for each in worst]
+    note = f"Of the last {WEEK} days, links with {FEWEST} transfers at least."
+    return Table("failing", "Links that fail most", columns, rows, note if rows else f"No link does. {note}")
+
+
+def _missed(worst: Sequence[Missed]) -> Table:
+    columns = (
+        *PAIR,
+        Column("off", "Forecasts are off by", "factor"),
+        Column("transfers", "Over so many transfers", "count"),
+    )
+    rows = [(*_named(each.pair), round(math.exp(each.error), 3), each.transfers) for each in worst]
+    note = (
+        f"The geometric mean of how far, either way; of the last {WEEK} days, links with {FEWEST} transfers at least."
+    )
+    return Table("missed", "Links that forecasts miss most", columns, rows, note if rows else f"None yet. {note}")
+
+
+def _problems(lost: Sequence[Lost], stopped: Sequence[Stopped]) -> Table:
+    columns = (
+        Column("at", "When", "moment"),
+        Column("what", "What", link="address"),
+        Column("address", "Address"),
+        Column("outcome", "How"),
+        Column("error", "Why"),
+    )
+    rows: list[tuple[Value, ...]] = [
+        (each.at, _way(each.pair), pair_page(each.pair), each.outcome, each.error) for each in lost
+    ]
+    rows += [(each.at, f"task {each.label or each.id}", task_page(each.id), "failed", each.error) for each in stopped]
+    newest = sorted(rows, key=lambda row: -float(row[0] or 0))[:SHOWN]
+    return Table(
+        "problems", "Newest problems", columns, newest, "" if rows else f"Nothing went wrong in the last {WEEK} days."
+    )
+
+
+def _named(pair: Pair) -> tuple[str, str, str]:
+    return pair.source, pair_page(pair), pair.sink
+
+
+def _way(pair: Pair) -> str:
+    return f"{pair.source} → {pair.sink or 'anywhere'}" if pair.direction == "read" else f"to {pair.source}"

@@ -1,0 +1,66 @@
+"""What went wrong lately: transfers, and tasks."""
+
+from typing import NamedTuple
+
+from sqlalchemy import literal, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.history import Pair
+from broker.schema.history import BADLY, observations, pairs
+from broker.schema.tasks import FAILED, tasks
+
+__all__ = ["Lost", "Problems", "Stopped"]
+
+
+class Lost(NamedTuple):
+    """A transfer that failed, or brought something else."""
+
+    at: float
+    pair: Pair
+    outcome: str
+    error: str | None
+
+
+class Stopped(NamedTuple):
+    """A task that failed."""
+
+    at: float
+    id: str
+    label: str | None
+    error: str | None
+
+
+class Problems:
+    """The newest first.
+
+    :param subject: whose; None: everybody's
+    """
+
+    def __init__(self, connection: AsyncConnection, subject: str | None) -> None:
+        self._connection = connection
+        self._subject = subject
+
+    async def transfers(self, since: float, limit: int) -> list[Lost]:
+        """Transfers that ended badly since a moment."""
+        of = observations.c
+        mine = literal(True) if self._subject is None else of.subject == self._subject
+        asked = (
+            select(of.ended, pairs.c.source, pairs.c.sink, pairs.c.direction, of.outcome, of.error)
+            .join(pairs)
+            .where(BADLY, of.ended >= since, mine)
+            .order_by(of.ended.desc())
+            .limit(limit)
+        )
+        return [Lost(row[0], Pair(*row[1:4]), *row[4:]) for row in await self._connection.execute(asked)]
+
+    async def tasks(self, since: float, limit: int) -> list[Stopped]:
+        """Tasks that failed since a moment; those that somebody canceled did not."""
+        of = tasks.c
+        mine = literal(True) if self._subject is None else of.owner == self._subject
+        asked = (
+            select(of.completed_at, of.id, of.label, of.error)
+            .where(FAILED, of.canceled.is_(None), of.completed_at >= since, mine)
+            .order_by(of.completed_at.desc())
+            .limit(limit)
+        )
+        return [Stopped(*row) for row in await self._connection.execute(asked)]

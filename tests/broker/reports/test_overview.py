@@ -1,0 +1,171 @@
+"""The overview: what moved, what is under way, and what gives trouble."""
+
+import time
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+
+from broker.models.history import Pair
+from broker.models.tasks import Item, NewTask
+from broker.reports.archive import Scope
+from broker.reports.gains import FEWEST, gained
+from broker.reports.overview import Wanted, live, make
+from broker.schema.reports import decisions
+from broker.storage.tasks import Tasks
+from broker.storage.work import Planned
+from tests.broker.reports.filling import DAY, TODAY, counted, fact, report, scored, table, transfer
+
+ALL = Scope(None)
+
+
+async def overview(broker, scope=ALL):
+    await counted(broker.factory.database)
+    return await make(broker.factory.archive, scope, Wanted())
+
+
+async def test_an_empty_broker_says_so_everywhere(broker):
+    shown = await overview(broker)
+    assert (fact(shown, "Moved today").value, fact(shown, "Went well today").note) == (0, "nothing yet")
+    assert fact(shown, "Went well this week").value is None
+    assert "too few" in fact(shown, "Gain of several sources").note
+    for each in shown.tables:
+        assert (each.rows, bool(each.note)) == ([], True), each.name
+    (figure,) = shown.figures
+    assert (figure.spec, bool(figure.note), figure.table.rows) == ({}, True, [])
+
+
+async def test_today_and_this_week_begin_at_midnight(broker, admin):
+    now = time.time()
+    ends = [now, TODAY, TODAY - 0.001, TODAY - 6 * DAY, TODAY - 6 * DAY - 0.001, TODAY - 27 * DAY, TODAY - 28 * DAY]
+    await report(admin, [transfer(i, end, bytes=10**i) for i, end in enumerate(ends)])
+    shown = await overview(broker)
+    assert fact(shown, "Moved today").value == 11
+    assert fact(shown, "Moved this week").value == 1111
+    assert fact(shown, "Transfers this week").value == 4
+    days = table(shown, "moved").records()
+    assert len(days) == 28
+    assert [each["bytes"] for each in days if each["bytes"]] == [100_000, 10_000, 1000, 100, 11]
+    assert [days[0]["day"], days[-1]["day"]] == [TODAY - 27 * DAY, TODAY]
+    assert shown.figures[0].spec
+
+
+async def test_what_fails_is_told_with_its_share_and_leads_to_its_pair(broker, admin):
+    now = time.time()
+    bad = [transfer(i, now - i, outcome="failed", error="no route <b>") for i in range(9)]
+    good = [transfer(f"g{i}", now - i) for i in range(9)]
+    few = [transfer(f"f{i}", now - i, source="ftp://few.example", outcome="corrupt") for i in range(9)]
+    await report(admin, [*bad, *good, *few])
+    shown = await overview(broker)
+    assert fact(shown, "Went well today").value == pytest.approx(9 / 27)
+    (worst,) = table(shown, "failing").records()
+    assert (worst["source"], worst["failures"], worst["transfers"], worst["share"]) == ("ftp://a.example", 9, 18, 0.5)
+    assert worst["address"] == "pair?source=ftp%3A%2F%2Fa.example&sink=B&direction=read"
+    problems = table(shown, "problems").records()
+    assert len(problems) == 10
+    assert problems[0]["at"] == now
+    assert {each["error"] for each in problems} == {"no route <b>", None}
+
+
+async def test_forecasts_that_miss_most(broker):
+    now, database = time.time(), broker.factory.database
+    await scored(database, Pair("ftp://a.example", "B"), [now - i for i in range(10)], 3.0)
+    await scored(database, Pair("ftp://b.example", "B"), [now - i for i in range(10)], 0.25)
+    await scored(database, Pair("ftp://c.example", "B"), [now - i for i in range(9)], 9.0)
+    await scored(database, Pair("ftp://d.example", "B"), [now - 8 * DAY - i for i in range(10)], 9.0)
+    missed = table(await overview(broker), "missed").records()
+    assert [(each["source"], each["off"]) for each in missed] == [("ftp://b.example", 4.0), ("ftp://a.example", 3.0)]
+
+
+async def test_each_sees_what_is_theirs(broker, admin):
+    other, now = await broker.client("transfer"), time.time()
+    await report(admin, [transfer(i, now - i, outcome="failed") for i in range(20)])
+    await report(other, [transfer(i, now - i, bytes=7) for i in range(10)])
+    await scored(broker.factory.database, Pair("ftp://a.example", "B"), [now] * 10)
+    await add_task(broker, "a-admin")
+    mine = await overview(broker, Scope("a-transfer"))
+    assert (fact(mine, "Moved this week").value, fact(mine, "Went well this week").value) == (70, 1.0)
+    assert fact(mine, "Tasks under way").value == 0
+    for name in ("failing", "missed", "problems", "tasks"):
+        assert table(mine, name).rows == [], name
+    changing = await live(broker.factory.archive, Scope("a-transfer"))
+    assert (fact(changing, "Moved today").value, fact(changing, "Tasks under way").value) == (70, 0)
+    everything = await overview(broker)
+    assert fact(everything, "Transfers this week").value == 30
+    assert [len(table(everything, name).rows) for name in ("failing", "missed", "tasks")] == [1, 1, 1]
+
+
+async def add_task(broker, owner, **changed):
+    new = NewTask(
+        owner=owner,
+        kind="TRANSFER",
+        submission_id=uuid4(),
+        source=uuid4(),
+        destination=uuid4(),
+        label="nightly <i>",
+        deadline=time.time() + 1e5,
+        items=(Item(source="/x"),),
+    )
+    async with broker.factory.database.write() as connection:
+        number, _ = await Tasks(connection).add(new, [Planned("copy", "/x", "/x", 10**9)], time.time())
+        if changed:
+            await Tasks(connection).change(number, **changed)
+    return number
+
+
+async def test_tasks_under_way_are_shown_as_they_go(broker, monkeypatch):
+    clock = [1000.0]
+    monkeypatch.setattr("broker.services.pace.time.monotonic", lambda: clock[0])
+    number = await add_task(broker, "ann", paused="tape robot", bytes_transferred=10**8)
+    first = await live(broker.factory.archive, ALL)
+    (row,) = table(first, "tasks").records()
+    assert (row["task"], row["address"], row["state"]) == ("nightly <i>", f"task?id={number}", "paused: tape robot")
+    assert (row["bytes_done"], row["bytes"], row["rate"], row["seconds_left"]) == (10**8, 10**9, None, None)
+    async with broker.factory.database.write() as connection:
+        await Tasks(connection).change(number, paused=None, started_at=time.time(), bytes_transferred=4 * 10**8)
+    clock[0] += 3.0
+    (row,) = table(await live(broker.factory.archive, ALL), "tasks").records()
+    assert (row["state"], row["rate"], row["seconds_left"]) == ("under way", 1e8, 6.0)
+    clock[0] += 3600.0
+    (row,) = table(await live(broker.factory.archive, ALL), "tasks").records()
+    assert (row["rate"], row["seconds_left"]) == (None, None)
+    async with broker.factory.database.write() as connection:
+        await Tasks(connection).change(number, status="FAILED", completed_at=time.time(), error="disk full")
+    shown = await overview(broker)
+    assert table(shown, "tasks").note == "No task is under way."
+    (problem,) = table(shown, "problems").records()
+    assert (problem["what"], problem["error"]) == ("task nightly <i>", "disk full")
+
+
+async def test_the_gain_is_that_of_decisions_and_nothing_is_said_of_few(broker):
+    usual = {
+        "kind": "download",
+        "thing": "x",
+        "sink": "B",
+        "bytes": 1,
+        "strategy": "adaptive",
+        "rationale": "",
+        "sources": "[]",
+    }
+    now = time.time()
+
+    async def decide(count, **more):
+        rows = [{**usual, "at": now - 5, "subject": "ann", "outcome": "ok", **more}] * count
+        async with broker.factory.database.write() as connection:
+            await connection.execute(sa.insert(decisions), rows)
+
+    await decide(FEWEST - 1, seconds=2.0, single_seconds=4.0)
+    assert fact(await overview(broker), "Gain of several sources").value is None
+    await decide(1, seconds=2.0, single_seconds=4.0)
+    await decide(5, seconds=2.0, single_seconds=40.0, outcome="failed")
+    await decide(5, seconds=2.0, single_seconds=None)
+    await decide(5, seconds=2.0, single_seconds=40.0, at=now - 29 * DAY)
+    shown = fact(await overview(broker), "Gain of several sources")
+    assert (shown.value, shown.unit) == (2.0, "factor")
+    assert shown.note.startswith(f"geometric mean of {FEWEST} downloads")
+    assert fact(await overview(broker, Scope("bob")), "Gain of several sources").value is None
+
+
+def test_gains_and_losses_weigh_the_same():
+    assert gained("g", [(1.0, 2.0), (2.0, 1.0)] * 10, 28).value == 1.0
+    assert gained("g", [(1.0, 0.0), (0.0, 1.0)] * 10, 28).value is None
