@@ -1,5 +1,6 @@
 """Forecasts beside what came of them: what is still to be compared, what was, and the sums over it."""
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ from predictors.tally import Tally
 
 __all__ = ["Behind", "Extent", "Learned", "Scores", "Told"]
 
+TURN = 100
+"""Observations after which others get their turn."""
 PAIRS = 1000
 """Pairs that are looked at in turn."""
 SCORE: Columns = {
@@ -126,10 +129,12 @@ class Scores:
             .order_by(of.ended.desc(), of.started.desc(), of.bytes.desc())
             .limit(limit)
         )
-        return [
-            Learned(row.id, row.subject, kept(row).observation, _told(row))
-            for row in await self._connection.execute(page)
-        ]
+        found: list[Learned] = []
+        for row in await self._connection.execute(page):
+            found.append(Learned(row.id, row.subject, kept(row).observation, _told(row)))
+            if len(found) % TURN == 0:
+                await asyncio.sleep(0)
+        return found
 
     async def claim(self, pair: Behind) -> bool:
         """Whether it is scored as far as it was; if so, until the transaction ends nobody else scores it."""

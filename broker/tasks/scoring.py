@@ -6,9 +6,9 @@ that had ended when it began; so where some become known late, those that began 
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from broker.models.scores import Score, tallied
+from broker.models.scores import Key, Score, tallied
 from broker.storage.database import Database, retried
 from broker.storage.scores import Behind, Extent, Learned, Scores
 from predictors.compiled import available
@@ -16,6 +16,7 @@ from predictors.context import size_class
 from predictors.experience import telling
 from predictors.hindsight import BLOCK, PANEL, WARM, Said, affected, hindsight, order
 from predictors.observation import Forecast, Rates
+from predictors.tally import Tally
 
 __all__ = ["MOST", "Scoring", "score"]
 
@@ -74,19 +75,21 @@ class Scoring:
             extent = await stored.extent(pair)
             newest = [] if extent.earliest is None else await stored.newest(pair, MOST + BLOCK + WARM)
         scored = await _slowly(_work(pair, extent, newest, self._compiled))
-        await self._keep(pair, scored)
+        new = [each for each in scored.values() if each]
+        await self._keep(pair, scored, new, await asyncio.to_thread(tallied, new))
 
     @retried
-    async def _keep(self, pair: Behind, scored: Mapping[int, Score | None]) -> None:
+    async def _keep(
+        self, pair: Behind, numbers: Collection[int], new: Sequence[Score], more: Mapping[Key, Tally]
+    ) -> None:
         async with self._database.write() as connection:
             stored = Scores(connection)
             if not await stored.claim(pair):
                 return
-            if scored:
-                old = await stored.take_back(scored)
-                new = [each for each in scored.values() if each]
+            if numbers:
+                old = await stored.take_back(numbers)
                 await stored.add(new)
-                await stored.count(tallied(new), tallied(old))
+                await stored.count(more, await asyncio.to_thread(tallied, old))
             await stored.mark(pair)
 
 
