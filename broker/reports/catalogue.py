@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from broker.reports import audit
+from broker.reports import audit, pair
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Report
 
@@ -31,5 +31,9 @@ class Kind(NamedTuple):
 
 
 REPORTS: dict[str, Kind] = {
-    kind.name: kind for kind in (Kind("audit", "Audit log", audit.make, audit.Wanted, admin=True),)
+    kind.name: kind
+    for kind in (
+        Kind("pair", "Pair", pair.make, pair.Wanted, listed=False),
+        Kind("audit", "Audit log", audit.make, audit.Wanted, admin=True),
+    )
 }

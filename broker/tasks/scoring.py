@@ -11,7 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from broker.models.scores import Key, Score, tallied
 from broker.storage.database import Database, retried
 from broker.storage.scores import Behind, Extent, Learned, Scores
-from predictors.compiled import available
 from predictors.context import size_class
 from predictors.experience import telling
 from predictors.hindsight import BLOCK, PANEL, WARM, Said, affected, hindsight, order
@@ -37,12 +36,12 @@ REPLAYED = "hedge"
 class Scoring:
     """Scores what was not yet. As many processes as like may: what two did at once counts once.
 
-    :param compiled: whether forecasters are; by default where numba is there
+    :param compiled: whether forecasters are
     """
 
-    def __init__(self, database: Database, compiled: bool | None = None) -> None:
+    def __init__(self, database: Database, compiled: bool) -> None:
         self._database = database
-        self._compiled = available() if compiled is None else compiled
+        self._compiled = compiled
         self._done: dict[int, float] = {}
 
     async def step(self) -> bool:
