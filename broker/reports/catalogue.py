@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from broker.reports import audit, pair
+from broker.reports import audit, forecasters, pair
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Report
 
@@ -33,6 +33,7 @@ class Kind(NamedTuple):
 REPORTS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
+        Kind("forecasters", "Forecasters", forecasters.make, forecasters.Wanted),
         Kind("pair", "Pair", pair.make, pair.Wanted, listed=False),
         Kind("audit", "Audit log", audit.make, audit.Wanted, admin=True),
     )

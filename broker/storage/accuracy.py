@@ -7,13 +7,13 @@ from sqlalchemy import and_, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import Pair
-from broker.models.scores import Key, Score
+from broker.models.scores import Key, Mean, Score
 from broker.schema.history import observations, pairs
 from broker.schema.reports import accuracy, scores, traffic
 from broker.storage.scores import score_of, tally_of
 from predictors.tally import Tally
 
-__all__ = ["Accuracy", "Chosen", "Mean", "Trouble"]
+__all__ = ["Accuracy", "Chosen", "Trouble"]
 
 LOOKED = 5000
 """Newest transfers of a pair among which those are looked for that few are."""
@@ -49,16 +49,6 @@ class Trouble(NamedTuple):
     outcome: str
     error: str | None
     subject: str
-
-
-class Mean(NamedTuple):
-    """How far one was off in a week of a pair: the mean of |log(p50 / actual)| over so many transfers."""
-
-    week: int
-    pair_id: int
-    forecaster: str
-    transfers: int
-    log_error: float
 
 
 class Accuracy:

@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from broker.models.scores import Key, Score, tallied
+from broker.models.scores import REPLAYED, Key, Score, tallied
 from broker.storage.database import Database, retried
 from broker.storage.scores import Behind, Extent, Learned, Scores
 from predictors.context import size_class
@@ -29,8 +29,6 @@ TURNS = 2.0
 """How many times as long others have it then."""
 MEANT = 86_400.0
 """Seconds after which a transfer that begins is no longer the one that a forecast was given of."""
-REPLAYED = "hedge"
-"""Who is in charge of what nobody asked about: the forecaster that the broker uses."""
 
 
 class Scoring:
