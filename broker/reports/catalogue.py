@@ -7,8 +7,10 @@ from pydantic import BaseModel
 
 from broker.reports import (
     audit,
+    forecasters,
     grid,
     overview,
+    pair,
     replicas,
 )
 from broker.reports.archive import Archive, Scope
@@ -42,7 +44,9 @@ REPORTS: dict[str, Kind] = {
     for kind in (
         Kind("overview", "Overview", overview.make, overview.Wanted, live=overview.live),
         Kind("grid", "Sources and sinks", grid.make, grid.Wanted),
+        Kind("forecasters", "Forecasters", forecasters.make, forecasters.Wanted),
         Kind("replicas", "Replicas", replicas.make, replicas.Wanted),
         Kind("audit", "Audit log", audit.make, audit.Wanted, admin=True),
+        Kind("pair", "Pair", pair.make, pair.Wanted, listed=False),
     )
 }
