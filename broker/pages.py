@@ -7,16 +7,21 @@ those of reports have one, in a file of ours.
 
 import base64
 import hashlib
+import math
 import re
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import escape
 from starlette.responses import HTMLResponse
 
+from broker.reports.charts.palette import stylesheet
+from broker.reports.document import Fact, Table, Value
 from broker.reports.words import written
 
-__all__ = ["STATIC", "File", "page", "shown"]
+__all__ = ["STATIC", "File", "page", "parts", "shown"]
 
 TEMPLATES = Environment(
     loader=PackageLoader("broker"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -58,17 +63,26 @@ def slug(label: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", label.lower()).strip("-")
 
 
-def _named(name: str, kind: str) -> tuple[str, File]:
+def number(value: Value) -> str:
+    """What a cell is sorted by; nothing, where it is none.
+
+    >>> number(0.5), number(True), number(None)
+    ('0.5', '1', '')
+    """
+    return f"{value + 0}" if isinstance(value, int | float) and math.isfinite(value) else ""
+
+
+def _named(name: str, kind: str, before: str = "") -> tuple[str, File]:
     """By a name that changes with what is in it, so that browsers may keep it."""
-    content = files("broker").joinpath("static", name).read_bytes()
+    content = before.encode() + files("broker").joinpath("static", name).read_bytes()
     stem, _, suffix = name.partition(".")
     return f"{stem}-{hashlib.sha256(content).hexdigest()[:12]}.{suffix}", File(kind, content)
 
 
-STYLED, SCRIPT = _named("reports.css", "text/css"), _named("reports.js", "text/javascript")
+STYLED, SCRIPT = _named("reports.css", "text/css", stylesheet()), _named("reports.js", "text/javascript")
 STATIC: dict[str, File] = dict((STYLED, SCRIPT))
 """Files of pages, by their names."""
-TEMPLATES.filters |= {"local": local, "slug": slug}
+TEMPLATES.filters |= {"local": local, "number": number, "slug": slug}
 TEMPLATES.globals |= {"written": written, "styled": STYLED[0], "script": SCRIPT[0]}
 
 
@@ -81,7 +95,20 @@ def page(name: str, status: int = 200, goes_to: str = "", **values: Any) -> HTML
     return HTMLResponse(text, status, {**SAFE, "Content-Security-Policy": f"{PLAIN} {goes_to}".rstrip()})
 
 
-def shown(name: str, **values: Any) -> HTMLResponse:
+def shown(name: str, /, **values: Any) -> HTMLResponse:
     """A page of this name in the frame of reports, with their script and style."""
     text = TEMPLATES.get_template(f"{name}.html").render(**values)
     return HTMLResponse(text, headers={**SAFE, "Content-Security-Policy": SCRIPTED})
+
+
+def parts(facts: Sequence[Fact], tables: Sequence[Table], form: str) -> Mapping[str, str]:
+    """What stands in a page for these facts, and for the rows of these tables: by the ids of its elements."""
+    macros: Any = TEMPLATES.get_template("parts.html").module
+    found: dict[str, object] = {}
+    for fact in facts:
+        found[f"fact-{slug(fact.label)}"] = escape(written(fact.value, fact.unit))
+        found[f"says-{slug(fact.label)}"] = escape(fact.note)
+    for table in tables:
+        found[f"rows-{table.name}"] = macros.rows(table, form)
+        found[f"note-{table.name}"] = macros.note(table)
+    return {name: str(text).strip() for name, text in found.items()}

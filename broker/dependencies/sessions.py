@@ -14,7 +14,7 @@ from broker.errors import LoggedOut
 from broker.models.access import Caller, Role
 from broker.models.oauth import Bearer
 
-__all__ = ["LOGIN", "Browsing", "BrowsingAdmin", "Form", "Seated"]
+__all__ = ["LOGIN", "Browsing", "BrowsingAdmin", "Form", "Seated", "browsing"]
 
 LOGIN = "/reports/login"
 
@@ -44,3 +44,8 @@ def form(request: Request) -> str:
 Browsing = Annotated[Caller, Depends(Seated("reader"))]
 BrowsingAdmin = Annotated[Caller, Depends(Seated("admin"))]
 Form = Annotated[str, Depends(form)]
+
+
+def browsing(admin: bool) -> object:
+    """Who has to sit there for what only admins may see, or for what others may, too."""
+    return BrowsingAdmin if admin else Browsing

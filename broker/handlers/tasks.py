@@ -14,6 +14,7 @@ from broker.dependencies.context import Services
 from broker.errors import Forbidden
 from broker.factory import Factory
 from broker.handlers.paging import Limit
+from broker.handlers.sse import RETRY, UNHINDERED
 from broker.models.base import Moment, Wire
 from broker.models.submissions import Accepted, FileRecord, Submission, TaskError, TaskEvent, TaskRecord
 from broker.models.tasks import Status, Task, TaskKind
@@ -24,10 +25,6 @@ __all__ = ["router"]
 
 router = APIRouter(tags=["tasks"], route_class=Guarded)
 NEWEST = [("request_time", True)]
-RETRY = 1000
-"""Milliseconds after which a browser that lost a stream asks for it again."""
-UNHINDERED = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-"""The last is nginx's: it would hold a stream until it has a page of it."""
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {"description": "events, each with the task as its data", "content": {"text/event-stream": {}}},
     204: {"description": "the task is over, and its last state is known"},

@@ -7,11 +7,13 @@ from typing import NamedTuple
 from predictors.observation import Rates
 from predictors.tally import Tally
 
-__all__ = ["IN_CHARGE", "WEEK", "Key", "Score", "tallied"]
+__all__ = ["IN_CHARGE", "REPLAYED", "WEEK", "Key", "Mean", "Score", "tallied"]
 
 WEEK = 7 * 86_400.0
 IN_CHARGE = "in charge"
 """Among forecasters: whoever was in charge."""
+REPLAYED = "hedge"
+"""The forecaster that the broker uses: in charge of what nobody asked about."""
 
 
 class Score(NamedTuple):
@@ -45,6 +47,16 @@ class Key(NamedTuple):
     pair_id: int
     size_class: int
     forecaster: str
+
+
+class Mean(NamedTuple):
+    """How far one was off in a week of a pair: the mean of |log(p50 / actual)| over so many transfers."""
+
+    week: int
+    pair_id: int
+    forecaster: str
+    transfers: int
+    log_error: float
 
 
 def tallied(scores: Iterable[Score]) -> dict[Key, Tally]:

@@ -1,11 +1,15 @@
 """Who changed what, and when."""
 
 import time
+from typing import Annotated
+from urllib.parse import urlencode
+
+from pydantic import Field
 
 from broker.models.access import AuditEntry
 from broker.models.base import Wire
 from broker.reports.archive import Archive, Scope
-from broker.reports.document import Column, Report, Table
+from broker.reports.document import Column, Link, Report, Table
 from broker.storage.access import Records
 
 __all__ = ["Wanted", "make"]
@@ -18,21 +22,46 @@ COLUMNS = (
     Column("action", "What"),
     Column("thing", "To what"),
 )
+Number = Annotated[int | None, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})]
+Exactly = Annotated[str | None, Field(max_length=200)]
 
 
 class Wanted(Wire):
-    """Those before this number, the newest unless given."""
+    """Changes of this subject, or of this kind; those before a number, or after one: the newest unless said."""
 
-    before: int | None = None
+    subject: Annotated[Exactly, Field(title="Who", description="All of the name.")] = None
+    action: Annotated[Exactly, Field(title="What", description="In the words of the table.")] = None
+    before: Number = None
+    after: Number = None
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
     """The newest changes first; of admins' eyes only."""
     async with archive.database.read() as connection:
-        entries = await Records(connection).audit(wanted.before, PAGE)
+        found = await Records(connection).changes(PAGE + 1, **wanted.model_dump())
+    entries = found[-PAGE:] if wanted.after is not None else found[:PAGE]
     table = Table("changes", "Changes", COLUMNS, [_row(each) for each in entries])
-    return Report("audit", "Audit log", "Who changed what here, the newest first.", time.time(), tables=[table])
+    lead = "Who changed what here, the newest first."
+    links = _links(wanted, entries, more=len(found) > PAGE)
+    return Report("audit", "Audit log", lead, time.time(), tables=[table], links=links)
 
 
 def _row(entry: AuditEntry) -> tuple[int, float, str, str, str]:
     return entry.id, entry.at, entry.subject, entry.action, entry.thing
+
+
+def _links(wanted: Wanted, entries: list[AuditEntry], more: bool) -> list[Link]:
+    """To the pages on both sides, as far as there are any; there may be newer ones at any time."""
+    if not entries:
+        return [Link("The newest", _address(wanted))] if wanted.before is not None else []
+    links = []
+    if wanted.before is not None or (wanted.after is not None and more):
+        links.append(Link("Newer", _address(wanted, after=entries[0].id)))
+    if wanted.after is not None or more:
+        links.append(Link("Older", _address(wanted, before=entries[-1].id)))
+    return links
+
+
+def _address(wanted: Wanted, **place: int) -> str:
+    said = wanted.model_dump(include={"subject", "action"}, exclude_none=True) | place
+    return f"audit?{urlencode(said)}" if said else "audit"

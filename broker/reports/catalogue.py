@@ -5,7 +5,15 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel
 
-from broker.reports import audit, drift, grid, overview
+from broker.reports import (
+    audit,
+    drift,
+    forecasters,
+    grid,
+    overview,
+    pair,
+    replicas,
+)
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Report
 
@@ -20,6 +28,7 @@ class Kind(NamedTuple):
     :param wanted: what may be asked of it: the parameters of its query
     :param admin: only admins may see it
     :param listed: it has a place in menus; others are led to by these
+    :param live: what changes from moment to moment: facts and tables that stand in for those of the same names
     """
 
     name: str
@@ -28,14 +37,18 @@ class Kind(NamedTuple):
     wanted: type[BaseModel]
     admin: bool = False
     listed: bool = True
+    live: Callable[[Archive, Scope], Awaitable[Report]] | None = None
 
 
 REPORTS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        Kind("overview", "Overview", overview.make, overview.Wanted),
+        Kind("overview", "Overview", overview.make, overview.Wanted, live=overview.live),
         Kind("grid", "Sources and sinks", grid.make, grid.Wanted),
+        Kind("forecasters", "Forecasters", forecasters.make, forecasters.Wanted),
+        Kind("replicas", "Replicas", replicas.make, replicas.Wanted),
         Kind("drift", "Drift and blind spots", drift.make, drift.Wanted),
         Kind("audit", "Audit log", audit.make, audit.Wanted, admin=True),
+        Kind("pair", "Pair", pair.make, pair.Wanted, listed=False),
     )
 }

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.reports.document import Figure, Report, Table, Value
 
-__all__ = ["csv_of", "document", "figure_of", "table_of"]
+__all__ = ["csv_of", "document", "figure_of", "part", "part_of", "table_of"]
 
 
 def document(report: Report) -> Mapping[str, Any]:
@@ -27,8 +27,12 @@ def document(report: Report) -> Mapping[str, Any]:
     }
 
 
+def part(each: Figure | Table) -> Mapping[str, Any]:
+    """A table; or a figure: what is drawn, and how."""
+    return _table(each) if isinstance(each, Table) else _figure(each)
+
+
 def _figure(each: Figure) -> Mapping[str, Any]:
-    """A figure: what is drawn, and how."""
     return {
         "name": each.name,
         "title": each.title,
@@ -55,8 +59,14 @@ def csv_of(table: Table) -> str:
 
 
 def figure_of(report: Report, name: str) -> Figure | None:
-    """The figure of this name."""
-    return next((each for each in report.figures if each.name == name), None)
+    """The figure of this name, if it is drawn."""
+    return next((each for each in report.figures if each.name == name and each.spec), None)
+
+
+def part_of(report: Report, name: str) -> Figure | Table | None:
+    """The figure or table of this name."""
+    figures: dict[str, Figure | Table] = {each.name: each for each in report.figures}
+    return figures.get(name) or table_of(report, name)
 
 
 def table_of(report: Report, name: str) -> Table | None:

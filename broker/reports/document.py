@@ -5,10 +5,10 @@ the epoch); who shows them writes them for people.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["Action", "Column", "Fact", "Figure", "Report", "Table", "Unit", "Value"]
+__all__ = ["Action", "Column", "Fact", "Figure", "Link", "Report", "Table", "Unit", "Value"]
 
 Unit = Literal["text", "count", "number", "bytes", "rate", "seconds", "share", "moment", "factor"]
 """How a value is written: rates are bytes per second, factors like 1.5 x, numbers have no unit."""
@@ -91,10 +91,19 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Link:
+    """Where one goes on from a report: another one, or another part of the same."""
+
+    label: str
+    address: str
+
+
+@dataclass(frozen=True)
 class Report:
     """A whole page.
 
     :param lead: what it shows and how it is to be read, in a sentence or two
+    :param links: where one goes on, such as to what is older
     """
 
     name: str
@@ -103,4 +112,5 @@ class Report:
     at: float
     facts: Sequence[Fact] = ()
     figures: Sequence[Figure] = ()
-    tables: Sequence[Table] = field(default=())
+    tables: Sequence[Table] = ()
+    links: Sequence[Link] = ()

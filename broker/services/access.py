@@ -127,4 +127,4 @@ class Access:
     async def audit(self, before: int | None, limit: int) -> list[AuditEntry]:
         """The newest changes first."""
         async with self._database.read() as connection:
-            return await Records(connection).audit(before, limit)
+            return await Records(connection).changes(limit, before=before)

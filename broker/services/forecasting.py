@@ -26,7 +26,7 @@ from predictors.hedge import Hedge
 from predictors.models.hierarchy import Hierarchy
 from predictors.observation import Forecast, Query
 
-__all__ = ["Forecasting", "quantiles"]
+__all__ = ["Forecasting", "middle", "quantiles"]
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Forecasting:
     def __init__(self, database: Database, places: Places, compiled: bool | None = None) -> None:
         self._database = database
         self._places = places
-        self._compiled = available() if compiled is None else compiled
+        self.compiled = available() if compiled is None else compiled
         self._books: OrderedDict[Pair, Book] = OrderedDict()
         self._making: dict[Pair, asyncio.Task[None]] = {}
         self._everywhere = Hierarchy()
@@ -133,7 +133,7 @@ class Forecasting:
         known = book and book.by_class.get(size)
         if known and now < known[0] + FRESH:
             return known[1]
-        forecast = self._forecast(pair, _middle(size), "", now)
+        forecast = self._forecast(pair, middle(size), "", now)
         if book:
             book.by_class[size] = (now, forecast)
         return forecast
@@ -206,7 +206,7 @@ class Forecasting:
             del self._making[pair]
 
     def _made(self, kept: Iterable[Kept]) -> Hedge:
-        forecaster = Hedge(self._compiled)
+        forecaster = Hedge(self.compiled)
         for each in kept:
             forecaster.learn(each.observation)
         return forecaster
@@ -305,7 +305,7 @@ def _pair(asked: Asked) -> Pair:
     return Pair(asked.source, asked.sink, asked.direction)
 
 
-def _middle(size: int) -> int:
+def middle(size: int) -> int:
     """A size in the middle of a class: what its forecasts are made for."""
     low = SIZES[size - 1] if size else SIZES[0] / 4
     high = SIZES[size] if size < len(SIZES) else 4 * SIZES[-1]

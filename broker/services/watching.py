@@ -4,8 +4,8 @@ import asyncio
 import hashlib
 import time
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Iterator, Mapping
+from contextlib import contextmanager, suppress
 
 import structlog
 
@@ -28,7 +28,7 @@ HEARTBEAT = 15.0
 LONGEST = 600.0
 """Seconds after which a watcher has to come again, and say once more who it is."""
 MOST = 100
-"""Tasks that one subject may watch at once."""
+"""Streams that one subject may have at once."""
 log = structlog.get_logger("broker.watching")
 
 
@@ -78,7 +78,7 @@ class Watching:
         self._database = database
         self._watched: dict[str, Watched] = {}
         self._callers: Counter[str] = Counter()
-        self._closed = False
+        self._closed = asyncio.Event()
 
     def watch(
         self, caller: Caller, task: Task, collections: Mapping[str, Collection], seen: str = ""
@@ -89,8 +89,7 @@ class Watching:
 
         :raises TooManyRequests: when the caller watches too many
         """
-        if self._callers[caller.subject] >= MOST:
-            raise TooManyRequests(f"{caller.subject} watches {MOST} tasks already", "leave some", retry_after=10)
+        self._check(caller)
         return self._watch(caller.subject, Watched(task, collections, time.time()), task.id, seen)
 
     async def _watch(
@@ -98,26 +97,56 @@ class Watching:
     ) -> AsyncGenerator[TaskRecord | None, None]:
         watched = self._watched.setdefault(number, fresh)
         watched.watchers += 1
-        self._callers[subject] += 1
         until, heard = time.monotonic() + LONGEST, time.monotonic()
         try:
-            while not self._closed and time.monotonic() < until:
-                record = watched.record
-                if version(record) != seen:
-                    seen, heard = version(record), time.monotonic()
-                    yield record
-                elif time.monotonic() - heard >= HEARTBEAT:
-                    heard = time.monotonic()
-                    yield None
-                if record.completed_at is not None:
-                    return
-                if watched.record is record:
-                    await watched.news(HEARTBEAT)
+            with self._counted(subject):
+                while not self._closed.is_set() and time.monotonic() < until:
+                    record = watched.record
+                    if version(record) != seen:
+                        seen, heard = version(record), time.monotonic()
+                        yield record
+                    elif time.monotonic() - heard >= HEARTBEAT:
+                        heard = time.monotonic()
+                        yield None
+                    if record.completed_at is not None:
+                        return
+                    if watched.record is record:
+                        await watched.news(HEARTBEAT)
         finally:
-            self._callers -= Counter([subject])
             watched.watchers -= 1
             if not watched.watchers:
                 del self._watched[number]
+
+    def beats(self, caller: Caller, seconds: float) -> AsyncGenerator[None, None]:
+        """A moment at once, and one each so many seconds, for who looks again and again at something else.
+
+        Ends after `LONGEST`, and when the broker is to end.
+
+        :raises TooManyRequests: when the caller watches too many
+        """
+        self._check(caller)
+        return self._beats(caller.subject, seconds)
+
+    async def _beats(self, subject: str, seconds: float) -> AsyncGenerator[None, None]:
+        until = time.monotonic() + LONGEST
+        with self._counted(subject):
+            while not self._closed.is_set() and time.monotonic() < until:
+                yield
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._closed.wait()
+
+    def _check(self, caller: Caller) -> None:
+        if self._callers[caller.subject] >= MOST:
+            raise TooManyRequests(f"{caller.subject} has {MOST} streams already", "leave some", retry_after=10)
+
+    @contextmanager
+    def _counted(self, subject: str) -> Iterator[None]:
+        self._callers[subject] += 1
+        try:
+            yield
+        finally:
+            self._callers -= Counter([subject])
 
     async def look(self) -> None:
         """Look at all that is watched, again and again, until cancelled."""
@@ -141,6 +170,6 @@ class Watching:
 
     def close(self) -> None:
         """Let all who watch go: the broker is to end."""
-        self._closed = True
+        self._closed.set()
         for watched in self._watched.values():
             watched.tell()

@@ -63,8 +63,24 @@ class Records:
         values = {"at": at, "subject": subject, "action": action, "thing": thing}
         await self._connection.execute(audit.insert().values(values))
 
-    async def audit(self, before: int | None, limit: int) -> list[AuditEntry]:
-        """The newest changes first; those before one."""
-        page = select(audit).order_by(audit.c.id.desc()).limit(limit)
-        rows = await self._connection.execute(page if before is None else page.where(audit.c.id < before))
+    async def changes(
+        self,
+        limit: int,
+        *,
+        subject: str | None = None,
+        action: str | None = None,
+        before: int | None = None,
+        after: int | None = None,
+    ) -> list[AuditEntry]:
+        """The newest first, of a subject and of a kind where these are said; those before a number.
+
+        Those after one are the oldest of them: who goes back to what is newer misses none.
+        """
+        said = {audit.c.subject: subject, audit.c.action: action}
+        asked = select(audit).where(*(column == value for column, value in said.items() if value is not None))
+        if after is not None:
+            rows = await self._connection.execute(asked.where(audit.c.id > after).order_by(audit.c.id).limit(limit))
+            return [AuditEntry.model_construct(**row._mapping) for row in rows][::-1]
+        newest = asked.order_by(audit.c.id.desc()).limit(limit)
+        rows = await self._connection.execute(newest if before is None else newest.where(audit.c.id < before))
         return [AuditEntry.model_construct(**row._mapping) for row in rows]

@@ -1,5 +1,6 @@
 """Forecasts beside what came of them: what is still to be compared, what was, and the sums over it."""
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,8 +18,10 @@ from broker.storage.upsert import ALWAYS, insert
 from predictors.observation import Observation, Rates
 from predictors.tally import Tally
 
-__all__ = ["Behind", "Extent", "Learned", "Scores", "Told"]
+__all__ = ["Behind", "Extent", "Learned", "Scores", "Told", "score_of", "tally_of"]
 
+TURN = 100
+"""Observations after which others get their turn."""
 PAIRS = 1000
 """Pairs that are looked at in turn."""
 SCORE: Columns = {
@@ -126,10 +129,12 @@ class Scores:
             .order_by(of.ended.desc(), of.started.desc(), of.bytes.desc())
             .limit(limit)
         )
-        return [
-            Learned(row.id, row.subject, kept(row).observation, _told(row))
-            for row in await self._connection.execute(page)
-        ]
+        found: list[Learned] = []
+        for row in await self._connection.execute(page):
+            found.append(Learned(row.id, row.subject, kept(row).observation, _told(row)))
+            if len(found) % TURN == 0:
+                await asyncio.sleep(0)
+        return found
 
     async def claim(self, pair: Behind) -> bool:
         """Whether it is scored as far as it was; if so, until the transaction ends nobody else scores it."""
@@ -145,7 +150,7 @@ class Scores:
         """Remove the scores of these observations; what they were."""
         given = tabled(self._connection, [(number,) for number in numbers], {"id": BigInteger()})
         old = delete(scores).where(scores.c.observation_id.in_(select(given.c.id))).returning(*scores.c)
-        return [_score(row) for row in await self._connection.execute(old)]
+        return [score_of(row) for row in await self._connection.execute(old)]
 
     async def add(self, new: Sequence[Score]) -> None:
         """Keep these."""
@@ -166,7 +171,7 @@ class Scores:
         sums: list[tuple[Any, ...]] = []
         for row in await self._connection.execute(locked.with_for_update(of=accuracy)):
             key = Key(*row[: len(KEY)])
-            total = Tally.total([_tally(row), more.get(key, Tally())], [less.get(key, Tally())])
+            total = Tally.total([tally_of(row), more.get(key, Tally())], [less.get(key, Tally())])
             sums.append((*key, *_sums(total)))
         given = tabled(self._connection, sums, {**KEY, **SUMS})
         changed = insert(self._connection, accuracy).from_select(
@@ -187,7 +192,8 @@ def _row(score: Score) -> tuple[Any, ...]:
     return (*fields, *rates, orjson.dumps({name: tuple(each) for name, each in panel.items()}).decode())
 
 
-def _score(row: Any) -> Score:
+def score_of(row: Any) -> Score:
+    """That of a row with all columns."""
     *fields, p10, p50, p90, panel = row
     said = {name: Rates(*rates) for name, rates in orjson.loads(panel).items()}
     return Score._make((*fields, Rates(p10, p50, p90), said))
@@ -198,6 +204,7 @@ def _sums(tally: Tally) -> tuple[Any, ...]:
     return (*numbers, orjson.dumps(errors, option=orjson.OPT_NON_STR_KEYS).decode())
 
 
-def _tally(row: Any) -> Tally:
+def tally_of(row: Any) -> Tally:
+    """The sums of a row."""
     numbers = {name: getattr(row, name) for name in SUMS}
     return Tally(**{**numbers, "errors": {int(step): count for step, count in orjson.loads(row.errors).items()}})

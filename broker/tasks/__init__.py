@@ -6,6 +6,7 @@ from broker.tasks.following import Follower
 from broker.tasks.prober import Prober
 from broker.tasks.queue import Queue
 from broker.tasks.rolling import Rolling
+from broker.tasks.scoring import Scoring
 from broker.tasks.worker import Worker
 
 __all__ = ["Queue", "followers_of", "prober_of", "worker_of"]
@@ -27,6 +28,7 @@ def prober_of(factory: Factory) -> Prober | None:
 
 def followers_of(factory: Factory) -> list[Follower]:
     """What reports are made from, kept up with what is reported; they are told of what is reported here."""
-    followers = [Follower("traffic", Rolling(factory.database).step)]
+    scoring = Scoring(factory.database, factory.forecasting.compiled)
+    followers = [Follower("traffic", Rolling(factory.database).step), Follower("forecasts", scoring.step)]
     factory.transfers.listeners += [each.news for each in followers]
     return followers

@@ -6,16 +6,16 @@ that had ended when it began; so where some become known late, those that began 
 
 import asyncio
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
-from broker.models.scores import Score, tallied
+from broker.models.scores import REPLAYED, Key, Score, tallied
 from broker.storage.database import Database, retried
 from broker.storage.scores import Behind, Extent, Learned, Scores
-from predictors.compiled import available
 from predictors.context import size_class
 from predictors.experience import telling
 from predictors.hindsight import BLOCK, PANEL, WARM, Said, affected, hindsight, order
 from predictors.observation import Forecast, Rates
+from predictors.tally import Tally
 
 __all__ = ["MOST", "Scoring", "score"]
 
@@ -29,19 +29,17 @@ TURNS = 2.0
 """How many times as long others have it then."""
 MEANT = 86_400.0
 """Seconds after which a transfer that begins is no longer the one that a forecast was given of."""
-REPLAYED = "hedge"
-"""Who is in charge of what nobody asked about: the forecaster that the broker uses."""
 
 
 class Scoring:
     """Scores what was not yet. As many processes as like may: what two did at once counts once.
 
-    :param compiled: whether forecasters are; by default where numba is there
+    :param compiled: whether forecasters are
     """
 
-    def __init__(self, database: Database, compiled: bool | None = None) -> None:
+    def __init__(self, database: Database, compiled: bool) -> None:
         self._database = database
-        self._compiled = available() if compiled is None else compiled
+        self._compiled = compiled
         self._done: dict[int, float] = {}
 
     async def step(self) -> bool:
@@ -74,19 +72,21 @@ class Scoring:
             extent = await stored.extent(pair)
             newest = [] if extent.earliest is None else await stored.newest(pair, MOST + BLOCK + WARM)
         scored = await _slowly(_work(pair, extent, newest, self._compiled))
-        await self._keep(pair, scored)
+        new = [each for each in scored.values() if each]
+        await self._keep(pair, scored, new, await asyncio.to_thread(tallied, new))
 
     @retried
-    async def _keep(self, pair: Behind, scored: Mapping[int, Score | None]) -> None:
+    async def _keep(
+        self, pair: Behind, numbers: Collection[int], new: Sequence[Score], more: Mapping[Key, Tally]
+    ) -> None:
         async with self._database.write() as connection:
             stored = Scores(connection)
             if not await stored.claim(pair):
                 return
-            if scored:
-                old = await stored.take_back(scored)
-                new = [each for each in scored.values() if each]
+            if numbers:
+                old = await stored.take_back(numbers)
                 await stored.add(new)
-                await stored.count(tallied(new), tallied(old))
+                await stored.count(more, await asyncio.to_thread(tallied, old))
             await stored.mark(pair)
 
 

@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from broker.models.scores import IN_CHARGE, WEEK, Score, tallied
 from broker.schema.history import observations, pairs
 from broker.schema.reports import accuracy, scores
-from broker.storage.scores import Scores, _score, _tally
+from broker.storage.scores import Scores, score_of, tally_of
 from broker.tasks import scoring
 from broker.tasks.scoring import Scoring
 from coalloc.logs import read_log
@@ -24,6 +24,12 @@ from predictors.tally import Tally
 T = "/broker/v1/transfers"
 NOW = time.time()
 HPSS = Path(__file__).parents[3] / "shared" / "data" / "transfers" / "hpss_slac.csv.gz"
+
+
+@pytest.fixture(autouse=True)
+def alone(monkeypatch):
+    """Scores come when a test wants them."""
+    monkeypatch.setattr("broker.main.followers_of", lambda factory: [])
 
 
 def log(count: int = 40, seed: int = 1, days: float = 30.0, **more) -> list[dict]:
@@ -60,12 +66,12 @@ async def rows(broker, table):
 
 async def said(broker) -> dict[tuple, Score]:
     """The scores, by when the transfer began and how much it was; numbers of pairs and observations left out."""
-    found = [_score(row) for row in await rows(broker, scores)]
+    found = [score_of(row) for row in await rows(broker, scores)]
     return {(each.started, each.bytes): each._replace(observation_id=0, pair_id=0) for each in found}
 
 
 async def sums(broker) -> dict:
-    return {tuple(row)[:4]: _tally(row) for row in await rows(broker, accuracy)}
+    return {tuple(row)[:4]: tally_of(row) for row in await rows(broker, accuracy)}
 
 
 async def test_each_transfer_that_went_well_is_compared_with_what_was_known_when_it_began(broker, admin):
@@ -88,7 +94,7 @@ async def test_the_sums_are_those_of_the_rows(broker, admin):
     await admin.post(T, json=log())
     await admin.post(T, json=log(30, seed=2, source="ftp://other.example"))
     await scorer(broker).all()
-    kept = [_score(row) for row in await rows(broker, scores)]
+    kept = [score_of(row) for row in await rows(broker, scores)]
     assert {key: tally for key, tally in (await sums(broker)).items() if tally.transfers} == tallied(kept)
     together = [tally for key, tally in (await sums(broker)).items() if key[1] == 0 and key[3] == IN_CHARGE]
     assert sum(each.transfers for each in together) == len(kept)
@@ -120,7 +126,7 @@ async def test_in_whatever_order_a_log_comes_its_scores_are_the_same(broker, adm
     for begin, end in zip([0, *cuts], [*cuts, len(again)], strict=True):
         await admin.post(T, json=again[begin:end])
         await scorer(broker).all()
-    both = [_score(row) for row in await rows(broker, scores)]
+    both = [score_of(row) for row in await rows(broker, scores)]
     mine = {row.id for row in await rows(broker, pairs) if row.source == "ftp://again.example"}
     late = {
         (each.started, each.bytes): each._replace(observation_id=0, pair_id=0) for each in both if each.pair_id in mine
@@ -179,7 +185,7 @@ async def test_a_forecast_of_long_ago_was_not_of_this_transfer(broker, admin, mo
 async def test_two_processes_at_once_count_once(broker, admin):
     await admin.post(T, json=log(30))
     await asyncio.gather(*(scorer(broker).all() for _ in range(3)))
-    kept = [_score(row) for row in await rows(broker, scores)]
+    kept = [score_of(row) for row in await rows(broker, scores)]
     assert {key: tally for key, tally in (await sums(broker)).items() if tally.transfers} == tallied(kept)
 
 
@@ -238,7 +244,7 @@ async def test_a_published_log_is_scored_as_well_as_it_can_be(broker, admin, mon
     ]
     assert (await admin.post(T, json=given)).json()["accepted"] == 2000
     await Scoring(broker.factory.database, compiled=True).all()
-    kept = [_score(row) for row in await rows(broker, scores)]
+    kept = [score_of(row) for row in await rows(broker, scores)]
     assert len(kept) > 60
     expected, actual = [each.rates.p50 for each in kept], [each.rate for each in kept]
     last = [each.panel["last"].p50 for each in kept if each.panel]

@@ -6,9 +6,10 @@ from fastapi import APIRouter
 from fastapi.responses import Response
 
 from broker.dependencies.access import Admin, Guarded, Reader
-from broker.handlers.reports.routes import table, whole
+from broker.handlers.reports.routes import csv, part_of, whole
 from broker.models.reports import Document
 from broker.reports.catalogue import REPORTS
+from broker.reports.data import table_of
 
 __all__ = ["router"]
 
@@ -29,7 +30,7 @@ for kind in REPORTS.values():
     )
     router.add_api_route(
         f"/{kind.name}/{{part}}.csv",
-        table(kind, caller),
+        part_of(kind, caller, table_of, csv),
         response_class=Response,
         responses=CSV,
         name=f"table of report {kind.name}",

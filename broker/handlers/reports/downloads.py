@@ -1,16 +1,38 @@
 """What pages offer to be kept: figures, tables, and all of a report."""
 
 from fastapi import APIRouter
+from fastapi.responses import JSONResponse, Response
 
-from broker.dependencies.sessions import Browsing, BrowsingAdmin
-from broker.handlers.reports.routes import Tidy, table, whole
+from broker.dependencies.sessions import browsing
+from broker.handlers.reports.routes import KEPT, Tidy, csv, part_of, whole
+from broker.reports import data
 from broker.reports.catalogue import REPORTS
+from broker.reports.document import Figure, Table
+from broker.reports.drawing import png, svg
 
 __all__ = ["router"]
 
 router = APIRouter(prefix="/reports", route_class=Tidy)
 
+
+def _svg(figure: Figure) -> Response:
+    """A browser that is sent there shows it as a file would be: nothing in it is run or fetched."""
+    alone = {**KEPT, "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
+    return Response(svg(figure, standalone=True), media_type="image/svg+xml", headers=alone)
+
+
+def _png(figure: Figure) -> Response:
+    return Response(png(figure), media_type="image/png", headers=KEPT)
+
+
+def _json(part: Figure | Table) -> Response:
+    return JSONResponse(data.part(part), headers=KEPT)
+
+
 for kind in REPORTS.values():
-    caller = BrowsingAdmin if kind.admin else Browsing
+    caller = browsing(kind.admin)
     router.add_api_route(f"/{kind.name}.json", whole(kind, caller))
-    router.add_api_route(f"/{kind.name}/{{part}}.csv", table(kind, caller))
+    router.add_api_route(f"/{kind.name}/{{part}}.csv", part_of(kind, caller, data.table_of, csv))
+    router.add_api_route(f"/{kind.name}/{{part}}.json", part_of(kind, caller, data.part_of, _json))
+    router.add_api_route(f"/{kind.name}/{{part}}.svg", part_of(kind, caller, data.figure_of, _svg))
+    router.add_api_route(f"/{kind.name}/{{part}}.png", part_of(kind, caller, data.figure_of, _png))

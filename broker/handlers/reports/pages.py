@@ -1,18 +1,21 @@
 """Reports for people: a page each."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from broker.dependencies.context import Services
-from broker.dependencies.sessions import Browsing, BrowsingAdmin, Form
-from broker.errors import NotFound
+from broker.dependencies.sessions import Browsing, Form, browsing
+from broker.handlers.reports.fields import fields
 from broker.handlers.reports.routes import Tidy, asking, made
 from broker.models.access import Caller
 from broker.pages import shown
 from broker.reports.catalogue import REPORTS, Kind
+from broker.reports.document import Report
+from broker.reports.drawing import svg
 
 __all__ = ["router"]
 
@@ -20,25 +23,39 @@ router = APIRouter(prefix="/reports", route_class=Tidy)
 
 
 def _menu(caller: Caller) -> list[Kind]:
-    """Those that this caller may see; some need a word of what about."""
+    """Those that this caller may see, and that need no word of what about."""
     return [kind for kind in REPORTS.values() if kind.listed and (caller.may("admin") or not kind.admin)]
 
 
 @router.get("")
 async def first(caller: Browsing) -> Response:
     """The first report, from which one goes on."""
-    if not (menu := _menu(caller)):
-        raise NotFound("there is nothing to see yet")
-    return RedirectResponse(f"/reports/{menu[0].name}", 303, {"Cache-Control": "no-store"})
+    return RedirectResponse(f"/reports/{_menu(caller)[0].name}", 303, {"Cache-Control": "no-store"})
 
 
 def _page(kind: Kind) -> Callable[..., Any]:
     async def show(request: Request, caller: Any, form: Form, services: Services, wanted: Any) -> Response:
         report = await made(kind, services, caller, wanted)
-        query = f"?{request.url.query}" if request.url.query else ""
-        return shown("report", report=report, menu=_menu(caller), caller=caller, form=form, query=query, drawn={})
+        return shown(
+            "report",
+            name=kind.name,
+            report=report,
+            drawn=await _drawn(report),
+            fields=fields(wanted),
+            query=f"?{request.url.query}" if request.url.query else "",
+            menu=_menu(caller),
+            caller=caller,
+            form=form,
+            acts=form if caller.may("admin") else "",
+            live=kind.live is not None,
+        )
 
-    return asking(kind, show, BrowsingAdmin if kind.admin else Browsing)
+    return asking(kind, show, browsing(kind.admin))
+
+
+async def _drawn(report: Report) -> Mapping[str, str]:
+    """Its figures, by name, one after the other: others are served between."""
+    return {each.name: await asyncio.to_thread(svg, each) for each in report.figures if each.spec}
 
 
 for each in REPORTS.values():

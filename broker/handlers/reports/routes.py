@@ -1,5 +1,6 @@
 """Routes of reports: one of each kind for each report, with what may be asked of it."""
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlencode
@@ -14,10 +15,10 @@ from broker.factory import Factory
 from broker.models.access import Caller
 from broker.reports.archive import Scope
 from broker.reports.catalogue import Kind
-from broker.reports.data import csv_of, document, table_of
-from broker.reports.document import Report
+from broker.reports.data import csv_of, document
+from broker.reports.document import Report, Table
 
-__all__ = ["KEPT", "Tidy", "asking", "made", "missing", "table", "whole"]
+__all__ = ["KEPT", "Tidy", "asking", "csv", "made", "part_of", "whole"]
 
 KEPT = {
     "Cache-Control": "no-store",
@@ -57,11 +58,6 @@ async def made(kind: Kind, services: Factory, caller: Caller, wanted: object) ->
     return await kind.make(services.archive, Scope.of(caller), wanted)
 
 
-def missing(report: Report, part: str) -> NotFound:
-    """What to raise when the report has no such part."""
-    return NotFound(f"the report {report.title} has no {part[:100]}", f"see /broker/v1/reports/{report.name}")
-
-
 def whole(kind: Kind, caller: object) -> Callable[..., Any]:
     """A handler that gives all of a report as JSON, to this kind of caller."""
 
@@ -71,13 +67,24 @@ def whole(kind: Kind, caller: object) -> Callable[..., Any]:
     return asking(kind, give, caller)
 
 
-def table(kind: Kind, caller: object) -> Callable[..., Any]:
-    """A handler that gives one of a report's tables as CSV, to this kind of caller."""
+def part_of(
+    kind: Kind, caller: object, find: Callable[[Report, str], Any], give: Callable[[Any], Response]
+) -> Callable[..., Any]:
+    """A handler that gives one part of a report, to this kind of caller.
 
-    async def give(part: str, caller: Any, services: Services, wanted: Any) -> Response:
+    :param find: the part of a name, or None
+    :param give: what it is given as; it may take its time
+    """
+
+    async def handle(part: str, caller: Any, services: Services, wanted: Any) -> Response:
         report = await made(kind, services, caller, wanted)
-        if (found := table_of(report, part)) is None:
-            raise missing(report, part)
-        return Response(csv_of(found), media_type="text/csv", headers=KEPT)
+        if (found := find(report, part)) is None:
+            raise NotFound(f"the report {report.title} has no {part[:100]}", f"see /reports/{report.name}.json")
+        return await asyncio.to_thread(give, found)
 
-    return asking(kind, give, caller)
+    return asking(kind, handle, caller)
+
+
+def csv(table: Table) -> Response:
+    """A table as a file."""
+    return Response(csv_of(table), media_type="text/csv", headers=KEPT)

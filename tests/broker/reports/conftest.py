@@ -4,6 +4,7 @@ import httpx
 import pytest
 
 from broker.models.access import NewToken
+from broker.tasks.scoring import Scoring
 from tests.broker.conftest import HERE, Broker
 from tests.support.browser import Page
 
@@ -54,6 +55,16 @@ async def root(broker: Broker) -> str:
 async def ann(broker: Broker) -> str:
     """A user's token."""
     return (await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer", site="CERN"))).token
+
+
+@pytest.fixture
+def unscored(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores are those that a test gives: the broker makes none."""
+
+    async def nothing(_: Scoring) -> bool:
+        return False
+
+    monkeypatch.setattr(Scoring, "step", nothing)
 
 
 def local(page: Page) -> str:

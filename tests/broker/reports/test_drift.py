@@ -16,6 +16,7 @@ from tests.broker.reports.filling import DAY, TODAY, fact, report, scored, table
 WEEK = 7 * DAY
 BEGIN = TODAY // WEEK * WEEK
 ALL = Scope(None)
+pytestmark = pytest.mark.usefixtures("unscored")
 
 
 async def shown(broker, scope=ALL):

@@ -17,6 +17,7 @@ from broker.storage.work import Planned
 from tests.broker.reports.filling import DAY, TODAY, counted, fact, report, scored, table, transfer
 
 ALL = Scope(None)
+pytestmark = pytest.mark.usefixtures("unscored")
 
 
 async def overview(broker, scope=ALL):

@@ -1,0 +1,70 @@
+"""Pages that are kept up to date while somebody looks at them: as server-sent events, in the words of the page."""
+
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.sse import EventSourceResponse, format_sse_event
+
+from broker.dependencies.access import Guarded
+from broker.dependencies.context import Home, Services
+from broker.dependencies.cookies import cookie
+from broker.dependencies.sessions import Form, browsing
+from broker.handlers.sse import RETRY, UNHINDERED
+from broker.pages import parts
+from broker.reports.archive import Archive, Scope
+from broker.reports.catalogue import REPORTS, Kind
+from broker.reports.document import Report
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/reports", route_class=Guarded)
+EVERY = 3.0
+"""Seconds."""
+QUIET = 5
+"""So many times without news, then those who listen are told that there is still somebody."""
+
+Live = Callable[[Archive, Scope], Awaitable[Report]]
+
+
+def _stream(kind: Kind, live: Live) -> Callable[..., Any]:
+    async def stream(request: Request, caller: Any, form: Form, services: Services, home: Home) -> Response:
+        secret = request.cookies.get(cookie("session", home), "")
+        acts = form if caller.may("admin") else ""
+
+        async def now() -> Mapping[str, str] | None:
+            if await services.sessions.current(secret) is None:
+                return None
+            report = await live(services.archive, Scope.of(caller))
+            return parts(report.facts, report.tables, acts)
+
+        beats = services.watching.beats(caller, EVERY)
+        return EventSourceResponse(_events(beats, now), headers=UNHINDERED)
+
+    stream.__annotations__ |= {"caller": browsing(kind.admin)}
+    return stream
+
+
+async def _events(
+    beats: AsyncGenerator[None, None], now: Callable[[], Awaitable[Mapping[str, str] | None]]
+) -> AsyncIterator[bytes]:
+    """What has changed, each time; nothing is held between. Ends when nobody is logged in any more."""
+    told: Mapping[str, str] = {}
+    quiet = 0
+    async with aclosing(beats):
+        async for _ in beats:
+            if (found := await now()) is None:
+                return
+            news = {name: text for name, text in found.items() if told.get(name) != text}
+            told, quiet = found, 0 if news else quiet + 1
+            if news:
+                yield format_sse_event(data_str=json.dumps(news), event="parts", retry=RETRY)
+            elif quiet % QUIET == 0:
+                yield format_sse_event(comment="still there")
+
+
+for each in REPORTS.values():
+    if each.live:
+        router.add_api_route(f"/{each.name}/events", _stream(each, each.live))

@@ -1,0 +1,249 @@
+"""One way that bytes go: what was expected of it, what came, and who was in charge of saying so."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
+
+from broker.models.base import Moment, Wire
+from broker.models.forecasts import Asked, Expected
+from broker.models.history import Direction, Pair
+from broker.models.names import SourceName, Whereto
+from broker.models.scores import IN_CHARGE, Score
+from broker.reports.archive import Archive, Scope
+from broker.reports.charts import bars, calibration, series
+from broker.reports.document import Column, Fact, Figure, Report, Table, Value
+from broker.reports.judging import COLUMNS, calibrated, facts, judged, residuals
+from broker.reports.words import written
+from broker.services.forecasting import middle
+from broker.storage.accuracy import Accuracy, Chosen, Trouble
+from broker.storage.history import History
+from predictors.context import SIZES
+
+__all__ = ["SizeClass", "Wanted", "make"]
+
+DAY = 86_400.0
+TROUBLES = 50
+MOST = 10_000
+"""Scores that are shown at once."""
+PROBER = "broker"
+"""Who reports what the broker has measured by itself."""
+SizeClass = Annotated[int, Field(ge=0, le=len(SIZES))]
+WHEN = Column("ended", "Ended", "moment")
+WHO = Column("in_charge", "In charge")
+SCORES = (
+    Column("observation", "Number", "count"),
+    WHEN,
+    Column("started", "Began", "moment"),
+    Column("bytes", "Size", "bytes"),
+    Column("rate", "Rate", "rate"),
+    Column("p10", "p10", "rate"),
+    Column("p50", "Forecast", "rate"),
+    Column("p90", "p90", "rate"),
+    WHO,
+    Column("given", "Given", "text"),
+    Column("log_error", "Log error", "number"),
+    Column("setup_seconds", "Set-up", "seconds"),
+)
+TROUBLE = (
+    WHEN,
+    Column("bytes", "Size", "bytes"),
+    Column("seconds", "Took", "seconds"),
+    Column("rate", "Rate", "rate"),
+    Column("outcome", "Outcome"),
+    Column("error", "Error"),
+    Column("subject", "Who"),
+)
+
+NOTHING = "Nothing of this pair was scored yet: a transfer is, soon after it has ended, if one before it had."
+PROMISES = (
+    Column("of", "Of"),
+    Column("nominal", "Promised", "share"),
+    Column("hits", "Came true", "count"),
+    Column("trials", "Of", "count"),
+)
+SPREAD = (Column("factor", "Forecast / actual"), Column("transfers", "Transfers", "count"))
+CHARGE = (Column("day", "Day", "moment"), WHO, Column("transfers", "Transfers", "count"))
+
+
+class Wanted(Wire):
+    """Of which pair; of transfers of one class of sizes only, that ended in a period, the newest so many."""
+
+    source: SourceName
+    sink: Whereto = ""
+    direction: Direction = "read"
+    size_class: SizeClass | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    newest: Annotated[int, Field(ge=1, le=MOST)] = 500
+
+
+class Seen(NamedTuple):
+    """What is known of a pair.
+
+    :param scored: how many scores there are, of which `scores` are the newest
+    :param well: how many transfers went well at all
+    """
+
+    scores: Sequence[Score]
+    scored: int
+    well: int
+    failures: Sequence[Trouble]
+    probes: Sequence[Trouble]
+
+
+async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+    """How good the forecasts of a pair were. :raises Invalid: when it names an endpoint that there is not"""
+    places = archive.places
+    pair = Pair(
+        (await places.sources({wanted.source}))[wanted.source],
+        (await places.sinks({wanted.sink}))[wanted.sink],
+        wanted.direction,
+    )
+    size = None if wanted.size_class is None else middle(wanted.size_class)
+    (expected,) = await archive.forecasting.ask(
+        [Asked.model_construct(source=pair.source, sink=pair.sink, direction=pair.direction, size=size, file_class="")]
+    )
+    seen = await _seen(archive, scope, wanted, pair)
+    return Report(
+        "pair",
+        f"{pair.source} to {pair.sink or 'anywhere'}" + (", written" if pair.direction == "write" else ""),
+        "What transfers achieved beside what was to be expected of them when they began. Where nobody had asked, that "
+        "is what the broker would have said then, from the transfers that had ended.",
+        time.time(),
+        [*_facts(seen, wanted), *_expected(expected)],
+        _figures(seen.scores),
+        [_compared(seen.scores), *_troubles(seen, scope)],
+    )
+
+
+async def _seen(archive: Archive, scope: Scope, wanted: Wanted, pair: Pair) -> Seen:
+    async with archive.database.read() as connection:
+        stand = (await History(connection).stands([pair])).get(pair)
+        if stand is None:
+            return Seen((), 0, 0, (), ())
+        stored, subject = Accuracy(connection), scope.subject
+        chosen = Chosen(subject, stand.id, wanted.size_class, wanted.since or 0.0, wanted.until)
+        return Seen(
+            await stored.newest(chosen, wanted.newest),
+            await stored.count(chosen),
+            await stored.went_well(stand.id, subject),
+            await stored.troubles(stand.id, subject, None, ("failed", "corrupt"), TROUBLES),
+            await stored.troubles(stand.id, subject, PROBER, ("ok", "slow", "failed", "corrupt"), TROUBLES),
+        )
+
+
+def _facts(seen: Seen, wanted: Wanted) -> list[Fact]:
+    more = f"the newest of {seen.scored:,}; newest={min(seen.scored, MOST)} shows more"
+    said = [
+        Fact("Transfers judged", len(seen.scores), "count", more if seen.scored > len(seen.scores) else ""),
+        Fact("That went well", seen.well, "count", "of all sizes, at any time; those below 1 MiB tell no rate"),
+        Fact("Failed lately", len(seen.failures), "count"),
+    ]
+    if seen.scores:
+        said += facts(judged([(score.rates, score.rate) for score in seen.scores]))
+        given = sum(score.given for score in seen.scores) / len(seen.scores)
+        said.append(Fact("Given", given, "share", "was told to somebody before; the rest is replayed"))
+    return said
+
+
+def _expected(expected: Expected) -> list[Fact]:
+    if expected.rate is None:
+        return [Fact("Expected now", None, "rate", expected.reason)]
+    low, high = (written(rate, "rate") for rate in (expected.rate.p10, expected.rate.p90))
+    return [
+        Fact("Expected now", expected.rate.p50, "rate", f"{low} to {high}; {expected.forecaster}: {expected.reason}")
+    ]
+
+
+def _figures(scores: Sequence[Score]) -> list[Figure]:
+    rows = [_row(each) for each in scores]
+    table = Table("scores", "Forecasts and what came", SCORES, rows, "" if rows else NOTHING)
+    off = _part(table, "errors", "ended", "log_error", "in_charge")
+    setups = _part(table, "setup", "ended", "setup_seconds")
+    promised = Table("promises", "What was promised", PROMISES, calibrated(scores))
+    spread = Table("spread", "Forecast / actual", SPREAD, residuals(scores))
+    charge = Table("charge", "Who was in charge", CHARGE, _charge(scores))
+    expected = "Rate, and what was to be expected"
+    above = "Log error: above 0 the forecast was too high"
+    return [
+        series("rates", expected, table, "ended", "rate", low="p10", middle="p50", high="p90"),
+        bars("charges", "Who was in charge, by day", charge, "day", "transfers", "in_charge"),
+        series("residuals", above, off, "ended", "log_error", colour="in_charge"),
+        bars("factors", "How many forecasts were off by which factor", spread, "factor", "transfers"),
+        calibration("calibration", "What was promised, and what came true", promised, "nominal", "hits", "trials"),
+        series("setups", "Time to the first byte", setups, "ended", "setup_seconds"),
+    ]
+
+
+def _part(table: Table, name: str, *columns: str) -> Table:
+    """Some columns of a table."""
+    places = [[each.name for each in table.columns].index(column) for column in columns]
+    rows = [[row[place] for place in places] for row in table.rows]
+    return Table(name, table.title, [table.columns[place] for place in places], rows, table.note)
+
+
+def _row(score: Score) -> tuple[Value, ...]:
+    return (
+        score.observation_id,
+        score.ended,
+        score.started,
+        score.bytes,
+        score.rate,
+        *score.rates,
+        in_charge(score),
+        "yes" if score.given else "no",
+        math.log(score.rates.p50 / score.rate),
+        score.setup_seconds,
+    )
+
+
+def _charge(scores: Sequence[Score]) -> list[tuple[Value, ...]]:
+    counts = Counter((score.ended // DAY * DAY, in_charge(score)) for score in scores)
+    return [(day, who, count) for (day, who), count in sorted(counts.items())]
+
+
+def _compared(scores: Sequence[Score]) -> Table:
+    """What others would have said of the same transfers."""
+    rows: list[tuple[Value, ...]] = []
+    told = [score for score in scores if score.panel]
+    if told:
+        rows.append((IN_CHARGE, *judged([(score.rates, score.rate) for score in told])))
+        names = [name for name in told[-1].panel if all(name in score.panel for score in told)]
+        rows += [(name, *judged([(score.panel[name], score.rate) for score in told])) for name in names]
+    note = f"Of {len(told):,} transfers of which all of them had something to say." if told else NOTHING
+    return Table("compared", "What others would have said", (Column("forecaster", "Forecaster"), *COLUMNS), rows, note)
+
+
+def _troubles(seen: Seen, scope: Scope) -> list[Table]:
+    none = "" if scope.subject is None else "What the broker measures by itself is shown to admins."
+    failed, measured = ([_told(each) for each in some] for some in (seen.failures, seen.probes))
+    return [
+        Table("failures", "Failures, the newest first", TROUBLE, failed),
+        Table("probes", "What the broker measured by itself", TROUBLE, measured, none),
+    ]
+
+
+def _told(trouble: Trouble) -> tuple[Value, ...]:
+    rate = trouble.bytes / trouble.seconds if trouble.seconds else None
+    return (
+        trouble.ended,
+        trouble.bytes,
+        trouble.seconds,
+        rate,
+        trouble.outcome,
+        trouble.error,
+        trouble.subject,
+    )
+
+
+def in_charge(score: Score) -> str:
+    """Who was: the forecaster, and whose word weighed most with it.
+
+    >>> in_charge(Score(1, 1, 0, "", 0, 1, 1, 1.0, None, "hedge", "kernel", False, (1, 1, 1), {}))
+    'hedge: kernel'
+    """
+    return f"{score.forecaster}: {score.leader}" if score.leader else score.forecaster

@@ -1,0 +1,109 @@
+"""Replicas that are bad or not to be had, and endpoints whose transfers go wrong: with what speaks against them."""
+
+import time
+from collections.abc import Mapping
+from typing import Annotated, Literal, NamedTuple
+
+from pydantic import Field
+
+from broker.models.base import Wire
+from broker.models.catalogue import Endpoint
+from broker.reports.archive import Archive, Scope
+from broker.reports.document import Column, Fact, Report, Table, Value
+from broker.storage.suspects import Suspect, Suspects, Trouble
+
+__all__ = ["Wanted", "make"]
+
+State = Literal["BAD", "TEMPORARY_UNAVAILABLE", "UNAVAILABLE", "COPYING", "BEING_DELETED"]
+DAY = 86_400.0
+MOST = 500
+FEWEST = 5
+"""Transfers of which a share says something."""
+REPLICAS = (
+    Column("dataset", "Dataset"),
+    Column("endpoint", "Endpoint"),
+    Column("site", "Site"),
+    Column("state", "State"),
+    Column("since", "Since", "moment"),
+    Column("reason", "Reason"),
+    Column("badly", "Failed from there", "count"),
+    Column("corrupt", "Of them wrong bytes", "count"),
+    Column("error", "Last error"),
+)
+ENDPOINTS = (
+    Column("endpoint", "Endpoint"),
+    Column("site", "Site"),
+    Column("address", "Address"),
+    Column("transfers", "Transfers", "count"),
+    Column("badly", "Failed", "count"),
+    Column("share", "Share", "share"),
+    Column("corrupt", "Of them wrong bytes", "count"),
+    Column("last", "Last", "moment"),
+    Column("error", "Last error"),
+)
+
+
+class Wanted(Wire):
+    """Replicas in this state, and evidence of so many days."""
+
+    state: Annotated[State | None, Field(description="Only replicas in this state.")] = None
+    days: Annotated[int, Field(ge=1, le=366, description="How far back failed transfers count.")] = 30
+
+
+class Evidence(NamedTuple):
+    """What went wrong from each address, of how many transfers, and which endpoint has the address."""
+
+    troubles: Mapping[str, Trouble]
+    transfers: Mapping[str, int]
+    endpoints: Mapping[str, Endpoint]
+
+
+async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+    """Replicas are everybody's to know, as in the catalogue; what speaks against them is of one's own transfers."""
+    now = time.time()
+    since = now - wanted.days * DAY
+    known = {each.endpoint.source: each.endpoint for each in (await archive.places.map()).by_id.values()}
+    async with archive.database.read() as connection:
+        stored = Suspects(connection, scope.subject)
+        counts, found = await stored.counts(), await stored.replicas(wanted.state, MOST)
+        troubles = {each.source: each for each in await stored.troubles(since)}
+        evidence = Evidence(troubles, await stored.transfers(since), known)
+    days = "day" if wanted.days == 1 else f"{wanted.days} days"
+    lead = f"What is not handed out to anybody, and why; and from where transfers went wrong in the last {days}."
+    facts = [Fact("Bad replicas", counts.get("BAD", 0), "count")]
+    facts.append(Fact("Not to be had for other reasons", sum(counts.values()) - counts.get("BAD", 0), "count"))
+    facts.append(Fact("Transfers that failed", sum(each.badly for each in troubles.values()), "count"))
+    facts.append(Fact("Transfers with wrong bytes", sum(each.corrupt for each in troubles.values()), "count"))
+    return Report(
+        "replicas", "Replicas", lead, now, facts, tables=[_replicas(found, evidence, counts), _endpoints(evidence)]
+    )
+
+
+def _replicas(found: list[Suspect], evidence: Evidence, counts: Mapping[str, int]) -> Table:
+    named = {each.name: each for each in evidence.endpoints.values()}
+    rows = [_replica(each, named.get(each.endpoint), evidence.troubles) for each in found]
+    note = "" if rows else "All replicas are available." if not counts else "No replica is in this state."
+    if len(rows) == MOST:
+        note = f"These are the {MOST} whose state changed last; GET /broker/v1/replicas has them all."
+    return Table("replicas", "Replicas that are not available", REPLICAS, rows, note)
+
+
+def _replica(each: Suspect, endpoint: Endpoint | None, troubles: Mapping[str, Trouble]) -> list[Value]:
+    trouble = troubles.get(endpoint.source) if endpoint else None
+    row: list[Value] = [each.dataset, each.endpoint, endpoint.site if endpoint else ""]
+    row += [each.state, each.changed_at, each.reason]
+    return row + ([trouble.badly, trouble.corrupt, trouble.error or ""] if trouble else [0, 0, ""])
+
+
+def _endpoints(evidence: Evidence) -> Table:
+    worst = sorted(evidence.troubles.values(), key=lambda each: (-each.corrupt, -each.badly, each.source))
+    rows = [_endpoint(each, evidence) for each in worst]
+    note = f"Shares are told of {FEWEST} transfers at least." if rows else "No transfer went wrong."
+    return Table("endpoints", "Where transfers went wrong", ENDPOINTS, rows, note)
+
+
+def _endpoint(each: Trouble, evidence: Evidence) -> list[Value]:
+    endpoint, transfers = evidence.endpoints.get(each.source), evidence.transfers.get(each.source, 0)
+    share = min(1.0, each.badly / transfers) if transfers >= FEWEST else None
+    row: list[Value] = [endpoint.name if endpoint else "", endpoint.site if endpoint else "", each.source]
+    return [*row, transfers, each.badly, share, each.corrupt, each.last_at, each.error or ""]

@@ -1,0 +1,132 @@
+"""How good forecasts were, as it was kept: scores of single transfers, and sums over many."""
+
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from sqlalchemy import and_, func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.history import Pair
+from broker.models.scores import Key, Mean, Score
+from broker.schema.history import observations, pairs
+from broker.schema.reports import accuracy, scores, traffic
+from broker.storage.scores import score_of, tally_of
+from predictors.tally import Tally
+
+__all__ = ["Accuracy", "Chosen", "Trouble"]
+
+LOOKED = 5000
+"""Newest transfers of a pair among which those are looked for that few are."""
+
+
+class Chosen(NamedTuple):
+    """Which scores: those that ended from `since` on and before `until`, of one pair, class and subject if given."""
+
+    subject: str | None = None
+    pair_id: int | None = None
+    size_class: int | None = None
+    since: float = 0.0
+    until: float | None = None
+
+    def where(self) -> list[Any]:
+        """As the database has it."""
+        found = [scores.c.ended >= self.since] if self.since else []
+        if self.until is not None:
+            found.append(scores.c.ended < self.until)
+        for name in ("subject", "pair_id", "size_class"):
+            if (value := getattr(self, name)) is not None:
+                found.append(scores.c[name] == value)
+        return found
+
+
+class Trouble(NamedTuple):
+    """A transfer of which something is told beside its rate."""
+
+    started: float
+    ended: float
+    bytes: int
+    seconds: float
+    outcome: str
+    error: str | None
+    subject: str
+
+
+class Accuracy:
+    """What reports ask about forecasts."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def newest(self, chosen: Chosen, limit: int) -> list[Score]:
+        """The newest scores, by the ends of the transfers, the oldest of them first."""
+        page = select(scores).where(*chosen.where()).order_by(scores.c.ended.desc(), scores.c.observation_id.desc())
+        return [score_of(row) for row in await self._connection.execute(page.limit(limit))][::-1]
+
+    async def count(self, chosen: Chosen) -> int:
+        """How many scores these are."""
+        return (
+            await self._connection.execute(select(func.count()).where(*chosen.where()).select_from(scores))
+        ).scalar_one()
+
+    async def went_well(self, pair_id: int, subject: str | None) -> int:
+        """How many transfers of a pair did, by the sums of traffic."""
+        asked = select(func.coalesce(func.sum(traffic.c.transfers - traffic.c.failures), 0))
+        asked = asked.where(traffic.c.pair_id == pair_id)
+        if subject is not None:
+            asked = asked.where(traffic.c.subject == subject)
+        return int((await self._connection.execute(asked)).scalar_one())
+
+    async def troubles(
+        self, pair_id: int, subject: str | None, reporter: str | None, outcomes: Collection[str], limit: int
+    ) -> list[Trouble]:
+        """Of the newest transfers of a pair those with one of these outcomes, the newest first.
+
+        :param subject: whose alone may be seen; None: everybody's
+        :param reporter: whose are wanted; None: everybody's
+        """
+        of = observations.c
+        names = ("started", "ended", "bytes", "outcome", "error", "subject", "busy_seconds")
+        newest = select(*(of[name] for name in names)).where(of.pair_id == pair_id).order_by(of.ended.desc())
+        looked = newest.limit(LOOKED).subquery("looked")
+        page = select(looked).where(looked.c.outcome.in_(outcomes)).order_by(looked.c.ended.desc()).limit(limit)
+        for wanted in (subject, reporter):
+            page = page if wanted is None else page.where(looked.c.subject == wanted)
+        return [
+            Trouble(
+                row.started,
+                row.ended,
+                row.bytes,
+                row.ended - row.started if row.busy_seconds is None else row.busy_seconds,
+                row.outcome,
+                row.error,
+                row.subject,
+            )
+            for row in await self._connection.execute(page)
+        ]
+
+    async def sums(self, since: int, size_class: int | None) -> list[tuple[Key, Tally]]:
+        """Those over all pairs, from a week on."""
+        page = select(accuracy).where(accuracy.c.pair_id == 0, accuracy.c.week >= since, accuracy.c.transfers > 0)
+        if size_class is not None:
+            page = page.where(accuracy.c.size_class == size_class)
+        return [(Key(*row[: len(Key._fields)]), tally_of(row)) for row in await self._connection.execute(page)]
+
+    async def means(self, since: int, size_class: int | None) -> list[Mean]:
+        """Those of each pair and week, from a week on."""
+        of = accuracy.c
+        count = func.sum(of.transfers)
+        page = (
+            select(of.week, of.pair_id, of.forecaster, count, func.sum(of.absolute_log_errors) / count)
+            .where(and_(of.pair_id > 0, of.week >= since, of.transfers > 0))
+            .group_by(of.week, of.pair_id, of.forecaster)
+        )
+        if size_class is not None:
+            page = page.where(of.size_class == size_class)
+        return [
+            Mean(week, pair, name, int(n), mean) for week, pair, name, n, mean in await self._connection.execute(page)
+        ]
+
+    async def pairs(self, numbers: Collection[int]) -> dict[int, Pair]:
+        """What these pairs are."""
+        page = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).where(pairs.c.id.in_(numbers))
+        return {number: Pair(*rest) for number, *rest in await self._connection.execute(page)}

@@ -1,0 +1,110 @@
+"""Replicas that are not to be had, and what went wrong with transfers from where they are."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from sqlalchemy import ColumnElement, Double, cast, func, literal, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.names import Parts
+from broker.schema.catalogue import datasets, endpoints, replicas
+from broker.schema.history import observations, pairs
+from broker.schema.reports import traffic
+from broker.storage.traffic import DAY
+
+__all__ = ["Suspect", "Suspects", "Trouble"]
+
+WANTING = text("state <> 'AVAILABLE'")
+BADLY = text("outcome IN ('failed', 'corrupt')")
+
+
+class Suspect(NamedTuple):
+    """A replica in another state than AVAILABLE, since when and why."""
+
+    dataset: str
+    endpoint: str
+    state: str
+    changed_at: float
+    reason: str
+
+
+class Trouble(NamedTuple):
+    """What went wrong with transfers from one address: how many, of which so many brought wrong bytes; the last one."""
+
+    source: str
+    badly: int
+    corrupt: int
+    last_at: float
+    error: str | None
+
+
+class Suspects:
+    """What somebody should look at.
+
+    :param subject: whose transfers count; None: everybody's
+    """
+
+    def __init__(self, connection: AsyncConnection, subject: str | None) -> None:
+        self._connection = connection
+        self._subject = subject
+
+    async def counts(self) -> Mapping[str, int]:
+        """How many replicas are in each state but AVAILABLE."""
+        asked = select(replicas.c.state, func.count()).where(WANTING).group_by(replicas.c.state)
+        return {row[0]: row[1] for row in await self._connection.execute(asked)}
+
+    async def replicas(self, state: str | None, limit: int) -> list[Suspect]:
+        """Those in this state, or in any but AVAILABLE: the last to get there first."""
+        of = replicas.c
+        these = literal(True) if state is None else of.state == state
+        newest = (
+            select(of.dataset_id, of.endpoint_id, of.state, of.changed_at, of.reason)
+            .where(WANTING, these)
+            .order_by(of.changed_at.desc(), of.dataset_id, of.endpoint_id)
+            .limit(limit)
+            .subquery("newest")
+        )
+        named = (
+            select(datasets.c.scope, datasets.c.name, endpoints.c.name, newest)
+            .select_from(newest)
+            .join(datasets, datasets.c.id == newest.c.dataset_id)
+            .join(endpoints, endpoints.c.id == newest.c.endpoint_id)
+            .order_by(newest.c.changed_at.desc(), newest.c.dataset_id, newest.c.endpoint_id)
+        )
+        rows = await self._connection.execute(named)
+        return [Suspect(str(Parts(row[0], row[1])), row[2], row.state, row.changed_at, row.reason) for row in rows]
+
+    async def troubles(self, since: float) -> list[Trouble]:
+        """Addresses from which transfers ended badly since a moment."""
+        of = observations.c
+        corrupt = func.sum(cast(of.outcome == "corrupt", Double))
+        mine = self._mine(of.subject)
+        grouped = (
+            select(
+                pairs.c.source,
+                func.count().label("badly"),
+                corrupt.label("corrupt"),
+                func.max(of.ended).label("last_at"),
+                func.max(of.id).label("last"),
+            )
+            .join(pairs)
+            .where(BADLY, of.ended >= since, mine)
+            .group_by(pairs.c.source)
+            .subquery("grouped")
+        )
+        asked = select(grouped, of.error).join(observations, of.id == grouped.c.last).order_by(grouped.c.source)
+        rows = await self._connection.execute(asked)
+        return [Trouble(row.source, row.badly, int(row.corrupt), row.last_at, row.error) for row in rows]
+
+    async def transfers(self, since: float) -> Mapping[str, int]:
+        """How many transfers there were from each address, since the day of a moment."""
+        asked = (
+            select(pairs.c.source, func.sum(cast(traffic.c.transfers, Double)))
+            .join(pairs)
+            .where(traffic.c.day >= int(since // DAY), self._mine(traffic.c.subject))
+            .group_by(pairs.c.source)
+        )
+        return {source: int(number) for source, number in await self._connection.execute(asked)}
+
+    def _mine(self, subject: ColumnElement[str]) -> ColumnElement[bool]:
+        return literal(True) if self._subject is None else subject == self._subject

@@ -1,0 +1,260 @@
+"""Reports in a real browser, over the demonstration: each page of the registry, whoever wrote it."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import httpx
+import pytest
+import pytest_asyncio
+from playwright.async_api import Browser, Page
+
+from broker.config import Settings
+from broker.demo.filling import fill
+from broker.factory import Factory
+from broker.models.access import NewToken
+from broker.reports.catalogue import REPORTS
+from broker.storage.database import addressed
+from broker.storage.migration import upgrade
+from tests.support.broker import BrokerProcess
+from tests.support.chromium import PHONE, Visitor, chromium, visit
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+MARKUP = '<img src=x onerror="alert(1)"><script>alert(2)</script><b>bold</b>'
+KINDS = {"csv": "text/csv", "json": "application/json", "svg": "image/svg+xml", "png": "image/png"}
+LEADS = re.compile(r"[a-z][a-z-]*\?.+")
+
+
+class Shown(NamedTuple):
+    """A broker with something to show, and the tokens of an admin and of two users; where each report is."""
+
+    process: BrokerProcess
+    admin: str
+    ann: str
+    eve: str
+    paths: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
+    folder = tmp_path_factory.mktemp("shown")
+    database = f"sqlite:///{folder / 'broker.sqlite'}"
+    upgrade(addressed(database))
+    admin, ann, eve = asyncio.run(_filled(database))
+    with BrokerProcess(database, folder, admin) as process:
+        _malice(process)
+        yield Shown(process, admin, ann, eve, _paths(process.client()))
+
+
+async def _filled(database: str) -> list[str]:
+    factory = Factory.of(Settings(database), compiled=False)
+    try:
+        await fill(factory, 1, time.time())
+        roles = (("root", "admin"), ("ann", "transfer"), ("eve", "transfer"))
+        new = [NewToken(subject=subject, role=role) for subject, role in roles]
+        return [(await factory.access.issue("tests", each)).token for each in new]
+    finally:
+        await factory.database.close()
+
+
+def _malice(process: BrokerProcess) -> None:
+    """What somebody may report, in words that a page must not take for its own."""
+    client, now = process.client(), time.time()
+    dataset = client.get("/broker/v1/datasets?limit=1").json()["datasets"][0]["name"]
+    replica = client.get(f"/broker/v1/datasets/{dataset}").json()["replicas"][0]
+    source = client.get(f"/broker/v1/endpoints/{replica['endpoint']}").json()
+    bad = {"dataset": dataset, "endpoint": replica["endpoint"], "reason": MARKUP}
+    assert client.post("/broker/v1/replicas/bad", json=bad).status_code < 300
+    moved = {"source": source["name"], "sink": source["site"], "started": now - 9, "ended": now - 1, "bytes": 10**9}
+    for number, outcome in enumerate(["failed"] * 6 + ["corrupt"] * 6 + ["ok"] * 6):
+        sent = {**moved, "id": f"m{number}", "outcome": outcome, "error": MARKUP}
+        if outcome == "ok":
+            del sent["error"]
+        assert client.post("/broker/v1/transfers", json=sent).json()["accepted"] == 1
+
+
+def _paths(client: httpx.Client) -> dict[str, str]:
+    """Where each report is: those that want to know what about are where another leads to."""
+    paths = {kind.name: f"/reports/{kind.name}" for kind in REPORTS.values() if kind.listed}
+    new = list(paths)
+    while new and set(paths) < set(REPORTS):
+        document = client.get(f"/broker/v1{paths[new.pop()]}").json()
+        for table in [*document["tables"], *(figure["table"] for figure in document["figures"])]:
+            for cell in (cell for row in table["rows"] for cell in row):
+                if isinstance(cell, str) and LEADS.fullmatch(cell):
+                    name = cell.partition("?")[0]
+                    if name in REPORTS and name not in paths:
+                        paths[name] = f"/reports/{cell}"
+                        new.append(name)
+    return paths
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def browser() -> AsyncIterator[Browser]:
+    async with chromium() as started:
+        yield started
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def visitor(browser: Browser, served: Shown) -> AsyncIterator[Visitor]:
+    """An admin, who has logged in."""
+    async with visit(browser, served.process.url) as somebody:
+        await somebody.login(served.admin)
+        yield somebody
+
+
+async def _column(page: Page, table: str, number: int) -> list[str]:
+    return await page.locator(f"#table-{table} tbody tr:visible td:nth-child({number})").all_inner_texts()
+
+
+@pytest.mark.parametrize("name", REPORTS)
+async def test_each_page_is_readable_by_everybody(visitor, served, name):
+    page = visitor.page
+    assert await visitor.open(served.paths[name]) == 200
+    assert await page.locator("h1").count() == 1
+    assert await page.locator("main").inner_text()
+    assert await visitor.faults() == []
+    await page.emulate_media(color_scheme="dark")
+    assert await visitor.faults() == []
+    await page.set_viewport_size(PHONE)
+    assert await page.evaluate("document.scrollingElement.scrollWidth") <= PHONE["width"]
+    assert await visitor.faults() == []
+
+
+@pytest.mark.parametrize("name", REPORTS)
+async def test_all_that_a_page_offers_can_be_had(visitor, served, name):
+    await visitor.open(served.paths[name])
+    links = await visitor.page.locator("a[download]").all()
+    assert len(links) >= 1
+    for link in links:
+        address = await link.get_attribute("href") or ""
+        answer = await visitor.page.request.get(visitor.home + address)
+        assert answer.status == 200, address
+        assert answer.headers["content-type"].startswith(KINDS[address.partition("?")[0].rpartition(".")[2]])
+
+
+@pytest.mark.parametrize("name", REPORTS)
+async def test_words_of_others_are_text(visitor, served, name):
+    await visitor.open(served.paths[name])
+    strange = "main img, main script, main b, main [onerror], body > script, iframe, object, embed"
+    assert await visitor.page.locator(strange).count() == 0
+
+
+async def test_what_somebody_said_is_shown_as_it_was_said(visitor, served):
+    await visitor.open(served.paths["replicas"])
+    assert MARKUP in await visitor.page.locator("main").inner_text()
+
+
+async def test_tables_are_sorted_by_a_click_and_by_keys(visitor):
+    page = visitor.page
+    await visitor.open("/reports/audit")
+    who = page.locator("#table-changes th", has_text="Who")
+    await who.get_by_role("button").click()
+    assert await who.get_attribute("aria-sort") == "ascending"
+    names = await _column(page, "changes", 3)
+    assert names == sorted(names, key=str.lower)
+    await page.keyboard.press("Enter")
+    assert await who.get_attribute("aria-sort") == "descending"
+    assert await _column(page, "changes", 3) == sorted(names, key=str.lower, reverse=True)
+    number = page.locator("#table-changes th", has_text="Number").get_by_role("button")
+    await number.focus()
+    await page.keyboard.press("Space")
+    await page.keyboard.press("Space")
+    numbers = [int(text.replace(",", "")) for text in await _column(page, "changes", 1)]
+    assert numbers == sorted(numbers)
+    assert await page.locator("#table-changes [aria-sort]").count() == 1
+
+
+async def test_tables_show_the_rows_that_are_wanted(visitor):
+    page = visitor.page
+    await visitor.open("/reports/audit")
+    rows = len(await _column(page, "changes", 1))
+    await page.get_by_label("Rows with").fill("LOG IN")
+    actions = await _column(page, "changes", 4)
+    assert 0 < len(actions) < rows
+    assert set(actions) == {"log in"}
+    assert await page.locator(".filter output").inner_text() == f"{len(actions)} of {rows}"
+    await page.get_by_label("Rows with").fill("")
+    assert len(await _column(page, "changes", 1)) == rows
+
+
+async def test_a_table_comes_as_a_file(visitor):
+    await visitor.open("/reports/audit")
+    async with visitor.page.expect_download() as coming:
+        await visitor.page.get_by_role("link", name="Download changes as CSV").click()
+    file = await coming.value
+    assert file.suggested_filename == "changes.csv"
+    text = await asyncio.to_thread(Path(await file.path()).read_text)
+    assert text.startswith("id,at,subject,action,thing")
+
+
+async def test_older_changes_are_a_page_further(visitor):
+    page = visitor.page
+    await visitor.open("/reports/audit")
+    newest = await _column(page, "changes", 1)
+    await page.get_by_label("What", exact=True).fill("log in")
+    await page.get_by_role("button", name="Show").click()
+    assert set(await _column(page, "changes", 4)) == {"log in"}
+    if len(newest) == 200:
+        await visitor.open("/reports/audit")
+        await page.get_by_role("link", name="Older").click()
+        assert not set(newest) & set(await _column(page, "changes", 1))
+        await page.get_by_role("link", name="Newer").click()
+        assert await _column(page, "changes", 1) == newest
+
+
+async def test_the_first_key_leads_past_the_menu(visitor):
+    await visitor.open("/reports/audit")
+    await visitor.page.keyboard.press("Tab")
+    await visitor.page.keyboard.press("Enter")
+    assert await visitor.page.evaluate("document.activeElement.id") == "main"
+
+
+async def test_without_a_script_pages_can_still_be_read(browser, served):
+    async with visit(browser, served.process.url, java_script_enabled=False) as somebody:
+        await somebody.login(served.admin, "/reports/audit")
+        assert await somebody.page.locator("#table-changes tbody tr").count() > 5
+        assert await somebody.page.locator("th button").count() == 0
+        assert not await somebody.page.get_by_label("Rows with").is_visible()
+
+
+async def test_who_logs_out_is_out_also_by_the_back_button(browser, served):
+    async with visit(browser, served.process.url) as somebody:
+        await somebody.login(served.admin, "/reports/audit")
+        assert await somebody.faults() == []
+        await somebody.page.get_by_role("button", name="Log out").click()
+        await somebody.page.get_by_text("You have logged out").wait_for()
+        assert await somebody.faults() == []
+        await somebody.page.go_back()
+        await somebody.page.get_by_label("token").wait_for()
+        await somebody.open("/reports/audit")
+        await somebody.page.get_by_label("token").wait_for()
+        assert await somebody.page.locator("table").count() == 0
+
+
+async def test_a_session_that_ended_leads_to_the_login_and_back(browser, served):
+    async with visit(browser, served.process.url) as somebody:
+        await somebody.login(served.admin, "/reports/audit")
+        await somebody.context.clear_cookies(name="coget-session")
+        await somebody.open("/reports/audit?subject=root")
+        await somebody.page.get_by_role("button", name="Continue as root").click()
+        await somebody.page.get_by_role("button", name="Log out").wait_for()
+        assert somebody.page.url.endswith("/reports/audit?subject=root")
+
+
+async def test_users_see_nothing_of_others_and_no_way_to_what_is_for_admins(browser, served):
+    async with visit(browser, served.process.url) as somebody:
+        await somebody.login(served.eve)
+        for name, path in served.paths.items():
+            if REPORTS[name].admin:
+                assert await somebody.page.locator(f"header a[href='/reports/{name}']").count() == 0
+                assert await somebody.open(path) == 403
+            else:
+                await somebody.open(path)
+                seen = await somebody.page.locator("main").inner_text()
+                said = [] if name == "replicas" else re.findall(r"\w+", seen)  # the catalogue's remarks are everybody's
+                assert not {"ann", "ben", "cleo", "root"} & set(said), path
+        somebody.complaints.clear()  # the browser tells of what was refused, too

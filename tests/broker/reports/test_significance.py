@@ -1,0 +1,75 @@
+"""Whether somebody is better, or was lucky."""
+
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from broker.models.scores import IN_CHARGE, Mean
+from broker.reports.significance import FEWEST, contests, duels, holm, sign_test
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_the_sign_test_is_the_exact_binomial_one(won, lost):
+    expected = binomtest(won, won + lost).pvalue if won + lost else 1.0
+    assert sign_test(won, lost) == pytest.approx(expected)
+    assert sign_test(won, lost) == sign_test(lost, won)
+
+
+def test_thousands_of_weeks_are_no_trouble():
+    assert sign_test(4900, 5100) == pytest.approx(binomtest(4900, 10_000).pvalue)
+
+
+@given(st.lists(st.floats(0, 1), max_size=20))
+def test_holm_never_makes_a_chance_smaller_nor_changes_the_order(chances):
+    adjusted = holm(chances)
+    assert all(chance <= other <= 1 for chance, other in zip(chances, adjusted, strict=True))
+    assert sorted(adjusted) == [adjusted[i] for i in sorted(range(len(chances)), key=lambda i: chances[i])]
+    if chances:
+        assert min(adjusted) == min(1.0, len(chances) * min(chances))
+
+
+def weeks(errors: dict[str, float], count: int, pair: int = 1, noise: float = 0.0, seed: int = 1) -> list[Mean]:
+    chance = Random(seed + pair)
+    return [
+        Mean(week, pair, name, 10, error + chance.gauss(0, noise) if noise else error)
+        for week in range(count)
+        for name, error in {**errors, IN_CHARGE: 0.0}.items()
+    ]
+
+
+def test_who_is_always_nearer_wins_and_who_is_by_chance_does_not():
+    found = duels([*weeks({"hedge": 0.2, "last": 0.1, "kernel": 0.3}, 20)], lambda mean: mean.pair_id)
+    by_name = {duel.forecaster: duel for duel in found[1]}
+    assert set(by_name) == {"hedge", "last", "kernel"}
+    assert (by_name["last"].won, by_name["last"].lost, by_name["kernel"].lost) == (20, 0, 20)
+    assert by_name["last"].p == pytest.approx(2 * 2 * 0.5**20)
+    (won,) = contests(found)
+    assert (won.best, won.rival, won.won, won.lost, won.transfers) == ("last", "hedge", 20, 0, 200)
+
+
+def test_where_the_hedge_is_nearest_it_is_held_against_the_next():
+    (won,) = contests(duels(weeks({"hedge": 0.1, "last": 0.2, "kernel": 0.3}, 10), lambda mean: mean.pair_id))
+    assert (won.best, won.rival, won.won, won.lost) == ("hedge", "last", 10, 0)
+
+
+def test_of_few_weeks_nothing_is_said():
+    (won,) = contests(duels(weeks({"hedge": 0.2, "last": 0.1}, FEWEST - 1), lambda mean: mean.pair_id))
+    assert won.p is None
+    (won,) = contests(duels(weeks({"hedge": 0.2, "last": 0.1}, FEWEST), lambda mean: mean.pair_id))
+    assert won.p == pytest.approx(2 * 0.5**FEWEST)
+
+
+def test_among_many_pairs_without_any_difference_hardly_ever_one_is_found():
+    false = 0
+    for seed in range(40):
+        means = [
+            mean
+            for pair in range(20)
+            for mean in weeks({"hedge": 1.0, "last": 1.0}, 10, pair, noise=0.1, seed=100 * seed)
+        ]
+        found = contests(duels(means, lambda mean: mean.pair_id))
+        false += any(each.p is not None and each.p < 0.05 for each in found)
+    assert false <= 6  # 5 % of 40, and chance
