@@ -1,0 +1,179 @@
+"""How soon reports are there, as pages and as data, when there is much to report: asked over HTTP on this machine.
+
+    python -m tests.benchmarks.reports [postgresql] [sqlite] [--rows N] [--times N]
+
+`postgresql`: ten million transfers in a year, over a thousand pairs, by five users; the database makes them itself, the
+broker's own follower sums them up, and the scores are made as the scorer makes them, without its forecasters.
+`sqlite`: a hundred thousand, reported, summed up and scored by a broker. Every report that there is, as an admin and as
+a user sees it: median and 95th percentile of some requests, beside what is wanted.
+"""
+
+import argparse
+import asyncio
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlencode
+
+import httpx
+from sqlalchemy import text
+
+from broker.reports.catalogue import REPORTS, Kind
+from broker.storage.database import Database, addressed
+from broker.storage.months import Months, month_of
+from broker.tasks.rolling import Rolling
+from broker.tasks.scoring import Scoring
+from tests.benchmarks.broker import show, timed
+from tests.benchmarks.reports_sql import ACCURACY, DAY, OBSERVATIONS, PAIRS, SCORES, STANDS
+from tests.support.broker import BrokerProcess
+from tests.support.browser import Page
+from tests.support.postgres import postgres
+
+NOW = time.time()
+YEAR = 365 * DAY
+ASKED = {"source": "gsiftp://dtn1.example", "sink": "SITE1"}
+"""Of the reports that are of one thing: of which."""
+BARS = {"postgresql": 1.0, "sqlite": 0.3}
+SMALL = 100_000
+
+
+async def filled(url: str, rows: int) -> None:
+    """So many transfers in PostgreSQL, summed up and scored."""
+    database = Database(addressed(url))
+    months = {month_of(NOW - days * DAY) for days in range(370)}
+    async with database.write() as connection:
+        await Months().make(connection, months)
+    for name, statement in (("transfers", PAIRS), ("transfers", OBSERVATIONS), ("transfers", STANDS)):
+        await _run(database, name, statement, rows)
+    began, rolling = time.perf_counter(), Rolling(database)
+    while await rolling.step():
+        pass
+    show(f"summing up {rows:,} transfers", rows / (time.perf_counter() - began), "1/s", "-")
+    for name, statement in (("scores", SCORES), ("accuracy", ACCURACY)):
+        await _run(database, name, statement, rows)
+    await _run(database, "statistics", "ANALYZE", rows)
+    await database.close()
+
+
+async def _run(database: Database, name: str, script: str, rows: int) -> None:
+    began = time.perf_counter()
+    values = {"{rows}": str(rows), "{begin}": repr(NOW - YEAR), "{step}": repr((YEAR - 60) / rows)}
+    for name_, value in values.items():
+        script = script.replace(name_, value)
+    async with database.write() as connection:
+        for statement in filter(str.strip, script.split(";")):
+            await connection.execute(text(statement.replace(":", r"\:")))
+    show(f"made: {name}", time.perf_counter() - began, "s", "-")
+
+
+def reported(client: httpx.Client, rows: int) -> None:
+    """So many transfers, over a hundred pairs and three months, by whoever asks."""
+    draw = random.Random(1)
+    for begin in range(0, rows, 20_000):
+        part = []
+        for i in range(begin, begin + 20_000):
+            ended = NOW - 90 * DAY * (1 - i / rows) - 60
+            nbytes = int(10 ** draw.uniform(6.5, 10))
+            pair = draw.randrange(100)
+            seconds = 0.2 + nbytes / (1e7 * (1 + pair % 50) * draw.lognormvariate(0, 0.3))
+            part.append(
+                {
+                    "id": f"b{i}",
+                    "source": f"gsiftp://dtn{pair % 10}.example",
+                    "sink": f"SITE{pair // 10}",
+                    "started": ended - seconds,
+                    "ended": ended,
+                    "bytes": nbytes,
+                    "setup_seconds": 0.2,
+                    "outcome": "failed" if draw.random() < 0.02 else "ok",
+                }
+            )
+        client.post("/broker/v1/transfers", json=part).raise_for_status()
+
+
+async def followed(url: str) -> None:
+    """Sum up and score what was reported."""
+    database = Database(addressed(url))
+    while await Rolling(database).step():
+        pass
+    await Scoring(database).all()
+    await database.close()
+
+
+def address(kind: Kind) -> str | None:
+    """What is asked for; None where it is not known of what."""
+    needed = [name for name, field in kind.wanted.model_fields.items() if field.is_required()]
+    if not set(needed) <= set(ASKED):
+        return None
+    return f"{kind.name}?{urlencode({name: ASKED[name] for name in needed})}".rstrip("?")
+
+
+def logged_in(broker: BrokerProcess, token: str) -> httpx.Client:
+    """Somebody at a browser."""
+    client = httpx.Client(base_url=broker.url, follow_redirects=True, timeout=60)
+    page = Page(client.get("/reports/overview"))
+    while page.action and "token" in page.fields:
+        page = Page(client.post(page.action, data={**page.fields, "token": token, "decision": "allow"}))
+    assert page.status == 200, page.text
+    return client
+
+
+def measured(broker: BrokerProcess, who: str, token: str, bar: float, times: int) -> None:
+    """Each report, as a page and as data."""
+    pages = logged_in(broker, token)
+    data = httpx.Client(base_url=broker.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+    for kind in REPORTS.values():
+        if kind.admin and who != "admin":
+            continue
+        if (asked := address(kind)) is None:
+            print(f"{kind.name}: not known of what to ask", flush=True)
+            continue
+        for client, path in ((pages, f"/reports/{asked}"), (data, f"/broker/v1/reports/{asked}")):
+            took = sorted(_times(client, path, times))
+            what = f"{who}: {path.partition('?')[0]}"
+            show(f"{what}, median", 1000 * statistics.median(took), "ms", f"<= {1000 * bar:g}")
+            show("  95th percentile", 1000 * took[int(0.95 * (len(took) - 1))], "ms", f"<= {1000 * bar:g}")
+    pages.close()
+    data.close()
+
+
+def _times(client: httpx.Client, path: str, times: int) -> Iterator[float]:
+    for _ in range(times):
+        yield timed(lambda: client.get(path).raise_for_status())
+
+
+def of(database: str, url: str, folder: Path, options: argparse.Namespace) -> None:
+    """One database."""
+    with BrokerProcess(url, folder, "") as broker:
+        token = broker.token
+        client = broker.client()
+        user = client.post("/broker/v1/tokens", json={"subject": "user1", "role": "transfer"}).json()["token"]
+        if database == "sqlite":
+            headers = {"Authorization": f"Bearer {user}"}
+            reported(httpx.Client(base_url=broker.url, headers=headers, timeout=600), SMALL)
+    asyncio.run(followed(url) if database == "sqlite" else filled(url, options.rows))
+    with BrokerProcess(url, folder, token) as broker:
+        for who, known in (("admin", token), ("user", user)):
+            measured(broker, who, known, BARS[database], options.times)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("databases", nargs="*", choices=[[], *BARS], metavar="DATABASE")
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--times", type=int, default=20)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        for database in options.databases or BARS:
+            if database == "sqlite":
+                of(database, f"sqlite:///{Path(folder) / 'reports.sqlite'}", Path(folder), options)
+            else:
+                with postgres() as server:
+                    of(database, server.create(), Path(folder), options)
+
+
+if __name__ == "__main__":
+    main()
