@@ -14,7 +14,7 @@ from broker.factory import Factory
 from broker.models.access import Caller
 from broker.reports.archive import Scope
 from broker.reports.catalogue import Kind
-from broker.reports.data import csv_of, document, table_of
+from broker.reports.data import csv_of, document, tables_of
 from broker.reports.document import Report
 
 __all__ = ["KEPT", "Tidy", "asking", "made", "missing", "table", "whole"]
@@ -76,7 +76,7 @@ def table(kind: Kind, caller: object) -> Callable[..., Any]:
 
     async def give(part: str, caller: Any, services: Services, wanted: Any) -> Response:
         report = await made(kind, services, caller, wanted)
-        if (found := table_of(report, part)) is None:
+        if (found := tables_of(report).get(part)) is None:
             raise missing(report, part)
         return Response(csv_of(found), media_type="text/csv", headers=KEPT)
 
