@@ -157,7 +157,7 @@ class History:
         before = found.where(observations.c.ended.between(at - within, at)).order_by(observations.c.ended.desc())
         after = found.where(observations.c.ended.between(at, at + within)).order_by(observations.c.ended)
         rows = [(await self._connection.execute(page.limit(1))).one_or_none() for page in (before, after)]
-        some = [_kept(row).observation for row in rows if row is not None]
+        some = [kept(row).observation for row in rows if row is not None]
         return min(some, key=lambda each: abs(each.end - at), default=None)
 
     async def last_id(self) -> int:
