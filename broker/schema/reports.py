@@ -21,7 +21,7 @@ from sqlalchemy import (
 from broker.schema.base import ID, METADATA, MOMENT
 from broker.schema.history import pairs
 
-__all__ = ["accuracy", "decisions", "probes_wanted", "regrets", "scores", "traffic"]
+__all__ = ["accuracy", "decisions", "probes_wanted", "regrets", "scores", "traces", "traffic"]
 
 OF_TASK = text("task_id IS NOT NULL")
 
@@ -115,14 +115,22 @@ decisions = Table(
     Column("unknown", Integer, nullable=False),  # candidates of which nobody can say what they would have done
     Column("task_id", Text),
     Column("work_id", BigInteger),
-    Column("sources", Text, nullable=False),  # JSON of models.decisions.Source
-    Column("trace", Text),  # JSON of models.decisions.Trace: which ranges came when from where
+    Column("sources", Text, nullable=False),  # the names of the candidates, as history has them
     UniqueConstraint("subject", "key"),
     Index(None, "at", "id"),
     Index(None, "subject", "at", "id"),
     Index("ix_decisions_task", "task_id", sqlite_where=OF_TASK, postgresql_where=OF_TASK),
 )
 """Which replicas were chosen for what, why, and what came of it."""
+
+traces = Table(
+    "traces",
+    METADATA,
+    Column("decision_id", ForeignKey(decisions.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("sources", Text, nullable=False),  # JSON: models.decisions.Part of each candidate
+    Column("ranges", Text, nullable=False),  # JSON: the best shares, how many ranges there were, models.decisions.Range
+)
+"""The long part of decisions: apart, so that what one searches is short."""
 
 regrets = Table(
     "regrets",

@@ -20,6 +20,8 @@ __all__ = ["NEAR", "Decisions"]
 
 NEAR = 3600.0
 """Seconds between a decision and another transfer over a way that tell what an unused candidate would have done."""
+SHORTEST = 1e-6
+"""Seconds in which something can be seen to flow."""
 
 
 class Decisions:
@@ -87,7 +89,7 @@ def _able(part: Part) -> Able | None:
     """What a candidate that was used was able to; one that failed could give what it gave."""
     failed = part.outcome in ("failed", "corrupt")
     most = 0.0 if part.outcome == "corrupt" else float(part.bytes) if failed else math.inf
-    if part.start_seconds is None or not part.bytes or not part.flow_seconds:
+    if part.start_seconds is None or not part.bytes or part.flow_seconds < SHORTEST:
         return Able(0.0, 1.0, 0.0, part.planned_bytes) if failed else None
     return Able(part.start_seconds, part.bytes / part.flow_seconds, most, part.planned_bytes)
 

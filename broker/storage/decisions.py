@@ -8,12 +8,14 @@ from sqlalchemy import ColumnElement, cast, func, literal, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.decisions import Decided, Kept, Listed, Made, Part, Range, Regret
-from broker.schema.reports import decisions, regrets
+from broker.schema.reports import decisions, regrets, traces
 from broker.storage.upsert import insert
 
 __all__ = ["WEEK", "Decisions", "Page", "Summed", "Wanted"]
 
 WEEK = 7 * 86_400
+LARGEST = 2**48
+"""Bytes that one decision can count for: ten thousand nonsensical ones are still a number that the database has."""
 LOOKED = 50_000
 """Decisions that are looked at for a page: who searches for what is rare goes on from there."""
 SHOWN = [decisions.c[name] for name in Listed._fields]
@@ -85,7 +87,10 @@ class Decisions:
     async def _add(self, subject: str, made: Made, regret: Regret) -> bool:
         once = insert(self._connection, decisions).values(_row(subject, made, regret))
         once = once.on_conflict_do_nothing(index_elements=["subject", "key"]).returning(decisions.c.id)
-        return (await self._connection.execute(once)).scalar() is not None
+        number = (await self._connection.execute(once)).scalar()
+        if number is not None:
+            await self._connection.execute(traces.insert().values(decision_id=number, **_trace(made.decided, regret)))
+        return number is not None
 
     async def _sum(self, key: tuple[Any, ...], values: Sequence[float]) -> None:
         keys = [column.name for column in regrets.primary_key]
@@ -96,7 +101,8 @@ class Decisions:
     async def one(self, number: int, subject: str | None) -> Kept | None:
         """The decision of this number, if there is one and it is the subject's; None is everybody."""
         mine = decisions.c.subject == subject if subject is not None else literal(True)
-        row = (await self._connection.execute(select(decisions).where(decisions.c.id == number, mine))).one_or_none()
+        joined = select(*SHOWN, decisions.c.moved, traces.c.sources, traces.c.ranges).join(traces)
+        row = (await self._connection.execute(joined.where(decisions.c.id == number, mine))).one_or_none()
         return None if row is None else _kept(row._mapping)
 
     async def page(self, wanted: Wanted, limit: int) -> Page:
@@ -151,12 +157,6 @@ def _like(text: str) -> str:
 def _row(subject: str, made: Made, regret: Regret) -> dict[str, Any]:
     decided = made.decided
     same = decided.model_dump(exclude={"id", "sources", "ranges", "range_count"})
-    sources = [each.model_dump(exclude_defaults=True) for each in decided.sources]
-    trace = {
-        "count": decided.range_count,
-        "shares": list(regret.shares),
-        "ranges": [list(each.model_dump().values()) for each in decided.ranges],
-    }
     return {
         **same,
         "subject": subject,
@@ -167,20 +167,29 @@ def _row(subject: str, made: Made, regret: Regret) -> dict[str, Any]:
         "unknown": regret.unknown,
         "task_id": made.task_id,
         "work_id": made.work_id,
-        "sources": orjson.dumps(sources).decode(),
-        "trace": orjson.dumps(trace).decode(),
+        "sources": " ".join(dict.fromkeys(each.source for each in decided.sources)),
     }
 
 
+def _trace(decided: Decided, regret: Regret) -> dict[str, str]:
+    ranges = {
+        "count": decided.range_count,
+        "shares": list(regret.shares),
+        "ranges": [list(each.model_dump().values()) for each in decided.ranges],
+    }
+    sources = [each.model_dump(exclude_defaults=True) for each in decided.sources]
+    return {"sources": orjson.dumps(sources).decode(), "ranges": orjson.dumps(ranges).decode()}
+
+
 def _kept(row: Mapping[Any, Any]) -> Kept:
-    trace, names = orjson.loads(row["trace"] or "{}"), list(Range.model_fields)
+    trace, names = orjson.loads(row["ranges"]), list(Range.model_fields)
     return Kept(
         Listed(*(row[name] for name in Listed._fields)),
         row["moved"],
         [Part.model_validate(each) for each in orjson.loads(row["sources"])],
-        trace.get("shares", []),
-        [Range.model_construct(**dict(zip(names, each, strict=True))) for each in trace.get("ranges", [])],
-        trace.get("count", 0),
+        trace["shares"],
+        [Range.model_construct(**dict(zip(names, each, strict=True))) for each in trace["ranges"]],
+        trace["count"],
     )
 
 
@@ -191,9 +200,11 @@ def _sums(subject: str, decided: Decided, regret: Regret) -> Iterable[tuple[tupl
     week = int(decided.at // WEEK)
     seconds = [decided.fetch_seconds, regret.best, regret.single or 0.0]
     lost = [1, regret.planned - regret.best, decided.fetch_seconds - regret.planned] if regret.planned else [0, 0, 0]
-    whole = [1, decided.moved, decided.moved, decided.moved, *seconds, *lost]
+    moved = min(decided.moved, LARGEST)
+    whole = [1, moved, moved, moved, *seconds, *lost]
     yield (week, subject, "", decided.sink, decided.strategy), whole
     for i, (source, share) in enumerate(zip(decided.sources, regret.shares, strict=True)):
         waited = [lost[0], lost[1] if i == regret.waits else 0.0, 0.0]
-        own = [1, source.bytes, source.planned_bytes or 0, share, *seconds, *waited]
+        brought, planned = (min(count, LARGEST) for count in (source.bytes, source.planned_bytes or 0))
+        own = [1, brought, planned, share, *seconds, *waited]
         yield (week, subject, source.source, decided.sink, decided.strategy), own

@@ -72,7 +72,8 @@ def test_a_name_is_enough_and_what_came_of_it_is_told(broker, known, tmp_path):
 def _decided(database: Path) -> list[dict]:
     with sqlite3.connect(database) as connection:
         connection.row_factory = sqlite3.Row
-        return [dict(row) for row in connection.execute("SELECT * FROM decisions ORDER BY id")]
+        joined = "SELECT decisions.*, traces.sources AS parts, ranges FROM decisions JOIN traces ON decision_id = id ORDER BY id"
+        return [dict(row) for row in connection.execute(joined)]
 
 
 def test_the_broker_is_told_from_where_a_file_came_and_why(broker, known, tmp_path):
@@ -81,7 +82,7 @@ def test_the_broker_is_told_from_where_a_file_came_and_why(broker, known, tmp_pa
     assert (told["kind"], told["thing"], told["sink"], told["outcome"]) == ("download", DATASET, "HERE", "ok")
     assert (told["subject"], told["bytes"], told["task_id"]) == ("admin", len(CONTENT), None)
     assert told["rationale"].startswith("adaptive:")
-    sources, trace = json.loads(told["sources"]), json.loads(told["trace"])
+    sources, trace = json.loads(told["parts"]), json.loads(told["ranges"])
     assert sum(each["bytes"] for each in sources) == len(CONTENT)
     assert sum(each["planned_bytes"] for each in sources) == len(CONTENT)
     assert sum(each[3] for each in trace["ranges"]) == len(CONTENT)
@@ -91,7 +92,7 @@ def test_the_broker_is_told_from_where_a_file_came_and_why(broker, known, tmp_pa
     assert coget(["--quiet", "-o", "other", DATASET], tmp_path, **_environment(broker)).returncode != 0
     failed = _decided(tmp_path / "b.sqlite")[1]
     assert (failed["outcome"], failed["best_seconds"]) == ("failed", None)
-    assert {each["outcome"] for each in json.loads(failed["sources"])} == {"failed"}
+    assert {each["outcome"] for each in json.loads(failed["parts"])} == {"failed"}
 
 
 def test_the_next_transfer_begins_with_what_the_broker_expects(broker, known, tmp_path):

@@ -136,9 +136,15 @@ def _decisions() -> None:
         sa.Column("task_id", sa.Text),
         sa.Column("work_id", sa.BigInteger),
         sa.Column("sources", sa.Text, nullable=False),
-        sa.Column("trace", sa.Text),
         sa.PrimaryKeyConstraint("id", name="pk_decisions"),
         sa.UniqueConstraint("subject", "key", name="uq_decisions_subject_key"),
+    )
+    op.create_table(
+        "traces",
+        sa.Column("decision_id", ID, nullable=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("sources", "ranges")),
+        sa.PrimaryKeyConstraint("decision_id", name="pk_traces"),
+        sa.ForeignKeyConstraint(["decision_id"], ["decisions.id"], name="fk_traces_decision_id", ondelete="CASCADE"),
     )
     op.create_index("ix_decisions_at_id", "decisions", ["at", "id"])
     op.create_index("ix_decisions_subject_at_id", "decisions", ["subject", "at", "id"])
