@@ -72,8 +72,8 @@ def test_a_name_is_enough_and_what_came_of_it_is_told(broker, known, tmp_path):
 def _decided(database: Path) -> list[dict]:
     with sqlite3.connect(database) as connection:
         connection.row_factory = sqlite3.Row
-        joined = "SELECT decisions.*, traces.sources AS parts, ranges FROM decisions JOIN traces ON decision_id = id ORDER BY id"
-        return [dict(row) for row in connection.execute(joined)]
+        joined = "SELECT decisions.*, traces.sources AS parts, ranges FROM decisions JOIN traces ON decision_id = id"
+        return [dict(row) for row in connection.execute(f"{joined} ORDER BY id")]
 
 
 def test_the_broker_is_told_from_where_a_file_came_and_why(broker, known, tmp_path):
