@@ -1,46 +1,27 @@
-"""The command `coget-broker`: serve, worker, demo, upgrade, token, client, rotate-key."""
+"""The command `coget-broker`: serve, worker, demo, report, upgrade, token, client, rotate-key."""
 
-import asyncio
 import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TypeVar, cast, get_args
+from typing import NoReturn, cast, get_args
 from urllib.parse import urlsplit
 
 import click
 
-from broker.cli_demo import demo
 from broker.errors import BrokerError
 
 try:
+    from broker.cli_demo import demo
+    from broker.cli_report import report
+    from broker.cli_shared import config_option, database_option, with_services
     from broker.config import Settings, Strategy, configured
     from broker.models.access import ROLES, NewToken, Role
 except ModuleNotFoundError as missing:  # coget was installed without its broker
     sys.exit(f"coget-broker: {missing.name} is not installed\n  run: pip install 'coget[broker]'")
 
-if TYPE_CHECKING:
-    from broker.factory import Factory
-
 __all__ = ["main"]
 
-Result = TypeVar("Result")
-
-database_option = click.option(
-    "--database",
-    default=Settings().database,
-    show_default=True,
-    envvar="COGET_BROKER_DATABASE",
-    metavar="URL",
-    help="sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
-)
 site_option = click.option(
     "--site", default="", metavar="NAME", help="Where this is: folders of collections at this site are folders here."
-)
-config_option = click.option(
-    "--config",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="Whose tokens count, who says who people are, who is told of tasks, and files of proxy certificates; TOML.",
 )
 
 
@@ -121,7 +102,7 @@ def serve(
     address = addressed(database)
     if not check(address):
         upgrade(address)
-        issued = _with(
+        issued = with_services(
             settings, lambda broker: broker.access.issue("coget-broker", NewToken(subject="admin", role="admin"))
         )
         click.echo(f"The first admin token, shown only now: {issued.token}", err=True)
@@ -174,7 +155,7 @@ def token() -> None:
 def create(database: str, subject: str, role: str, site: str, days: float | None) -> None:
     """Print a new token for SUBJECT. It is shown only now."""
     new = NewToken.model_validate({"subject": subject, "role": role, "site": site, "days": days})
-    issued = _with(Settings(database), lambda broker: broker.access.issue("coget-broker", new))
+    issued = with_services(Settings(database), lambda broker: broker.access.issue("coget-broker", new))
     click.echo(issued.token)
 
 
@@ -182,7 +163,7 @@ def create(database: str, subject: str, role: str, site: str, days: float | None
 @database_option
 def listed(database: str) -> None:
     """List all tokens, but for the tokens themselves, and people's logins."""
-    for each in _with(Settings(database), lambda broker: broker.access.tokens()):
+    for each in with_services(Settings(database), lambda broker: broker.access.tokens()):
         state = "revoked" if each.revoked_at else "good"
         click.echo(f"{each.id:>6}  {each.kind:<5}  {each.role:<8}  {each.subject}  {each.site or '-'}  {state}")
 
@@ -192,7 +173,7 @@ def listed(database: str) -> None:
 @click.argument("number", type=int)
 def revoke(database: str, number: int) -> None:
     """End the token or login of this NUMBER, as `coget-broker token list` shows it, and all that came of it."""
-    _with(Settings(database), lambda broker: broker.access.revoke("coget-broker", number))
+    with_services(Settings(database), lambda broker: broker.access.revoke("coget-broker", number))
 
 
 @broker.group()
@@ -211,7 +192,7 @@ def client() -> None:
 def create_client(database: str, name: str, role: Role | None) -> None:
     """Print the id of a new client called NAME, and its secret if it has one. That is shown only now."""
     subject = NewToken.model_validate({"subject": name}).subject
-    made, secret = _with(Settings(database), lambda broker: broker.clients.make("coget-broker", subject, role))
+    made, secret = with_services(Settings(database), lambda broker: broker.clients.make("coget-broker", subject, role))
     click.echo(f"{made.id} {secret}" if secret else made.id)
 
 
@@ -219,7 +200,7 @@ def create_client(database: str, name: str, role: Role | None) -> None:
 @database_option
 def list_clients(database: str) -> None:
     """List the clients that were created here; not those that registered themselves, as the globus CLI does."""
-    for each in _with(Settings(database), lambda broker: broker.clients.made()):
+    for each in with_services(Settings(database), lambda broker: broker.clients.made()):
         click.echo(f"{each.id}  {each.role or '-':<8}  {each.name}")
 
 
@@ -228,37 +209,19 @@ def list_clients(database: str) -> None:
 @click.argument("number", metavar="ID")
 def revoke_client(database: str, number: str) -> None:
     """End the client of this ID, and all that it was given."""
-    _with(Settings(database), lambda broker: broker.clients.revoke("coget-broker", number))
+    with_services(Settings(database), lambda broker: broker.clients.revoke("coget-broker", number))
 
 
 @broker.command("rotate-key")
 @database_option
 def rotate_key(database: str) -> None:
     """Sign with a new key from now on; what the old one has signed is good until it expires."""
-    made = _with(Settings(database), lambda broker: broker.keys.rotate())
+    made = with_services(Settings(database), lambda broker: broker.keys.rotate())
     click.echo(made.id)
 
 
 broker.add_command(demo)
-
-
-def _with(settings: Settings, work: "Callable[[Factory], Awaitable[Result]]") -> Result:
-    """What `work` makes of the services over a database that has its tables."""
-    from broker.factory import Factory
-    from broker.storage.database import addressed
-    from broker.storage.migration import check
-
-    if not check(addressed(settings.database)):
-        raise BrokerError("the database has no tables yet", "run: coget-broker upgrade --database URL")
-
-    async def run() -> Result:
-        factory = Factory.of(settings)
-        try:
-            return await work(factory)
-        finally:
-            await factory.database.close()
-
-    return asyncio.run(run())
+broker.add_command(report)
 
 
 def _origin(url: str) -> str:

@@ -11,6 +11,7 @@ from broker.services.bulk import Bulk
 from broker.services.catalogue import Catalogue
 from broker.services.clients import Clients
 from broker.services.collections import Collections
+from broker.services.decisions import Decisions
 from broker.services.flows import Flows
 from broker.services.forecasting import Forecasting
 from broker.services.grants import Grants
@@ -60,6 +61,7 @@ class Factory(NamedTuple):
     forecasting: Forecasting
     transfers: Transfers
     logs: Logs
+    decisions: Decisions
     replicas: Replicas
     plans: Plans
     flows: Flows
@@ -108,6 +110,7 @@ class Factory(NamedTuple):
             forecasting,
             transfers,
             Logs(transfers),
+            Decisions(database, places),
             replicas,
             Plans(replicas),
             Flows(places, forecasting),

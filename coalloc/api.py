@@ -22,7 +22,7 @@ from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
 from coalloc.globus import tasks as globus_tasks
 from coalloc.handover import Handover, cancel, submit, tasks, watch
-from coalloc.history import History, SourceSummary, Transfer
+from coalloc.history import History, SourceSummary
 from coalloc.imports import read_log, remember, remember_globus, report_globus
 from coalloc.inventory import Registered, register_below
 from coalloc.model import (
@@ -147,9 +147,9 @@ async def _download(
         report = await fetch.run()
     except CoallocError as error:
         if isinstance(error.report, TransferReport):
-            await _remember(past, broker, past_transfers(error.report, began, request.streams))
+            await _remember(past, broker, request, found, error.report, began, error)
         raise
-    await _remember(past, broker, past_transfers(report, began, request.streams), _bad(request, found, report))
+    await _remember(past, broker, request, found, report, began)
     return report
 
 
@@ -183,15 +183,26 @@ def _bad(request: Request, found: Found, report: TransferReport) -> list[tuple[s
 
 
 async def _remember(
-    past: History, broker: Broker | None, transfers: list[Transfer], bad: Sequence[tuple[str, str, str]] = ()
+    past: History,
+    broker: Broker | None,
+    request: Request,
+    found: Found,
+    report: TransferReport,
+    began: float,
+    error: CoallocError | None = None,
 ) -> None:
     """For this user's next transfer, and for everybody's."""
+    transfers = past_transfers(report, began, request.streams)
     past.add(transfers)
     if broker:
-        from coalloc.outbox import tell
+        from coalloc.outbox import decisions, tell
 
+        bad = [] if error else _bad(request, found, report)
+        thing, candidates = found.dataset or found.file.name, report.sources[: len(found.file.replicas)]
+        why = error.message if error else None
+        decided = decisions(broker, thing, report._replace(sources=candidates), why, began)
         with suppress(asyncio.CancelledError):  # all is done that the user wanted
-            await tell(broker, transfers, bad)
+            await tell(broker, transfers, bad, decided=decided)
 
 
 async def collect(

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "Checksum",
+    "Ending",
     "Entry",
     "Estimate",
     "Extent",
@@ -33,6 +34,8 @@ __all__ = [
 
 Outcome = Literal["ok", "slow", "failed", "corrupt", "unused"]
 SourceState = Literal["connecting", "idle", "fetching", "stalled", "waiting", "pausing", "left"]
+Ending = Literal["whole", "relieved", "failed", "stalled"]
+"""How a partial copy ended; `relieved`: others were given what was left of it, or delivered it first."""
 Phase = Literal["connecting", "fetching", "verifying", "done"]
 Kind = Literal["file", "dir", "link", "other"]
 TaskStatus = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]
@@ -145,7 +148,8 @@ class PartialCopy(NamedTuple):
     """Bytes [start, end) as they were asked of one source; `end` is where it was told to stop in the end.
 
     `bytes` are those that it delivered first. Times count from the beginning of the transfer: when it was asked,
-    when its first and its last byte came (None if none came).
+    when its first and its last byte came (None if none came), and when it was over, with how it ended (None while it
+    runs).
     """
 
     start: int
@@ -154,10 +158,16 @@ class PartialCopy(NamedTuple):
     asked: float
     first_byte: float | None
     last_byte: float | None
+    over: float | None = None
+    ending: Ending | None = None
 
 
 class SourceReport(NamedTuple):
-    """What one source did in one transfer. `seconds` is the time it was busy, set-up included."""
+    """What one source did in one transfer. `seconds` is the time it was busy, set-up included.
+
+    `ready_seconds` is when it could first be asked, counted from the beginning; None if it never could. Beside that
+    what was expected of it, and the bytes that it was given at the start; None where the scheme gives out no shares.
+    """
 
     url: str
     bytes: int = 0
@@ -170,6 +180,9 @@ class SourceReport(NamedTuple):
     outcome: Outcome = "unused"
     error: str | None = None
     copies: tuple[PartialCopy, ...] = ()
+    ready_seconds: float | None = None
+    estimate: Estimate = Estimate()
+    planned_bytes: int | None = None
 
 
 class TransferReport(NamedTuple):

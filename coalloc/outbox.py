@@ -16,12 +16,14 @@ from typing import Any, NamedTuple
 from uuid import uuid4
 
 from coalloc.brokerclient import Broker, BrokerRefuses
+from coalloc.decision import Document, decision, worth_telling
 from coalloc.errors import CoallocError
 from coalloc.history import Transfer, source_key
+from coalloc.model import TransferReport
 from coalloc.pairs import EVERYBODY, Measured
 from coalloc.records import default_path
 
-__all__ = ["tell"]
+__all__ = ["decisions", "tell"]
 
 log = logging.getLogger(__name__)
 
@@ -44,11 +46,33 @@ class Report(NamedTuple):
 
     observations: list[dict[str, Any]]
     bad: list[Bad]
+    decided: list[Document]
     path: Path | None = None
+
+    @property
+    def says_something(self) -> bool:
+        """Whether there is anything in it."""
+        return bool(self.observations or self.bad or self.decided)
+
+
+def decisions(broker: Broker, thing: str, report: TransferReport, error: str | None, began: float) -> list[Document]:
+    """What a transfer decided, as the broker is told; nothing if nobody would look at it, or it is of no server.
+
+    :param thing: the dataset, or the file's name
+    :param error: why it failed, if it did
+    """
+    servers = all("://" in source.url and not source_key(source.url).endswith("//") for source in report.sources)
+    if not (report.sources and servers and worth_telling(report)):
+        return []
+    return [decision(report, error, began, uuid4().hex, "download", thing, broker.access.site or "")]
 
 
 async def tell(
-    broker: Broker, transfers: Sequence[Transfer], bad: Sequence[Bad] = (), measured: Sequence[Measured] = ()
+    broker: Broker,
+    transfers: Sequence[Transfer],
+    bad: Sequence[Bad] = (),
+    measured: Sequence[Measured] = (),
+    decided: Sequence[Document] = (),
 ) -> None:
     """Tell the broker of these, and of what it was not told before. Fails nothing, and waits no longer than a second.
 
@@ -56,17 +80,17 @@ async def tell(
     """
     observations = [_observation(broker, each) for each in transfers if _tells(each)]
     observations += [_pair(each) for each in measured if EVERYBODY not in (each.source, each.sink)]
-    new = Report(observations, [(dataset, url, _remark(reason)) for dataset, url, reason in bad])
+    new = Report(observations, [(dataset, url, _remark(reason)) for dataset, url, reason in bad], list(decided))
     try:
         folder = _folder()
-        if new.observations or new.bad:
+        if new.says_something:
             new = _keep(folder, broker, new) if folder else new
         waiting = [new] if new.path is None else []
         if folder:
             waiting += _waiting(folder, broker)
         with suppress(TimeoutError):
             async with asyncio.timeout(PATIENCE):
-                await _send(broker, [report for report in waiting if report.observations or report.bad])
+                await _send(broker, [report for report in waiting if report.says_something])
     except CoallocError as error:
         log.info("the broker was not told: %s", error.message)
     except Exception as error:  # the user's file is there: nothing here may take that back
@@ -90,8 +114,18 @@ async def _send(broker: Broker, reports: Sequence[Report]) -> None:
             return
         log.warning("the broker takes no report of an earlier transfer: %s", error.message)
     for report in reports:
+        await _send_decided(broker, report.decided)
         if report.path:
             report.path.unlink(missing_ok=True)
+
+
+async def _send_decided(broker: Broker, decided: Sequence[Document]) -> None:
+    """What a broker does not want, or does not know what it is, is nobody's loss."""
+    try:
+        if decided:
+            await broker.decided(decided)
+    except BrokerRefuses as error:
+        log.info("the broker takes no decision of an earlier transfer: %s", error.message)
 
 
 def _folder() -> Path | None:
@@ -110,7 +144,8 @@ def _waiting(folder: Path, broker: Broker) -> list[Report]:
             if time.time() - path.stat().st_mtime > OLDEST:
                 raise ValueError("it is too old")
             if said["broker"] == broker.access.url:
-                found.append(Report(list(said["observations"]), [(a, b, c) for a, b, c in said["bad"]], path))
+                bad = [(a, b, c) for a, b, c in said["bad"]]
+                found.append(Report(list(said["observations"]), bad, list(said.get("decided", ())), path))
         except FileNotFoundError:  # another coget has sent it
             continue
         except (ValueError, KeyError, TypeError) as error:
@@ -126,7 +161,8 @@ def _keep(folder: Path, broker: Broker, report: Report) -> Report:
         path = folder / f"{time.time():017.3f}-{uuid4().hex}{SUFFIX}"
         temporary = path.with_suffix(".new")
         with temporary.open("w") as file:
-            json.dump({"broker": broker.access.url, "observations": report.observations, "bad": report.bad}, file)
+            said = {"observations": report.observations, "bad": report.bad, "decided": report.decided}
+            json.dump({"broker": broker.access.url, **said}, file)
             file.flush()
             os.fsync(file.fileno())
         temporary.rename(path)

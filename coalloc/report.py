@@ -55,6 +55,9 @@ def source_reports(
             outcome=_outcome(lane, bad, rates.get(lane.source, 0.0) < SLOW * fastest),
             error=bad.get(lane.source) or lane.reason,
             copies=tuple(_partial_copy(copy, began) for copy in state.copies_of(lane)),
+            ready_seconds=None if lane.ready_at is None else lane.ready_at - began,
+            estimate=lane.estimate,
+            planned_bytes=lane.planned,
         )
         for lane in state.lanes
     )
@@ -90,8 +93,9 @@ def _unstarted_report(url: str, error: SourceError | None) -> SourceReport:
 
 
 def _partial_copy(copy: Copy, began: float) -> PartialCopy:
-    first, last = (None if at is None else at - began for at in (copy.first_byte_at, copy.last_byte_at))
-    return PartialCopy(copy.start, copy.end, copy.bytes, copy.asked_at - began, first, last)
+    moments = (copy.first_byte_at, copy.last_byte_at, copy.over_at)
+    first, last, over = (None if at is None else at - began for at in moments)
+    return PartialCopy(copy.start, copy.end, copy.bytes, copy.asked_at - began, first, last, over, copy.ending)
 
 
 def _outcome(lane: Lane, bad: Container[int], slow: bool) -> Outcome:

@@ -9,6 +9,7 @@ from pydantic import Field
 from broker.models.base import Fault, Moment, Size, Wire
 from broker.models.history import Direction
 from broker.models.names import Did, FileClass, SinkName, SourceName, Whereto
+from coalloc.model import Estimate
 
 __all__ = [
     "Asked",
@@ -95,6 +96,14 @@ class Candidate:
     setup_seconds: float | None
     seconds: float | None
     rationale: str
+
+    @property
+    def estimate(self) -> Estimate:
+        """The same, as transfers are planned with it."""
+        if self.rate is None:
+            return Estimate(self.setup_seconds, reason=self.rationale)
+        bounds = (self.rate.p10, self.rate.p90)
+        return Estimate(self.setup_seconds, self.rate.p50, self.rationale, bounds)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ __all__ = [
     "ReplicaPath",
     "SinkName",
     "SourceName",
+    "Thing",
     "Whereto",
     "split",
 ]
@@ -52,6 +53,8 @@ def _one_line(text: str) -> str:
 
 Remark = Annotated[str, StringConstraints(max_length=500), AfterValidator(_one_line)]
 """What people and programs say of a thing."""
+Thing = Annotated[str, StringConstraints(min_length=1, max_length=2000), AfterValidator(_one_line)]
+"""What people and programs call a thing, whatever that is: it is only shown."""
 ReplicaPath = Annotated[str, StringConstraints(min_length=1, max_length=2000), AfterValidator(_printable)]
 """Where a server has a file: looser, for files are called as they are; percent-encoded in URLs."""
 _ADDRESS = r"[a-z][a-z0-9+.-]{0,20}://[A-Za-z0-9.:\[\]_-]{1,255}"

@@ -8,7 +8,7 @@ from typing import Any
 
 from broker.reports.document import Figure, Report, Table, Value
 
-__all__ = ["csv_of", "document", "figure_of", "part", "part_of", "table_of"]
+__all__ = ["csv_of", "document", "figure_of", "part", "part_of", "table_of", "tables_of"]
 
 
 def document(report: Report) -> Mapping[str, Any]:
@@ -71,12 +71,16 @@ def part_of(report: Report, name: str) -> Figure | Table | None:
 
 def table_of(report: Report, name: str) -> Table | None:
     """The table of this name, or what the figure of this name is drawn from."""
-    named = {
+    return tables_of(report).get(name)
+
+
+def tables_of(report: Report) -> Mapping[str, Table]:
+    """The tables, and what figures are drawn from, by their names."""
+    return {
         **{each.table.name: each.table for each in report.figures},
         **{each.name: each.table for each in report.figures},
         **{each.name: each for each in report.tables},
     }
-    return named.get(name)
 
 
 def _plain(value: Value) -> Value:

@@ -16,7 +16,7 @@ from defusedxml.ElementTree import fromstring
 from broker.reports.charts.palette import LIGHT
 from broker.reports.document import Figure
 
-__all__ = ["png", "svg", "warm"]
+__all__ = ["png", "svg", "vectors", "warm"]
 
 SVG = "http://www.w3.org/2000/svg"
 KEPT = 64
@@ -48,6 +48,17 @@ def png(figure: Figure) -> bytes:
 
     picture: bytes = vl_convert.svg_to_png(svg(figure, standalone=True), scale=2)
     return picture
+
+
+def vectors(figure: Figure) -> bytes:
+    """The figure as a PDF of its own, with the letters in it, in the colours of the day.
+
+    :raises ValueError: when there is nothing to draw
+    """
+    import vl_convert
+
+    drawing: bytes = vl_convert.svg_to_pdf(svg(figure, standalone=True))
+    return drawing
 
 
 def warm() -> None:

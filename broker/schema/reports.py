@@ -4,12 +4,24 @@ Sums are of transfers as `observations` has them, up to `pairs.rolled_id`; score
 weeks are counted from the epoch (UTC), a week from a Thursday.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
 
 from broker.schema.base import ID, METADATA, MOMENT
 from broker.schema.history import pairs
 
-__all__ = ["accuracy", "decisions", "probes_wanted", "scores", "traffic"]
+__all__ = ["accuracy", "decisions", "probes_wanted", "regrets", "scores", "traces", "traffic"]
 
 OF_TASK = text("task_id IS NOT NULL")
 
@@ -86,27 +98,62 @@ decisions = Table(
     Column("id", ID, primary_key=True),
     Column("at", MOMENT, nullable=False),
     Column("subject", Text, nullable=False),
-    Column("kind", Text, nullable=False),  # download, copy, collect
+    Column("key", Text, nullable=False),  # the reporter's own: reported again, it is the same
+    Column("kind", Text, nullable=False),  # download, copy
     Column("thing", Text, nullable=False),  # dataset or file
     Column("sink", Text, nullable=False),
     Column("bytes", BigInteger, nullable=False),
+    Column("moved", BigInteger, nullable=False),  # of them: those that were not there before
     Column("strategy", Text, nullable=False),
     Column("rationale", Text, nullable=False),
     Column("outcome", Text, nullable=False),  # ok, failed
     Column("error", Text),
     Column("seconds", Double, nullable=False),  # that it took
+    Column("fetch_seconds", Double, nullable=False),  # of them: until the last byte was there
     Column("best_seconds", Double),  # with the best shares in hindsight; NULL: nobody can say
     Column("planned_seconds", Double),  # with the shares that were planned, at the rates that came
     Column("single_seconds", Double),  # from the best single source in hindsight
+    Column("unknown", Integer, nullable=False),  # candidates of which nobody can say what they would have done
     Column("task_id", Text),
     Column("work_id", BigInteger),
-    Column("sources", Text, nullable=False),  # JSON of models.decisions.Source
-    Column("trace", Text),  # JSON of models.decisions.Trace: which ranges came when from where
-    Index(None, "at"),
-    Index(None, "subject", "at"),
+    Column("sources", Text, nullable=False),  # the names of the candidates, as history has them
+    UniqueConstraint("subject", "key"),
+    Index(None, "at", "id"),
+    Index(None, "subject", "at", "id"),
     Index("ix_decisions_task", "task_id", sqlite_where=OF_TASK, postgresql_where=OF_TASK),
 )
 """Which replicas were chosen for what, why, and what came of it."""
+
+traces = Table(
+    "traces",
+    METADATA,
+    Column("decision_id", ForeignKey(decisions.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("sources", Text, nullable=False),  # JSON: models.decisions.Part of each candidate
+    Column("ranges", Text, nullable=False),  # JSON: the best shares, how many ranges there were, models.decisions.Range
+)
+"""The long part of decisions: apart, so that what one searches is short."""
+
+regrets = Table(
+    "regrets",
+    METADATA,
+    Column("week", Integer, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("source", Text, primary_key=True),  # empty: all of a decision together
+    Column("sink", Text, primary_key=True),
+    Column("strategy", Text, primary_key=True),
+    Column("decisions", BigInteger, nullable=False),  # those of which the best is known
+    Column("bytes", BigInteger, nullable=False),  # that it delivered
+    Column("planned_bytes", BigInteger, nullable=False),  # that it was to deliver, where that was planned
+    Column("best_bytes", Double, nullable=False),  # that it should have delivered, where others were planned
+    Column("seconds", Double, nullable=False),
+    Column("best_seconds", Double, nullable=False),
+    Column("single_seconds", Double, nullable=False),
+    Column("planned", BigInteger, nullable=False),  # of them: those of which it is known what the plan would have taken
+    Column("prediction_seconds", Double, nullable=False),  # of these, lost by plans; of a source, by waiting for it
+    Column("scheme_seconds", Double, nullable=False),  # of these, lost by the scheme: less than 0 where it mended plans
+    sqlite_with_rowid=False,
+)
+"""What decisions cost, by week, whose they were, source, sink and strategy."""
 
 probes_wanted = Table(
     "probes_wanted",

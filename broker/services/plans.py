@@ -1,11 +1,11 @@
 """How a dataset would be fetched now, by the same code as `coget plan`."""
 
 from broker.errors import Conflict, NotFound
-from broker.models.forecasts import Candidate, Resolved
+from broker.models.forecasts import Resolved
 from broker.models.plans import Planned, PlanWanted, Share
 from broker.services.replicas import Replicas
 from coalloc.api import planned
-from coalloc.model import Estimate, Replica, ReplicaSet
+from coalloc.model import Replica, ReplicaSet
 
 __all__ = ["Plans"]
 
@@ -25,7 +25,7 @@ class Plans:
         resolved = await self._replicas.one(wanted.name, sink)
         size = _usable(resolved)
         file = ReplicaSet(resolved.name, tuple(Replica(each.url) for each in resolved.replicas), size)
-        made = planned(file, [_estimate(candidate) for candidate in resolved.replicas], wanted.strategy)
+        made = planned(file, [candidate.estimate for candidate in resolved.replicas], wanted.strategy)
         return Planned.model_construct(
             name=resolved.name,
             size=size,
@@ -59,10 +59,3 @@ def _usable(resolved: Resolved) -> int:
     if resolved.size is None:
         raise Conflict(f"the size of {resolved.name} is not known", f"say it: PUT /broker/v1/datasets/{resolved.name}")
     return resolved.size
-
-
-def _estimate(candidate: Candidate) -> Estimate:
-    rate = candidate.rate
-    if rate is None:
-        return Estimate(candidate.setup_seconds, reason=candidate.rationale)
-    return Estimate(candidate.setup_seconds, rate.p50, candidate.rationale, (rate.p10, rate.p90))

@@ -3,7 +3,7 @@
 from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.schema.reports import accuracy, decisions, scores, traffic
+from broker.schema.reports import accuracy, decisions, regrets, scores, traffic
 from broker.storage.traffic import DAY
 
 __all__ = ["forget"]
@@ -18,5 +18,6 @@ async def forget(connection: AsyncConnection, before: float) -> None:
         scores.c.ended < before,
         accuracy.c.week < int(before // WEEK),
         decisions.c.at < before,
+        regrets.c.week < int(before // WEEK),
     ):
         await connection.execute(delete(old.left.table).where(old))

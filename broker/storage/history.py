@@ -150,6 +150,16 @@ class History:
         page = self._selected().where(observations.c.id > newest_id).order_by(observations.c.id).limit(limit)
         return [kept(row) for row in await self._connection.execute(page)]
 
+    async def near(self, pair: Pair, at: float, within: float) -> Observation | None:
+        """That of a pair which went well and ended nearest to a moment, so many seconds before or after at most."""
+        numbered = (pairs.c.source == pair.source, pairs.c.sink == pair.sink, pairs.c.direction == pair.direction)
+        found = self._selected().where(*numbered)
+        before = found.where(observations.c.ended.between(at - within, at)).order_by(observations.c.ended.desc())
+        after = found.where(observations.c.ended.between(at, at + within)).order_by(observations.c.ended)
+        rows = [(await self._connection.execute(page.limit(1))).one_or_none() for page in (before, after)]
+        some = [kept(row).observation for row in rows if row is not None]
+        return min(some, key=lambda each: abs(each.end - at), default=None)
+
     async def last_id(self) -> int:
         """The number of the newest of all; 0 when there is none."""
         return (await self._connection.execute(select(func.max(observations.c.id)))).scalar() or 0

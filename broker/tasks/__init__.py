@@ -15,7 +15,7 @@ __all__ = ["Queue", "followers_of", "prober_of", "worker_of"]
 def worker_of(factory: Factory) -> Worker:
     """A worker of this process, for its site; it is told of tasks that are submitted here."""
     carrier = Carrier(factory.database, factory.trees, factory.places, factory.replicas)
-    worker = Worker(factory.database, factory.transfers, carrier, factory.settings.site)
+    worker = Worker(factory.database, factory.transfers, factory.decisions, carrier, factory.settings.site)
     factory.tasks.wake = lambda site: worker.wake()
     return worker
 

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from broker.models.tasks import Options, Work
 from broker.services.trees import LocalTree
 from broker.storage.work import Result
+from broker.tasks.deciding import Deciding
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from broker.tasks.side_by_side import side_by_side
@@ -19,12 +20,16 @@ Sources = Callable[[str], Awaitable[Sequence[str]]]
 
 
 class Downloading:
-    """Fetches from a collection into a folder."""
+    """Fetches from a collection into a folder.
 
-    def __init__(self, sources: Sources, sink: LocalTree, options: Options) -> None:
+    :param whose: whose task it is, and the site that it goes to
+    """
+
+    def __init__(self, sources: Sources, sink: LocalTree, options: Options, whose: tuple[str, str]) -> None:
         self._sources = sources
         self._sink = sink
         self._options = options
+        self._whose = whose
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
         """Fetch all of a batch, and report each."""
@@ -41,7 +46,9 @@ class Downloading:
             streams=self._options.perf_p,
             checksum=work.details.checksum or (None if self._options.verify_checksum else "none"),
         )
-        (report,) = await download(wanted, arriving.watch)
+        with Deciding.of(recorder, work, "download", work.source, self._whose) as deciding:
+            (report,) = await download(wanted, arriving.watch)
+            deciding.came(report)
         arriving.whole(report.size)
         if self._options.preserve_timestamp and work.details.modified is not None:
             await self._sink.touch(work.destination, work.details.modified)

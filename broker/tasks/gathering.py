@@ -1,6 +1,5 @@
 """Copies datasets to a GridFTP server, each from all servers that have it at once: no byte comes through here."""
 
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from broker.models.forecasts import Resolved
@@ -8,13 +7,13 @@ from broker.models.tasks import Options, Work
 from broker.services.trees import GridFTPTree
 from broker.storage.work import Result
 from broker.tasks.copying import Admission
+from broker.tasks.deciding import Deciding
 from broker.tasks.observing import of_sources
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from broker.tasks.side_by_side import side_by_side
 from coalloc.api import copy
 from coalloc.errors import NothingToFetchFrom
-from coalloc.model import Estimate
 
 __all__ = ["Gathering"]
 
@@ -52,26 +51,23 @@ class Gathering:
         if not speak:
             raise NothingToFetchFrom(f"no GridFTP server has {found.name}", "register a replica at one, or fetch it")
         known = work.details.checksum or next((f"{name}:{value}" for name, value in found.checksums.items()), None)
-        estimates = {
-            replica.url: Estimate(replica.setup_seconds, replica.rate.p50 if replica.rate else None, replica.rationale)
-            for replica in speak
-        }
         if self._admission:
             await self._admission.wait(min(found.size or work.size, PROMISED * self._admission.piece))
-        began = time.time()
         arriving = Arriving(work.task_id, recorder)
-        report = await copy(
-            [replica.url for replica in speak],
-            self._sink.url(work.destination),
-            found.size,
-            checksum=known,
-            estimates=estimates,
-            proxies=(None, self._sink.server.proxy),
-            parallelism=self._options.perf_p or 1,
-            watch=arriving.watch,
-        )
+        with Deciding.of(recorder, work, "copy", found.name, (self._owner, self._site)) as deciding:
+            report = await copy(
+                [replica.url for replica in speak],
+                self._sink.url(work.destination),
+                found.size,
+                checksum=known,
+                estimates={replica.url: replica.estimate for replica in speak},
+                proxies=(None, self._sink.server.proxy),
+                parallelism=self._options.perf_p or 1,
+                watch=arriving.watch,
+            )
+            deciding.came(report)
         arriving.whole(report.size)
-        recorder.observe(self._owner, of_sources(work, self._site, began, report.sources))
+        recorder.observe(self._owner, of_sources(work, self._site, deciding.began, report.sources))
         checksum = report.checksum and f"{report.checksum.algorithm}:{report.checksum.value}"
         counts = {"files_transferred": 1, **({"bytes_checksummed": report.size} if checksum else {})}
         return Result(work, "succeeded", checksum, counts=counts)

@@ -12,8 +12,10 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from broker.errors import BrokerError, Unavailable
+from broker.models.decisions import Made
 from broker.models.history import Observed
 from broker.models.tasks import Event, Task, Work
+from broker.services.decisions import Decisions
 from broker.services.history import Transfers
 from broker.storage.database import Database
 from broker.storage.tasks import Tasks
@@ -23,6 +25,8 @@ from coalloc.intervals import Intervals
 
 __all__ = ["Recorder"]
 
+DECIDED = 1000
+"""Decisions that are held at most: of more, the newest are not kept."""
 SHOWN = 300
 """Characters of an error that its event tells."""
 log = structlog.get_logger("broker.tasks")
@@ -38,15 +42,18 @@ class Recorder:
         self,
         database: Database,
         history: Transfers,
+        decisions: Decisions,
         later: Callable[[float], None],
     ) -> None:
         self._database = database
         self._history = history
+        self._decisions = decisions
         self._later = later
         self._results: list[Result] = []
         self._bytes: Counter[str] = Counter()
         self._events: list[tuple[str, Event]] = []
         self._observed: dict[str, list[Observed]] = {}
+        self._decided: list[tuple[str, Made]] = []
         self._progress: dict[int, tuple[Work, Intervals]] = {}
         self._taken: dict[str, Done] = {}
         self._writing = asyncio.Lock()
@@ -54,6 +61,11 @@ class Recorder:
     def observe(self, subject: str, observed: Sequence[Observed]) -> None:
         """Something was achieved."""
         self._observed.setdefault(subject, []).extend(observed)
+
+    def decide(self, subject: str, made: Made) -> None:
+        """It was decided from where a file comes, and that is over."""
+        if len(self._decided) < DECIDED:
+            self._decided.append((subject, made))
 
     def report(self, result: Result) -> None:
         """A piece of work is over, or an attempt at it."""
@@ -126,13 +138,21 @@ class Recorder:
         return accepted
 
     async def _learn(self) -> None:
-        """Tell what was achieved; what history does not want is nobody's loss."""
+        """Tell what was achieved, and what was decided; what nobody wants is nobody's loss."""
         observed, self._observed = self._observed, {}
         for subject, some in observed.items():
             try:
                 await self._history.take(subject, some)
             except BrokerError as error:
                 log.warning("transfers of tasks could not be kept", error=error.message)
+        decided, self._decided = self._decided, []
+        for subject, made in decided:
+            try:
+                await self._decisions.keep(subject, [made])
+            except BrokerError as error:
+                log.warning("a decision could not be kept", error=error.message)
+            except Exception:
+                log.exception("a decision could not be kept")
 
     async def _write(
         self, worker: str, results: Sequence[Result], moved: Counter[str], events: Sequence[tuple[str, Event]]

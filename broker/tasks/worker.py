@@ -20,6 +20,7 @@ import structlog
 
 from broker.errors import Unavailable
 from broker.models.tasks import Event, Work, WorkKind
+from broker.services.decisions import Decisions
 from broker.services.history import Transfers
 from broker.storage.database import Database
 from broker.storage.lanes import Candidate, Lanes, Pair
@@ -83,12 +84,13 @@ class Worker:
         self,
         database: Database,
         history: Transfers,
+        decisions: Decisions,
         performer: Performer,
         site: str = "",
     ) -> None:
         self._database = database
         self._performer = performer
-        self._recorder = Recorder(database, history, self._wake_in)
+        self._recorder = Recorder(database, history, decisions, self._wake_in)
         self._tuner = Tuner(database)
         self._site = site
         self._name = ""

@@ -90,6 +90,10 @@ class Broker:
         except NONSENSE as error:
             raise self._broker.nonsense(error) from None
 
+    async def decided(self, decisions: Sequence[Mapping[str, Any]]) -> None:
+        """Tell how files were fetched, as the broker's interface writes it."""
+        await self._broker.ask("POST", "/decisions", json=list(decisions))
+
     async def expected(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Estimate, float | None]]:
         """What to expect of transfers from a server to another, and how old the newest is that this rests on.
 

@@ -112,6 +112,8 @@ def _source(source: SourceReport) -> Document:
         "idle_seconds": source.idle_seconds,
         "outcome": source.outcome,
         "error": source.error,
+        "planned_bytes": source.planned_bytes,
+        "ready_seconds": source.ready_seconds,
         "copies": [copy._asdict() for copy in source.copies],
     }
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from coalloc.intervals import Intervals
-from coalloc.model import Estimate
+from coalloc.model import Ending, Estimate
 from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.allocator import tail
 from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Rejected, Started, Tick, Waiting
@@ -115,7 +115,7 @@ class Scheduler:
             return
         self.policy.delivered(copy, event.at)
         lane.failures = 0
-        self._release(copy, event.at)
+        self._release(copy, "relieved" if copy.relieved else "whole", event.at)
 
     def _ready(self, event: Ready) -> None:
         lane = self.state.lanes[event.source]
@@ -167,7 +167,7 @@ class Scheduler:
             lane = self.state.lanes[copy.source]
             if stalled(copy, self.state.setup(lane), lane.longest_gap, now):
                 self._actions.append(Abandon(copy.id))
-                self._fail(lane, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
+                self._fail_silent(lane, copy, now)
             elif self.policy.widens and event.ways:
                 backlog, way = self.state.backlog(lane), event.ways[lane.source]
                 self._widen(lane, lane.widening.look(now, lane.bytes, backlog, way), now)
@@ -212,10 +212,14 @@ class Scheduler:
             return False
         self._begun = True
         self.rationale = self.policy.explain(self.state, now)
-        for source, ranges in self.policy.shares(self.state, now).items():
+        shares = self.policy.shares(self.state, now)
+        for source, ranges in shares.items():
             for start, end in ranges:
                 self.state.unassigned.remove(start, end)
                 self.state.lanes[source].share.add(start, end)
+        if shares:
+            for lane in self.state.lanes:
+                lane.planned = lane.share.total
         return True
 
     def _employ(self, now: float) -> None:
@@ -258,7 +262,7 @@ class Scheduler:
             raise self._illegal(f"nothing to take from source {victim.source}")
         lacking = self.state.lacking(copy)
         middle, end = tail(lacking, nbytes), copy.end
-        copy.end = middle
+        copy.end, copy.relieved = middle, True
         if middle <= lacking[0][0]:
             self._actions.append(Abandon(copy.id))
             self._retire(victim, copy, now)
@@ -272,9 +276,9 @@ class Scheduler:
     def _retire(self, victim: Lane, copy: Copy, now: float) -> None:
         """All was taken from the victim. If it was silent it has to connect anew before it gets more."""
         if copy.silence(now) > SUSPICIOUS:
-            self._fail(victim, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
+            self._fail_silent(victim, copy, now)
         else:
-            self._release(copy, now)
+            self._release(copy, "relieved", now)
 
     def _end_races(self, event: Received) -> bool:
         """Stop whoever lost: all that its partial copy lacked was delivered by another. Returns whether one did."""
@@ -304,15 +308,20 @@ class Scheduler:
         self._actions.append(Fetch(copy.id, lane.source, start, end))
         return copy
 
-    def _release(self, copy: Copy, now: float) -> None:
+    def _release(self, copy: Copy, ending: Ending, now: float) -> None:
         """The lane is free again; what it did not deliver is someone else's."""
         del self.state.copies[copy.id]
+        copy.over_at, copy.ending = now, ending
         lane = self.state.lanes[copy.source]
         lane.copy, lane.status = None, "idle"
         lane.ended.append(copy)
         lane.busy_seconds += now - copy.asked_at
         lane.meter.pause(now)
         self._note(f"{now:.3f} copy {copy.id}: over at end {copy.end}")
+
+    def _fail_silent(self, lane: Lane, copy: Copy, now: float) -> None:
+        copy.ending = "stalled"
+        self._fail(lane, f"nothing came for {copy.silence(now):.0f} s", permanent=False, now=now)
 
     def _fail(self, lane: Lane, reason: str, *, permanent: bool, now: float, asked: float | None = None) -> None:
         """Give the lane's bytes back, then pause it or leave it; for `asked` seconds if its server said so."""
@@ -336,7 +345,7 @@ class Scheduler:
     def _hand_back(self, lane: Lane, now: float) -> None:
         copy = self.state.running(lane)
         if copy is not None:
-            self._release(copy, now)
+            self._release(copy, copy.ending or "failed", now)
             held = self.state.held
             for start, end in self.state.lacking(copy):
                 for a, b in held.gaps(start, end):

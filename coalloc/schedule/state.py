@@ -11,7 +11,7 @@ from math import inf, log2
 from typing import Literal
 
 from coalloc.intervals import Intervals
-from coalloc.model import Estimate
+from coalloc.model import Ending, Estimate
 from coalloc.schedule.median import median
 from coalloc.schedule.rate import RateMeter
 from coalloc.schedule.streams import Widening
@@ -38,7 +38,10 @@ USUAL_GAP = 0.05
 
 @dataclass(slots=True)
 class Lane:
-    """One source: what it is doing, how fast it is, and the bytes that are kept for it."""
+    """One source: what it is doing, how fast it is, and the bytes that are kept for it.
+
+    `planned` are the bytes of its share at the start; None where nobody was given any.
+    """
 
     source: int
     estimate: Estimate
@@ -52,6 +55,7 @@ class Lane:
     resume_at: float = 0.0
     reason: str | None = None
     ready_at: float | None = None
+    planned: int | None = None
     bytes: int = 0
     ended: list["Copy"] = field(default_factory=list)
     busy_seconds: float = 0.0
@@ -79,7 +83,7 @@ class Copy:
     """A partial copy: bytes [start, end) asked of one source. `end` may be lowered while it runs.
 
     `received` are the bytes it delivered, `bytes` those that it delivered first; `racing` says that it was begun as
-    the second to fetch its range.
+    the second to fetch its range, `relieved` that others were given some of it.
     """
 
     id: int
@@ -92,6 +96,9 @@ class Copy:
     received: int = 0
     bytes: int = 0
     racing: bool = False
+    relieved: bool = False
+    over_at: float | None = None
+    ending: Ending | None = None
 
     def silence(self, now: float) -> float:
         """Seconds since its last byte came, or since it was asked for if none has."""

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import sqlite3
 import threading
 import time
 import zlib
@@ -68,6 +69,32 @@ def test_a_name_is_enough_and_what_came_of_it_is_told(broker, known, tmp_path):
     assert not list((home / ".local/share/coget/history.sqlite.outbox").iterdir())
 
 
+def _decided(database: Path) -> list[dict]:
+    with sqlite3.connect(database) as connection:
+        connection.row_factory = sqlite3.Row
+        joined = "SELECT decisions.*, traces.sources AS parts, ranges FROM decisions JOIN traces ON decision_id = id"
+        return [dict(row) for row in connection.execute(f"{joined} ORDER BY id")]
+
+
+def test_the_broker_is_told_from_where_a_file_came_and_why(broker, known, tmp_path):
+    assert coget(["--quiet", DATASET], tmp_path, **_environment(broker)).returncode == 0
+    (told,) = _decided(tmp_path / "b.sqlite")
+    assert (told["kind"], told["thing"], told["sink"], told["outcome"]) == ("download", DATASET, "HERE", "ok")
+    assert (told["subject"], told["bytes"], told["task_id"]) == ("admin", len(CONTENT), None)
+    assert told["rationale"].startswith("adaptive:")
+    sources, trace = json.loads(told["parts"]), json.loads(told["ranges"])
+    assert sum(each["bytes"] for each in sources) == len(CONTENT)
+    assert sum(each["planned_bytes"] for each in sources) == len(CONTENT)
+    assert sum(each[3] for each in trace["ranges"]) == len(CONTENT)
+    assert told["best_seconds"] <= told["fetch_seconds"] <= told["seconds"]
+    (tmp_path / "one" / "2024" / "x.root").unlink()
+    (tmp_path / "two" / "2024" / "x.root").unlink()
+    assert coget(["--quiet", "-o", "other", DATASET], tmp_path, **_environment(broker)).returncode != 0
+    failed = _decided(tmp_path / "b.sqlite")[1]
+    assert (failed["outcome"], failed["best_seconds"]) == ("failed", None)
+    assert {each["outcome"] for each in json.loads(failed["parts"])} == {"failed"}
+
+
 def test_the_next_transfer_begins_with_what_the_broker_expects(broker, known, tmp_path):
     now = time.time()
     sources = [each.rpartition("/")[0] for each in _urls(known)]
@@ -116,6 +143,7 @@ def test_a_broker_that_is_down_fails_no_transfer_and_hears_of_it_later(broker, k
     waiting.write_text(json.dumps({**report, "broker": broker.url}))  # as if it had been down
     assert coget(["--quiet", "-o", "b", *urls], home, **_environment(broker)).returncode == 0
     assert sum(each["bytes"] for each in _reported(known)) == 2 * len(CONTENT)
+    assert len({each["key"] for each in _decided(tmp_path / "b.sqlite")}) == 2
     assert not list((home / ".local/share/coget/history.sqlite.outbox").iterdir())
     failed = coget([DATASET], home, **down)
     assert failed.returncode == 3

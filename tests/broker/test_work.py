@@ -10,6 +10,7 @@ import pytest
 
 from broker.models.access import Caller
 from broker.models.tasks import Details, Item, NewTask, Options, Work
+from broker.services.decisions import Decisions
 from broker.services.forecasting import Forecasting
 from broker.services.history import Transfers
 from broker.services.places import Places
@@ -76,7 +77,7 @@ def task(*names: str, owner: str = "ann", submission: object = None, **options: 
 async def working(database: Database, performer: Ready) -> AsyncIterator[Worker]:
     places = Places(database)
     history = Transfers(database, places, Forecasting(database, places, compiled=False))
-    worker = Worker(database, history, performer)
+    worker = Worker(database, history, Decisions(database, Places(database)), performer)
     running = asyncio.create_task(worker.run())
     try:
         yield worker
@@ -191,7 +192,7 @@ async def test_no_lease_is_given_back_before_its_results_are_written(opened):
     numbers = [(await tasks.submit(task(f"/{i}")))[0] for i in range(20)]
     places = Places(opened)
     history = Transfers(opened, places, Forecasting(opened, places, compiled=False))
-    recorder = Recorder(opened, history, lambda _: None)
+    recorder = Recorder(opened, history, Decisions(opened, Places(opened)), lambda _: None)
     async with opened.write() as connection:
         await Works(connection).enrol("w", "", "here", time.time())
     leases = Leases(opened, recorder)

@@ -28,7 +28,8 @@ REPORT_KEYS = {
     "rationale",
     "sources",
 }
-SOURCE_KEYS = {"url", "bytes", "seconds", "rate", "ranges", "streams", "idle_seconds", "outcome", "error", "copies"}
+SOURCE_KEYS = {"url", "bytes", "seconds", "rate", "ranges", "streams", "idle_seconds", "outcome", "error"}
+SOURCE_KEYS |= {"planned_bytes", "ready_seconds", "copies"}
 
 
 def coget_process(

@@ -22,6 +22,7 @@ def upgrade() -> None:
     _scores()
     _accuracy()
     _decisions()
+    _regrets()
     op.create_table(
         "probes_wanted",
         sa.Column("source", sa.Text, nullable=False),
@@ -110,23 +111,46 @@ def _accuracy() -> None:
     op.create_index("ix_accuracy_pair_id_week", "accuracy", ["pair_id", "week"])
 
 
+def _regrets() -> None:
+    op.create_table(
+        "regrets",
+        sa.Column("week", sa.Integer, nullable=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("subject", "source", "sink", "strategy")),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("decisions", "bytes", "planned_bytes")),
+        *(sa.Column(name, sa.Double, nullable=False) for name in ("best_bytes", "seconds", "best_seconds")),
+        sa.Column("single_seconds", sa.Double, nullable=False),
+        sa.Column("planned", sa.BigInteger, nullable=False),
+        *(sa.Column(name, sa.Double, nullable=False) for name in ("prediction_seconds", "scheme_seconds")),
+        sa.PrimaryKeyConstraint("week", "subject", "source", "sink", "strategy", name="pk_regrets"),
+        sqlite_with_rowid=False,
+    )
+
+
 def _decisions() -> None:
     op.create_table(
         "decisions",
         sa.Column("id", ID, nullable=False),
         sa.Column("at", sa.Double, nullable=False),
-        *(sa.Column(name, sa.Text, nullable=False) for name in ("subject", "kind", "thing", "sink")),
-        sa.Column("bytes", sa.BigInteger, nullable=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("subject", "key", "kind", "thing", "sink")),
+        *(sa.Column(name, sa.BigInteger, nullable=False) for name in ("bytes", "moved")),
         *(sa.Column(name, sa.Text, nullable=False) for name in ("strategy", "rationale", "outcome")),
         sa.Column("error", sa.Text),
-        sa.Column("seconds", sa.Double, nullable=False),
+        *(sa.Column(name, sa.Double, nullable=False) for name in ("seconds", "fetch_seconds")),
         *(sa.Column(name, sa.Double) for name in ("best_seconds", "planned_seconds", "single_seconds")),
+        sa.Column("unknown", sa.Integer, nullable=False),
         sa.Column("task_id", sa.Text),
         sa.Column("work_id", sa.BigInteger),
         sa.Column("sources", sa.Text, nullable=False),
-        sa.Column("trace", sa.Text),
         sa.PrimaryKeyConstraint("id", name="pk_decisions"),
+        sa.UniqueConstraint("subject", "key", name="uq_decisions_subject_key"),
     )
-    op.create_index("ix_decisions_at", "decisions", ["at"])
-    op.create_index("ix_decisions_subject_at", "decisions", ["subject", "at"])
+    op.create_table(
+        "traces",
+        sa.Column("decision_id", ID, nullable=False),
+        *(sa.Column(name, sa.Text, nullable=False) for name in ("sources", "ranges")),
+        sa.PrimaryKeyConstraint("decision_id", name="pk_traces"),
+        sa.ForeignKeyConstraint(["decision_id"], ["decisions.id"], name="fk_traces_decision_id", ondelete="CASCADE"),
+    )
+    op.create_index("ix_decisions_at_id", "decisions", ["at", "id"])
+    op.create_index("ix_decisions_subject_at_id", "decisions", ["subject", "at", "id"])
     op.create_index("ix_decisions_task", "decisions", ["task_id"], sqlite_where=OF_TASK, postgresql_where=OF_TASK)

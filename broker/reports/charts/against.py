@@ -51,7 +51,7 @@ def scatter(name: str, title: str, table: Table, x: str, y: str, *, colour: str 
     alternative += f"{column(table, y).title} {span(units[1], ys)}"
     if alike:
         alternative += f"; {sum(a > b for a, b in zip(xs, ys, strict=True)):,} below the diagonal"
-    size = {"width": SIDE if alike else WIDTH, "height": SIDE}
+    size: dict[str, Any] = {"width": SIDE if alike else WIDTH, "height": SIDE}
     encoding = {"x": across.channel("x"), "y": up.channel("y")}
     data = {"values": values}
     return drawn(name, title, table, f"{alternative}.", note, data=data, encoding=encoding, layer=layers, **size)

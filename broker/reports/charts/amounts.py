@@ -108,7 +108,8 @@ def _named(name: str, title: str, table: Table, y: str, sums: Sums, kinds: Categ
     alternative = f"{title}: " + ", ".join(f"{each} {written(totals[each], unit)}" for each in list(totals)[:5])
     alternative += f" and {len(found) - 5} more." if len(found) > 5 else "."
     step = STEP if stacked or not kinds else STEP * max(1.0, 0.7 * len(kinds.names))
-    size = {"width": width, "height": {"step": step, "for": "position"}}
+    size: dict[str, Any] = {"width": width, "height": {"step": step, "for": "position"}}
+    size |= {"left": called.values(), "right": [str(each["text"]) for each in ends] if stacked else []}
     return drawn(name, title, table, alternative, note, data={"values": values}, encoding=place, layer=layers, **size)
 
 

@@ -66,6 +66,7 @@ def grid(name: str, title: str, table: Table, source: str, sink: str, value: str
         table,
         _said(title, kept, column_.unit),
         note,
+        left=rows,
         width={"step": wide},
         height={"step": tall},
         data={"values": [_value(cell, names, bounds, divisor) for cell in kept]},

@@ -81,6 +81,7 @@ def series(
         table,
         f"{alternative}.",
         note,
+        right=names.values(),
         width=width,
         height=HEIGHT,
         data=data,
@@ -177,9 +178,8 @@ def lines(name: str, title: str, table: Table, x: str, y: str, of: str) -> Figur
     alternative = f"{title}: {_extent(rows)}; at the end {ends}."
     encoding = {"x": moments("x"), "y": axis.channel("y")}
     data = {"values": values}
-    return drawn(
-        name, title, table, alternative, note, width=width, height=HEIGHT, data=data, encoding=encoding, layer=layers
-    )
+    size: dict[str, Any] = {"width": width, "height": HEIGHT, "right": called.values()}
+    return drawn(name, title, table, alternative, note, data=data, encoding=encoding, layer=layers, **size)
 
 
 def _plain(channels: Mapping[str, Any]) -> dict[str, Any]:

@@ -80,6 +80,7 @@ def gantt(name: str, title: str, table: Table, row: str, begin: str, end: str, o
         table,
         _said(title, kept, unit, bool(of)),
         note,
+        left=names.values(),
         width=WIDTH - LETTER * max(map(len, names.values())),
         height=len(names) * max(TALL, busiest * LANE + 4),
         data={"values": values},

@@ -74,7 +74,7 @@ def calibration(name: str, title: str, table: Table, nominal: str, hits: str, tr
     ]
     few = len(rows) - len(seen)
     note = f"{few} of fewer than {FEWEST} forecasts are not drawn." if few else ""
-    size = {"width": SIDE, "height": SIDE}
+    size: dict[str, Any] = {"width": SIDE, "height": SIDE}
     return drawn(name, title, table, _said(title, seen), note, data={"values": values}, layer=layers, **size)
 
 

@@ -59,6 +59,10 @@ def test_who_runs_dry_takes_the_tail_of_the_other():
     (shorten,), (fetch,) = kinds(actions, Shorten), kinds(actions, Fetch)
     assert shorten.copy == second.copy
     assert (fetch.source, fetch.start, fetch.end) == (0, shorten.end, second.end)
+    machine.handle(Received(1.7, second.copy, second.start + 16 * MB // 10, shorten.end))
+    machine.handle(Finished(1.8, second.copy))
+    assert [lane.ended[0].ending for lane in machine.state.lanes] == ["whole", "relieved"]
+    assert [lane.planned for lane in machine.state.lanes] == [first.end, 10 * MB - first.end]
 
 
 def test_a_silent_copy_is_abandoned_and_its_source_connected_anew():
@@ -67,6 +71,7 @@ def test_a_silent_copy_is_abandoned_and_its_source_connected_anew():
     machine.handle(Received(0.1, fetch.copy, 0, 1000))
     assert not kinds(machine.handle(Tick(2.0)), Abandon)
     assert kinds(machine.handle(Tick(4.0)), Abandon) == [Abandon(fetch.copy)]
+    assert [(copy.ending, copy.over_at) for copy in machine.state.lanes[0].ended] == [("stalled", 4.0)]
     assert kinds(machine.handle(Tick(4.7)), Connect) == [Connect(0)]
     (again,) = kinds(machine.handle(Ready(4.8, 0)), Fetch)
     assert (again.start, again.end) == (1000, 10 * MB)

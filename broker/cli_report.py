@@ -1,0 +1,157 @@
+"""The command `coget-broker report`: reports as files."""
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from broker.cli_shared import config_option, database_option, with_services
+from broker.errors import BrokerError, Invalid
+
+if TYPE_CHECKING:
+    from broker.reports.document import Report
+    from broker.reports.making import Period
+
+__all__ = ["report"]
+
+FORMATS = ("html", "pdf", "csv", "json")
+DAY = 86_400.0
+
+
+def _moment(said: str) -> float:
+    """A day, or a moment of one; by UTC unless it says otherwise."""
+    try:
+        moment = datetime.fromisoformat(said)
+    except ValueError:
+        raise click.BadParameter(
+            f"{said} is no day like 2026-11-22, nor a moment like 2026-11-22T10:00+01:00"
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _pair(said: str) -> tuple[str, str]:
+    """What is asked of a report, and the answer."""
+    name, sign, value = said.partition("=")
+    if not sign:
+        raise click.BadParameter(f"{said} is not like source=CERN")
+    return name, value
+
+
+@click.command()
+@click.argument("name")
+@click.argument("asked", nargs=-1, type=_pair, metavar="[PARAMETER=VALUE]...")
+@database_option
+@config_option
+@click.option("--since", type=_moment, metavar="DAY", help="From when on.  [default: as each report thinks fit]")
+@click.option("--until", type=_moment, metavar="DAY", help="Until when.  [default: now]")
+@click.option(
+    "--days",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    help="So many days before --until, instead of --since.",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(FORMATS),
+    help="csv is of one table, which NAME names: REPORT/TABLE.  [default: as the file's name ends, or html]",
+)
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE", help="[default: standard output]"
+)
+def report(
+    name: str,
+    asked: Sequence[tuple[str, str]],
+    database: str,
+    config: Path | None,
+    since: float | None,
+    until: float | None,
+    days: float | None,
+    kind: str | None,
+    output: Path | None,
+) -> None:
+    """Write the report NAME as one file that is whole, or `all` of them; as an admin sees them.
+
+    HTML has its figures and its style in it, and no script. PDF has figures as vectors; it wants the extra `pdf`.
+
+    \b
+    Examples:
+      coget-broker report all -o week.html --days 7
+      coget-broker report forecasters -o november.pdf --since 2026-11-01 --until 2026-12-01
+      coget-broker report pair source=CERN sink=FNAL -o pair.html
+      coget-broker report audit/changes --format csv
+    """
+    from broker.config import Settings, configured
+    from broker.reports.making import made
+
+    kind = kind or _kind(output)
+    if kind == "pdf" and output is None and sys.stdout.isatty():
+        raise Invalid("a PDF is nothing for a terminal", "name a file: -o report.pdf")
+    settings = configured(Settings(database), config) if config else Settings(database)
+    period = _period(since, until, days)
+    named, _, part = name.partition("/")
+    reports = with_services(settings, lambda broker: made(broker.archive, named, dict(asked), period))
+    content = _written(reports, kind, part, period)
+    if output is None:
+        sys.stdout.buffer.write(content)
+        return
+    try:
+        output.write_bytes(content)
+    except OSError as error:
+        raise BrokerError(f"{output} cannot be written: {error.strerror}", "name another file with -o") from None
+
+
+def _kind(output: Path | None) -> str:
+    suffix = output.suffix.lstrip(".").lower() if output else ""
+    if suffix in FORMATS:
+        return suffix
+    return "html"
+
+
+def _period(since: float | None, until: float | None, days: float | None) -> "Period":
+    """:raises Invalid: when there is no such time"""
+    from broker.reports.making import Period
+
+    if days is not None and since is not None:
+        raise Invalid("--days and --since both say when to begin", "give one of them")
+    if days is not None:
+        since = (time.time() if until is None else until) - days * DAY
+    if since is not None and since >= (time.time() if until is None else until):
+        raise Invalid("the period ends before it begins", "give --since a day before --until")
+    return Period(since, until)
+
+
+def _written(reports: "Sequence[Report]", kind: str, part: str, period: "Period") -> bytes:
+    if part and kind != "csv":
+        raise Invalid(f"{kind} is of whole reports", f"leave out /{part}, or take --format csv")
+    if kind == "csv":
+        return _csv(reports, part)
+    if kind == "json":
+        return _json(reports)
+    from broker.reports.files import page, sheets
+
+    title = reports[0].title if len(reports) == 1 else "Reports"
+    return sheets(reports, title, str(period)) if kind == "pdf" else page(reports, title, str(period)).encode()
+
+
+def _csv(reports: "Sequence[Report]", part: str) -> bytes:
+    from broker.reports.data import csv_of, tables_of
+
+    names = [f"{each.name}/{table}" for each in reports for table in tables_of(each)]
+    found = tables_of(reports[0]).get(part) if len(reports) == 1 else None
+    if found is None:
+        raise Invalid("CSV is of one table", f"name it, one of {', '.join(names)}" if names else "there is none yet")
+    return csv_of(found).encode()
+
+
+def _json(reports: "Sequence[Report]") -> bytes:
+    import orjson
+
+    from broker.reports.data import document
+
+    said: Mapping[str, object] = {"reports": [document(each) for each in reports]}
+    return orjson.dumps(document(reports[0]) if len(reports) == 1 else said, option=orjson.OPT_APPEND_NEWLINE)

@@ -1,0 +1,52 @@
+"""What commands of `coget-broker` have in common: options, and the services over a database."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import click
+
+from broker.config import Settings
+from broker.errors import BrokerError
+
+if TYPE_CHECKING:
+    from broker.factory import Factory
+
+__all__ = ["config_option", "database_option", "with_services"]
+
+Result = TypeVar("Result")
+
+database_option = click.option(
+    "--database",
+    default=Settings().database,
+    show_default=True,
+    envvar="COGET_BROKER_DATABASE",
+    metavar="URL",
+    help="sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
+)
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Whose tokens count, who says who people are, who is told of tasks, and files of proxy certificates; TOML.",
+)
+
+
+def with_services(settings: Settings, work: "Callable[[Factory], Awaitable[Result]]") -> Result:
+    """What `work` makes of the services over a database that has its tables."""
+    from broker.factory import Factory
+    from broker.storage.database import addressed
+    from broker.storage.migration import check
+
+    if not check(addressed(settings.database)):
+        raise BrokerError("the database has no tables yet", "run: coget-broker upgrade --database URL")
+
+    async def run() -> Result:
+        factory = Factory.of(settings)
+        try:
+            return await work(factory)
+        finally:
+            await factory.database.close()
+
+    return asyncio.run(run())

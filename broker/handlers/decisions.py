@@ -1,0 +1,25 @@
+"""Decisions: which replicas were chosen for a transfer, and what came of it."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Body
+
+from broker.dependencies.access import Guarded, Transferrer
+from broker.dependencies.context import Services
+from broker.models.decisions import Decided, Made, Taken
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["history"], route_class=Guarded)
+MOST = 100
+
+
+@router.post("/decisions")
+async def report(
+    decided: Annotated[Decided | Annotated[list[Decided], Body(max_length=MOST)], Body()],
+    caller: Transferrer,
+    services: Services,
+) -> Taken:
+    """Report how files were fetched: one, or some. The answer means that they are kept; again, nothing changes."""
+    some = decided if isinstance(decided, list) else [decided]
+    return await services.decisions.keep(caller.subject, [Made(each) for each in some])

@@ -1,0 +1,77 @@
+"""Reports as PDF, set by Typst: figures are vectors, headings of tables are on each sheet, sheets have numbers.
+
+What reports say goes to Typst as data, not as its markup; nothing is fetched.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from broker.errors import Invalid
+from broker.reports.document import Figure, Report, Table
+from broker.reports.drawing import vectors
+from broker.reports.files.pages import MOST, shown
+from broker.reports.words import clean, written
+
+__all__ = ["sheets"]
+
+MAIN = "file.typ"
+
+
+def sheets(reports: Sequence[Report], title: str, lead: str = "") -> bytes:
+    """All of them as one PDF, each from a new sheet on; the same reports make the same bytes.
+
+    :param lead: what they are of, in a sentence
+    :raises Invalid: where typst is not installed
+    """
+    try:
+        import typst
+    except ImportError:
+        raise Invalid("typst is not installed, which sets PDF", "run: pip install 'coget[pdf]'") from None
+    with TemporaryDirectory(prefix="coget-report-") as name:
+        folder = Path(name)
+        (folder / MAIN).write_bytes(files("broker").joinpath("templates", MAIN).read_bytes())
+        said = {"title": clean(title), "lead": clean(lead), "reports": [_report(each, folder) for each in reports]}
+        (folder / "reports.json").write_text(json.dumps(said))
+        made: bytes = typst.compile(folder / MAIN, root=folder, format="pdf", timestamp=0)
+    return made
+
+
+def _report(report: Report, folder: Path) -> Mapping[str, Any]:
+    return {
+        "title": clean(report.title),
+        "lead": clean(report.lead),
+        "at": f"As of {written(report.at, 'moment')}.",
+        "facts": [
+            {"label": clean(each.label), "value": written(each.value, each.unit), "note": clean(each.note)}
+            for each in report.facts
+        ],
+        "figures": [_figure(each, f"{report.name}-{place}.pdf", folder) for place, each in enumerate(report.figures)],
+        "tables": [_table(each) for each in report.tables],
+    }
+
+
+def _figure(figure: Figure, file: str, folder: Path) -> Mapping[str, str]:
+    said = {"title": clean(figure.title), "note": clean(figure.note), "alternative": clean(figure.alternative)}
+    if not figure.spec:
+        return {**said, "file": ""}
+    (folder / file).write_bytes(vectors(figure))
+    return {**said, "file": file}
+
+
+def _table(table: Table) -> Mapping[str, Any]:
+    columns = shown(table)
+    stale = table.stale or [False] * len(table.rows)
+    few = f"The first {MOST} of {len(table.rows):,} rows." if len(table.rows) > MOST else ""
+    return {
+        "title": clean(table.title),
+        "note": " ".join(filter(None, (clean(table.note), few))) or ("" if table.rows else "There is nothing to show."),
+        "columns": [{"title": clean(each.title), "number": each.unit != "text"} for _, each in columns],
+        "rows": [
+            {"cells": [written(row[place], each.unit) for place, each in columns], "stale": old}
+            for row, old in zip(table.rows[:MOST], stale, strict=False)
+        ],
+    }

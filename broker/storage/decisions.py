@@ -1,0 +1,210 @@
+"""Decisions in the database: each once, what they cost in sums, and pages of them, the newest first."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import orjson
+from sqlalchemy import ColumnElement, cast, func, literal, or_, select, tuple_
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.decisions import Decided, Kept, Listed, Made, Part, Range, Regret
+from broker.schema.reports import decisions, regrets, traces
+from broker.storage.upsert import insert
+
+__all__ = ["WEEK", "Decisions", "Page", "Summed", "Wanted"]
+
+WEEK = 7 * 86_400
+LARGEST = 2**48
+"""Bytes that one decision can count for: ten thousand nonsensical ones are still a number that the database has."""
+LOOKED = 50_000
+"""Decisions that are looked at for a page: who searches for what is rare goes on from there."""
+SHOWN = [decisions.c[name] for name in Listed._fields]
+SUMS = [each.name for each in regrets.c if not each.primary_key]
+
+
+class Wanted(NamedTuple):
+    """Which decisions; what is None does not matter. `text` is a part of what they are about, or of why."""
+
+    subject: str | None = None
+    text: str | None = None
+    outcome: str | None = None
+    strategy: str | None = None
+    task: str | None = None
+    since: float | None = None
+    until: float | None = None
+    before: int | None = None
+
+
+class Page(NamedTuple):
+    """Some decisions; `next` is the `before` of the page that follows, None if there is none."""
+
+    decisions: list[Listed]
+    next: int | None
+
+
+class Summed(NamedTuple):
+    """What decisions of a week cost, by source, sink and strategy; the columns of `regrets`."""
+
+    week: int
+    source: str
+    sink: str
+    strategy: str
+    decisions: int
+    bytes: int
+    planned_bytes: int
+    best_bytes: float
+    seconds: float
+    best_seconds: float
+    single_seconds: float
+    planned: int
+    prediction_seconds: float
+    scheme_seconds: float
+
+
+class Decisions:
+    """The decisions."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def known(self, subject: str, keys: Iterable[str]) -> set[str]:
+        """Of what a subject calls so, what it has reported before."""
+        mine = select(decisions.c.key).where(decisions.c.subject == subject, decisions.c.key.in_(list(keys)))
+        return set((await self._connection.execute(mine)).scalars())
+
+    async def add(self, subject: str, judged: Sequence[tuple[Made, Regret]]) -> int:
+        """Keep those that this subject has not reported before, and add up what they cost; how many."""
+        ordered = sorted(judged, key=lambda each: each[0].decided.id)  # in one order for all
+        added = [each for each in ordered if await self._add(subject, *each)]
+        sums: dict[tuple[Any, ...], list[float]] = {}
+        for made, regret in added:
+            for key, values in _sums(subject, made.decided, regret):
+                sums[key] = [a + b for a, b in zip(sums.get(key, [0.0] * len(values)), values, strict=True)]
+        for key in sorted(sums):
+            await self._sum(key, sums[key])
+        return len(added)
+
+    async def _add(self, subject: str, made: Made, regret: Regret) -> bool:
+        once = insert(self._connection, decisions).values(_row(subject, made, regret))
+        once = once.on_conflict_do_nothing(index_elements=["subject", "key"]).returning(decisions.c.id)
+        number = (await self._connection.execute(once)).scalar()
+        if number is not None:
+            await self._connection.execute(traces.insert().values(decision_id=number, **_trace(made.decided, regret)))
+        return number is not None
+
+    async def _sum(self, key: tuple[Any, ...], values: Sequence[float]) -> None:
+        keys = [column.name for column in regrets.primary_key]
+        row = insert(self._connection, regrets).values(dict(zip([*keys, *SUMS], [*key, *values], strict=True)))
+        more = {name: regrets.c[name] + row.excluded[name] for name in SUMS}
+        await self._connection.execute(row.on_conflict_do_update(index_elements=keys, set_=more))
+
+    async def one(self, number: int, subject: str | None) -> Kept | None:
+        """The decision of this number, if there is one and it is the subject's; None is everybody."""
+        mine = decisions.c.subject == subject if subject is not None else literal(True)
+        joined = select(*SHOWN, decisions.c.moved, traces.c.sources, traces.c.ranges).join(traces)
+        row = (await self._connection.execute(joined.where(decisions.c.id == number, mine))).one_or_none()
+        return None if row is None else _kept(row._mapping)
+
+    async def page(self, wanted: Wanted, limit: int) -> Page:
+        """Those wanted, the newest first. It ends early where it has looked at very many."""
+        of, order = await self._of(wanted), (decisions.c.at.desc(), decisions.c.id.desc())
+        looked = select(*SHOWN, decisions.c.sources).where(*of).order_by(*order).limit(LOOKED).subquery()
+        fits = [looked.c[name] == value for name in ("outcome", "strategy") if (value := getattr(wanted, name))]
+        if wanted.text:
+            pattern = _like(wanted.text)
+            about = (looked.c[name] for name in ("thing", "sink", "strategy", "rationale", "error", "sources"))
+            fits.append(or_(*(func.lower(column).like(pattern, escape="\\") for column in about)))
+        columns = [looked.c[name] for name in Listed._fields]
+        page = select(*columns).where(literal(True), *fits).order_by(looked.c.at.desc(), looked.c.id.desc())
+        found = [Listed(*row) for row in await self._connection.execute(page.limit(limit))]
+        if len(found) == limit:
+            return Page(found, found[-1].id)
+        last = select(decisions.c.id).where(*of).order_by(*order).offset(LOOKED - 1).limit(1)
+        return Page(found, (await self._connection.execute(last)).scalar())
+
+    async def _of(self, wanted: Wanted) -> list[ColumnElement[bool]]:
+        """What an index finds."""
+        columns = decisions.c
+        where: list[ColumnElement[bool]] = []
+        if wanted.subject is not None:
+            where.append(columns.subject == wanted.subject)
+        if wanted.task is not None:
+            where.append(columns.task_id == wanted.task)
+        where += [columns.at >= wanted.since] if wanted.since is not None else []
+        where += [columns.at < wanted.until] if wanted.until is not None else []
+        if wanted.before is not None:
+            last = select(columns.at).where(columns.id == wanted.before)
+            at = (await self._connection.execute(last)).scalar()
+            where.append(tuple_(columns.at, columns.id) < tuple_(literal(at or 0.0), literal(wanted.before)))
+        return where
+
+    async def summed(self, subject: str | None, since: int) -> list[Summed]:
+        """What decisions cost since a week, added up over subjects."""
+        keys = [regrets.c[name] for name in ("week", "source", "sink", "strategy")]
+        sums = [cast(func.sum(regrets.c[name]), regrets.c[name].type) for name in SUMS]  # PostgreSQL's are decimals
+        mine = [regrets.c.subject == subject] if subject is not None else []
+        rows = await self._connection.execute(
+            select(*keys, *sums).where(regrets.c.week >= since, *mine).group_by(*keys).order_by(*keys)
+        )
+        return [Summed(*row) for row in rows]
+
+
+def _like(text: str) -> str:
+    escaped = text.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+    return f"%{escaped}%"
+
+
+def _row(subject: str, made: Made, regret: Regret) -> dict[str, Any]:
+    decided = made.decided
+    same = decided.model_dump(exclude={"id", "sources", "ranges", "range_count"})
+    return {
+        **same,
+        "subject": subject,
+        "key": decided.id,
+        "best_seconds": regret.best,
+        "planned_seconds": regret.planned,
+        "single_seconds": regret.single,
+        "unknown": regret.unknown,
+        "task_id": made.task_id,
+        "work_id": made.work_id,
+        "sources": " ".join(dict.fromkeys(each.source for each in decided.sources)),
+    }
+
+
+def _trace(decided: Decided, regret: Regret) -> dict[str, str]:
+    ranges = {
+        "count": decided.range_count,
+        "shares": list(regret.shares),
+        "ranges": [list(each.model_dump().values()) for each in decided.ranges],
+    }
+    sources = [each.model_dump(exclude_defaults=True) for each in decided.sources]
+    return {"sources": orjson.dumps(sources).decode(), "ranges": orjson.dumps(ranges).decode()}
+
+
+def _kept(row: Mapping[Any, Any]) -> Kept:
+    trace, names = orjson.loads(row["ranges"]), list(Range.model_fields)
+    return Kept(
+        Listed(*(row[name] for name in Listed._fields)),
+        row["moved"],
+        [Part.model_validate(each) for each in orjson.loads(row["sources"])],
+        trace["shares"],
+        [Range.model_construct(**dict(zip(names, each, strict=True))) for each in trace["ranges"]],
+        trace["count"],
+    )
+
+
+def _sums(subject: str, decided: Decided, regret: Regret) -> Iterable[tuple[tuple[Any, ...], list[float]]]:
+    """What a decision adds to which sums: to that of all its sources, and to that of each."""
+    if regret.best is None:
+        return
+    week = int(decided.at // WEEK)
+    seconds = [decided.fetch_seconds, regret.best, regret.single or 0.0]
+    lost = [1, regret.planned - regret.best, decided.fetch_seconds - regret.planned] if regret.planned else [0, 0, 0]
+    moved = min(decided.moved, LARGEST)
+    whole = [1, moved, moved, moved, *seconds, *lost]
+    yield (week, subject, "", decided.sink, decided.strategy), whole
+    for i, (source, share) in enumerate(zip(decided.sources, regret.shares, strict=True)):
+        waited = [lost[0], lost[1] if i == regret.waits else 0.0, 0.0]
+        brought, planned = (min(count, LARGEST) for count in (source.bytes, source.planned_bytes or 0))
+        own = [1, brought, planned, share, *seconds, *waited]
+        yield (week, subject, source.source, decided.sink, decided.strategy), own

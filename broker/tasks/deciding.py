@@ -1,0 +1,60 @@
+"""Which replicas a file came from, and why, on its way to the recorder; nothing about that ends a transfer."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import structlog
+from pydantic import ValidationError
+
+from broker.models.decisions import Decided, Made
+from broker.models.tasks import Work
+from broker.tasks.recorder import Recorder
+from coalloc.decision import decision, worth_telling
+from coalloc.errors import CoallocError
+from coalloc.model import TransferReport
+
+__all__ = ["Deciding"]
+
+log = structlog.get_logger("broker.tasks")
+
+
+class Deciding(NamedTuple):
+    """A transfer that is about to begin.
+
+    :param kind: download or copy
+    :param whose: whose task it is, and the site that it goes to
+    """
+
+    recorder: Recorder
+    work: Work
+    kind: str
+    thing: str
+    whose: tuple[str, str]
+    began: float
+
+    @classmethod
+    @contextmanager
+    def of(cls, recorder: Recorder, work: Work, kind: str, thing: str, whose: tuple[str, str]) -> Iterator["Deciding"]:
+        """Tells of a transfer that fails in the block; of one that does not, `came` has to be told."""
+        deciding = cls(recorder, work, kind, thing, whose, time.time())
+        try:
+            yield deciding
+        except CoallocError as error:
+            if isinstance(error.report, TransferReport):
+                deciding.came(error.report, error.message)
+            raise
+
+    def came(self, report: TransferReport, error: str | None = None) -> None:
+        """What came of it."""
+        if not worth_telling(report):
+            return
+        owner, site = self.whose
+        key = f"task.{self.work.task_id}.{self.work.id}.{self.work.attempt}"
+        try:
+            decided = Decided.model_validate(decision(report, error, self.began, key, self.kind, self.thing, site))
+        except ValidationError as wrong:
+            log.warning("a decision could not be kept", error=str(wrong))
+            return
+        self.recorder.decide(owner, Made(decided, self.work.task_id, self.work.id))

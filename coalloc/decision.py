@@ -1,0 +1,139 @@
+"""A transfer as a decision: which replicas there were, what was expected of each, who was given what, what came. Pure.
+
+It is told to brokers, which keep it; the document is what `POST /broker/v1/decisions` takes.
+"""
+
+from collections.abc import Sequence
+from itertools import groupby
+from math import ceil
+from typing import Any
+
+from coalloc.history import source_key
+from coalloc.model import PartialCopy, SourceReport, TransferReport
+from coalloc.urls import redact
+
+__all__ = ["Document", "decision", "worth_telling"]
+
+Document = dict[str, Any]
+
+LARGE = 8 << 20
+"""Bytes from which on a file is told of, even if there was no choice."""
+CHOSEN = 1 << 20
+"""The same where there was one: thousands of small files are nobody's decision."""
+MOST = 2000
+"""Ranges of one transfer; of more, neighbours are put together."""
+MOST_SOURCES = 100
+LONGEST, LONGEST_NAME = 500, 2000
+"""Characters of a remark, and of a name."""
+MOMENT = 0.1
+"""Seconds in which a source's bytes have to have flowed for these to show its rate, apart from its set-up."""
+WORST = ("failed", "stalled", "relieved", "whole")
+
+
+def worth_telling(report: TransferReport) -> bool:
+    """Whether anybody would ever look at it: something was to be moved, and it is large, or there was a choice."""
+    moved = report.size - report.resumed_bytes
+    return moved >= LARGE or (moved >= CHOSEN and len(report.sources) > 1)
+
+
+def decision(
+    report: TransferReport, error: str | None, began: float, key: str, kind: str, thing: str, sink: str
+) -> Document:
+    """What a transfer decided, and what came of it.
+
+    :param error: why it failed, if it did
+    :param began: seconds since the epoch
+    :param key: what tells it from all others of its reporter
+    :param kind: download or copy
+    :param thing: the dataset, or the file's name
+    :param sink: where it went: a site, or empty
+    """
+    sources = report.sources[:MOST_SOURCES]
+    ranges = _thinned(sources)
+    return {
+        "id": key,
+        "at": began,
+        "kind": kind,
+        "thing": _line(thing, LONGEST_NAME),
+        "sink": sink,
+        "bytes": report.size,
+        "moved": report.size - report.resumed_bytes,
+        "strategy": report.strategy,
+        "rationale": _line(report.rationale, LONGEST),
+        "outcome": "ok" if error is None else "failed",
+        "error": error and _line(error, LONGEST),
+        "seconds": report.seconds,
+        "fetch_seconds": max((each["last"] or each["asked"] for each in ranges), default=report.seconds),
+        "sources": [_source(source) for source in sources],
+        "ranges": ranges,
+        "range_count": sum(len(source.copies) for source in sources),
+    }
+
+
+def _source(source: SourceReport) -> Document:
+    low, high = source.estimate.bounds or (None, None)
+    start, flow = _shown(source)
+    return {
+        "source": source_key(source.url),
+        "url": _line(redact(source.url).partition("?")[0], LONGEST_NAME),  # what follows may be a secret
+        "rate": {"p10": low, "p50": source.estimate.rate, "p90": high} if source.estimate.rate else None,
+        "setup_expected": source.estimate.setup_seconds,
+        "reason": _line(source.estimate.reason, LONGEST),
+        "planned_bytes": source.planned_bytes,
+        "bytes": source.bytes,
+        "seconds": source.seconds,
+        "setup_seconds": source.setup_seconds,
+        "start_seconds": start,
+        "flow_seconds": flow,
+        "streams": max(1, source.streams),
+        "outcome": source.outcome,
+        "error": _line(source.error, LONGEST) if source.error else None,
+    }
+
+
+def _shown(source: SourceReport) -> tuple[float | None, float]:
+    """When its bytes could first flow, and for how long they did.
+
+    Where that was too short to say anything, its set-up counts as time in which they flowed.
+    """
+    flow = sum(copy.last_byte - copy.first_byte for copy in source.copies if copy.last_byte and copy.first_byte)
+    if flow < MOMENT or source.ready_seconds is None:
+        return source.ready_seconds, source.seconds
+    setups = [copy.first_byte - copy.asked for copy in source.copies if copy.first_byte]
+    return source.ready_seconds + min(setups), flow
+
+
+def _thinned(sources: Sequence[SourceReport]) -> list[Document]:
+    """The ranges of each source, in the order in which they were asked; neighbours together where they are too many.
+
+    No byte and no second is lost by that, only where one ends and the next begins; the worst ending is told.
+    """
+    count = sum(len(source.copies) for source in sources)
+    together = max(1, ceil(count / max(1, MOST - len(sources)))) if count > MOST else 1
+    return [
+        _range(i, [copy for _, copy in some])
+        for i, source in enumerate(sources)
+        for _, some in groupby(enumerate(source.copies), lambda numbered: numbered[0] // together)
+    ]
+
+
+def _range(source: int, copies: Sequence[PartialCopy]) -> Document:
+    firsts = [copy.first_byte for copy in copies if copy.first_byte is not None]
+    lasts = [copy.last_byte for copy in copies if copy.last_byte is not None]
+    endings = {copy.ending for copy in copies}
+    return {
+        "source": source,
+        "start": min(copy.start for copy in copies),
+        "end": max(copy.end for copy in copies),
+        "bytes": sum(copy.bytes for copy in copies),
+        "asked": copies[0].asked,
+        "first": min(firsts, default=None),
+        "last": max(lasts, default=None),
+        "over": copies[-1].over,
+        "ending": next((ending for ending in WORST if ending in endings), None),
+        "count": len(copies),
+    }
+
+
+def _line(text: str, longest: int) -> str:
+    return "".join(char if char.isprintable() else " " for char in text)[:longest]

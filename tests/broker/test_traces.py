@@ -1,0 +1,124 @@
+"""What workers decided, with the ranges that came from where: real GridFTP servers, on both databases."""
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from broker.models.catalogue import Dataset, Endpoint, Replica
+from broker.models.decisions import Kept
+from broker.models.tasks import Item
+from broker.storage.decisions import Decisions, Wanted
+from broker.tasks import worker_of
+from coalloc.intervals import Intervals
+from tests.broker.test_carrying import register
+from tests.broker.worlds import ANN, World, world_of
+from tests.support.gridftp import GridFTPServer
+
+MB = 1_000_000
+
+
+@pytest.fixture
+async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_of(database, tmp_path) as world:
+        running = asyncio.create_task(worker_of(world.factory).run())
+        yield world
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def decided(world: World, task: str) -> Kept:
+    """What was decided for a task of one file: it is kept in a moment, once the task is over."""
+    async with asyncio.timeout(30):
+        while True:
+            async with world.factory.database.read() as connection:
+                page = await Decisions(connection).page(Wanted(subject="ann", task=task), 100)
+            if page.decisions:
+                (only,) = page.decisions
+                return await world.factory.decisions.one(ANN, only.id)
+            await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("to", ["sink", "local"])
+async def test_what_came_from_three_servers_adds_up_to_the_file(world, tmp_path, to):
+    content = os.urandom(60 * MB)
+    with GridFTPServer(tmp_path / "b", "127.0.0.3") as b, GridFTPServer(tmp_path / "c", "127.0.0.4") as c:
+        await register(world, "cms:run/1.root", content, world.source, b, c)
+        item = Item(source="/cms/run/1.root", destination="/in/1.root")
+        task = await world.over(await world.submit("TRANSFER", [item], to, "catalogue"))
+        urls = {f"ftp://{server.host}:{server.port}" for server in (world.source, b, c)}
+    assert task.status == "SUCCEEDED", task.error
+    kept = await decided(world, task.id)
+    listed = kept.listed
+    assert (listed.kind, listed.outcome, listed.bytes) == ("copy" if to == "sink" else "download", "ok", 60 * MB)
+    assert (listed.sink, listed.strategy) == ("here", "adaptive")
+    assert listed.unknown == sum(each.outcome == "unused" for each in kept.sources)  # who was late, and so not needed
+    assert "run/1.root" in listed.thing
+    assert {each.source for each in kept.sources} == urls
+    assert sum(each.planned_bytes for each in kept.sources) == 60 * MB
+    assert sum(each.bytes for each in kept.sources) == 60 * MB
+    assert sum(each.bytes for each in kept.ranges) == 60 * MB
+    assert {each.ending for each in kept.ranges} <= {"whole", "relieved"}
+    brought = Intervals((each.start, each.start + each.bytes) for each in kept.ranges)
+    assert list(brought) == [(0, 60 * MB)]
+    for each in kept.ranges:
+        assert each.asked <= each.over <= listed.seconds
+        assert not each.bytes or each.asked <= each.first <= each.last <= each.over
+    assert listed.best_seconds <= listed.fetch_seconds <= listed.seconds
+    assert listed.planned_seconds is None or listed.best_seconds <= listed.planned_seconds
+    assert sum(kept.shares) == pytest.approx(60 * MB)
+
+
+async def place(world: World, name: str, size: int, *servers: GridFTPServer) -> None:
+    """A dataset that takes no room on disk, with a replica at each of these servers."""
+    await world.factory.catalogue.put("root", Dataset(name=name, size=size))
+    for server in servers:
+        (server.root / name).touch()
+        os.truncate(server.root / name, size)
+        endpoint = f"e{server.port}"
+        where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
+        await world.factory.places.put_endpoint("root", Endpoint(name=endpoint, site="here", **where))
+        await world.factory.catalogue.put_replica("root", Replica(dataset=name, endpoint=endpoint))
+
+
+async def begun(world: World, end: int) -> None:
+    """Until bytes that lie behind this one are at the sink: whoever brings the last share has begun."""
+    async with asyncio.timeout(30):
+        while not any(path.stat().st_size > end for path in world.sink.root.iterdir()):  # noqa: ASYNC110 - a disk
+            await asyncio.sleep(0.005)
+
+
+async def test_a_server_that_dies_shows_as_a_fault_whose_bytes_others_bring(world, tmp_path):
+    size = 3 << 30
+    with GridFTPServer(tmp_path / "b", "127.0.0.3") as b, GridFTPServer(tmp_path / "c", "127.0.0.4") as c:
+        await place(world, "hole", size, world.source, b, c)
+        number = await world.submit("TRANSFER", [Item(source="/hole", destination="/in")], "sink", "catalogue")
+        await begun(world, 21 * size // 30)
+        b.kill()
+        task = await world.over(number)
+    assert task.status == "SUCCEEDED", task.error
+    kept = await decided(world, number)
+    (dead,) = [i for i, each in enumerate(kept.sources) if each.source == f"ftp://{b.host}:{b.port}"]
+    assert kept.sources[dead].error
+    assert "failed" in {each.ending for each in kept.ranges if each.source == dead}
+    lost = [each for each in kept.ranges if each.source == dead and each.ending == "failed"]
+    for each in lost:
+        assert any(other.start < each.end and each.start < other.end for other in kept.ranges if other.source != dead)
+    assert sum(each.bytes for each in kept.ranges) == size
+    brought = Intervals((each.start, each.start + each.bytes) for each in kept.ranges)
+    assert list(brought) == [(0, size)]
+
+
+async def test_small_files_leave_no_decisions(world, tmp_path):
+    with GridFTPServer(tmp_path / "b", "127.0.0.3") as b:
+        for i in range(3):
+            await place(world, f"small{i}", 500_000, world.source, b)
+        await place(world, "large", 2 * MB, world.source, b)
+        items = [Item(source=f"/{name}", destination=f"/in/{name}") for name in ("small0", "small1", "small2", "large")]
+        task = await world.over(await world.submit("TRANSFER", items, "sink", "catalogue"))
+    assert task.status == "SUCCEEDED", task.error
+    assert (await decided(world, task.id)).listed.thing == "large"
