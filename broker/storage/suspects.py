@@ -77,8 +77,7 @@ class Suspects:
     async def troubles(self, since: float) -> list[Trouble]:
         """Addresses from which transfers ended badly since a moment."""
         of = observations.c
-        corrupt = func.sum(cast(of.outcome == "corrupt", Double))
-        mine = self._mine(of.subject)
+        corrupt = func.count().filter(of.outcome == "corrupt")
         grouped = (
             select(
                 pairs.c.source,
@@ -88,13 +87,13 @@ class Suspects:
                 func.max(of.id).label("last"),
             )
             .join(pairs)
-            .where(BADLY, of.ended >= since, mine)
+            .where(BADLY, of.ended >= since, self._mine(of.subject))
             .group_by(pairs.c.source)
             .subquery("grouped")
         )
         asked = select(grouped, of.error).join(observations, of.id == grouped.c.last).order_by(grouped.c.source)
         rows = await self._connection.execute(asked)
-        return [Trouble(row.source, row.badly, int(row.corrupt), row.last_at, row.error) for row in rows]
+        return [Trouble(row.source, row.badly, row.corrupt, row.last_at, row.error) for row in rows]
 
     async def transfers(self, since: float) -> Mapping[str, int]:
         """How many transfers there were from each address, since the day of a moment."""
