@@ -105,10 +105,11 @@ async def followed(url: str) -> None:
 
 def address(kind: Kind) -> str | None:
     """What is asked for; None where it is not known of what."""
-    needed = [name for name, field in kind.wanted.model_fields.items() if field.is_required()]
-    if not set(needed) <= set(ASKED):
+    fields = kind.wanted.model_fields
+    needed = {name for name, field in fields.items() if field.is_required()}
+    if not needed <= ASKED.keys():
         return None
-    return f"{kind.name}?{urlencode({name: ASKED[name] for name in needed})}".rstrip("?")
+    return f"{kind.name}?{urlencode({name: ASKED[name] for name in fields if needed and name in ASKED})}".rstrip("?")
 
 
 def logged_in(broker: BrokerProcess, token: str) -> httpx.Client:
