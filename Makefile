@@ -1,5 +1,5 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
-.PHONY: demo test bench bench-copies bench-broker bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-staging bench-testbed results
+.PHONY: demo test bench bench-copies bench-broker bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-staging bench-testbed results
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -32,6 +32,10 @@ bench-copies: $(READY)
 # The broker over HTTP, with large catalogues and histories. Takes four minutes.
 bench-broker: $(READY)
 	@$(RUN) tests.benchmarks.broker
+
+# How soon reports are there, of ten million transfers. Takes a quarter of an hour.
+bench-reports: $(READY)
+	@$(RUN) tests.benchmarks.reports
 
 # How good and how fast forecasts are, on published logs.
 bench-forecasts: $(READY)
