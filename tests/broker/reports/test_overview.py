@@ -1,6 +1,11 @@
 """The overview: what moved, what is under way, and what gives trouble."""
 
+import csv
+import io
+import random
 import time
+from collections import Counter
+from datetime import UTC, datetime
 from uuid import uuid4
 
 import pytest
@@ -15,6 +20,7 @@ from broker.schema.reports import decisions
 from broker.storage.tasks import Tasks
 from broker.storage.work import Planned
 from tests.broker.reports.filling import DAY, TODAY, counted, fact, report, scored, table, transfer
+from tests.broker.test_rolling import history
 
 ALL = Scope(None)
 pytestmark = pytest.mark.usefixtures("unscored")
@@ -147,20 +153,24 @@ async def test_the_gain_is_that_of_decisions_and_nothing_is_said_of_few(broker):
         "strategy": "adaptive",
         "rationale": "",
         "sources": "[]",
+        "moved": 1,
+        "unknown": 0,
+        "seconds": 2.5,
     }
     now = time.time()
 
     async def decide(count, **more):
-        rows = [{**usual, "at": now - 5, "subject": "ann", "outcome": "ok", **more}] * count
+        made = {**usual, "at": now - 5, "subject": "ann", "outcome": "ok", **more}
+        rows = [{**made, "key": uuid4().hex} for _ in range(count)]
         async with broker.factory.database.write() as connection:
             await connection.execute(sa.insert(decisions), rows)
 
-    await decide(FEWEST - 1, seconds=2.0, single_seconds=4.0)
+    await decide(FEWEST - 1, fetch_seconds=2.0, single_seconds=4.0)
     assert fact(await overview(broker), "Gain of several sources").value is None
-    await decide(1, seconds=2.0, single_seconds=4.0)
-    await decide(5, seconds=2.0, single_seconds=40.0, outcome="failed")
-    await decide(5, seconds=2.0, single_seconds=None)
-    await decide(5, seconds=2.0, single_seconds=40.0, at=now - 29 * DAY)
+    await decide(1, fetch_seconds=2.0, single_seconds=4.0)
+    await decide(5, fetch_seconds=2.0, single_seconds=40.0, outcome="failed")
+    await decide(5, fetch_seconds=2.0, single_seconds=None)
+    await decide(5, fetch_seconds=2.0, single_seconds=40.0, at=now - 29 * DAY)
     shown = fact(await overview(broker), "Gain of several sources")
     assert (shown.value, shown.unit) == (2.0, "factor")
     assert shown.note.startswith(f"geometric mean of {FEWEST} downloads")
@@ -170,3 +180,29 @@ async def test_the_gain_is_that_of_decisions_and_nothing_is_said_of_few(broker):
 def test_gains_and_losses_weigh_the_same():
     assert gained("g", [(1.0, 2.0), (2.0, 1.0)] * 10, 28).value == 1.0
     assert gained("g", [(1.0, 0.0), (0.0, 1.0)] * 10, 28).value is None
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_all_of_it_is_what_the_exported_rows_say(broker, admin, seed):
+    other = await broker.client("transfer")
+    for number, client in enumerate((admin, other)):
+        await report(client, history(random.Random(10 * seed + number), 0, 150))
+    text = (await admin.get("/broker/v1/transfers/export")).text
+    for scope, rows in _by_scope(list(csv.DictReader(io.StringIO(text)))):
+        shown = await overview(broker, scope)
+        week = [row for row in rows if float(row["ended"]) >= TODAY - 6 * DAY]
+        bad = [row for row in week if row["outcome"] in ("failed", "corrupt")]
+        assert fact(shown, "Moved this week").value == sum(int(row["bytes"]) for row in week)
+        assert fact(shown, "Transfers this week").value == len(week)
+        assert fact(shown, "Went well this week").value == pytest.approx(1 - len(bad) / len(week))
+        days = Counter(datetime.fromtimestamp(float(row["ended"]), UTC).date() for row in rows)
+        counted = {datetime.fromtimestamp(day, UTC).date(): count for day, _, count, _ in table(shown, "moved").rows}
+        assert {day: count for day, count in counted.items() if count} == days
+        ways = Counter((row["source"], row["sink"], row["direction"]) for row in week)
+        lost = Counter((row["source"], row["sink"], row["direction"]) for row in bad)
+        shares = sorted((lost[way] / count for way, count in ways.items() if count >= 10 and lost[way]), reverse=True)
+        assert [row["share"] for row in table(shown, "failing").records()] == pytest.approx(shares[:10])
+
+
+def _by_scope(rows):
+    return [(ALL, rows), (Scope("a-admin"), [row for row in rows if row["subject"] == "a-admin"])]
