@@ -3,22 +3,23 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from math import ceil
 from typing import Annotated, Literal, NamedTuple, TypeVar
-from urllib.parse import urlencode
 
 from pydantic import BeforeValidator
 
-from broker.models.base import Wire
+from broker.models.base import Moment, Wire
 from broker.models.history import Pair
 from broker.models.scores import IN_CHARGE, REPLAYED, WEEK, Key, Record, recorded, tallied
+from broker.reports.addresses import pair_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import bars, calibration, lines
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.judging import COLUMNS, facts, summed
 from broker.reports.pair import SizeClass
 from broker.reports.significance import ALPHA, FEWEST, Contest, contests, duels
-from broker.reports.words import size_span
+from broker.reports.sizes import sized
 from broker.storage.accuracy import Accuracy, Chosen
 from predictors.tally import Tally
 
@@ -32,6 +33,7 @@ LISTED = 200
 DRAWN = 5
 """Forecasters that figures tell apart."""
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 NAME = Column("forecaster", "Forecaster")
 CLASS = Column("size", "Size")
 WON = (
@@ -74,10 +76,18 @@ CHANCE = (
 
 
 class Wanted(Wire):
-    """Over how many days, 0 for all that is kept; of one class of sizes only."""
+    """Over how many days, 0 for all that is kept, or over which period; of one class of sizes only."""
 
     days: Annotated[Literal[0, 7, 28, 90, 365], BeforeValidator(int)] = 28
+    since: Moment | None = None
+    until: Moment | None = None
     size_class: SizeClass | None = None
+
+    def period(self, now: float) -> tuple[float, float]:
+        """Whole weeks: when the first begins, and the last ends."""
+        until = now if self.until is None else self.until
+        since = until - self.days * DAY if self.days else 0.0
+        return (since if self.since is None else self.since) // WEEK * WEEK, ceil(until / WEEK) * WEEK
 
 
 class Known(NamedTuple):
@@ -100,19 +110,19 @@ class Cut(NamedTuple):
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
     """How good forecasters were; for users on their own transfers."""
     now = time.time()
-    since = (now - wanted.days * DAY) // WEEK if wanted.days else 0.0
-    if scope.subject is None:
-        known = await _all(archive, int(since), wanted.size_class)
-    else:
-        known = await _own(archive, Chosen(scope.subject, None, wanted.size_class, since * WEEK))
+    chosen = Chosen(scope.subject, None, wanted.size_class, *wanted.period(now))
+    known = await (_all if scope.subject is None else _own)(archive, chosen)
     return await asyncio.to_thread(_report, known, now)
 
 
-async def _all(archive: Archive, since: int, size_class: int | None) -> Known:
+async def _all(archive: Archive, chosen: Chosen) -> Known:
+    async def asked(question: Callable[[Accuracy, Chosen], Awaitable[T]]) -> T:
+        async with archive.database.read() as connection:
+            return await question(Accuracy(connection), chosen)
+
+    sums, records = await asyncio.gather(asked(Accuracy.sums), asked(Accuracy.records))
     async with archive.database.read() as connection:
-        stored = Accuracy(connection)
-        sums, records = await stored.sums(since, size_class), await stored.records(since, size_class)
-        pairs = await stored.pairs({record.pair_id for record in records})
+        pairs = await Accuracy(connection).pairs({record.pair_id for record in records})
     return Known(sums, records, pairs, "Sums by whole weeks, which begin on Thursdays (UTC); medians within 1 %.")
 
 
@@ -191,7 +201,7 @@ def _by_week(cut: Cut) -> list[Sequence[Value]]:
 def _by_size(cut: Cut, names: Sequence[str]) -> list[Sequence[Value]]:
     sizes = sorted({size for size, _ in cut.sizes})
     found = [(size, name) for size in sizes for name in names if (size, name) in cut.sizes]
-    return [(size_span(size), name, *summed(cut.sizes[size, name])) for size, name in found]
+    return [(sized(size), name, *summed(cut.sizes[size, name])) for size, name in found]
 
 
 def _promises(name: str, tally: Tally) -> list[Sequence[Value]]:
@@ -216,7 +226,7 @@ def _winners(known: Known) -> list[Table]:
     sources = contests(duels(records, lambda record: pairs[record.pair_id].source))
     ways = contests(duels(records, lambda record: pairs[record.pair_id]))
     by_source = [(each.where, *_won(each)) for each in sources[:LISTED]]
-    by_way = [(*each.where, f"pair?{urlencode(each.where._asdict())}", *_won(each)) for each in ways[:LISTED]]
+    by_way = [(*each.where, pair_page(each.where), *_won(each)) for each in ways[:LISTED]]
     return [
         Table("sources", "Who is nearest, by source", (SOURCE, *WON), by_source, _shown(len(sources))),
         Table("pairs", "Who is nearest, by pair", (*WAY, *WON), by_way, _shown(len(ways))),

@@ -8,7 +8,7 @@ from sqlalchemy import and_, case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import Pair
-from broker.models.scores import IN_CHARGE, REPLAYED, Key, Record, Score
+from broker.models.scores import IN_CHARGE, REPLAYED, WEEK, Key, Record, Score
 from broker.schema.history import observations, pairs
 from broker.schema.reports import accuracy, scores, traffic
 from broker.storage.scores import score_of, tally_of
@@ -107,11 +107,9 @@ class Accuracy:
             for row in await self._connection.execute(page)
         ]
 
-    async def sums(self, since: int, size_class: int | None) -> list[tuple[Key, Tally]]:
-        """Those over all pairs, from a week on."""
-        page = select(accuracy).where(accuracy.c.pair_id == 0, accuracy.c.week >= since, accuracy.c.transfers > 0)
-        if size_class is not None:
-            page = page.where(accuracy.c.size_class == size_class)
+    async def sums(self, chosen: Chosen) -> list[tuple[Key, Tally]]:
+        """Those over all pairs, of the weeks that begin in a period."""
+        page = select(accuracy).where(accuracy.c.pair_id == 0, *_weeks(chosen))
         found: list[tuple[Key, Tally]] = []
         for row in await self._connection.execute(page):
             found.append((Key(*row[: len(Key._fields)]), tally_of(row)))
@@ -119,12 +117,10 @@ class Accuracy:
                 await asyncio.sleep(0)
         return found
 
-    async def records(self, since: int, size_class: int | None) -> list[Record]:
-        """How each forecaster did on each pair, from a week on."""
+    async def records(self, chosen: Chosen) -> list[Record]:
+        """How each forecaster did on each pair, in the weeks that begin in a period."""
         of = accuracy.c
-        wanted = [of.pair_id > 0, of.week >= since, of.transfers > 0, of.forecaster != IN_CHARGE]
-        if size_class is not None:
-            wanted.append(of.size_class == size_class)
+        wanted = [of.pair_id > 0, of.forecaster != IN_CHARGE, *_weeks(chosen)]
         count, errors = func.sum(of.transfers).label("transfers"), func.sum(of.absolute_log_errors).label("errors")
         weeks = select(of.week, of.pair_id, of.forecaster, count, errors).where(*wanted)
         each = weeks.group_by(of.week, of.pair_id, of.forecaster).cte("each")
@@ -152,3 +148,14 @@ class Accuracy:
         """What these pairs are."""
         page = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).where(pairs.c.id.in_(numbers))
         return {number: Pair(*rest) for number, *rest in await self._connection.execute(page)}
+
+
+def _weeks(chosen: Chosen) -> list[Any]:
+    """Sums of those weeks, and of that class; they are nobody's."""
+    of = accuracy.c
+    found: list[Any] = [of.week >= chosen.since / WEEK, of.transfers > 0]
+    if chosen.until is not None:
+        found.append(of.week < chosen.until / WEEK)
+    if chosen.size_class is not None:
+        found.append(of.size_class == chosen.size_class)
+    return found
