@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.base import Moment, Wire
 from broker.models.decisions import Listed
+from broker.reports.addresses import task_page, transfer_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Link, Report, Table, Value
 from broker.storage import decisions as stored
@@ -104,7 +105,7 @@ def row(each: Listed) -> tuple[Value, ...]:
     return (
         each.at,
         each.thing,
-        f"transfer?id={each.id}",
+        transfer_page(each.id),
         each.sink,
         each.bytes,
         each.strategy,
@@ -115,7 +116,7 @@ def row(each: Listed) -> tuple[Value, ...]:
         None if each.best_seconds is None else each.fetch_seconds - each.best_seconds,
         each.subject,
         each.task_id,
-        f"task?id={each.task_id}" if each.task_id else None,
+        task_page(each.task_id) if each.task_id else None,
     )
 
 

@@ -12,6 +12,7 @@ from broker.errors import NoTask
 from broker.models.base import Wire
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Status, Task
+from broker.reports.addresses import task_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Link, Report, Table, Value
 from broker.storage import tasks as stored
@@ -87,7 +88,7 @@ def _row(each: TaskRecord, now: float) -> tuple[Value, ...]:
     to = each.destination
     return (
         each.label or each.id,
-        f"task?id={each.id}",
+        task_page(each.id),
         "paused" if each.paused else each.status,
         each.owner,
         each.source.name or each.source.id,

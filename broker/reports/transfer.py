@@ -3,13 +3,14 @@
 import time
 from collections.abc import Sequence
 from typing import Annotated
-from urllib.parse import urlencode
 
 from pydantic import Field
 
 from broker.errors import NotFound
 from broker.models.base import Wire
 from broker.models.decisions import Kept, Part
+from broker.models.history import Pair
+from broker.reports.addresses import pair_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import bars, gantt, lines
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
@@ -182,7 +183,7 @@ def _candidates(kept: Kept, names: Sequence[str]) -> Table:
     rows = [
         (
             names[i],
-            f"pair?{urlencode({'source': each.source, 'sink': kept.listed.sink})}",
+            pair_page(Pair(each.source, kept.listed.sink)),
             each.url,
             *((each.rate.p10, each.rate.p50, each.rate.p90) if each.rate else (None, None, None)),
             each.bytes / each.flow_seconds if each.bytes and each.flow_seconds else None,

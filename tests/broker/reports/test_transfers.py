@@ -87,7 +87,7 @@ async def test_a_transfer_says_what_came_from_where_and_what_was_best(broker, an
     candidates = await rows(ann, "transfer", "candidates", id=number)
     assert [float(each["p50"]) for each in candidates] == [5.0 * MB, 5.0 * MB]
     assert [float(each["rate"]) for each in candidates] == [6.0 * MB, 4.0 * MB]
-    assert candidates[0]["pair"] == "pair?source=ftp%3A%2F%2Fa.example&sink=HERE"
+    assert candidates[0]["pair"] == "pair?source=ftp%3A%2F%2Fa.example&sink=HERE&direction=read"
     over_time = await rows(ann, "transfer", "rates", id=number)
     assert {each["source"] for each in over_time} <= {"ftp://a.example", "ftp://b.example"}
 
