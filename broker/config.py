@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from broker.config_posting import LOOPBACK, Posting, posting
 from broker.errors import Invalid
 from broker.models.access import ROLES, Role
 from coalloc.planner import units
@@ -29,8 +30,6 @@ Strategy = Literal["priority", "predicted", "distance", "random"]
 ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
 """A shared secret would let the broker, and whoever gets at the public key, sign."""
 
-LOOPBACK = ("localhost", "127.0.0.1", "::1")
-"""Where nobody else listens: what goes there may go in clear."""
 SHORTEST_KEY = 24
 KNOWN = {
     "issuer": "[[issuer]]",
@@ -39,6 +38,7 @@ KNOWN = {
     "notify": "[notify]",
     "credentials": "[credentials]",
     "probing": "[probing]",
+    "report": "[report]",
 }
 """What a file may say."""
 
@@ -126,6 +126,7 @@ class Settings(NamedTuple):
     :param site: where this process is: folders of collections at it are folders of this machine
     :param probing: what measuring ways between endpoints may take; None measures none
     :param credentials: files of proxy certificates, by the names that collections call them
+    :param posting: where each week's report goes
     """
 
     database: str = "sqlite:///coget-broker.sqlite"
@@ -143,6 +144,7 @@ class Settings(NamedTuple):
     introspection: Introspection | None = None
     hook: Hook | None = None
     probing: Probing | None = None
+    posting: Posting | None = None
 
     @property
     def domain(self) -> str:
@@ -162,6 +164,7 @@ def configured(settings: Settings, path: Path) -> Settings:
         introspection=_introspection(path),
         hook=_hook(path),
         probing=_probing(path),
+        posting=posting(path, _document(path).get("report")),
     )
 
 

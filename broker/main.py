@@ -17,7 +17,8 @@ from broker.handlers import UNLIMITED, ga4gh, globus, oauth, operation, own, rep
 from broker.handlers.oauth.faults import SHAPES
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
-from broker.tasks import Queue, followers_of, prober_of, worker_of
+from broker.reports.drawing import warm
+from broker.tasks import Queue, followers_of, poster_of, prober_of, worker_of
 
 __all__ = ["create_app"]
 
@@ -38,9 +39,12 @@ def create_app(factory: Factory) -> FastAPI:
             beside.append(asyncio.create_task(factory.transfers.keep_forgetting(factory.settings.keep_days)))
         if factory.notices:
             beside.append(asyncio.create_task(factory.notices.keep_telling()))
+        beside.append(asyncio.create_task(asyncio.to_thread(warm)))
         async with AsyncExitStack() as stack:
             if prober := prober_of(factory):
                 beside.append(asyncio.create_task(prober.run()))
+            if poster := poster_of(factory):
+                beside.append(asyncio.create_task(poster.run()))
             if factory.database.sqlite:
                 beside.append(asyncio.create_task(worker_of(factory).run()))
             else:  # tasks have workers of their own

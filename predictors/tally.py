@@ -7,16 +7,17 @@ Medians come from counts of relative errors by steps, each 2 % wider than the on
 VLDB 2019): a median that is read from them is within 1 % of itself, or, where it is below 0.1 %, is said to be 0.
 """
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from math import ceil, exp, log, sqrt
 from typing import Self
 
 from predictors.metrics import CLOSE, MOST
 from predictors.observation import Rates
 
-__all__ = ["ACCURACY", "LEAST", "Tally", "median_of", "step_of"]
+__all__ = ["ACCURACY", "LEAST", "Tally", "middle", "step_of"]
 
 ACCURACY = 0.01
 """How far a median that is read may be off, relative to itself."""
@@ -41,7 +42,7 @@ def step_of(error: float) -> int:
     return step if error > 0 else -step
 
 
-def _middle(step: int) -> float:
+def _error(step: int) -> float:
     """The error that stands for a step: no further from either of its ends than 1 %."""
     if not step:
         return 0.0
@@ -49,24 +50,20 @@ def _middle(step: int) -> float:
     return size if step > 0 else -size
 
 
-def median_of(counts: Mapping[float, int]) -> float:
-    """The median of values that come so many times each.
+def middle(counts: Mapping[int, int]) -> tuple[int, int]:
+    """The two in the middle of numbers that come so many times each; the same where their number is odd.
 
-    >>> median_of({1.0: 2, 5.0: 1, 7.0: 1})
-    3.0
+    >>> middle({1: 2, 5: 1, 7: 1})
+    (1, 5)
 
     :raises ValueError: when there are none
     """
-    total = sum(counts.values())
-    if not total:
+    values = sorted(counts)
+    below = list(accumulate(counts[value] for value in values))
+    if not below or not below[-1]:
         raise ValueError("nothing has no median")
-    middle, below = [], 0
-    for value in sorted(counts):
-        before, below = below, below + counts[value]
-        for place in ((total - 1) // 2, total // 2):
-            if before <= place < below:
-                middle.append(value)
-    return sum(middle) / 2
+    lower, upper = (bisect_right(below, place) for place in ((below[-1] - 1) // 2, below[-1] // 2))
+    return values[lower], values[upper]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +104,14 @@ class Tally:
         )
 
     @classmethod
-    def total(cls, tallies: Iterable["Tally"], less: Iterable["Tally"] = ()) -> Self:
+    def total(cls, tallies: Iterable["Tally"], less: Sequence["Tally"] = ()) -> Self:
         """Their sum, less what is taken back."""
         signed = [*((1, each) for each in tallies), *((-1, each) for each in less)]
-        errors = Counter[int]()
+        errors: dict[int, int] = {}
+        known = errors.get
         for sign, each in signed:
-            for step, count in each.errors.items():
-                errors[step] += sign * count
+            for step, count in each.errors.items():  # of long periods this is done a million times
+                errors[step] = known(step, 0) + sign * count
         return cls(
             sum(sign * each.transfers for sign, each in signed),
             sum(sign * each.log_errors for sign, each in signed),
@@ -123,21 +121,21 @@ class Tally:
             sum(sign * each.below for sign, each in signed),
             sum(sign * each.above for sign, each in signed),
             sum(sign * each.widths for sign, each in signed),
-            {step: count for step, count in errors.items() if count},
+            {step: count for step, count in errors.items() if count} if less else errors,
         )
 
     @property
     def mdape(self) -> float:
         """Median of |p - a| / a, within 1 % of itself."""
-        sizes = Counter[float]()
+        sizes: dict[int, int] = {}
         for step, count in self.errors.items():
-            sizes[_middle(abs(step))] += count
-        return median_of(sizes)
+            sizes[abs(step)] = sizes.get(abs(step), 0) + count
+        return _median(sizes)
 
     @property
     def bias(self) -> float:
         """Median of p / a: 1 when as many are too high as too low."""
-        return 1 + median_of({_middle(step): count for step, count in self.errors.items()})
+        return 1 + _median(self.errors)
 
     @property
     def rmsre(self) -> float:
@@ -163,6 +161,11 @@ class Tally:
     def sharpness(self) -> float:
         """Geometric mean of p90 / p10."""
         return exp(self.widths / self.transfers)
+
+
+def _median(steps: Mapping[int, int]) -> float:
+    lower, upper = middle(steps)
+    return (_error(lower) + _error(upper)) / 2
 
 
 def _exact(value: float) -> float:

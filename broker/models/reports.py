@@ -47,6 +47,13 @@ class Figure(Wire):
     table: Table
 
 
+class Link(Wire):
+    """Where one goes on: the name of a report, with its query."""
+
+    label: str
+    address: str
+
+
 class Document(Wire):
     """A report; rates are bytes per second, shares from 0 to 1, moments seconds since the epoch."""
 
@@ -57,3 +64,4 @@ class Document(Wire):
     facts: list[Fact]
     figures: list[Figure]
     tables: list[Table]
+    links: list[Link]

@@ -2,12 +2,13 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from predictors.observation import Rates
 from predictors.tally import Tally
 
-__all__ = ["IN_CHARGE", "REPLAYED", "WEEK", "Key", "Mean", "Score", "tallied"]
+__all__ = ["IN_CHARGE", "REPLAYED", "WEEK", "Key", "Record", "Score", "recorded", "tallied"]
 
 WEEK = 7 * 86_400.0
 IN_CHARGE = "in charge"
@@ -49,22 +50,48 @@ class Key(NamedTuple):
     forecaster: str
 
 
-class Mean(NamedTuple):
-    """How far one was off in a week of a pair: the mean of |log(p50 / actual)| over so many transfers."""
+class Record(NamedTuple):
+    """How one forecaster did on a pair.
 
-    week: int
+    `absolute_log_errors` is the sum of |log(p50 / actual)|; `won` and `lost` are weeks in which it was nearer than the
+    broker's own, and further off.
+    """
+
     pair_id: int
     forecaster: str
     transfers: int
-    log_error: float
+    absolute_log_errors: float
+    won: int
+    lost: int
 
 
 def tallied(scores: Iterable[Score]) -> dict[Key, Tally]:
-    """The sums that these make up."""
+    """The sums that these make up; single pairs have no steps of errors."""
     found: defaultdict[Key, list[Tally]] = defaultdict(list)
     for score in scores:
         for forecaster, rates in ((IN_CHARGE, score.rates), *score.panel.items()):
             tally = Tally.of(rates, score.rate)
             for pair_id in (0, score.pair_id):
                 found[Key(int(score.ended // WEEK), pair_id, score.size_class, forecaster)].append(tally)
-    return {key: Tally.total(tallies) for key, tallies in found.items()}
+    totals = {key: Tally.total(tallies) for key, tallies in found.items()}
+    return {key: replace(total, errors={}) if key.pair_id else total for key, total in totals.items()}
+
+
+def recorded(tallies: Mapping[Key, Tally]) -> list[Record]:
+    """How each forecaster did on each pair, by sums."""
+    weeks: defaultdict[tuple[int, int], defaultdict[str, list[Tally]]] = defaultdict(lambda: defaultdict(list))
+    for key, tally in tallies.items():
+        if key.pair_id and key.forecaster != IN_CHARGE:
+            weeks[key.pair_id, key.week][key.forecaster].append(tally)
+    found: defaultdict[tuple[int, str], list[Record]] = defaultdict(list)
+    for (pair_id, _), said in weeks.items():
+        own = Tally.total(said[REPLAYED]).log_error
+        for forecaster, some in said.items():
+            total = Tally.total(some)
+            won, lost = int(total.log_error < own), int(total.log_error > own)
+            record = Record(pair_id, forecaster, total.transfers, total.absolute_log_errors, won, lost)
+            found[pair_id, forecaster].append(record)
+    return [
+        Record(*where, *(sum(values) for values in zip(*(each[2:] for each in some), strict=True)))
+        for where, some in found.items()
+    ]

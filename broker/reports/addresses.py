@@ -4,7 +4,7 @@ from urllib.parse import urlencode
 
 from broker.models.history import Pair
 
-__all__ = ["pair_page", "task_page"]
+__all__ = ["pair_page", "task_page", "transfer_page"]
 
 
 def pair_page(pair: Pair) -> str:
@@ -19,3 +19,8 @@ def pair_page(pair: Pair) -> str:
 def task_page(number: str) -> str:
     """Of a task of this id."""
     return f"task?{urlencode({'id': number})}"
+
+
+def transfer_page(number: int) -> str:
+    """Of a transfer, by the number of its decision."""
+    return f"transfer?{urlencode({'id': number})}"

@@ -7,12 +7,17 @@ from pydantic import BaseModel
 
 from broker.reports import (
     audit,
+    decisions,
     drift,
     forecasters,
     grid,
     overview,
     pair,
+    regret,
     replicas,
+    task,
+    tasks,
+    transfer,
 )
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Report
@@ -44,11 +49,16 @@ REPORTS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
         Kind("overview", "Overview", overview.make, overview.Wanted, live=overview.live),
+        Kind("tasks", "Tasks", tasks.make, tasks.Wanted),
         Kind("grid", "Sources and sinks", grid.make, grid.Wanted),
-        Kind("forecasters", "Forecasters", forecasters.make, forecasters.Wanted),
-        Kind("replicas", "Replicas", replicas.make, replicas.Wanted),
         Kind("drift", "Drift and blind spots", drift.make, drift.Wanted),
+        Kind("forecasters", "Forecasters", forecasters.make, forecasters.Wanted),
+        Kind("regret", "Regret", regret.make, regret.Wanted),
+        Kind("decisions", "Decisions", decisions.make, decisions.Wanted),
+        Kind("replicas", "Replicas", replicas.make, replicas.Wanted),
         Kind("audit", "Audit log", audit.make, audit.Wanted, admin=True),
         Kind("pair", "Pair", pair.make, pair.Wanted, listed=False),
+        Kind("task", "Task", task.make, task.Wanted, listed=False),
+        Kind("transfer", "Transfer", transfer.make, transfer.Wanted, listed=False),
     )
 }

@@ -24,6 +24,7 @@ def document(report: Report) -> Mapping[str, Any]:
         ],
         "figures": [_figure(each) for each in report.figures],
         "tables": [_table(each) for each in report.tables],
+        "links": [{"label": each.label, "address": each.address} for each in report.links],
     }
 
 

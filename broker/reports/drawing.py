@@ -8,7 +8,7 @@ Text stays text: nothing in a drawing comes from a name but letters, and nothing
 import hashlib
 import json
 import re
-from functools import lru_cache
+from functools import cache, lru_cache
 from xml.etree.ElementTree import Element, register_namespace, tostring
 
 from defusedxml.ElementTree import fromstring
@@ -61,6 +61,7 @@ def vectors(figure: Figure) -> bytes:
     return drawing
 
 
+@cache
 def warm() -> None:
     """Have the engine begin, so that the first who asks does not wait for it."""
     _vega('{"data": {"values": [{}]}, "mark": "point"}')

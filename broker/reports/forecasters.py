@@ -3,22 +3,23 @@
 import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from math import ceil
 from typing import Annotated, Literal, NamedTuple, TypeVar
-from urllib.parse import urlencode
 
 from pydantic import BeforeValidator
 
-from broker.models.base import Wire
+from broker.models.base import Moment, Wire
 from broker.models.history import Pair
-from broker.models.scores import IN_CHARGE, REPLAYED, WEEK, Key, Mean, Score, tallied
+from broker.models.scores import IN_CHARGE, REPLAYED, WEEK, Key, Record, recorded, tallied
+from broker.reports.addresses import pair_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import bars, calibration, lines
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.judging import COLUMNS, facts, summed
 from broker.reports.pair import SizeClass
 from broker.reports.significance import ALPHA, FEWEST, Contest, contests, duels
-from broker.reports.words import size_span
+from broker.reports.sizes import sized
 from broker.storage.accuracy import Accuracy, Chosen
 from predictors.tally import Tally
 
@@ -32,6 +33,7 @@ LISTED = 200
 DRAWN = 5
 """Forecasters that figures tell apart."""
 K = TypeVar("K", bound=Hashable)
+T = TypeVar("T")
 NAME = Column("forecaster", "Forecaster")
 CLASS = Column("size", "Size")
 WON = (
@@ -74,38 +76,54 @@ CHANCE = (
 
 
 class Wanted(Wire):
-    """Over how many days, 0 for all that is kept; of one class of sizes only."""
+    """Over how many days, 0 for all that is kept, or over which period; of one class of sizes only."""
 
     days: Annotated[Literal[0, 7, 28, 90, 365], BeforeValidator(int)] = 28
+    since: Moment | None = None
+    until: Moment | None = None
     size_class: SizeClass | None = None
+
+    def period(self, now: float) -> tuple[float, float]:
+        """Whole weeks: when the first begins, and the last ends."""
+        until = now if self.until is None else self.until
+        since = until - self.days * DAY if self.days else 0.0
+        return (since if self.since is None else self.since) // WEEK * WEEK, ceil(until / WEEK) * WEEK
 
 
 class Known(NamedTuple):
-    """Sums over all pairs, means by week and pair, what the pairs are, and what all this is made from."""
+    """Sums over all pairs, how forecasters did on each, what the pairs are, and what all this is made from."""
 
     sums: Sequence[tuple[Key, Tally]]
-    means: Sequence[Mean]
+    records: Sequence[Record]
     pairs: Mapping[int, Pair]
     ground: str
+
+
+class Cut(NamedTuple):
+    """The sums of each forecaster, those in charge first, then the nearest; by week, and by class of sizes."""
+
+    every: Mapping[str, Tally]
+    weeks: Mapping[tuple[int, str], Tally]
+    sizes: Mapping[tuple[int, str], Tally]
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
     """How good forecasters were; for users on their own transfers."""
     now = time.time()
-    since = (now - wanted.days * DAY) // WEEK if wanted.days else 0.0
-    if scope.subject is None:
-        known = await _all(archive, int(since), wanted.size_class)
-    else:
-        known = await _own(archive, Chosen(scope.subject, None, wanted.size_class, since * WEEK))
+    chosen = Chosen(scope.subject, None, wanted.size_class, *wanted.period(now))
+    known = await (_all if scope.subject is None else _own)(archive, chosen)
     return await asyncio.to_thread(_report, known, now)
 
 
-async def _all(archive: Archive, since: int, size_class: int | None) -> Known:
+async def _all(archive: Archive, chosen: Chosen) -> Known:
+    async def asked(question: Callable[[Accuracy, Chosen], Awaitable[T]]) -> T:
+        async with archive.database.read() as connection:
+            return await question(Accuracy(connection), chosen)
+
+    sums, records = await asyncio.gather(asked(Accuracy.sums), asked(Accuracy.records))
     async with archive.database.read() as connection:
-        stored = Accuracy(connection)
-        sums, means = await stored.sums(since, size_class), await stored.means(since, size_class)
-        pairs = await stored.pairs({mean.pair_id for mean in means})
-    return Known(sums, means, pairs, "Sums by whole weeks, which begin on Thursdays (UTC); medians within 1 %.")
+        pairs = await Accuracy(connection).pairs({record.pair_id for record in records})
+    return Known(sums, records, pairs, "Sums by whole weeks, which begin on Thursdays (UTC); medians within 1 %.")
 
 
 async def _own(archive: Archive, chosen: Chosen) -> Known:
@@ -113,16 +131,9 @@ async def _own(archive: Archive, chosen: Chosen) -> Known:
         stored = Accuracy(connection)
         rows = await stored.newest(chosen, OWN)
         pairs = await stored.pairs({row.pair_id for row in rows})
-    sums, means = await asyncio.to_thread(_summed, rows)
+    found = await asyncio.to_thread(tallied, rows)
     ground = f"Your own newest {len(rows):,} transfers, of at most {OWN:,}; others' tell more, which admins see."
-    return Known(sums, means, pairs, ground)
-
-
-def _summed(rows: Sequence[Score]) -> tuple[list[tuple[Key, Tally]], list[Mean]]:
-    found = tallied(rows)
-    weeks = _total(((key.week, key.pair_id, key.forecaster), tally) for key, tally in found.items() if key.pair_id)
-    means = [Mean(*key, tally.transfers, tally.log_error) for key, tally in weeks.items()]
-    return [(key, tally) for key, tally in found.items() if not key.pair_id], means
+    return Known([(key, tally) for key, tally in found.items() if not key.pair_id], recorded(found), pairs, ground)
 
 
 def _total(tallies: Iterable[tuple[K, Tally]]) -> dict[K, Tally]:
@@ -132,66 +143,65 @@ def _total(tallies: Iterable[tuple[K, Tally]]) -> dict[K, Tally]:
     return {key: Tally.total(some) for key, some in found.items()}
 
 
+def _cut(sums: Sequence[tuple[Key, Tally]]) -> Cut:
+    weeks = _total(((key.week, key.forecaster), tally) for key, tally in sums)
+    sizes = _total(((key.size_class, key.forecaster), tally) for key, tally in sums)
+    every = _total((name, tally) for (_, name), tally in weeks.items())
+    return Cut(dict(sorted(every.items(), key=lambda item: (item[0] != IN_CHARGE, item[1].log_error))), weeks, sizes)
+
+
 def _report(known: Known, now: float) -> Report:
-    every = _total((key.forecaster, tally) for key, tally in known.sums)
-    order = sorted(every, key=lambda name: (name != IN_CHARGE, every[name].log_error))
+    cut = _cut(known.sums)
     return Report(
         "forecasters",
         "Forecasters",
         "How far forecasts were off, by forecaster: what each would have said when a transfer began, from those that "
         "had ended. All but those in charge are compared on the same transfers.",
         now,
-        _facts(every.get(IN_CHARGE)),
-        _figures(known, every, order),
+        _facts(cut.every.get(IN_CHARGE)),
+        _figures(cut, known.ground),
         [
-            Table("sizes", "By size", (CLASS, NAME, *COLUMNS), _by_size(known, order)),
-            _rivals(known.means),
+            Table("sizes", "By size", (CLASS, NAME, *COLUMNS), _by_size(cut, list(cut.every))),
+            _rivals(known.records),
             *_winners(known),
         ],
     )
 
 
 def _facts(charged: Tally | None) -> list[Fact]:
-    count = Fact(
-        "Transfers judged",
-        charged.transfers if charged else 0,
-        "count",
-        "by what was forecast by whoever was in charge",
-    )
-    return [count, *facts(summed(charged))] if charged else [count]
+    if charged is None:
+        return [Fact("Transfers judged", 0, "count")]
+    count = Fact("Transfers judged", charged.transfers, "count", "what follows is of who was in charge of them")
+    return [count, *facts(summed(charged))]
 
 
-def _figures(known: Known, every: Mapping[str, Tally], order: Sequence[str]) -> list[Figure]:
-    whole = Table(
-        "forecasters",
-        "All forecasters",
-        (NAME, *COLUMNS),
-        [(name, *summed(every[name])) for name in order],
-        known.ground,
-    )
-    weeks = _total(((key.week, key.forecaster), tally) for key, tally in known.sums)
-    by_week: list[Sequence[Value]] = [
-        (week * WEEK, name, *summed(weeks[week, name]))
-        for week in sorted({week for week, _ in weeks})
-        for name in order
-        if (week, name) in weeks
-    ]
-    weekly = Table("weeks", "By week", (Column("week", "Week", "moment"), NAME, *COLUMNS), by_week)
-    drawn = Table("drawn", "Those that are drawn", (CLASS, NAME, *COLUMNS), _by_size(known, order[:DRAWN]))
-    promised = Table(
-        "promises",
-        "What was promised",
-        PROMISES,
-        [row for name in order[:DRAWN] for row in _promises(name, every[name])],
-    )
+def _figures(cut: Cut, ground: str) -> list[Figure]:
+    rows: list[Sequence[Value]] = [(name, *summed(tally)) for name, tally in cut.every.items()]
+    whole = Table("forecasters", "All forecasters", (NAME, *COLUMNS), rows, ground)
+    weekly = Table("weeks", "By week", (Column("week", "Week", "moment"), NAME, *COLUMNS), _by_week(cut))
+    few = list(cut.every)[:DRAWN]
+    drawn = Table("drawn", "Those that are drawn", (CLASS, NAME, *COLUMNS), _by_size(cut, few))
+    promises = [row for name in few for row in _promises(name, cut.every[name])]
+    promised = Table("promises", "What was promised", PROMISES, promises)
+    true = "What was promised, and what came true"
     return [
         bars("errors", "Median error", whole, "forecaster", "mdape"),
         lines("by-week", "Median error by week", weekly, "week", "mdape", "forecaster"),
         bars("by-size", "Median error by size", drawn, "size", "mdape", "forecaster", stacked=False),
-        calibration(
-            "calibration", "What was promised, and what came true", promised, "nominal", "hits", "trials", "forecaster"
-        ),
+        calibration("calibration", true, promised, "nominal", "hits", "trials", "forecaster"),
     ]
+
+
+def _by_week(cut: Cut) -> list[Sequence[Value]]:
+    weeks = sorted({week for week, _ in cut.weeks})
+    found = [(week, name) for week in weeks for name in cut.every if (week, name) in cut.weeks]
+    return [(week * WEEK, name, *summed(cut.weeks[week, name])) for week, name in found]
+
+
+def _by_size(cut: Cut, names: Sequence[str]) -> list[Sequence[Value]]:
+    sizes = sorted({size for size, _ in cut.sizes})
+    found = [(size, name) for size in sizes for name in names if (size, name) in cut.sizes]
+    return [(sized(size), name, *summed(cut.sizes[size, name])) for size, name in found]
 
 
 def _promises(name: str, tally: Tally) -> list[Sequence[Value]]:
@@ -202,20 +212,9 @@ def _promises(name: str, tally: Tally) -> list[Sequence[Value]]:
     ]
 
 
-def _by_size(known: Known, order: Sequence[str]) -> list[Sequence[Value]]:
-    sizes = _total(((key.size_class, key.forecaster), tally) for key, tally in known.sums)
-    classes = sorted({size for size, _ in sizes})
-    return [
-        (size_span(size), name, *summed(sizes[size, name]))
-        for size in classes
-        for name in order
-        if (size, name) in sizes
-    ]
-
-
-def _rivals(means: Sequence[Mean]) -> Table:
+def _rivals(records: Sequence[Record]) -> Table:
     """All against the broker's own."""
-    found = duels(means, lambda mean: ()).get((), [])
+    found = duels(records, lambda record: ()).get((), [])
     rows = [(*duel, _verdict(duel.won, duel.lost, duel.p)) for duel in found if duel.forecaster != REPLAYED]
     return Table("rivals", "Against the hedge, which the broker uses", RIVALS, rows, CHANCE)
 
@@ -223,11 +222,11 @@ def _rivals(means: Sequence[Mean]) -> Table:
 def _winners(known: Known) -> list[Table]:
     """Who is nearest, by source and by pair."""
     pairs = known.pairs
-    means = [mean for mean in known.means if mean.pair_id in pairs]
-    sources = contests(duels(means, lambda mean: pairs[mean.pair_id].source))
-    ways = contests(duels(means, lambda mean: pairs[mean.pair_id]))
+    records = [record for record in known.records if record.pair_id in pairs]
+    sources = contests(duels(records, lambda record: pairs[record.pair_id].source))
+    ways = contests(duels(records, lambda record: pairs[record.pair_id]))
     by_source = [(each.where, *_won(each)) for each in sources[:LISTED]]
-    by_way = [(*each.where, f"pair?{urlencode(each.where._asdict())}", *_won(each)) for each in ways[:LISTED]]
+    by_way = [(*each.where, pair_page(each.where), *_won(each)) for each in ways[:LISTED]]
     return [
         Table("sources", "Who is nearest, by source", (SOURCE, *WON), by_source, _shown(len(sources))),
         Table("pairs", "Who is nearest, by pair", (*WAY, *WON), by_way, _shown(len(ways))),

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from broker.models.scores import IN_CHARGE, REPLAYED, Mean
+from broker.models.scores import REPLAYED, Record
 
 __all__ = ["ALPHA", "FEWEST", "Contest", "Duel", "contests", "duels", "holm", "sign_test"]
 
@@ -19,8 +19,6 @@ FEWEST = 6
 """Weeks of pairs below which nothing is said: six of six is the least that chance seldom does."""
 ALPHA = 0.05
 K = TypeVar("K", bound=Hashable)
-Block = Mapping[str, Mean]
-"""What each forecaster was off by in one week of one pair."""
 
 
 class Duel(NamedTuple):
@@ -78,16 +76,18 @@ def holm(chances: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def duels(means: Iterable[Mean], by: Callable[[Mean], K]) -> dict[K, list[Duel]]:
+def duels(records: Iterable[Record], by: Callable[[Record], K]) -> dict[K, list[Duel]]:
     """Each forecaster against the broker's own, in each place, the nearest first; its own among them, without wins.
 
-    :param by: which place a mean is of
+    :param by: which place a record is of
     """
-    places: defaultdict[K, defaultdict[tuple[int, int], dict[str, Mean]]] = defaultdict(lambda: defaultdict(dict))
-    for mean in means:
-        if mean.forecaster != IN_CHARGE:
-            places[by(mean)][mean.pair_id, mean.week][mean.forecaster] = mean
-    found = {place: _duels(list(blocks.values())) for place, blocks in places.items()}
+    places: defaultdict[K, defaultdict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
+    for record in records:
+        places[by(record)][record.forecaster].append(record)
+    found = {
+        place: sorted((_duel(name, some) for name, some in each.items()), key=lambda duel: duel.log_error)
+        for place, each in places.items()
+    }
     tried = [(place, i) for place, each in found.items() for i, duel in enumerate(each) if duel.p is not None]
     chances = [found[place][i].p or 0.0 for place, i in tried]
     for (place, i), chance in zip(tried, holm(chances), strict=True):
@@ -95,19 +95,11 @@ def duels(means: Iterable[Mean], by: Callable[[Mean], K]) -> dict[K, list[Duel]]
     return found
 
 
-def _duels(blocks: Sequence[Block]) -> list[Duel]:
-    names = sorted({name for block in blocks for name in block})
-    return sorted((_duel(name, blocks) for name in names), key=lambda each: each.log_error)
-
-
-def _duel(name: str, blocks: Sequence[Block]) -> Duel:
-    means = [block[name] for block in blocks if name in block]
-    transfers = sum(mean.transfers for mean in means)
-    log_error = sum(mean.transfers * mean.log_error for mean in means) / transfers
-    pairs = [(block[name].log_error, block[REPLAYED].log_error) for block in blocks if {name, REPLAYED} <= block.keys()]
-    won, lost = sum(one < other for one, other in pairs), sum(one > other for one, other in pairs)
-    enough = name != REPLAYED and won + lost >= FEWEST
-    return Duel(name, transfers, log_error, won, lost, sign_test(won, lost) if enough else None)
+def _duel(name: str, records: Sequence[Record]) -> Duel:
+    transfers, errors = sum(each.transfers for each in records), sum(each.absolute_log_errors for each in records)
+    won, lost = sum(each.won for each in records), sum(each.lost for each in records)
+    p = sign_test(won, lost) if name != REPLAYED and won + lost >= FEWEST else None
+    return Duel(name, transfers, errors / transfers, won, lost, p)
 
 
 def contests(found: Mapping[K, Sequence[Duel]]) -> list[Contest[K]]:

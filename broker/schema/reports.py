@@ -86,7 +86,7 @@ accuracy = Table(
     Column("below", BigInteger, nullable=False),  # actual less than p10
     Column("above", BigInteger, nullable=False),  # actual more than p90
     Column("widths", Double, nullable=False),  # sum of log(p90 / p10)
-    Column("errors", Text, nullable=False),  # JSON: how many had which relative error, by steps (predictors.tally)
+    Column("errors", Text, nullable=False),  # JSON, of pair 0: how many were off by which step (predictors.tally)
     Index(None, "pair_id", "week"),
     sqlite_with_rowid=False,
 )

@@ -1,13 +1,14 @@
 """How good forecasts were, as it was kept: scores of single transfers, and sums over many."""
 
+import asyncio
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
-from sqlalchemy import and_, func, select
+from sqlalchemy import and_, case, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import Pair
-from broker.models.scores import Key, Mean, Score
+from broker.models.scores import IN_CHARGE, REPLAYED, WEEK, Key, Record, Score
 from broker.schema.history import observations, pairs
 from broker.schema.reports import accuracy, scores, traffic
 from broker.storage.scores import score_of, tally_of
@@ -15,6 +16,8 @@ from predictors.tally import Tally
 
 __all__ = ["Accuracy", "Chosen", "Trouble"]
 
+TURN = 50
+"""Sums after which others get their turn."""
 LOOKED = 5000
 """Newest transfers of a pair among which those are looked for that few are."""
 
@@ -104,29 +107,55 @@ class Accuracy:
             for row in await self._connection.execute(page)
         ]
 
-    async def sums(self, since: int, size_class: int | None) -> list[tuple[Key, Tally]]:
-        """Those over all pairs, from a week on."""
-        page = select(accuracy).where(accuracy.c.pair_id == 0, accuracy.c.week >= since, accuracy.c.transfers > 0)
-        if size_class is not None:
-            page = page.where(accuracy.c.size_class == size_class)
-        return [(Key(*row[: len(Key._fields)]), tally_of(row)) for row in await self._connection.execute(page)]
+    async def sums(self, chosen: Chosen) -> list[tuple[Key, Tally]]:
+        """Those over all pairs, of the weeks that begin in a period."""
+        page = select(accuracy).where(accuracy.c.pair_id == 0, *_weeks(chosen))
+        found: list[tuple[Key, Tally]] = []
+        for row in await self._connection.execute(page):
+            found.append((Key(*row[: len(Key._fields)]), tally_of(row)))
+            if len(found) % TURN == 0:
+                await asyncio.sleep(0)
+        return found
 
-    async def means(self, since: int, size_class: int | None) -> list[Mean]:
-        """Those of each pair and week, from a week on."""
+    async def records(self, chosen: Chosen) -> list[Record]:
+        """How each forecaster did on each pair, in the weeks that begin in a period."""
         of = accuracy.c
-        count = func.sum(of.transfers)
+        wanted = [of.pair_id > 0, of.forecaster != IN_CHARGE, *_weeks(chosen)]
+        count, errors = func.sum(of.transfers).label("transfers"), func.sum(of.absolute_log_errors).label("errors")
+        weeks = select(of.week, of.pair_id, of.forecaster, count, errors).where(*wanted)
+        each = weeks.group_by(of.week, of.pair_id, of.forecaster).cte("each")
+        own = each.alias("own")
+        same = and_(own.c.week == each.c.week, own.c.pair_id == each.c.pair_id, own.c.forecaster == REPLAYED)
+        mine, its = each.c.errors / each.c.transfers, own.c.errors / own.c.transfers
         page = (
-            select(of.week, of.pair_id, of.forecaster, count, func.sum(of.absolute_log_errors) / count)
-            .where(and_(of.pair_id > 0, of.week >= since, of.transfers > 0))
-            .group_by(of.week, of.pair_id, of.forecaster)
+            select(
+                each.c.pair_id,
+                each.c.forecaster,
+                func.sum(each.c.transfers),
+                func.sum(each.c.errors),
+                func.sum(case((mine < its, 1), else_=0)),
+                func.sum(case((mine > its, 1), else_=0)),
+            )
+            .join(own, same)
+            .group_by(each.c.pair_id, each.c.forecaster)
         )
-        if size_class is not None:
-            page = page.where(of.size_class == size_class)
         return [
-            Mean(week, pair, name, int(n), mean) for week, pair, name, n, mean in await self._connection.execute(page)
+            Record(pair, name, int(transfers), errors, int(won), int(lost))
+            for pair, name, transfers, errors, won, lost in await self._connection.execute(page)
         ]
 
     async def pairs(self, numbers: Collection[int]) -> dict[int, Pair]:
         """What these pairs are."""
         page = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).where(pairs.c.id.in_(numbers))
         return {number: Pair(*rest) for number, *rest in await self._connection.execute(page)}
+
+
+def _weeks(chosen: Chosen) -> list[Any]:
+    """Sums of those weeks, and of that class; they are nobody's."""
+    of = accuracy.c
+    found: list[Any] = [of.week >= chosen.since / WEEK, of.transfers > 0]
+    if chosen.until is not None:
+        found.append(of.week < chosen.until / WEEK)
+    if chosen.size_class is not None:
+        found.append(of.size_class == chosen.size_class)
+    return found

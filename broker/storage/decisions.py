@@ -4,11 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import orjson
-from sqlalchemy import ColumnElement, cast, func, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, Subquery, cast, func, literal, or_, select, tuple_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.decisions import Decided, Kept, Listed, Made, Part, Range, Regret
 from broker.schema.reports import decisions, regrets, traces
+from broker.storage.containing import contains
 from broker.storage.upsert import insert
 
 __all__ = ["WEEK", "Decisions", "Page", "Summed", "Wanted"]
@@ -29,6 +30,7 @@ class Wanted(NamedTuple):
     text: str | None = None
     outcome: str | None = None
     strategy: str | None = None
+    sink: str | None = None
     task: str | None = None
     since: float | None = None
     until: float | None = None
@@ -109,13 +111,12 @@ class Decisions:
         """Those wanted, the newest first. It ends early where it has looked at very many."""
         of, order = await self._of(wanted), (decisions.c.at.desc(), decisions.c.id.desc())
         looked = select(*SHOWN, decisions.c.sources).where(*of).order_by(*order).limit(LOOKED).subquery()
-        fits = [looked.c[name] == value for name in ("outcome", "strategy") if (value := getattr(wanted, name))]
-        if wanted.text:
-            pattern = _like(wanted.text)
-            about = (looked.c[name] for name in ("thing", "sink", "strategy", "rationale", "error", "sources"))
-            fits.append(or_(*(func.lower(column).like(pattern, escape="\\") for column in about)))
         columns = [looked.c[name] for name in Listed._fields]
-        page = select(*columns).where(literal(True), *fits).order_by(looked.c.at.desc(), looked.c.id.desc())
+        page = (
+            select(*columns)
+            .where(literal(True), *_fits(looked, wanted))
+            .order_by(looked.c.at.desc(), looked.c.id.desc())
+        )
         found = [Listed(*row) for row in await self._connection.execute(page.limit(limit))]
         if len(found) == limit:
             return Page(found, found[-1].id)
@@ -138,6 +139,20 @@ class Decisions:
             where.append(tuple_(columns.at, columns.id) < tuple_(literal(at or 0.0), literal(wanted.before)))
         return where
 
+    async def worst(self, wanted: Wanted, limit: int) -> list[Listed]:
+        """Those wanted that took longest beside what would have been best, among the newest 50,000."""
+        of = await self._of(wanted)
+        order = decisions.c.at.desc(), decisions.c.id.desc()
+        looked = select(*SHOWN).where(*of).order_by(*order).limit(LOOKED).subquery()
+        regret = looked.c.fetch_seconds - looked.c.best_seconds
+        page = (
+            select(looked)
+            .where(regret > 0, *_fits(looked, wanted))
+            .order_by(regret.desc(), looked.c.id.desc())
+            .limit(limit)
+        )
+        return [Listed(*row) for row in await self._connection.execute(page)]
+
     async def summed(self, subject: str | None, since: int) -> list[Summed]:
         """What decisions cost since a week, added up over subjects."""
         keys = [regrets.c[name] for name in ("week", "source", "sink", "strategy")]
@@ -149,9 +164,14 @@ class Decisions:
         return [Summed(*row) for row in rows]
 
 
-def _like(text: str) -> str:
-    escaped = text.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
-    return f"%{escaped}%"
+def _fits(looked: Subquery, wanted: Wanted) -> list[ColumnElement[bool]]:
+    """What no index finds."""
+    same = {name: getattr(wanted, name) for name in ("outcome", "strategy", "sink")}
+    fits = [looked.c[name] == value for name, value in same.items() if value is not None]
+    if wanted.text:
+        about = ("thing", "sink", "strategy", "rationale", "error", "sources")
+        fits.append(or_(*(contains(looked.c[name], wanted.text) for name in about)))
+    return fits
 
 
 def _row(subject: str, made: Made, regret: Regret) -> dict[str, Any]:

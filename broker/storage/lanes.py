@@ -3,15 +3,18 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from sqlalchemy import Row, and_, bindparam, delete, func, or_, select, text, update
+from sqlalchemy import Row, and_, bindparam, delete, func, literal, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Options
 from broker.schema.collections import collections, pause_rules
 from broker.schema.tasks import lanes, tasks, tunings, work
+from broker.storage.containing import contains
 
 __all__ = ["Candidate", "Lanes", "Open", "Pair", "Tuning"]
 
+LOOKED = 10_000
+"""Tunings among which is searched."""
 CANDIDATE = (
     "id",
     "owner",
@@ -179,6 +182,15 @@ class Lanes:
         rows = await self._connection.execute(select(tunings).where(tunings.c.id.in_(newest)))
         known = [_tuning(row) for row in rows]
         return {each.pair: each for each in known}
+
+    async def tunings(self, text: str | None, since: float | None, until: float | None, limit: int) -> list[Tuning]:
+        """Tunings of a time, whose reason has this in it, the newest first; among the newest 10,000 of all."""
+        newest = select(tunings).order_by(tunings.c.id.desc()).limit(LOOKED).subquery()
+        fits = [contains(newest.c.reason, text)] if text else []
+        fits += [newest.c.at >= since] if since is not None else []
+        fits += [newest.c.at < until] if until is not None else []
+        page = select(newest).where(literal(True), *fits).order_by(newest.c.id.desc()).limit(limit)
+        return [_tuning(row) for row in await self._connection.execute(page)]
 
     async def tune(self, new: Tuning) -> None:
         """Keep a decision."""

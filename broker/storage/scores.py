@@ -207,4 +207,5 @@ def _sums(tally: Tally) -> tuple[Any, ...]:
 def tally_of(row: Any) -> Tally:
     """The sums of a row."""
     numbers = {name: getattr(row, name) for name in SUMS}
-    return Tally(**{**numbers, "errors": {int(step): count for step, count in orjson.loads(row.errors).items()}})
+    steps = orjson.loads(row.errors)
+    return Tally(**{**numbers, "errors": dict(zip(map(int, steps), steps.values(), strict=True))})

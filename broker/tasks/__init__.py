@@ -3,13 +3,14 @@
 from broker.factory import Factory
 from broker.tasks.carrier import Carrier
 from broker.tasks.following import Follower
+from broker.tasks.posting import Poster
 from broker.tasks.prober import Prober
 from broker.tasks.queue import Queue
 from broker.tasks.rolling import Rolling
 from broker.tasks.scoring import Scoring
 from broker.tasks.worker import Worker
 
-__all__ = ["Queue", "followers_of", "prober_of", "worker_of"]
+__all__ = ["Queue", "followers_of", "poster_of", "prober_of", "worker_of"]
 
 
 def worker_of(factory: Factory) -> Worker:
@@ -24,6 +25,12 @@ def prober_of(factory: Factory) -> Prober | None:
     """What measures ways between endpoints, where the settings want it."""
     probing = factory.settings.probing
     return probing and Prober(factory.database, factory.places, factory.transfers, probing)
+
+
+def poster_of(factory: Factory) -> Poster | None:
+    """What posts each week's report, where the settings want it."""
+    posting = factory.settings.posting
+    return posting and Poster(factory.database, factory.archive, posting)
 
 
 def followers_of(factory: Factory) -> list[Follower]:

@@ -1,7 +1,6 @@
 """Sums say of forecasts what `metrics` says of the rows they are sums of."""
 
-from fractions import Fraction
-from statistics import median
+from statistics import median, median_high, median_low
 
 import pytest
 from hypothesis import given
@@ -9,7 +8,7 @@ from hypothesis import strategies as st
 
 from predictors.metrics import bounds, scores
 from predictors.observation import Rates
-from predictors.tally import ACCURACY, LEAST, Tally, median_of
+from predictors.tally import ACCURACY, LEAST, Tally, middle
 
 RATE = st.floats(1e3, 1e10)
 SAID = st.builds(
@@ -62,11 +61,13 @@ def test_sums_are_the_same_in_any_order_and_what_is_taken_back_leaves_no_trace(r
 
 
 @given(st.lists(st.integers(-5, 5), min_size=1))
-def test_the_median_of_counts_is_that_of_the_values(values):
-    counts = {float(value): values.count(value) for value in values}
-    assert Fraction(median_of(counts)) == Fraction(median(values))
+def test_the_middle_of_counts_is_that_of_the_values(values):
+    counts = {value: values.count(value) for value in range(-6, 7)}
+    assert middle(counts) == (median_low(values), median_high(values))
 
 
 def test_nothing_has_no_median():
     with pytest.raises(ValueError, match="nothing"):
-        median_of({})
+        middle({})
+    with pytest.raises(ValueError, match="nothing"):
+        _ = Tally().mdape

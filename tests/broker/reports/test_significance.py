@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
-from broker.models.scores import IN_CHARGE, Mean
+from broker.models.scores import IN_CHARGE, Key, Record, recorded
 from broker.reports.significance import FEWEST, contests, duels, holm, sign_test
+from predictors.tally import Tally
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
@@ -31,17 +32,20 @@ def test_holm_never_makes_a_chance_smaller_nor_changes_the_order(chances):
         assert min(adjusted) == min(1.0, len(chances) * min(chances))
 
 
-def weeks(errors: dict[str, float], count: int, pair: int = 1, noise: float = 0.0, seed: int = 1) -> list[Mean]:
+def weeks(errors: dict[str, float], count: int, pair: int = 1, noise: float = 0.0, seed: int = 1) -> list[Record]:
+    """How forecasters did on a pair in so many weeks of ten transfers."""
     chance = Random(seed + pair)
-    return [
-        Mean(week, pair, name, 10, error + chance.gauss(0, noise) if noise else error)
+    tallies = {
+        Key(week, pair, size, name): Tally(5, absolute_log_errors=5 * (error + chance.gauss(0, noise)))
         for week in range(count)
+        for size in (1, 2)
         for name, error in {**errors, IN_CHARGE: 0.0}.items()
-    ]
+    }
+    return recorded(tallies)
 
 
 def test_who_is_always_nearer_wins_and_who_is_by_chance_does_not():
-    found = duels([*weeks({"hedge": 0.2, "last": 0.1, "kernel": 0.3}, 20)], lambda mean: mean.pair_id)
+    found = duels([*weeks({"hedge": 0.2, "last": 0.1, "kernel": 0.3}, 20)], lambda record: record.pair_id)
     by_name = {duel.forecaster: duel for duel in found[1]}
     assert set(by_name) == {"hedge", "last", "kernel"}
     assert (by_name["last"].won, by_name["last"].lost, by_name["kernel"].lost) == (20, 0, 20)
@@ -51,25 +55,25 @@ def test_who_is_always_nearer_wins_and_who_is_by_chance_does_not():
 
 
 def test_where_the_hedge_is_nearest_it_is_held_against_the_next():
-    (won,) = contests(duels(weeks({"hedge": 0.1, "last": 0.2, "kernel": 0.3}, 10), lambda mean: mean.pair_id))
+    (won,) = contests(duels(weeks({"hedge": 0.1, "last": 0.2, "kernel": 0.3}, 10), lambda record: record.pair_id))
     assert (won.best, won.rival, won.won, won.lost) == ("hedge", "last", 10, 0)
 
 
 def test_of_few_weeks_nothing_is_said():
-    (won,) = contests(duels(weeks({"hedge": 0.2, "last": 0.1}, FEWEST - 1), lambda mean: mean.pair_id))
+    (won,) = contests(duels(weeks({"hedge": 0.2, "last": 0.1}, FEWEST - 1), lambda record: record.pair_id))
     assert won.p is None
-    (won,) = contests(duels(weeks({"hedge": 0.2, "last": 0.1}, FEWEST), lambda mean: mean.pair_id))
+    (won,) = contests(duels(weeks({"hedge": 0.2, "last": 0.1}, FEWEST), lambda record: record.pair_id))
     assert won.p == pytest.approx(2 * 0.5**FEWEST)
 
 
 def test_among_many_pairs_without_any_difference_hardly_ever_one_is_found():
     false = 0
     for seed in range(40):
-        means = [
-            mean
+        records = [
+            record
             for pair in range(20)
-            for mean in weeks({"hedge": 1.0, "last": 1.0}, 10, pair, noise=0.1, seed=100 * seed)
+            for record in weeks({"hedge": 1.0, "last": 1.0}, 10, pair, noise=0.1, seed=100 * seed)
         ]
-        found = contests(duels(means, lambda mean: mean.pair_id))
+        found = contests(duels(records, lambda record: record.pair_id))
         false += any(each.p is not None and each.p < 0.05 for each in found)
     assert false <= 6  # 5 % of 40, and chance

@@ -1,0 +1,100 @@
+"""What the broker is told of the weekly report: where it is put, and to whom it is sent."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from broker.errors import Invalid
+
+__all__ = ["LOOPBACK", "Mail", "Posting", "posting"]
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+"""Where nobody else listens: what goes there may go in clear."""
+SUBMISSION = 587
+REMEDY = 'write directory = "/srv/reports", or to = ["ann@x.example"], sender = "me@x.example", smtp = "mail.x.example"'
+
+
+class Mail(NamedTuple):
+    """How reports are sent.
+
+    :param to: addresses
+    :param sender: another one, from which it comes
+    :param starttls: the server is spoken to in clear only until it has proved who it is
+    :param user: as whom the broker logs in there, with the password; nobody if empty
+    """
+
+    to: tuple[str, ...]
+    sender: str
+    host: str
+    port: int
+    starttls: bool
+    user: str
+    password: str
+
+
+class Posting(NamedTuple):
+    """Where each week's report goes.
+
+    :param directory: into which it is written
+    """
+
+    directory: Path | None
+    mail: Mail | None
+
+
+def posting(path: Path, said: Mapping[str, Any] | None) -> Posting | None:
+    """What `[report]` of a TOML file says: directory, or to, sender and smtp; starttls, user, password_file if need be.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    if said is None:
+        return None
+    strange = said.keys() - {"directory", "to", "sender", "smtp", "starttls", "user", "password_file"}
+    if missing := {"to", "sender", "smtp"} - said.keys() if "to" in said else set():
+        raise Invalid(f"{path}: [report] has no {', '.join(sorted(missing))}", REMEDY)
+    if strange or not said.keys() & {"directory", "to"}:
+        raise Invalid(f"{path}: [report] makes no sense: {', '.join(strange) or 'it goes nowhere'}", REMEDY)
+    try:
+        directory = path.parent / said["directory"] if "directory" in said else None
+        return Posting(directory, _mail(path, said) if "to" in said else None)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise Invalid(f"{path}: [report] makes no sense: {error}", REMEDY) from None
+
+
+def _mail(path: Path, said: Mapping[str, Any]) -> Mail:
+    host, _, port = said["smtp"].rpartition(":") if ":" in said["smtp"] else (said["smtp"], "", str(SUBMISSION))
+    host = host.strip("[]")
+    starttls = said.get("starttls", host not in LOOPBACK)
+    mail = Mail(
+        to=tuple(map(_address, said["to"])),
+        sender=_address(said["sender"]),
+        host=host,
+        port=int(port),
+        starttls=starttls,
+        user=said.get("user", ""),
+        password=_password(path, said),
+    )
+    if not mail.to or not isinstance(said["to"], list) or not isinstance(starttls, bool) or not host:
+        raise ValueError("to is a list of addresses, starttls true or false")
+    if mail.user and not starttls and host not in LOOPBACK:
+        raise ValueError("without starttls the password would go in clear")
+    return mail
+
+
+def _address(said: str) -> str:
+    name, at, domain = said.partition("@")
+    if not (name and at and domain) or not said.isprintable() or set(said) & set(" ,;<>"):
+        raise ValueError(f"{said} is no address")
+    return said
+
+
+def _password(path: Path, said: Mapping[str, Any]) -> str:
+    if ("user" in said) != ("password_file" in said):
+        raise ValueError("user and password_file belong together")
+    if "password_file" not in said:
+        return ""
+    file: Path = path.parent / said["password_file"]
+    try:
+        return file.read_text().strip()
+    except OSError as error:
+        raise ValueError(f"{file} cannot be read: {error.strerror}") from None

@@ -1,0 +1,135 @@
+"""The log of decisions: what was decided when, why, and what came of it."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated, Literal
+from urllib.parse import urlencode
+
+from pydantic import Field, StringConstraints
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.base import Moment, Wire
+from broker.models.decisions import Listed
+from broker.reports.addresses import task_page, transfer_page
+from broker.reports.archive import Archive, Scope
+from broker.reports.document import Column, Link, Report, Table, Value
+from broker.storage import decisions as stored
+from broker.storage.collections import Collections
+from broker.storage.lanes import Lanes
+
+__all__ = ["Wanted", "make", "row"]
+
+PAGE = 100
+COLUMNS = (
+    Column("at", "When", "moment"),
+    Column("thing", "What", link="transfer"),
+    Column("transfer", "Transfer"),
+    Column("sink", "To"),
+    Column("bytes", "Size", "bytes"),
+    Column("strategy", "Strategy"),
+    Column("rationale", "Why"),
+    Column("outcome", "Outcome"),
+    Column("error", "Error"),
+    Column("seconds", "Took", "seconds"),
+    Column("regret", "More than the best", "seconds"),
+    Column("subject", "Who"),
+    Column("task", "Task", link="task_page"),
+    Column("task_page", "Its page"),
+)
+TUNINGS = (
+    Column("at", "When", "moment"),
+    Column("source", "From"),
+    Column("sink", "To"),
+    Column("concurrency", "Lanes", "count"),
+    Column("step", "Change", "number"),
+    Column("rate", "Rate seen", "rate"),
+    Column("failures", "Failures seen", "share"),
+    Column("reason", "Why"),
+)
+Text = Annotated[str, StringConstraints(max_length=200)]
+
+
+class Wanted(Wire):
+    """What is searched for: `text` anywhere in what was moved, where to, from where, and why; by whom, for admins.
+
+    `before` is the number of a decision: those older than it.
+    """
+
+    text: Text | None = None
+    subject: Text | None = None
+    outcome: Literal["ok", "failed"] | None = None
+    strategy: Annotated[str, StringConstraints(max_length=64)] | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    before: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+
+
+async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+    """The newest first; of others' only admins see anything."""
+    whose = wanted.subject if scope.subject is None else scope.subject
+    asked = wanted.model_dump(exclude={"subject"})
+    tuned: list[Sequence[Value]] = []
+    async with archive.database.read() as connection:
+        page = await stored.Decisions(connection).page(stored.Wanted(subject=whose, **asked), PAGE)
+        if scope.subject is None and wanted.before is None:
+            tuned = await _tuned(connection, wanted)
+    tables = [Table("decisions", "Decisions", COLUMNS, [row(each) for each in page.decisions], _note(page, wanted))]
+    if scope.subject is None and wanted.before is None:
+        note = "" if tuned else "No number of lanes was changed of which that is true."
+        tables.append(Table("lanes", "How many lanes pairs of collections have", TUNINGS, tuned, note))
+    return Report(
+        "decisions",
+        "Decisions",
+        "From where files were fetched, and why; each leads to what came of it, range by range. Search with text=, "
+        "subject=, outcome=, strategy=, since= and until=.",
+        time.time(),
+        tables=tables,
+        links=[Link("Older ones", _older(page.next, wanted))] if page.next else [],
+    )
+
+
+def _older(before: int | None, wanted: Wanted) -> str:
+    return f"decisions?{urlencode({**wanted.model_dump(exclude_none=True), 'before': before})}"
+
+
+def _note(page: stored.Page, wanted: Wanted) -> str:
+    if page.next is not None and len(page.decisions) < PAGE:
+        return f"So far {stored.LOOKED:,} decisions were searched; older ones are searched from there on."
+    if page.next is not None:
+        return f"The newest {PAGE} of these."
+    return "" if page.decisions else "No decision is known of which that is true."
+
+
+def row(each: Listed) -> tuple[Value, ...]:
+    """A decision as a row of these columns."""
+    return (
+        each.at,
+        each.thing,
+        transfer_page(each.id),
+        each.sink,
+        each.bytes,
+        each.strategy,
+        each.rationale,
+        each.outcome,
+        each.error,
+        each.seconds,
+        None if each.best_seconds is None else each.fetch_seconds - each.best_seconds,
+        each.subject,
+        each.task_id,
+        task_page(each.task_id) if each.task_id else None,
+    )
+
+
+async def _tuned(connection: AsyncConnection, wanted: Wanted) -> list[Sequence[Value]]:
+    """Changes of lanes, with the names of their collections."""
+    found = await Lanes(connection).tunings(wanted.text, wanted.since, wanted.until, PAGE)
+    ends = {end for each in found for end in each.pair}
+    names = {str(each.id): each.name for each in await Collections(connection).all(ends)} if ends else {}
+    return [
+        (
+            *(each.at, names.get(each.pair.source, each.pair.source)),
+            *(names.get(each.pair.destination, each.pair.destination), each.concurrency, each.step),
+            *(each.rate, each.failures, each.reason),
+        )
+        for each in found
+    ]

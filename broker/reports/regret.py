@@ -1,0 +1,185 @@
+"""Regret: how far what was chosen is from what would have been best, and whose doing that was."""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from broker.models.base import Wire
+from broker.models.names import SinkName
+from broker.reports import decisions as log
+from broker.reports.archive import Archive, Scope
+from broker.reports.charts import bars, lines
+from broker.reports.document import Column, Fact, Figure, Report, Table, Value
+from broker.storage.decisions import WEEK, Decisions, Summed
+from broker.storage.decisions import Wanted as Of
+
+__all__ = ["Wanted", "make"]
+
+WORST = 20
+FEWEST = 10
+"""Decisions of which a sum says something."""
+SUMS = (
+    Column("decisions", "Decisions", "count"),
+    Column("seconds", "Time spent", "seconds"),
+    Column("best_seconds", "Best in hindsight", "seconds"),
+    Column("lost", "Lost in all", "seconds"),
+    Column("lost_share", "Lost, of the time", "share"),
+    Column("planned", "Of them with a plan", "count"),
+    Column("prediction_seconds", "Lost to prediction", "seconds"),
+    Column("scheme_seconds", "Lost by the scheme", "seconds"),
+    Column("single_seconds", "Best single source", "seconds"),
+    Column("gain", "Gain over it", "factor"),
+)
+SOURCES = (
+    Column("source", "Source"),
+    Column("decisions", "Decisions", "count"),
+    Column("planned_bytes", "Planned", "bytes"),
+    Column("bytes", "Brought", "bytes"),
+    Column("best_bytes", "Best in hindsight", "bytes"),
+    Column("prediction_seconds", "Plans waited for it", "seconds"),
+)
+SHARES = (Column("source", "Source"), Column("share", "Share"), Column("bytes", "Bytes", "bytes"))
+LOST = (Column("week", "Week", "moment"), Column("why", "Why"), Column("seconds", "Lost", "seconds"))
+
+
+class Wanted(Wire):
+    """Of how many weeks, this one counted; only to one sink, or by one strategy."""
+
+    weeks: Annotated[int, Field(ge=1, le=520)] = 8
+    sink: SinkName | None = None
+    strategy: Annotated[str, StringConstraints(max_length=64)] | None = None
+
+
+async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+    """Sums of decisions, which are kept as these arrive; and the worst of them."""
+    now = time.time()
+    first = int(now // WEEK) - wanted.weeks + 1
+    async with archive.database.read() as connection:
+        stored = Decisions(connection)
+        sums = [each for each in await stored.summed(scope.subject, first) if _meant(each, wanted)]
+        of = Of(scope.subject, since=float(first * WEEK), strategy=wanted.strategy, sink=wanted.sink)
+        worst = await stored.worst(of, WORST)
+    whole = [each for each in sums if not each.source]
+    apart = [each for each in sums if each.source]
+    return Report(
+        "regret",
+        "Regret",
+        "What files cost beside what they would have cost with the best shares, now that it is known what each source "
+        "could do. What the plan's shares would have taken more is lost to prediction; what was done may be better "
+        "than the plan (less than 0) or worse: that is the scheme's.",
+        now,
+        _facts(whole),
+        [_by_week(whole), _by_source(apart)],
+        [
+            _table("weeks", "By week", Column("key", "Week", "moment"), whole, lambda each: each.week * WEEK),
+            _table("sinks", "By sink", Column("key", "Sink"), whole, attrgetter("sink")),
+            _table("strategies", "By strategy", Column("key", "Strategy"), whole, attrgetter("strategy")),
+            _sources(apart),
+            Table("worst", "The worst decisions", log.COLUMNS, [log.row(each) for each in worst]),
+        ],
+    )
+
+
+def _meant(each: Summed, wanted: Wanted) -> bool:
+    return wanted.sink in (None, each.sink) and wanted.strategy in (None, each.strategy)
+
+
+def _added(sums: Iterable[Summed]) -> dict[str, float]:
+    """The sums of sums."""
+    names = [name for name in Summed._fields if name not in ("week", "source", "sink", "strategy")]
+    total = dict.fromkeys(names, 0.0)
+    for each in sums:
+        for name in names:
+            total[name] += getattr(each, name)
+    return total
+
+
+def _facts(whole: Sequence[Summed]) -> list[Fact]:
+    total = _added(whole)
+    count, seconds = int(total["decisions"]), total["seconds"]
+    few = "" if count >= FEWEST else f"of {count}: too few to say anything"
+    lost, planned = seconds - total["best_seconds"], int(total["planned"])
+    return [
+        Fact("Decisions judged", count, "count", few),
+        Fact("Time spent", seconds, "seconds", "until the last byte of each was there"),
+        Fact("Lost in all", lost, "seconds", "beside the best shares in hindsight"),
+        Fact("Lost, of the time", lost / seconds if seconds else None, "share", few),
+        Fact("Lost to prediction", total["prediction_seconds"], "seconds", f"of {planned:,} that had a plan"),
+        Fact("Lost by the scheme", total["scheme_seconds"], "seconds", "of these; less than 0: it mended plans"),
+        Fact("Gain over the best single source", _gain(total), "factor", few or "in hindsight; time for time"),
+    ]
+
+
+def _gain(total: dict[str, float]) -> float | None:
+    return total["single_seconds"] / total["seconds"] if total["seconds"] and total["single_seconds"] else None
+
+
+def _table(name: str, title: str, key: Column, whole: Sequence[Summed], of: Callable[[Summed], Value]) -> Table:
+    groups: defaultdict[Value, list[Summed]] = defaultdict(list)
+    for each in whole:
+        groups[of(each)].append(each)
+    rows = [(value, *_row(_added(some))) for value, some in groups.items()]
+    return Table(name, title, (key, *SUMS), rows, _few(whole))
+
+
+def _few(whole: Sequence[Summed]) -> str:
+    count = sum(each.decisions for each in whole)
+    if not count:
+        return "No decision was judged in this time: there was none, or of none is known what would have been best."
+    return "" if count >= FEWEST else f"{count} decisions are too few to say anything."
+
+
+def _row(total: dict[str, float]) -> tuple[Value, ...]:
+    lost = total["seconds"] - total["best_seconds"]
+    return (
+        int(total["decisions"]),
+        *(total["seconds"], total["best_seconds"], lost, lost / total["seconds"] if total["seconds"] else None),
+        int(total["planned"]),
+        *(total["prediction_seconds"], total["scheme_seconds"], total["single_seconds"], _gain(total)),
+    )
+
+
+def _by_source_name(apart: Sequence[Summed]) -> dict[str, dict[str, float]]:
+    groups: defaultdict[str, list[Summed]] = defaultdict(list)
+    for each in apart:
+        groups[each.source].append(each)
+    added = {source: _added(some) for source, some in groups.items()}
+    return dict(sorted(added.items(), key=lambda item: -item[1]["prediction_seconds"]))
+
+
+def _sources(apart: Sequence[Summed]) -> Table:
+    counts = ("decisions", "planned_bytes", "bytes")
+    rows: list[Sequence[Value]] = [
+        (source, *(int(total[name]) for name in counts), total["best_bytes"], total["prediction_seconds"])
+        for source, total in _by_source_name(apart).items()
+    ]
+    note = "" if rows else "No source took part in a decision that was judged."
+    return Table("sources", "By source: what was chosen, and what would have been best", SOURCES, rows, note)
+
+
+def _by_source(apart: Sequence[Summed]) -> Figure:
+    rows: list[Sequence[Value]] = [
+        (source, share, total[name])
+        for source, total in _by_source_name(apart).items()
+        for share, name in (("planned", "planned_bytes"), ("brought", "bytes"), ("best", "best_bytes"))
+    ]
+    table = Table("shares", "Shares", SHARES, rows)
+    title = "Shares of sources: planned, brought, best in hindsight"
+    return bars("chosen", title, table, "source", "bytes", "share", stacked=False)
+
+
+def _by_week(whole: Sequence[Summed]) -> Figure:
+    groups: defaultdict[int, list[Summed]] = defaultdict(list)
+    for each in whole:
+        groups[each.week].append(each)
+    rows: list[Sequence[Value]] = []
+    for week, some in sorted(groups.items()):
+        total = _added(some)
+        rows.append((week * WEEK, "prediction", total["prediction_seconds"]))
+        rows.append((week * WEEK, "scheme", total["scheme_seconds"]))
+        rows.append((week * WEEK, "all", total["seconds"] - total["best_seconds"]))
+    return lines("lost", "Time lost by week", Table("lost", "Time lost", LOST, rows), "week", "seconds", "why")

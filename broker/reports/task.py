@@ -1,0 +1,171 @@
+"""One task: its state, how it went, what happened, its transfers and its files."""
+
+import time
+from collections.abc import Sequence
+from typing import NamedTuple
+from uuid import UUID
+
+import orjson
+
+from broker.models.base import Wire
+from broker.models.decisions import Listed
+from broker.models.submissions import TaskRecord
+from broker.models.tasks import Event
+from broker.reports import decisions as log
+from broker.reports.archive import Archive, Scope
+from broker.reports.charts import gantt, series
+from broker.reports.document import Column, Fact, Figure, Report, Table, Value
+from broker.reports.tasks import owned, recorded
+from broker.storage import decisions as stored
+from broker.storage.tasks import Done, Tasks
+
+__all__ = ["Wanted", "make"]
+
+SHOWN = 200
+"""Rows of each table."""
+EVENTS = (
+    Column("at", "When", "moment"),
+    Column("code", "What"),
+    Column("error", "Fault"),
+    Column("details", "Details"),
+)
+FILES = (
+    Column("source", "From"),
+    Column("destination", "To"),
+    Column("size", "Size", "bytes"),
+    Column("state", "State"),
+    Column("checksum", "Checksum"),
+    Column("error", "Error"),
+    Column("finished_at", "Over", "moment"),
+)
+OPTIONS = (Column("option", "Option"), Column("value", "Value"))
+PROGRESS = (Column("at", "When", "moment"), Column("bytes", "Moved", "bytes"))
+SPANS = (
+    Column("thing", "What"),
+    Column("begin", "Begin", "moment"),
+    Column("end", "End", "moment"),
+    Column("outcome", "Outcome"),
+)
+
+
+class Wanted(Wire):
+    """Which task."""
+
+    id: UUID
+
+
+class Found(NamedTuple):
+    """All that is known of a task."""
+
+    record: TaskRecord
+    events: list[Event]
+    files: list[tuple[str, Done]]
+    transfers: list[Listed]
+
+
+async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+    """:raises NoTask: when there is none, or it is none of the caller's business"""
+    now = time.time()
+    found = await _found(archive, scope, wanted.id, now)
+    record, transfers = found.record, found.transfers
+    note = "" if transfers else "No transfer of it was large, and none had a choice of sources."
+    return Report(
+        "task",
+        f"Task {record.label or record.id}",
+        "How it went, and what happened; its large transfers lead to their ranges.",
+        now,
+        _facts(record),
+        [_progress(found), _spans(transfers)],
+        [
+            Table("transfers", "Transfers", log.COLUMNS, [log.row(each) for each in transfers], note),
+            _events(found.events),
+            _files(found.files),
+            _options(record),
+        ],
+    )
+
+
+async def _found(archive: Archive, scope: Scope, number: UUID, now: float) -> Found:
+    async with archive.database.read() as connection:
+        task = await owned(connection, scope, number)
+        (record,) = await recorded(connection, [task], now)
+        tasks = Tasks(connection)
+        events, _ = await tasks.events(task.id, None, SHOWN, 0)
+        files = [
+            (state, each)
+            for state in ("failed", "skipped", "succeeded")
+            for each in await tasks.done(task.id, state, 0, SHOWN)
+        ]
+        page = await stored.Decisions(connection).page(stored.Wanted(task.owner, task=task.id), SHOWN)
+    return Found(record, events, files[:SHOWN], page.decisions)
+
+
+def _facts(record: TaskRecord) -> list[Fact]:
+    over = record.completed_at
+    error = record.error and f"{record.error.code}: {record.error.message}"
+    done = record.bytes_transferred / record.bytes if record.bytes else None
+    return [
+        Fact("State", "paused" if record.paused else record.status, "text", error or record.paused or record.waits),
+        Fact("Owner", record.owner, "text"),
+        Fact("From", record.source.name or record.source.id, "text"),
+        *([Fact("To", record.destination.name or record.destination.id, "text")] if record.destination else []),
+        Fact("Requested", record.requested_at, "moment", f"number {record.id}"),
+        Fact("Began", record.started_at, "moment"),
+        Fact("Over", over, "moment"),
+        Fact("Deadline", record.deadline, "moment"),
+        Fact("Moved", record.bytes_transferred, "bytes", "" if over else "of what is known so far"),
+        Fact("Done", done, "share"),
+        Fact("Rate", record.rate, "rate", "on average"),
+        Fact("Files", record.files, "count", f"{record.files_transferred:,} were transferred"),
+        Fact("Left alone", record.files_skipped, "count", "files that were there already"),
+        Fact("Faults", record.faults, "count", f"{record.work['retrying']:,} are tried again"),
+        Fact("Failed", record.work["failed"], "count"),
+    ]
+
+
+def _progress(found: Found) -> Figure:
+    """As events tell it, once a minute; and at its end."""
+    rows: list[Sequence[Value]] = [
+        (each.at, _moved(each)) for each in reversed(found.events) if each.code == "PROGRESS"
+    ]
+    record = found.record
+    if record.started_at is not None:
+        rows.insert(0, (record.started_at, 0))
+    if record.completed_at is not None:
+        rows.append((record.completed_at, record.bytes_transferred))
+    return series("progress", "Moved so far", Table("progress", "Progress", PROGRESS, rows), "at", "bytes")
+
+
+def _moved(event: Event) -> int | None:
+    moved: int | None = orjson.loads(event.details).get("bytes_transferred")
+    return moved
+
+
+def _spans(transfers: Sequence[Listed]) -> Figure:
+    rows = [(each.thing, each.at, each.at + each.seconds, each.outcome) for each in reversed(transfers)]
+    table = Table("spans", "Large transfers", SPANS, rows)
+    return gantt("transfers", "Large transfers, as they came", table, "thing", "begin", "end", "outcome")
+
+
+def _events(events: Sequence[Event]) -> Table:
+    rows = [(each.at, each.code, "yes" if each.is_error else "", each.details) for each in events]
+    note = f"The newest {SHOWN}." if len(rows) == SHOWN else ""
+    return Table("events", "Events", EVENTS, rows, note)
+
+
+def _files(files: Sequence[tuple[str, Done]]) -> Table:
+    rows = [
+        (
+            *(each.source, each.destination, each.size, state, each.checksum),
+            each.error and f"{each.error_code}: {each.error}",
+            each.finished_at,
+        )
+        for state, each in files
+    ]
+    note = f"{SHOWN} of them: those that failed first." if len(rows) == SHOWN else ""
+    return Table("files", "Files", FILES, rows, note or ("" if rows else "No file is over yet."))
+
+
+def _options(record: TaskRecord) -> Table:
+    rows = [(name, str(value)) for name, value in record.options.model_dump(exclude_defaults=True).items()]
+    return Table("options", "Options", OPTIONS, rows, "" if rows else "All as usual.")

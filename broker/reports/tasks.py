@@ -1,0 +1,104 @@
+"""Tasks: those that one may see, the newest first."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import StringConstraints
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import NoTask
+from broker.models.base import Wire
+from broker.models.submissions import TaskRecord
+from broker.models.tasks import Status, Task
+from broker.reports.addresses import task_page
+from broker.reports.archive import Archive, Scope
+from broker.reports.document import Column, Link, Report, Table, Value
+from broker.storage import tasks as stored
+from broker.storage.collections import Collections
+
+__all__ = ["Wanted", "make", "owned", "recorded"]
+
+PAGE = 100
+NEWEST = [("request_time", True)]
+COLUMNS = (
+    Column("task", "Task", link="address"),
+    Column("address", "Its page"),
+    Column("status", "State"),
+    Column("owner", "Owner"),
+    Column("source", "From"),
+    Column("destination", "To"),
+    Column("requested_at", "Requested", "moment"),
+    Column("seconds", "Took", "seconds"),
+    Column("files", "Files", "count"),
+    Column("files_transferred", "Transferred", "count"),
+    Column("bytes_transferred", "Moved", "bytes"),
+    Column("rate", "Rate", "rate"),
+    Column("faults", "Faults", "count"),
+    Column("error", "Error"),
+)
+
+
+class Wanted(Wire):
+    """Of which state, of whom (for admins), with which label (`*` stands for anything); older than a task."""
+
+    status: Status | None = None
+    owner: Annotated[str, StringConstraints(max_length=200)] | None = None
+    label: Annotated[str, StringConstraints(max_length=128)] | None = None
+    before: UUID | None = None
+
+
+async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+    """:raises NoTask: when the one to go on from is none that one may see"""
+    now = time.time()
+    async with archive.database.read() as connection:
+        last = await owned(connection, scope, wanted.before) if wanted.before else None
+        asked = stored.Wanted(
+            owner=wanted.owner if scope.subject is None else scope.subject,
+            statuses=wanted.status and [wanted.status],
+            labels=[(wanted.label, True)] if wanted.label else [],
+            before=last and (last.requested_at, last.id),
+        )
+        page = await stored.Tasks(connection).page(asked, NEWEST, PAGE, 0)
+        records = await recorded(connection, page.tasks, now)
+    note = "" if records else "There is no such task."
+    older = [Link("Older ones", f"tasks?before={records[-1].id}")] if len(records) == PAGE else []
+    lead = "What was handed over to be done, the newest first; each leads to what came of it."
+    table = Table("tasks", "Tasks", COLUMNS, [_row(each, now) for each in records], note)
+    return Report("tasks", "Tasks", lead, now, tables=[table], links=older)
+
+
+async def owned(connection: AsyncConnection, scope: Scope, number: UUID) -> Task:
+    """:raises NoTask: when there is none, or it is none of the caller's business"""
+    task = await stored.Tasks(connection).one(str(number))
+    if task is None or scope.subject not in (None, task.owner):
+        raise NoTask(f"there is no task {number}", "see the list of your tasks")
+    return task
+
+
+async def recorded(connection: AsyncConnection, tasks: Sequence[Task], now: float) -> list[TaskRecord]:
+    """Tasks with the names of their collections."""
+    ends = {number for task in tasks for number in (task.source, task.destination) if number}
+    named = {str(each.id): each for each in await Collections(connection).all(ends)} if ends else {}
+    return [TaskRecord.of(each, named, now) for each in tasks]
+
+
+def _row(each: TaskRecord, now: float) -> tuple[Value, ...]:
+    to = each.destination
+    return (
+        each.label or each.id,
+        task_page(each.id),
+        "paused" if each.paused else each.status,
+        each.owner,
+        each.source.name or each.source.id,
+        (to.name or to.id) if to else None,
+        each.requested_at,
+        (each.completed_at or now) - (each.started_at or each.requested_at),
+        each.files,
+        each.files_transferred,
+        each.bytes_transferred,
+        each.rate,
+        each.faults,
+        f"{each.error.code}: {each.error.message}" if each.error else None,
+    )

@@ -1,0 +1,67 @@
+"""What can be read from the ranges of a transfer: who had which rate when, and who was relieved by whom. Pure."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from broker.models.decisions import Range
+
+__all__ = ["Incident", "incidents", "rates"]
+
+
+class Incident(NamedTuple):
+    """A range that did not end as it was asked for.
+
+    :param at: seconds from the beginning
+    :param ending: relieved, failed or stalled
+    :param missing: bytes of it that others had to bring
+    :param by: the sources that were asked for these then, by their numbers
+    """
+
+    at: float
+    source: int
+    ending: str
+    missing: int
+    by: tuple[int, ...]
+
+
+def rates(ranges: Sequence[Range], sources: int, seconds: float, steps: int) -> list[list[float]]:
+    """Bytes per second of each source in each of so many equal parts of the time.
+
+    The bytes of a range count as if they had come evenly between its first and its last; those of one whose last byte
+    came with its first, since it was asked for.
+    """
+    step = seconds / steps
+    found = [[0.0] * steps for _ in range(sources)]
+    if step <= 0:
+        return found
+    for each in ranges:
+        if not each.bytes or each.last is None or each.first is None:
+            continue
+        begin = each.first if each.last > each.first else each.asked
+        begin, end = (min(max(0.0, at), seconds) for at in (begin, each.last))
+        if end <= begin:
+            continue
+        for i in range(int(begin / step), min(steps, int(end / step) + 1)):
+            there = max(0.0, min(end, (i + 1) * step) - max(begin, i * step))
+            found[each.source][i] += each.bytes * there / (end - begin) / step
+    return found
+
+
+def incidents(ranges: Sequence[Range]) -> list[Incident]:
+    """Ranges that others had to bring in part or in whole, in the order in which that happened."""
+    found = []
+    for each in ranges:
+        if each.ending in (None, "whole"):
+            continue
+        at = each.over if each.over is not None else each.asked
+        after = each.end if each.ending == "relieved" else each.start + each.bytes
+        until = _until(each, ranges, at) if each.ending == "relieved" else each.end
+        by = {o.source for o in ranges if o is not each and o.start < until and after < o.end and o.asked >= each.asked}
+        found.append(Incident(at, each.source, str(each.ending), max(0, until - after), tuple(sorted(by))))
+    return sorted(found)
+
+
+def _until(relieved: Range, ranges: Sequence[Range], at: float) -> int:
+    """Where the bytes end that were taken from a range: at the end of whoever was asked for what follows on it."""
+    took = [each.end for each in ranges if each.start == relieved.end and relieved.asked <= each.asked <= at]
+    return max(took, default=relieved.end)

@@ -1,0 +1,205 @@
+"""One transfer: which ranges came when from where, what was expected of each source, and what was best."""
+
+import time
+from collections.abc import Sequence
+from typing import Annotated
+
+from pydantic import Field
+
+from broker.errors import NotFound
+from broker.models.base import Wire
+from broker.models.decisions import Kept, Part
+from broker.models.history import Pair
+from broker.reports.addresses import pair_page
+from broker.reports.archive import Archive, Scope
+from broker.reports.charts import bars, gantt, lines
+from broker.reports.document import Column, Fact, Figure, Report, Table, Value
+from broker.reports.tracing import incidents, rates
+from broker.storage.decisions import Decisions
+
+__all__ = ["Wanted", "make"]
+
+STEPS = 40
+"""Parts of a transfer's time whose rates are told."""
+SOURCE = Column("source", "Source", link="pair")
+PAIR = Column("pair", "Pair")
+CANDIDATES = (
+    SOURCE,
+    PAIR,
+    Column("url", "Replica"),
+    Column("p10", "Forecast p10", "rate"),
+    Column("p50", "Forecast", "rate"),
+    Column("p90", "Forecast p90", "rate"),
+    Column("rate", "Came", "rate"),
+    Column("setup_expected", "Set-up expected", "seconds"),
+    Column("setup_seconds", "Set-up", "seconds"),
+    Column("start_seconds", "Could flow from", "seconds"),
+    Column("flow_seconds", "Flowed", "seconds"),
+    Column("planned_bytes", "Planned", "bytes"),
+    Column("bytes", "Brought", "bytes"),
+    Column("best_bytes", "Best in hindsight", "bytes"),
+    Column("seconds", "Busy", "seconds"),
+    Column("outcome", "Outcome"),
+    Column("error", "Error"),
+    Column("reason", "Why it was expected"),
+)
+RANGES = (
+    Column("source", "Source"),
+    Column("asked", "Asked", "seconds"),
+    Column("first", "First byte", "seconds"),
+    Column("last", "Last byte", "seconds"),
+    Column("over", "Over", "seconds"),
+    Column("start", "From byte", "count"),
+    Column("end", "To byte", "count"),
+    Column("bytes", "Brought", "bytes"),
+    Column("ending", "Ending"),
+    Column("count", "Ranges", "count"),
+)
+RATES = (Column("at", "When", "moment"), Column("source", "Source"), Column("rate", "Rate", "rate"))
+SHARES = (Column("source", "Source"), Column("share", "Share"), Column("bytes", "Bytes", "bytes"))
+INCIDENTS = (
+    Column("at", "At", "seconds"),
+    Column("source", "Source"),
+    Column("ending", "What"),
+    Column("missing", "Left to others", "bytes"),
+    Column("by", "Brought by"),
+)
+
+
+class Wanted(Wire):
+    """Which transfer, by the number of its decision."""
+
+    id: Annotated[int, Field(ge=0, lt=2**63)]
+
+
+async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
+    """:raises NotFound: when there is none, or it is none of the caller's business"""
+    async with archive.database.read() as connection:
+        kept = await Decisions(connection).one(wanted.id, scope.subject)
+    if kept is None:
+        raise NotFound(f"there is no transfer {wanted.id}", "see the list of decisions")
+    names = _names(kept.sources)
+    about = kept.listed
+    return Report(
+        "transfer",
+        f"Transfer of {about.thing}",
+        "When which source was asked for which bytes, how fast they came, and how the shares compare with those that "
+        "would have been best. Seconds count from the beginning.",
+        time.time(),
+        _facts(kept),
+        [_gantt(kept, names), _rates(kept, names), _shares(kept, names)],
+        [_candidates(kept, names), _incidents(kept, names)],
+    )
+
+
+def _names(sources: Sequence[Part]) -> list[str]:
+    """What candidates are called: their servers, with a number where two are at the same."""
+    names: list[str] = []
+    for each in sources:
+        same = sum(other.source == each.source for other in sources[: len(names)])
+        names.append(f"{each.source} #{same + 1}" if same else each.source)
+    return names
+
+
+def _facts(kept: Kept) -> list[Fact]:
+    about = kept.listed
+    best, planned = about.best_seconds, about.planned_seconds
+    happened = [each.ending for each in incidents(kept.ranges)]
+    unknown = f"without {about.unknown} candidates of which nobody knows" if about.unknown else ""
+    why = "" if best is not None else "nobody can say: it failed, or no source showed its rate"
+    return [
+        Fact("Outcome", about.outcome, "text", about.error or ""),
+        Fact("Why so", about.rationale or "nothing was said", "text"),
+        Fact("Strategy", about.strategy, "text"),
+        Fact("Began", about.at, "moment", f"reported by {about.subject}"),
+        Fact("Went to", about.sink or "nobody said where", "text"),
+        Fact("Size", about.bytes, "bytes", _resumed(kept)),
+        Fact("Took", about.seconds, "seconds", "with logging in and verifying"),
+        Fact("Until the last byte", about.fetch_seconds, "seconds"),
+        Fact("Best in hindsight", best, "seconds", unknown or why),
+        Fact("As planned", planned, "seconds", "the planned shares at the rates that came"),
+        Fact("Best single source", about.single_seconds, "seconds", "in hindsight, alone"),
+        Fact("Lost to prediction", _less(planned, best), "seconds", "as planned, less the best"),
+        Fact("Lost by the scheme", _less(about.fetch_seconds, planned), "seconds", "less than 0: it mended the plan"),
+        *(Fact(label, happened.count(ending), "count") for label, ending in ENDINGS),
+    ]
+
+
+ENDINGS = (("Ranges taken over by others", "relieved"), ("Ranges that stalled", "stalled"), ("Faults", "failed"))
+
+
+def _resumed(kept: Kept) -> str:
+    return "" if kept.moved == kept.listed.bytes else f"{kept.moved:,} bytes were not there before"
+
+
+def _less(a: float | None, b: float | None) -> float | None:
+    return None if a is None or b is None else a - b
+
+
+def _gantt(kept: Kept, names: Sequence[str]) -> Figure:
+    rows = [
+        (
+            names[each.source],
+            *(each.asked, each.first, each.last, each.over, each.start, each.end, each.bytes),
+            each.ending or "under way",
+            each.count,
+        )
+        for each in kept.ranges
+    ]
+    note = ""
+    if kept.range_count > len(rows):
+        note = f"Of {kept.range_count:,} ranges neighbours are put together, which makes {len(rows):,}."
+    table = Table("ranges", "Ranges", RANGES, rows, note)
+    return gantt("gantt", "Ranges of each source", table, "source", "asked", "over", "ending")
+
+
+def _rates(kept: Kept, names: Sequence[str]) -> Figure:
+    seconds = kept.listed.fetch_seconds
+    found = rates(kept.ranges, len(names), seconds, STEPS)
+    step = seconds / STEPS
+    rows: list[Sequence[Value]] = [
+        (kept.listed.at + (i + 0.5) * step, names[source], rate)
+        for source, over_time in enumerate(found)
+        if any(over_time)
+        for i, rate in enumerate(over_time)
+    ]
+    return lines("rates", "Rate of each source", Table("rates", "Rates", RATES, rows), "at", "rate", "source")
+
+
+def _shares(kept: Kept, names: Sequence[str]) -> Figure:
+    rows: list[Sequence[Value]] = []
+    for i, each in enumerate(kept.sources):
+        if each.planned_bytes is not None:
+            rows.append((names[i], "planned", each.planned_bytes))
+        rows.append((names[i], "brought", each.bytes))
+        if kept.shares:
+            rows.append((names[i], "best", kept.shares[i]))
+    table = Table("shares", "Shares", SHARES, rows)
+    title = "Shares: planned, brought, best in hindsight"
+    return bars("shares", title, table, "source", "bytes", "share", stacked=False)
+
+
+def _candidates(kept: Kept, names: Sequence[str]) -> Table:
+    rows = [
+        (
+            names[i],
+            pair_page(Pair(each.source, kept.listed.sink)),
+            each.url,
+            *((each.rate.p10, each.rate.p50, each.rate.p90) if each.rate else (None, None, None)),
+            each.bytes / each.flow_seconds if each.bytes and each.flow_seconds else None,
+            *(each.setup_expected, each.setup_seconds, each.start_seconds, each.flow_seconds),
+            *(each.planned_bytes, each.bytes, kept.shares[i] if kept.shares else None),
+            *(each.seconds, each.outcome, each.error, each.reason),
+        )
+        for i, each in enumerate(kept.sources)
+    ]
+    return Table("candidates", "Candidates: what was expected, and what came", CANDIDATES, rows)
+
+
+def _incidents(kept: Kept, names: Sequence[str]) -> Table:
+    rows = [
+        (each.at, names[each.source], each.ending, each.missing, ", ".join(names[i] for i in each.by))
+        for each in incidents(kept.ranges)
+    ]
+    note = "" if rows else "Every range came whole, from the source that was first asked for it."
+    return Table("incidents", "Steals, stalls and faults", INCIDENTS, rows, note)

@@ -1,0 +1,141 @@
+"""Posts a report of each week, from Monday to Monday (UTC): as a file, by mail, or both.
+
+The week that is over is posted once, by one process of however many there are, and later if nobody was there on
+Monday. What fails is tried again while the week lasts; a process that dies between sending and remembering that lets
+another send again.
+"""
+
+import asyncio
+import smtplib
+import ssl
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from email.utils import formatdate, make_msgid
+from pathlib import Path
+
+import structlog
+
+from broker.config_posting import Mail, Posting
+from broker.errors import BrokerError
+from broker.reports.archive import Archive
+from broker.reports.document import Report
+from broker.reports.files import page
+from broker.reports.making import ALL, Period, made
+from broker.reports.words import clean, written
+from broker.storage.database import Database, retried
+from broker.storage.posted import Posted
+
+__all__ = ["Poster", "message", "week_before"]
+
+DAY = 86_400.0
+WEEK = 7 * DAY
+MONDAY = 4 * DAY
+"""The first one after the epoch."""
+SETTLED = 3_600.0
+"""Seconds after a week's end for transfers of it to be reported and counted."""
+TAKEN = 600.0
+"""Seconds for which a week is left to the process that posts it, and after which it is tried again."""
+SECONDS = 60.0
+"""For the mail server to answer."""
+log = structlog.get_logger("broker.reports")
+
+
+def week_before(now: float) -> Period:
+    """The last whole week, an hour after it has ended."""
+    end = (now - SETTLED - MONDAY) // WEEK * WEEK + MONDAY
+    return Period(end - WEEK, end)
+
+
+def message(mail: Mail, reports: Sequence[Report], title: str, name: str, file: str) -> EmailMessage:
+    """A mail that says the facts in words, and has all of it with it."""
+    said = EmailMessage()
+    said["Subject"], said["From"], said["To"] = title, mail.sender, ", ".join(mail.to)
+    said["Date"], said["Message-ID"] = formatdate(), make_msgid(domain=mail.sender.partition("@")[2])
+    said.set_content("\n\n".join([f"{title}. All of it is in the file {name}.", *filter(None, map(_facts, reports))]))
+    said.add_attachment(file.encode(), maintype="text", subtype="html", filename=name)
+    return said
+
+
+def _facts(report: Report) -> str:
+    lines = [f"  {clean(each.label)}: {written(each.value, each.unit)}" for each in report.facts]
+    return "\n".join([clean(report.title), *lines]) if lines else ""
+
+
+class Poster:
+    """Posts what is due.
+
+    :param posting: where to
+    """
+
+    def __init__(self, database: Database, archive: Archive, posting: Posting) -> None:
+        self._database = database
+        self._archive = archive
+        self._posting = posting
+
+    async def run(self) -> None:
+        """Post until cancelled."""
+        while True:
+            try:
+                await self.post(time.time())
+            except (BrokerError, OSError, smtplib.SMTPException) as error:
+                log.warning("the weekly report is not posted; it is tried again", error=str(error))
+            except Exception:  # else no week would ever be posted again
+                log.exception("the weekly report is not posted; it is tried again")
+            await asyncio.sleep(TAKEN)
+
+    async def post(self, now: float) -> bool:
+        """Post the week that is over, unless that is done or somebody does it; whether it was.
+
+        :raises OSError: where nothing can be written, or the mail server is not reached
+        :raises smtplib.SMTPException: when it does not take the mail
+        """
+        period = week_before(now)
+        week = _called(period)
+        if not await self._take(week, now):
+            return False
+        reports = await made(self._archive, ALL, {}, period)
+        title = f"Week {week} at {self._archive.settings.domain}"
+        name, file = f"coget-{week}.html", await asyncio.to_thread(page, reports, title, str(period))
+        if self._posting.directory:
+            await asyncio.to_thread(_write, self._posting.directory, name, file)
+        if self._posting.mail:
+            await asyncio.to_thread(_send, self._posting.mail, message(self._posting.mail, reports, title, name, file))
+        await self._keep(week, (period.until or now) + 2 * WEEK)
+        log.info("the weekly report is posted", week=week)
+        return True
+
+    @retried
+    async def _take(self, week: str, now: float) -> bool:
+        async with self._database.write() as connection:
+            return await Posted(connection).take(week, now, now + TAKEN)
+
+    @retried
+    async def _keep(self, week: str, until: float) -> None:
+        async with self._database.write() as connection:
+            await Posted(connection).keep(week, until)
+
+
+def _called(period: Period) -> str:
+    """A week as ISO 8601 names it."""
+    year, week, _ = datetime.fromtimestamp(period.since or 0.0, UTC).isocalendar()
+    return f"{year}-W{week:02}"
+
+
+def _write(directory: Path, name: str, file: str) -> None:
+    """It has its name when it is whole."""
+    directory.mkdir(parents=True, exist_ok=True)
+    part = directory / f".{name}.part"
+    part.write_text(file)
+    part.replace(directory / name)
+
+
+def _send(mail: Mail, said: EmailMessage) -> None:
+    with smtplib.SMTP(mail.host, mail.port, timeout=SECONDS) as server:
+        if mail.starttls:
+            server.starttls(context=ssl.create_default_context())
+        if mail.user:
+            server.login(mail.user, mail.password)
+        if refused := server.send_message(said):
+            log.warning("some do not get the weekly report", refused=sorted(refused))
