@@ -68,7 +68,7 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
         direction, size_class = _chosen(cells, wanted)
         shown = [each for each in cells if (each.pair.direction, each.size_class) == (direction, size_class)]
         shown = sorted(shown, key=lambda each: (-each.bytes, each.pair))[:CELLS]
-        if newest is not None:
+        if newest is not None and len(shown) < CELLS:
             shown += await sums.quiet(since, direction, size_class, CELLS - len(shown))
         said = await Misses(connection, scope.subject).newest({each.pair_id for each in shown}, size_class)
     table = _table(shown, said, now)

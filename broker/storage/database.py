@@ -93,6 +93,8 @@ class Database:
         if self.sqlite:
             event.listen(self._engine.sync_engine, "connect", _prepare)
             event.listen(self._engine.sync_engine, "begin", _begin)
+        else:
+            event.listen(self._engine.sync_engine, "connect", _hurry)
 
     @property
     def shown(self) -> str:
@@ -165,6 +167,14 @@ class _Closing(sqlite3.Connection):
         with suppress(sqlite3.Error):
             self.rollback()
         super().close()
+
+
+def _hurry(connection: Any, _: object) -> None:
+    """PostgreSQL compiles what it takes for long queries, for longer than any of ours takes."""
+    cursor = connection.cursor()
+    cursor.execute("SET jit = off")
+    cursor.close()
+    connection.commit()  # or it would be undone with the first transaction
 
 
 def _begin(connection: Connection) -> None:
