@@ -1,5 +1,5 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
-.PHONY: demo test bench bench-copies bench-broker bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-staging bench-testbed results
+.PHONY: demo test bench bench-copies bench-broker bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-staging bench-testbed results docs
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -72,6 +72,10 @@ bench-collecting: $(READY)
 # What the testbed's links do, beside what they were told. Takes minutes, and needs root.
 bench-testbed: $(READY)
 	@$(RUN) tests.testbed.accuracy
+
+# The reports' pictures, and the page that shows them. Takes a minute, and Debian's Chromium.
+docs: $(READY)
+	@$(RUN) scripts.docs
 
 $(READY): setup.cfg pyproject.toml scripts/setup scripts/debian-packages
 	@scripts/setup

@@ -38,7 +38,8 @@ PIECE = 1 << 20
 def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
     """Serve a demonstration at this machine: six sites, eight weeks of transfers, tasks, and what went wrong.
 
-    All is made up, and ends now. It prints a token of an admin, who sees all reports, and one of a user.
+    All is made up, and ends now. It prints a token of an admin, who sees all reports, and one of a user. Forecasts
+    are compared with what came as in any broker: that takes a minute more.
 
     \b
     Examples:
@@ -67,7 +68,7 @@ def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
 async def _fill(settings: "Settings", log: Path | None, seed: int) -> None:
     import time
 
-    from broker.demo.filling import fill, follow
+    from broker.demo.filling import count, fill
     from broker.factory import Factory
     from broker.models.access import NewToken
 
@@ -77,7 +78,7 @@ async def _fill(settings: "Settings", log: Path | None, seed: int) -> None:
             await fill(factory, seed, time.time())
         else:
             await _import(factory, log)
-            await follow(factory)
+            await count(factory)
         for new in (NewToken(subject="admin", role="admin"), NewToken(subject=USER, role="transfer")):
             issued = await factory.access.issue("coget-broker", new)
             click.echo(f"The token of {new.subject}, {new.role}: {issued.token}")

@@ -1,13 +1,16 @@
 """Takes in tasks as workers leave them behind: done, given up, half done; with what happened in each."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 import orjson
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from broker.demo.decisions import Download
 from broker.demo.errands import Errand, Tuned
 from broker.demo.placing import Note, collection
+from broker.models.catalogue import Dataset
 from broker.models.names import split
 from broker.models.tasks import Details, Event, NewTask, Task, Work
 from broker.storage.database import Database, retried
@@ -15,12 +18,27 @@ from broker.storage.lanes import Lanes, Pair, Tuning
 from broker.storage.tasks import Tasks
 from broker.storage.work import Planned, Result, Works
 
-__all__ = ["carry_out", "enrol", "tune"]
+__all__ = ["Carried", "Copied", "carry_out", "enrol", "tune"]
 
 WORKER = "demo"
 SOURCE = str(collection("All datasets"))
 PATIENCE = 7 * 86_400.0
 STARTED = {"type": "GridFTP Transfer", "concurrency": 4, "parallelism": 1, "pipelining": 20}
+
+
+class Copied(NamedTuple):
+    """A file that a task fetched."""
+
+    download: Download
+    task: str
+    work: int
+
+
+class Carried(NamedTuple):
+    """What came of an errand: files, and what the audit log is to say."""
+
+    copied: Sequence[Copied] = ()
+    notes: Sequence[Note] = ()
 
 
 @retried
@@ -31,18 +49,18 @@ async def enrol(database: Database, end: float) -> None:
 
 
 @retried
-async def carry_out(database: Database, errand: Errand, key: UUID, end: float) -> list[Note]:
-    """A task, as far as it has come by the end; what the audit log is to say of it."""
+async def carry_out(database: Database, errand: Errand, key: UUID, end: float) -> Carried:
+    """A task, as far as it has come by the end."""
     async with database.write() as connection:
         asked = end - errand.age
         number = await _submit(connection, errand, key, asked)
         if not errand.seconds:
-            return []
+            return Carried()
         began = asked + 2.0
-        lane = await _begin(connection, errand, number, began)
-        await _do(connection, errand, number, began)
+        lane = await _begin(connection, number, began)
+        copied = await _do(connection, errand, number, began, end)
         await Lanes(connection).close([lane])
-        return await _end(connection, errand, number, began + errand.seconds)
+        return Carried(copied, await _end(connection, errand, number, began + errand.seconds))
 
 
 @retried
@@ -74,12 +92,16 @@ async def _submit(connection: AsyncConnection, errand: Errand, key: UUID, now: f
 
 def _planned(errand: Errand, i: int) -> Planned:
     dataset = errand.files[i]
-    path = "/" + "/".join(split(dataset.name))
     checksum = f"sha256:{dataset.checksums['sha256']}"
-    return Planned("copy", path, path, dataset.size or 0, Details(checksum=checksum))
+    return Planned("copy", _path(dataset), _path(dataset), dataset.size or 0, Details(checksum=checksum))
 
 
-async def _begin(connection: AsyncConnection, errand: Errand, number: str, now: float) -> int:
+def _path(dataset: Dataset) -> str:
+    """Of a dataset as a file of the catalogue's collection."""
+    return "/" + "/".join(split(dataset.name))
+
+
+async def _begin(connection: AsyncConnection, number: str, now: float) -> int:
     """As a worker does that has a lane for it."""
     tasks, lanes = Tasks(connection), Lanes(connection)
     (candidate,) = [each for each in await lanes.candidates(["demo"], now) if each.task == number]
@@ -88,31 +110,36 @@ async def _begin(connection: AsyncConnection, errand: Errand, number: str, now: 
     return lane
 
 
-async def _do(connection: AsyncConnection, errand: Errand, number: str, began: float) -> None:
+async def _do(connection: AsyncConnection, errand: Errand, number: str, began: float, end: float) -> list[Copied]:
     """Its files, one after the other, and what went wrong with them."""
     tasks, works = Tasks(connection), Works(connection)
     held = await works.lease(number, WORKER, ["copy"], False, len(errand.files), 2**62, began)
-    moved = sum(work.size for work in held[: errand.done]) or 1
     for trouble in errand.troubles:
         details = f"{held[trouble.file].source}: {trouble.error}"
         description = trouble.code.replace("_", " ").lower()
         await tasks.note([(number, Event(began + trouble.after, trouble.code, True, description, details))])
-    done, came = [], 0
-    for work in held[: errand.done]:
+    done, left = held[: errand.done], held[errand.done :]
+    moved, came, copied = sum(work.size for work in done), 0, []
+    datasets = {_path(dataset): dataset for dataset in errand.files}
+    for work in done:
+        age = end - began - errand.seconds * came / moved
+        copied.append(Copied(Download(errand.owner, datasets[work.source], errand.site, age), number, work.id))
         came += work.size
-        done.append(_done(work))
-        await works.complete(WORKER, done[-1:], began + errand.seconds * came / moved)
+        await works.complete(WORKER, [_done(work)], began + errand.seconds * came / moved)
     await tasks.rise(number, bytes_transferred=came, faults=len(errand.troubles))
     if errand.fate == "failed":
         why = errand.troubles[0]
-        failed = [Result(work, "failed", error_code=why.code, error=why.error) for work in held[errand.done :]]
+        failed = [Result(work, "failed", error_code=why.code, error=why.error) for work in left]
         await works.complete(WORKER, failed, began + errand.seconds)
     else:
-        await works.release(WORKER, held[errand.done :])
-    told = {"bytes_transferred": came, "duration": round(errand.seconds, 1)}
-    told["mbps"] = round(came * 8e-6 / errand.seconds, 2)
-    event = Event(began + errand.seconds, "PROGRESS", False, "progress", orjson.dumps(told).decode())
-    await tasks.note([(number, event)])
+        await works.release(WORKER, left)
+    await tasks.note([(number, _progress(came, began, errand.seconds))])
+    return copied
+
+
+def _progress(came: int, began: float, seconds: float) -> Event:
+    told = {"bytes_transferred": came, "duration": round(seconds, 1), "mbps": round(came * 8e-6 / seconds, 2)}
+    return Event(began + seconds, "PROGRESS", False, "progress", orjson.dumps(told).decode())
 
 
 def _done(work: Work) -> Result:

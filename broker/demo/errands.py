@@ -12,7 +12,13 @@ __all__ = ["Errand", "Fate", "Trouble", "Tuned", "errands", "tunings"]
 Fate = Literal["succeeded", "failed", "canceled", "running", "paused", "waiting"]
 DONE = 30
 LASTLY: tuple[Fate, ...] = ("failed", "failed", "canceled", "running", "running", "paused", "waiting", "waiting")
-DESTINATIONS = ("Geneva data", "Chicago store", "Kyoto archive", "Hamburg scratch")
+DESTINATIONS = {
+    "Geneva data": "geneva",
+    "Chicago store": "chicago",
+    "Kyoto archive": "kyoto",
+    "Hamburg scratch": "hamburg",
+}
+"""Collections, with their sites."""
 LABELS = ("hits for the talk", "tracks, second pass", "nightly copy", "events to train on", "tables for the paper")
 TROUBLES = (
     ("CONNECTION_BROKEN", "the connection was lost: Connection reset by peer"),
@@ -57,6 +63,11 @@ class Errand(NamedTuple):
     fate: Fate
     troubles: Sequence[Trouble]
 
+    @property
+    def site(self) -> str:
+        """Where its destination is."""
+        return DESTINATIONS[self.destination]
+
 
 class Tuned(NamedTuple):
     """How many lanes to a place were found to help, so many seconds before the end."""
@@ -90,7 +101,7 @@ def _errand(made: World, fate: Fate, age: float, chance: Random) -> Errand:
     troubles = [
         Trouble(min(i, len(files) - 1), *chance.choice(TROUBLES), seconds * (i + 1) / (many + 1)) for i in range(many)
     ]
-    destination = chance.choice(DESTINATIONS)
+    destination = chance.choice(list(DESTINATIONS))
     return Errand(chance.choice(PEOPLE), chance.choice(LABELS), destination, files, age, seconds, done, fate, troubles)
 
 
@@ -98,7 +109,7 @@ def tunings(seed: int) -> list[Tuned]:
     """How the broker found out how many lanes help, to two places; the oldest first."""
     chance = Random(f"tunings {seed}")
     found = []
-    for hours, destination in enumerate(DESTINATIONS[:2], 2):
+    for hours, destination in enumerate(list(DESTINATIONS)[:2], 2):
         rate, before = chance.uniform(50e6, 150e6), 3
         for i, (concurrency, reason) in enumerate(CLIMB):
             failures = 0.31 if "failed" in reason else 0.0

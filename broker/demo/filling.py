@@ -2,19 +2,22 @@
 say that it happened now.
 """
 
+from collections.abc import Sequence
 from itertools import groupby
 from random import Random
 from uuid import UUID
 
-from broker.demo.carrying import carry_out, enrol, tune
+from broker.demo.carrying import Copied, carry_out, enrol, tune
+from broker.demo.decisions import decided, downloads
 from broker.demo.errands import errands, tunings
 from broker.demo.placing import note, place
 from broker.demo.traffic import Transfer, transfers
 from broker.demo.world import DAY, World, world
 from broker.factory import Factory
-from broker.tasks import followers_of
+from broker.models.decisions import Made
+from broker.tasks.rolling import Rolling
 
-__all__ = ["fill", "follow"]
+__all__ = ["count", "fill"]
 
 
 async def fill(factory: Factory, seed: int, end: float) -> None:
@@ -24,17 +27,29 @@ async def fill(factory: Factory, seed: int, end: float) -> None:
     await _report(factory, made, seed, end)
     keys = Random(f"keys {seed}")
     await enrol(database, end)
+    copied: list[Copied] = []
     for errand in errands(made, seed):
-        said += await carry_out(database, errand, UUID(int=keys.getrandbits(128), version=4), end)
+        carried = await carry_out(database, errand, UUID(int=keys.getrandbits(128), version=4), end)
+        said += carried.notes
+        copied += carried.copied
+    await _decide(factory, made, copied, seed, end)
     await tune(database, tunings(seed), end)
     await note(database, said)
-    await follow(factory)
+    await count(factory)
 
 
-async def follow(factory: Factory) -> None:
-    """Make of what was reported all that reports are made from; a broker does so, too, but later."""
-    for follower in followers_of(factory):
-        await follower.catch_up()
+async def _decide(factory: Factory, made: World, copied: Sequence[Copied], seed: int, end: float) -> None:
+    """What was decided for tasks, and by those who fetched files themselves, the oldest first."""
+    alone = ((each, None, None) for each in downloads(made, seed))
+    for i, (download, task, work) in enumerate(sorted([*alone, *copied], key=lambda each: -each[0].age)):
+        if choice := decided(made, download, f"demo.{i}", seed, end):
+            await factory.decisions.keep(download.subject, [Made(choice, task, work)])
+
+
+async def count(factory: Factory) -> None:
+    """Have sums of what was reported. A broker does so, too, and compares it with forecasts, which takes a minute."""
+    while await Rolling(factory.database).step():
+        pass
 
 
 async def _report(factory: Factory, made: World, seed: int, end: float) -> None:

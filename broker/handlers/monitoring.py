@@ -9,10 +9,12 @@ from prometheus_client.registry import Collector
 
 from broker.dependencies.access import Guarded, Reader
 from broker.dependencies.context import Services
+from broker.reports.words import size_span
 from broker.services.monitoring import Measured
 
 __all__ = ["router"]
 
+SIZE = ("size",)
 router = APIRouter(tags=["operation"], route_class=Guarded)
 
 
@@ -41,6 +43,7 @@ class _Shown(Collector):
         if self._measured:
             yield from _traffic(self._measured)
             yield from _work(self._measured)
+            yield from _forecasts(self._measured)
 
 
 def _traffic(measured: Measured) -> Iterator[Metric]:
@@ -66,3 +69,21 @@ def _work(measured: Measured) -> Iterator[Metric]:
     for name, count in measured.waiting._asdict().items():
         behind.add_metric((name,), count)
     yield behind
+
+
+def _forecasts(measured: Measured) -> Iterator[Metric]:
+    """Of this week and the one before, by size of files."""
+    rest = GaugeMetricFamily("coget_forecast_transfers", "Transfers that forecasts are compared with", labels=SIZE)
+    error = GaugeMetricFamily("coget_forecast_error_ratio", "Median of |forecast / actual - 1|", labels=SIZE)
+    bias = GaugeMetricFamily("coget_forecast_bias_ratio", "Median of forecast / actual", labels=SIZE)
+    inside = GaugeMetricFamily("coget_forecast_coverage_ratio", "Share between p10 and p90, 0.8 at best", labels=SIZE)
+    for number, tally in measured.errors.items():
+        size = (size_span(number),)
+        rest.add_metric(size, tally.transfers)
+        error.add_metric(size, tally.mdape)
+        bias.add_metric(size, tally.bias)
+        inside.add_metric(size, tally.coverage)
+    yield from (rest, error, bias, inside)
+    yield CounterMetricFamily(
+        "coget_regret_seconds", "Seconds that downloads took longer than with the best shares", measured.lost
+    )

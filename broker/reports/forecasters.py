@@ -19,7 +19,7 @@ from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.judging import COLUMNS, facts, summed
 from broker.reports.pair import SizeClass
 from broker.reports.significance import ALPHA, FEWEST, Contest, contests, duels
-from broker.reports.sizes import sized
+from broker.reports.words import size_span
 from broker.storage.accuracy import Accuracy, Chosen
 from predictors.tally import Tally
 
@@ -201,7 +201,7 @@ def _by_week(cut: Cut) -> list[Sequence[Value]]:
 def _by_size(cut: Cut, names: Sequence[str]) -> list[Sequence[Value]]:
     sizes = sorted({size for size, _ in cut.sizes})
     found = [(size, name) for size in sizes for name in names if (size, name) in cut.sizes]
-    return [(sized(size), name, *summed(cut.sizes[size, name])) for size, name in found]
+    return [(size_span(size), name, *summed(cut.sizes[size, name])) for size, name in found]
 
 
 def _promises(name: str, tally: Tally) -> list[Sequence[Value]]:

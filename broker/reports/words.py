@@ -7,8 +7,9 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from broker.reports.document import Unit, Value
+from predictors.context import SIZES
 
-__all__ = ["Scale", "clean", "scale", "short", "written"]
+__all__ = ["Scale", "clean", "scale", "short", "size_span", "written"]
 
 LONGEST = 28
 """Letters of a name in a figure; what is longer loses its middle, for beginnings and ends tell names apart."""
@@ -68,6 +69,18 @@ def written(value: Value, unit: Unit) -> str:
         return f"{_digits(value * 100)} %"
     divisor, sign = scale(unit, value)
     return f"{_digits(value / divisor)} {sign}".rstrip()
+
+
+def size_span(size_class: int) -> str:
+    """The sizes of a class (`predictors.context`).
+
+    >>> size_span(0), size_span(1), size_span(8)
+    ('below 1 MB', '1 MB – 4 MB', 'from 16 GB')
+    """
+    low, high = (written(SIZES[i], "bytes") if 0 <= i < len(SIZES) else "" for i in (size_class - 1, size_class))
+    if not low:
+        return f"below {high}"
+    return f"{low} – {high}" if high else f"from {low}"
 
 
 def _digits(value: float) -> str:

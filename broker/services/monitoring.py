@@ -2,13 +2,18 @@
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from broker.models.scores import IN_CHARGE, WEEK, Key
+from broker.storage.accuracy import Accuracy, Chosen
 from broker.storage.database import Database
+from broker.storage.decisions import Decisions
 from broker.storage.monitoring import Monitoring as Stored
 from broker.storage.monitoring import Moved, Waiting
+from predictors.tally import Tally
 
 __all__ = ["OTHER", "Measured", "Monitoring", "Sums", "Totals"]
 
@@ -77,16 +82,36 @@ def _sum(some: Mapping[Way, Sums], more: Mapping[Way, Sums]) -> dict[Way, Sums]:
     return {name: some.get(name, Sums()).plus(more.get(name, Sums())) for name in (*some, *more)}
 
 
+class Lost:
+    """Seconds that only grow, from the first look on; of decisions since the week before it."""
+
+    def __init__(self, week: int) -> None:
+        self.since = week - 1
+        self._first: float | None = None
+        self._most = 0.0
+
+    def add(self, seconds: Iterable[float]) -> float:
+        """The total, when this is all that is known of the weeks since `since`."""
+        now = math.fsum(seconds)
+        self._first = now if self._first is None else self._first
+        self._most = max(self._most, now - self._first)
+        return self._most
+
+
 class Measured(NamedTuple):
     """What there is to be told.
 
     :param tasks: how many are active, queued and paused
+    :param errors: how far forecasts were off in this week and the one before, by class of sizes
+    :param lost: seconds that downloads took longer than with the best shares
     """
 
     totals: Mapping[Way, Sums]
     tasks: Mapping[str, int]
     workers: int
     waiting: Waiting
+    errors: Mapping[int, Tally]
+    lost: float
 
 
 class Monitoring:
@@ -95,6 +120,7 @@ class Monitoring:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._totals = Totals(int(time.time() // DAY))
+        self._lost = Lost(int(time.time() // WEEK))
         self._measured: Measured | None = None
         self._until = 0.0
         self._looking = asyncio.Lock()
@@ -117,4 +143,16 @@ class Monitoring:
             moved = await stored.moved(self._totals.since)
             tasks = {"active": 0, "queued": 0, "paused": 0, **await stored.tasks()}
             workers, waiting = await stored.workers(now - SEEN), await stored.waiting()
-        return Measured(self._totals.add(moved, int(now // DAY)), tasks, workers, waiting)
+            errors = await Accuracy(connection).sums(Chosen(since=(now // WEEK - 1) * WEEK))
+            decided = await Decisions(connection).summed(None, self._lost.since)
+        lost = self._lost.add(each.seconds - each.best_seconds for each in decided if not each.source)
+        return Measured(self._totals.add(moved, int(now // DAY)), tasks, workers, waiting, _erring(errors), lost)
+
+
+def _erring(sums: Iterable[tuple[Key, Tally]]) -> dict[int, Tally]:
+    """Of whoever was in charge, by class of sizes."""
+    found: dict[int, list[Tally]] = {}
+    for key, tally in sums:
+        if key.forecaster == IN_CHARGE:
+            found.setdefault(key.size_class, []).append(tally)
+    return {size: Tally.total(tallies) for size, tallies in sorted(found.items())}

@@ -4,22 +4,28 @@ import re
 import subprocess
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
-from math import log
+from math import inf, log
 from pathlib import Path
 from statistics import mean, pstdev
 
 import httpx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from broker.config import Settings
+from broker.demo.decisions import decided, downloads
 from broker.demo.errands import errands
 from broker.demo.filling import fill
+from broker.demo.sharing import Server, shared
 from broker.demo.traffic import Transfer, transfers
 from broker.demo.world import DAY, PEOPLE, PROBER, Story, Way, world
 from broker.factory import Factory
 from broker.models.access import Caller
+from broker.models.decisions import Range
+from broker.reports.catalogue import REPORTS
 from broker.storage.tasks import Wanted
 from tests.support.broker import PROGRAM
 
@@ -103,6 +109,51 @@ def test_nobody_used_the_stale_way_for_weeks_and_hardly_anybody_the_rare_one():
     assert {each.subject for each in along(told("probed"))} == {PROBER}
 
 
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_decisions_are_of_several_sources_and_some_go_wrong(seed):
+    made = world(seed)
+    found = [decided(made, each, f"demo.{i}", seed, END) for i, each in enumerate(downloads(made, seed))]
+    decisions = [each for each in found if each]
+    assert len(decisions) > 100
+    for each in decisions:
+        assert len(each.sources) > 1
+        assert sum(source.bytes for source in each.sources) == each.bytes == tiled(each.ranges)
+    assert {"adaptive", "single"} < {each.strategy for each in decisions}
+    endings = Counter(part.ending for each in decisions for part in each.ranges)
+    assert set(endings) == {"whole", "relieved", "stalled", "failed"}
+
+
+def tiled(ranges: Sequence[Range]) -> int:
+    """Where the last ends, when they lie one after the other, with no gap and no byte twice."""
+    at = 0
+    for each in sorted((each for each in ranges if each.bytes), key=lambda each: each.start):
+        assert (each.start, each.end - each.start) == (at, each.bytes)
+        at = each.end
+    return at
+
+
+SERVERS = st.builds(
+    Server,
+    setup=st.floats(0, 30),
+    rate=st.floats(1e3, 1e9),
+    planned=st.integers(0, 10**10),
+    stops=st.floats(0, 100) | st.just(inf),
+    fails=st.booleans(),
+)
+
+
+@given(st.lists(SERVERS, max_size=5), st.floats(1e3, 1e9))
+def test_servers_share_a_file_to_the_last_byte(servers, rate):
+    servers = [*servers, Server(0.1, rate, 1)]  # at least one of them lasts
+    ranges = shared(servers)
+    assert tiled(ranges) == sum(server.planned for server in servers)
+    for each in ranges:
+        server = servers[each.source]
+        assert each.asked <= each.over
+        assert each.bytes == 0 or each.asked + server.setup == each.first <= each.last <= max(each.over, each.first)
+        assert each.last is None or each.last <= server.stops + 1 / server.rate
+
+
 async def test_it_is_taken_in_as_real_data_are(database):
     factory = Factory.of(Settings(database), compiled=False)
     try:
@@ -181,6 +232,38 @@ def test_one_command_shows_it(demo, tmp_path):
     again = subprocess.run([PROGRAM, "demo", "--database", url], capture_output=True, text=True, check=False)
     assert again.returncode == 2
     assert "has tables already" in again.stderr
+
+
+def lines(document: dict) -> int:
+    """How many rows its tables have, and those that its figures are drawn from."""
+    drawn = [figure["table"] for figure in document["figures"] if not figure["note"]]
+    return sum(len(table["rows"]) for table in (*document["tables"], *drawn))
+
+
+def links(name: str, documents: dict[str, dict]) -> Iterator[str]:
+    """What leads to a report of this name."""
+    for document in documents.values():
+        for table in (*document["tables"], *(figure["table"] for figure in document["figures"])):
+            for row in table["rows"]:
+                yield from (value for value in row if isinstance(value, str) and value.startswith(f"{name}?"))
+
+
+def test_each_report_has_something_to_say(demo):
+    with demo().client("admin") as admin:
+        told: dict[str, dict] = {}
+
+        def ask(name: str, query: str) -> dict:
+            answer = admin.get(f"/broker/v1/reports/{query}")
+            assert answer.status_code == 200, answer.text
+            told[name] = answer.json()
+            return told[name]
+
+        deadline = time.monotonic() + 3 * SECONDS
+        for kind in sorted(REPORTS.values(), key=lambda kind: not kind.listed):
+            query = kind.name if kind.listed else next(links(kind.name, told))
+            while not lines(ask(kind.name, query)):  # forecasts are compared while it serves
+                assert time.monotonic() < deadline, kind.name
+                time.sleep(1)
 
 
 def test_the_users_own_log_is_shown_as_it_is(demo, tmp_path):

@@ -4,13 +4,15 @@ import asyncio
 import time
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.services.monitoring import OTHER, PAIRS, Sums, Totals
+from broker.services.monitoring import OTHER, PAIRS, Lost, Sums, Totals
 from broker.storage.monitoring import Moved
 from broker.storage.traffic import Traffic
+from broker.tasks.scoring import Scoring
 from tests.broker.conftest import Broker
 
 PATH = "/broker/v1/metrics"
@@ -67,6 +69,33 @@ async def test_what_was_moved_is_told_by_source_sink_and_outcome(broker):
     assert found[sample("coget_lagging_transfers", sums="traffic")] == 0
     assert found[sample("coget_measured")] == 1
     assert any(name == "coget_broker_requests_total" for name, _ in found)
+
+
+async def forecast(broker: Broker) -> None:
+    """Transfers that are all alike, so that what is expected of them is soon known."""
+    began = time.time() - 3600
+    same = {"source": "ftp://a.example", "sink": "X", "bytes": 2_000_000}
+    await reported(broker, *({**same, "started": began + 10 * i, "ended": began + 10 * i + 2} for i in range(40)))
+    await Scoring(broker.factory.database, compiled=False).all()
+    broker.factory.monitoring._until = 0.0
+
+
+async def test_how_good_forecasts_were_is_told_by_size(broker):
+    await forecast(broker)
+    found = samples((await (await broker.client("reader")).get(PATH)).text)
+    assert found[sample("coget_forecast_transfers", size="1 MB to 4 MB")] > 20
+    assert found[sample("coget_forecast_error_ratio", size="1 MB to 4 MB")] < 0.02
+    assert found[sample("coget_forecast_bias_ratio", size="1 MB to 4 MB")] == pytest.approx(1.0, abs=0.02)
+    assert 0 <= found[sample("coget_forecast_coverage_ratio", size="1 MB to 4 MB")] <= 1
+    assert found[sample("coget_lagging_transfers", sums="scores")] == 0
+
+
+def test_seconds_that_were_lost_only_grow_and_what_was_before_is_not_news():
+    lost = Lost(100)
+    assert lost.since == 99
+    assert lost.add([10.0, 5.0]) == 0.0
+    assert lost.add([10.0, 7.5]) == 2.5
+    assert lost.add([7.5]) == 2.5  # a week was forgotten
 
 
 async def test_where_things_went_is_told_to_nobody_without_a_token(broker):

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import select
 
 from broker.models.scores import IN_CHARGE
-from broker.reports.sizes import sized
+from broker.reports.words import size_span
 from broker.schema.reports import scores
 from broker.storage.scores import score_of
 from predictors.hindsight import PANEL
@@ -49,7 +49,7 @@ async def test_its_figures_are_those_of_the_rows(broker, admin):
     assert set(found) == {IN_CHARGE, *PANEL}
     sizes = {(row["forecaster"], row["size"]): row for row in table(document, "sizes")}
     for (name, where), pairs in said.items():
-        row = found[name] if where is None else sizes[name, sized(where)]
+        row = found[name] if where is None else sizes[name, size_span(where)]
         true = judged(*zip(*pairs, strict=True))
         assert row["transfers"] == true.pairs
         assert (row["mdape"], row["bias"]) == (near(true.mdape), near(true.bias))
@@ -111,7 +111,7 @@ async def test_it_can_be_asked_for_a_class_of_sizes_and_a_period(broker, admin):
     assert 0 < facts(early)["Transfers judged"] < facts(every)["Transfers judged"]
     assert facts(await report(admin, since=time.time() + 86_400 * 14))["Transfers judged"] == 0
     class_4 = await report(admin, days=0, size_class=4)
-    assert {row["size"] for row in table(class_4, "sizes")} == {sized(4)}
+    assert {row["size"] for row in table(class_4, "sizes")} == {size_span(4)}
     assert [(await admin.get(F, params={"days": days})).status_code for days in ("3", "x", "")] == [422] * 3
 
 

@@ -1,0 +1,118 @@
+"""Which replicas were chosen in the demonstration, what was expected of them, and what came of it."""
+
+import math
+from collections.abc import Iterator, Sequence
+from random import Random
+from typing import NamedTuple
+
+from broker.demo.sharing import Server, shared
+from broker.demo.traffic import rate
+from broker.demo.world import DAY, PEOPLE, WEEKS, Way, World
+from broker.models.catalogue import Dataset
+from broker.models.decisions import Decided, Expectation, Part, Range
+from broker.models.names import split
+
+__all__ = ["Download", "decided", "downloads"]
+
+DOWNLOADS = 500
+FAULTS = {"failed": "the connection was lost: Connection reset by peer", "stalled": "no byte came for 10 seconds"}
+STRATEGIES = ("adaptive",) * 7 + ("aggressive", "conservative", "single")
+OFF = 0.35
+"""Of the logarithm of what was expected: how far it is from what came."""
+WIDTH = math.exp(0.45)
+MISHAPS = (0.06, 0.12)
+"""Of how many downloads one server stalls; of how many one stalls or fails."""
+
+
+class Download(NamedTuple):
+    """A file that somebody fetched to a site, so many seconds before the end."""
+
+    subject: str
+    dataset: Dataset
+    sink: str
+    age: float
+
+
+def downloads(made: World, seed: int) -> Iterator[Download]:
+    """Those that no task was for, the oldest first."""
+    chance = Random(f"downloads {seed}")
+    large = [dataset for dataset in made.datasets if (dataset.size or 0) > 100e6]
+    for age in sorted((chance.uniform(0.02, WEEKS * 7) * DAY for _ in range(DOWNLOADS)), reverse=True):
+        yield Download(chance.choice(PEOPLE), chance.choice(large), chance.choice(made.sites).name, age)
+
+
+def decided(made: World, download: Download, key: str, seed: int, end: float) -> Decided | None:
+    """What was decided, and what came of it; None where the sink has a way to one replica at most."""
+    chance = Random(f"decision {seed} {key}")
+    endpoints = {each.endpoint for each in made.replicas if each.dataset == download.dataset.name}
+    ways = [way for way in made.ways if way.sink == download.sink and way.source.name in endpoints]
+    if len(ways) < 2:
+        return None
+    size, strategy = download.dataset.size or 0, chance.choice(STRATEGIES)
+    rates = [rate(way, download.age, chance.gauss(0, 1), size // len(ways)) for way in ways]
+    told = [each * chance.lognormvariate(0.05, OFF) for each in rates]
+    plan = _plan(size, told, alone=strategy == "single")
+    servers = [Server(way.setup, *each) for way, each in zip(ways, zip(rates, plan, strict=True), strict=True)]
+    if sum(1 for each in plan if each) > 1:
+        servers = _mishap(servers, chance)
+    ranges = shared(servers)
+    parts = [_part(way, i, told[i], plan[i], ranges, download.dataset) for i, way in enumerate(ways)]
+    over = max(each.over or 0.0 for each in ranges)
+    best = max(range(len(ways)), key=told.__getitem__)
+    return Decided(
+        id=key,
+        at=end - download.age,
+        kind="download",
+        thing=download.dataset.name,
+        sink=download.sink,
+        bytes=size,
+        moved=size,
+        strategy=strategy,
+        rationale=f"{ways[best].source.name} should be the fastest, at {told[best] / 1e6:.0f} MB/s",
+        outcome="ok",
+        seconds=over + 0.5,
+        fetch_seconds=max(each.last or 0.0 for each in ranges),
+        sources=parts,
+        ranges=ranges,
+        range_count=len(ranges),
+    )
+
+
+def _plan(size: int, told: Sequence[float], alone: bool) -> list[int]:
+    """Shares as the rates that are expected, or all from the best."""
+    if alone:
+        return [size if each == max(told) else 0 for each in told]
+    shares = [int(size * each / sum(told)) for each in told]
+    return [size - sum(shares[1:]), *shares[1:]]
+
+
+def _mishap(servers: list[Server], chance: Random) -> list[Server]:
+    """Now and then one of them stops in the middle."""
+    drawn, i = chance.random(), chance.randrange(len(servers))
+    if drawn > MISHAPS[1]:
+        return servers
+    victim = servers[i]
+    stops = victim.setup + chance.uniform(0.2, 0.8) * victim.planned / victim.rate
+    return [*servers[:i], victim._replace(stops=stops, fails=drawn > MISHAPS[0]), *servers[i + 1 :]]
+
+
+def _part(way: Way, i: int, told: float, planned: int, ranges: Sequence[Range], dataset: Dataset) -> Part:
+    mine = [each for each in ranges if each.source == i]
+    flowed = [(each.first, each.last) for each in mine if each.first is not None and each.last is not None]
+    error = next((FAULTS[each.ending] for each in mine if each.ending in FAULTS), None)
+    return Part(
+        source=way.source.source,
+        url=way.source.url("/".join(split(dataset.name))),
+        rate=Expectation(p10=told / WIDTH, p50=told, p90=told * WIDTH),
+        setup_expected=way.setup,
+        reason=f"{way.source.name} has been at {told / 1e6:.0f} MB/s",
+        planned_bytes=planned,
+        bytes=sum(each.bytes for each in mine),
+        seconds=sum((each.over or each.asked) - each.asked for each in mine),
+        setup_seconds=way.setup if mine else None,
+        start_seconds=way.setup if mine else None,
+        flow_seconds=sum(last - first for first, last in flowed),
+        streams=4,
+        outcome="unused" if not mine else "failed" if error else "ok",
+        error=error,
+    )

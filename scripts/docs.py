@@ -1,0 +1,149 @@
+"""`make docs`: pictures of the reports, and the page that shows them, from a demonstration that is always the same.
+
+Time stands still meanwhile, so that a picture differs from the last one only when its page does.
+"""
+
+import asyncio
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from io import BytesIO
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+from unittest.mock import patch
+from uuid import UUID
+
+import httpx
+import uvicorn
+from PIL import Image
+from playwright.async_api import Browser
+
+from broker.config import Settings
+from broker.demo.filling import fill
+from broker.factory import Factory
+from broker.main import create_app
+from broker.models.access import NewToken
+from broker.reports.catalogue import REPORTS
+from broker.storage.database import addressed
+from broker.storage.migration import upgrade
+from tests.support.chromium import PHONE, chromium, visit
+
+__all__ = ["PAGE", "PICTURES", "main"]
+
+DOCS = Path(__file__).parents[1] / "docs" / "reference"
+PAGE, PICTURES = DOCS / "reports.md", DOCS / "reports"
+SEED, NOW = 1, 1_795_000_000.0
+DESK = {"width": 1100, "height": 800}
+TALLEST = 1600
+"""Pixels of a picture: of longer pages the beginning says enough."""
+COLOURS = 128
+HEAD = """# Reports, one by one
+
+Each page as an admin sees it, of the broker that `coget-broker demo` serves. `make docs` makes this page, and its
+pictures, anew.
+"""
+
+
+class Shot(NamedTuple):
+    """A picture of a page, and as whom the browser is."""
+
+    name: str
+    path: str
+    browser: Mapping[str, Any]
+
+
+def main() -> None:
+    """Make all pictures, and the page."""
+    chance = Random(SEED)
+    with ExitStack() as stack:
+        stack.enter_context(patch("time.time", return_value=NOW))
+        ids = stack.enter_context(patch("broker.storage.tasks.uuid4"))
+        ids.side_effect = lambda: UUID(int=chance.getrandbits(128), version=4)
+        folder = stack.enter_context(tempfile.TemporaryDirectory())
+        database = f"sqlite:///{folder}/demo.sqlite"
+        upgrade(addressed(database))
+        asyncio.run(_make(Settings(database)))
+
+
+async def _make(settings: Settings) -> None:
+    PICTURES.mkdir(exist_ok=True)
+    async with _served(settings) as (home, token):
+        headers = {"Authorization": f"Bearer {token}"}
+        async with httpx.AsyncClient(base_url=f"{home}/broker/v1/reports/", headers=headers, timeout=60) as client:
+            documents = await _documents(client)
+        async with chromium() as browser:
+            async with visit(browser, home) as visitor:
+                await visitor.login(token)
+                session = await visitor.context.storage_state()
+            for shot in _shots(documents):
+                await _take(browser, home, session, shot)
+    PAGE.write_text(HEAD + "".join(_section(name, document) for name, (_, document) in documents.items()))
+
+
+@asynccontextmanager
+async def _served(settings: Settings) -> AsyncIterator[tuple[str, str]]:
+    """The demonstration: where it is, and an admin's token."""
+    factory = Factory.of(settings)
+    await fill(factory, SEED, NOW)
+    issued = await factory.access.issue("coget-broker", NewToken(subject="admin", role="admin"))
+    server = uvicorn.Server(uvicorn.Config(create_app(factory), log_level="warning"))
+    listening = socket.create_server(("127.0.0.1", 0))
+    serving = asyncio.create_task(server.serve([listening]))
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}", issued.token
+    finally:
+        server.should_exit = True
+        await serving
+
+
+async def _documents(client: httpx.AsyncClient) -> dict[str, tuple[str, Mapping[str, Any]]]:
+    """All reports, each under its name: its address, and what it says. Some are about what others lead to."""
+    found: dict[str, tuple[str, Mapping[str, Any]]] = {}
+    for kind in sorted(REPORTS.values(), key=lambda kind: not kind.listed):
+        about = "" if kind.listed else next(_links(kind.name, (document for _, document in found.values())))
+        answer = await client.get(about or kind.name)
+        answer.raise_for_status()
+        found[kind.name] = about or kind.name, answer.json()
+    return {name: found[name] for name in REPORTS}
+
+
+def _links(name: str, documents: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """What leads to the report of this name."""
+    for document in documents:
+        for table in (*document["tables"], *(figure["table"] for figure in document["figures"])):
+            for row in table["rows"]:
+                yield from (value for value in row if isinstance(value, str) and value.startswith(f"{name}?"))
+
+
+def _shots(documents: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Shot]:
+    """Each page by daylight; the first also in the dark, and on a phone."""
+    desk = {"viewport": DESK, "color_scheme": "light"}
+    found = [Shot(name, path, desk) for name, (path, _) in documents.items()]
+    first = found[0]
+    dark = Shot(f"{first.name}-dark", first.path, {**desk, "color_scheme": "dark"})
+    return [*found, dark, Shot(f"{first.name}-phone", first.path, {**desk, "viewport": PHONE})]
+
+
+async def _take(browser: Browser, home: str, session: Any, shot: Shot) -> None:
+    async with visit(browser, home, **shot.browser, storage_state=session, reduced_motion="reduce") as visitor:
+        await visitor.open(f"/reports/{shot.path}")
+        height = await visitor.page.evaluate("document.documentElement.scrollHeight")
+        width = shot.browser["viewport"]["width"]
+        taken = await visitor.page.screenshot(
+            full_page=True,
+            clip={"x": 0, "y": 0, "width": width, "height": min(height, TALLEST)},
+            animations="disabled",
+            caret="hide",
+        )
+    few = Image.open(BytesIO(taken)).convert("RGB").quantize(COLOURS, dither=Image.Dither.NONE)
+    few.save(PICTURES / f"{shot.name}.png", optimize=True)
+
+
+def _section(name: str, document: Mapping[str, Any]) -> str:
+    return f"\n## {document['title']}\n{document['lead']}\n\n![{document['title']}](reports/{name}.png)\n"
+
+
+if __name__ == "__main__":
+    main()
