@@ -23,11 +23,13 @@ class Follower:
 
     :param name: for the log
     :param step: does some of it, in a moment; whether there may be more
+    :param rest: how many times as long others have it then; 0 for steps that leave others their turns by themselves
     """
 
-    def __init__(self, name: str, step: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, name: str, step: Callable[[], Awaitable[bool]], rest: float = REST) -> None:
         self._name = name
         self._step = step
+        self._rest = rest
         self._news = asyncio.Event()
 
     def news(self) -> None:
@@ -52,5 +54,5 @@ class Follower:
         """Take steps until there is nothing to do."""
         began = time.monotonic()
         while await self._step():
-            await asyncio.sleep(REST * (time.monotonic() - began))
+            await asyncio.sleep(self._rest * (time.monotonic() - began))
             began = time.monotonic()

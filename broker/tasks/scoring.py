@@ -26,7 +26,8 @@ REST = 15.0
 SLICE = 0.005
 """Seconds of work after which others get their turn."""
 TURNS = 2.0
-"""How many times as long others have it then."""
+"""How many times as long others have it then, up to `LONGEST`: once, forecasters are compiled in such a slice."""
+LONGEST = 0.1
 MEANT = 86_400.0
 """Seconds after which a transfer that begins is no longer the one that a forecast was given of."""
 
@@ -99,7 +100,7 @@ async def _slowly(work: Iterator[tuple[int, Score | None] | None]) -> dict[int, 
         done.update(part)
         if not more:
             return done
-        await asyncio.sleep(TURNS * (time.monotonic() - began))
+        await asyncio.sleep(min(TURNS * (time.monotonic() - began), LONGEST))
 
 
 def _slice(work: Iterator[tuple[int, Score | None] | None]) -> tuple[list[tuple[int, Score | None]], bool]:
