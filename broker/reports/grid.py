@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
@@ -11,7 +12,7 @@ from broker.models.history import Direction
 from broker.reports.addresses import pair_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import grid
-from broker.reports.document import Column, Fact, Report, Table, Value
+from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.words import size_span
 from broker.storage.misses import Misses, Said
 from broker.storage.sums import Cell, Sums
@@ -40,6 +41,8 @@ COLUMNS = (
     Column("newest", "Newest", "moment"),
     Column("age", "Age", "seconds"),
 )
+NAMES = ("source", "sink", "p50")
+DRAWN = tuple(place for place, each in enumerate(COLUMNS) if each.name in NAMES)
 CLASSES = (
     Column("sizes", "Sizes", link="address"),
     Column("address", "Address"),
@@ -78,8 +81,7 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
         Fact("Pairs shown", len(table.rows), "count"),
         Fact("Of them stale", sum(table.stale), "count", "nothing ended there for 7 days"),
     ]
-    figure = grid("grid", "Expected rates", table, "source", "sink", "p50")
-    return Report("grid", "Sources and sinks", LEAD, now, facts, [figure], [_classes(cells)])
+    return Report("grid", "Sources and sinks", LEAD, now, facts, [_drawn(table)], [table, _classes(cells)])
 
 
 def _chosen(cells: Sequence[Cell], wanted: Wanted) -> tuple[Direction, int]:
@@ -108,6 +110,15 @@ def _table(cells: Sequence[Cell], said: Mapping[int, Said], now: float) -> Table
         rows.append((each.pair.source, pair_page(each.pair), each.pair.sink, *rates, *counts))
         stale.append(now - newest > STALE)
     return Table("cells", "Sources and sinks", COLUMNS, rows, _note(cells, said), stale)
+
+
+def _drawn(table: Table) -> Figure:
+    """The rates alone; who wants to go on from a cell finds it in the table."""
+    columns = [replace(COLUMNS[place], link="") for place in DRAWN]
+    rows = [[row[place] for place in DRAWN] for row in table.rows]
+    return grid(
+        "grid", "Expected rates", Table("rates", "Expected rates", columns, rows, table.note, table.stale), *NAMES
+    )
 
 
 def _note(cells: Sequence[Cell], said: Mapping[int, Said]) -> str:

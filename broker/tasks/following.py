@@ -14,7 +14,7 @@ __all__ = ["Follower"]
 LOOK = 2.0
 """Seconds between looks, where nobody tells of anything new."""
 REST = 4.0
-"""How many times as long as a step took others have the database, and the processor, before the next one."""
+"""How many times as long as a step took others have the database, and the processor, while the broker is at work."""
 log = structlog.get_logger("broker.tasks")
 
 
@@ -41,7 +41,7 @@ class Follower:
         while True:
             self._news.clear()
             try:
-                await self.catch_up()
+                await self._catch_up()
             except BrokerError as error:
                 log.warning("cannot be followed at the moment", what=self._name, error=str(error))
             except Exception:  # else what follows would stand still unnoticed
@@ -50,7 +50,7 @@ class Follower:
                 async with asyncio.timeout(LOOK):
                     await self._news.wait()
 
-    async def catch_up(self) -> None:
+    async def _catch_up(self) -> None:
         """Take steps until there is nothing to do."""
         began = time.monotonic()
         while await self._step():

@@ -20,12 +20,12 @@ async def shown(broker, scope=ALL, **wanted):
 
 
 def cells(of):
-    return {(each["source"], each["sink"]): each for each in table(of, "grid").records()}
+    return {(each["source"], each["sink"]): each for each in table(of, "cells").records()}
 
 
 async def test_an_empty_broker_says_so(broker):
     page = await shown(broker)
-    assert (table(page, "grid").rows, bool(table(page, "grid").note)) == ([], True)
+    assert (table(page, "cells").rows, bool(table(page, "cells").note)) == ([], True)
     assert (page.figures[0].spec, bool(page.figures[0].note)) == ({}, True)
     assert table(page, "classes").note == "Nothing was moved yet."
     assert fact(page, "Pairs shown").value == 0
@@ -39,7 +39,7 @@ async def test_a_cell_is_what_was_said_last_of_the_class_and_leads_to_its_pair(b
     await scored(database, pair, [now - 96.5], 2.0)
     await scored(database, pair, [now - 5], 9.0, size_class=3)
     page = await shown(broker)
-    assert fact(page, "Sizes").value == "1 GB – 4 GB"
+    assert fact(page, "Sizes").value == "1 GB to 4 GB"
     (cell,) = cells(page).values()
     assert [cell[name] for name in ("p10", "p50", "p90", "transfers", "failed")] == [1e8, 2e8, 4e8, 4, 0.25]
     assert (cell["newest"], cell["address"]) == (
@@ -47,8 +47,10 @@ async def test_a_cell_is_what_was_said_last_of_the_class_and_leads_to_its_pair(b
         "pair?source=ftp%3A%2F%2Fa.example&sink=B&direction=read",
     )
     assert 96 < cell["age"] < 200
-    assert table(page, "grid").stale == [False]
-    assert page.figures[0].spec
+    assert table(page, "cells").stale == [False]
+    (figure,) = page.figures
+    assert figure.spec
+    assert figure.table.records() == [{"source": "ftp://a.example", "sink": "B", "p50": 2e8}]
 
 
 async def test_the_class_of_most_bytes_is_shown_unless_another_is_wanted(broker, admin):
@@ -64,7 +66,7 @@ async def test_the_class_of_most_bytes_is_shown_unless_another_is_wanted(broker,
     others = [
         (each["sizes"], each["pairs"], each["address"]) for each in table(await shown(broker), "classes").records()
     ]
-    assert ("4 MB – 16 MB", 1, "grid?size_class=2&direction=read") in others
+    assert ("4 MB to 16 MB", 1, "grid?size_class=2&direction=read") in others
     assert len(others) == 3
 
 
@@ -76,7 +78,7 @@ async def test_what_is_older_than_a_week_is_grey(broker, admin):
         await report(admin, [transfer(name, end, source=f"ftp://{name}.example")])
         await scored(database, Pair(f"ftp://{name}.example", "B"), [end])
     page = await shown(broker)
-    grey = dict(zip(cells(page), table(page, "grid").stale, strict=True))
+    grey = dict(zip(cells(page), table(page, "cells").stale, strict=True))
     assert {source: old for (source, _), old in grey.items()} == {
         "ftp://new.example": False,
         "ftp://old.example": True,
@@ -99,7 +101,7 @@ async def test_of_many_pairs_the_busiest_are_shown(broker, admin, monkeypatch):
     await report(admin, [transfer(i, now - i, source=f"ftp://s{i}.example", bytes=10**9 + i) for i in range(9)])
     page = await shown(broker)
     assert [source for source, _ in cells(page)] == [f"ftp://s{i}.example" for i in (8, 7, 6, 5, 4)]
-    assert table(page, "grid").note.startswith("The busiest 5 pairs")
+    assert table(page, "cells").note.startswith("The busiest 5 pairs")
 
 
 async def test_each_sees_the_pairs_that_they_used(broker, admin):
