@@ -28,6 +28,7 @@ from broker.models.access import NewToken
 from broker.reports.catalogue import REPORTS
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
+from broker.tasks.scoring import Scoring
 from tests.support.chromium import PHONE, chromium, visit
 
 __all__ = ["PAGE", "PICTURES", "main"]
@@ -87,6 +88,7 @@ async def _served(settings: Settings) -> AsyncIterator[tuple[str, str]]:
     """The demonstration: where it is, and an admin's token."""
     factory = Factory.of(settings)
     await fill(factory, SEED, NOW)
+    await Scoring(factory.database, factory.forecasting.compiled).all()
     issued = await factory.access.issue("coget-broker", NewToken(subject="admin", role="admin"))
     server = uvicorn.Server(uvicorn.Config(create_app(factory), log_level="warning"))
     listening = socket.create_server(("127.0.0.1", 0))
@@ -142,7 +144,8 @@ async def _take(browser: Browser, home: str, session: Any, shot: Shot) -> None:
 
 
 def _section(name: str, document: Mapping[str, Any]) -> str:
-    return f"\n## {document['title']}\n{document['lead']}\n\n![{document['title']}](reports/{name}.png)\n"
+    title = REPORTS[name].title
+    return f"\n## {title}\n{document['lead']}\n\n![{title}](reports/{name}.png)\n"
 
 
 if __name__ == "__main__":

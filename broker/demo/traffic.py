@@ -12,15 +12,15 @@ __all__ = ["Transfer", "rate", "transfers"]
 
 LASTS = 0.85
 """What of a gust is left with the next transfer."""
-RAMP = 2.0
-"""Set-up times in which a transfer comes to its rate."""
+RAMP = 1.0
+"""Set-up times that it costs to come to the full rate."""
 CHANGED = 7 * DAY
 """Seconds before the end: when a way became worse."""
 WORSE = 5.0
 """By so much it scatters more since."""
 UNUSED = 24 * DAY
 PROBED = 64_000_000
-SIZES = ((2e6, 0.2), (40e6, 0.25), (400e6, 0.25), (1.6e9, 0.2), (5e9, 0.1))
+SIZES = ((2e6, 0.08), (40e6, 0.12), (400e6, 0.35), (1.6e9, 0.3), (5e9, 0.15))
 """Bytes of files, with how often they are of that size."""
 FAULTS = (
     ("failed", "no byte came for 30 seconds"),
