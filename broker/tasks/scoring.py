@@ -5,6 +5,7 @@ that had ended when it began; so where some become known late, those that began 
 """
 
 import asyncio
+import random
 import time
 from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -61,9 +62,10 @@ class Scoring:
         self._done = {pair: at for pair, at in self._done.items() if at > now - REST}
         async with self._database.read() as connection:
             behind = await Scores(connection).behind()
-        pair = next((each for each in behind if each.pair_id not in self._done), None)
-        if pair is None:
+        waiting = [each for each in behind if each.pair_id not in self._done]
+        if not waiting:
             return False
+        pair = random.choice(waiting)  # other processes seldom take the same
         self._done[pair.pair_id] = now  # whatever comes of it: others have their turn
         await self.score(pair)
         return True
