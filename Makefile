@@ -13,12 +13,14 @@ demo: $(READY)
 	@$(RUN) scripts.demo
 
 # Style, types, then all tests, among them the import contracts; the Globus clients that some drive are made before.
+# Most tests wait for servers, and do so side by side; those on a WAN count microseconds, and are alone.
 test: $(READY)
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) mypy
 	@$(RUN) tests.support.globus
-	$(RUN) pytest
+	$(RUN) pytest --numprocesses 3 --dist loadfile -m "not wan"
+	$(RUN) pytest -m wan
 
 # coget beside globus-url-copy on this machine, then the broker.
 bench: $(READY)

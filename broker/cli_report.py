@@ -81,8 +81,8 @@ def report(
     \b
     Examples:
       coget-broker report all -o week.html --days 7
-      coget-broker report forecasters -o november.pdf --since 2026-11-01 --until 2026-12-01
-      coget-broker report pair source=CERN sink=FNAL -o pair.html
+      coget-broker report forecasters -o month.pdf --days 28
+      coget-broker report pair source=CERN sink=FNAL -o pair.html --since 2026-11-01 --until 2026-12-01
       coget-broker report audit/changes --format csv
     """
     from broker.config import Settings, configured
@@ -94,7 +94,7 @@ def report(
     settings = configured(Settings(database), config) if config else Settings(database)
     period = _period(since, until, days)
     named, _, part = name.partition("/")
-    reports = with_services(settings, lambda broker: made(broker.archive, named, dict(asked), period))
+    reports = with_services(settings, lambda broker: made(broker.archive, named, dict(asked), period, time.time()))
     content = _written(reports, kind, part, period)
     if output is None:
         sys.stdout.buffer.write(content)

@@ -101,7 +101,7 @@ def shown(name: str, /, **values: Any) -> HTMLResponse:
     return HTMLResponse(text, headers={**SAFE, "Content-Security-Policy": SCRIPTED})
 
 
-def parts(facts: Sequence[Fact], tables: Sequence[Table], form: str) -> Mapping[str, str]:
+def parts(facts: Sequence[Fact], tables: Sequence[Table], acts: Mapping[str, str]) -> Mapping[str, str]:
     """What stands in a page for these facts, and for the rows of these tables: by the ids of its elements."""
     macros: Any = TEMPLATES.get_template("parts.html").module
     found: dict[str, object] = {}
@@ -109,6 +109,6 @@ def parts(facts: Sequence[Fact], tables: Sequence[Table], form: str) -> Mapping[
         found[f"fact-{slug(fact.label)}"] = escape(written(fact.value, fact.unit))
         found[f"says-{slug(fact.label)}"] = escape(fact.note)
     for table in tables:
-        found[f"rows-{table.name}"] = macros.rows(table, form)
+        found[f"rows-{table.name}"] = macros.rows(table, acts)
         found[f"note-{table.name}"] = macros.note(table)
     return {name: str(text).strip() for name, text in found.items()}

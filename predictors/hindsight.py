@@ -7,7 +7,7 @@ after each `BLOCK` of transfers, from the newest `WARM` before: a broker that is
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
 from predictors.base import Forecaster
@@ -15,7 +15,7 @@ from predictors.experience import telling
 from predictors.observation import Forecast, Observation, query_of
 from predictors.registry import make
 
-__all__ = ["BLOCK", "PANEL", "WARM", "Said", "affected", "hindsight", "order"]
+__all__ = ["BLOCK", "PANEL", "WARM", "Panel", "Said", "affected", "order"]
 
 PANEL = (
     "last",
@@ -82,31 +82,59 @@ def affected(
                 yield i
 
 
-def hindsight(
-    known: Sequence[Observation], rank: int, wanted: Collection[int], fast: bool, names: Sequence[str] = PANEL
-) -> Iterator[Said | None]:
-    """What is to be said of each that is wanted, in the order of their starts; None after each step between.
+class Panel:
+    """Forecasters that walk forward through the transfers of one path.
 
-    :param known: transfers of one path, in their `order`
-    :param rank: how many there were before the first of these
-    :param wanted: places of `affected` ones
+    Asked again when more transfers have ended, they go on from where they were, if they still know the right ones.
+
     :param fast: compiled
     """
-    ends = [each.end for each in known]
-    panel: list[Forecaster] = []
-    begun: int | None = None
-    learned = 0
-    for i in sorted(wanted, key=lambda each: known[each].start):
-        ended = bisect_right(ends, known[i].start)
-        anchor = _anchor(rank, ended)
-        if anchor != begun:
-            panel, begun, learned = [make(name, fast) for name in names], anchor, max(0, anchor - WARM)
-        for each in known[learned:ended]:
-            for forecaster in panel:
-                forecaster.learn(each)
-            yield None
-        learned = ended
-        yield Said(i, dict(_said(panel, known[i])))
+
+    def __init__(self, fast: bool, names: Sequence[str] = PANEL) -> None:
+        self._fast = fast
+        self._names = names
+        self._forecasters: list[Forecaster] = []
+        self._begun: int | None = None
+        self._rank = 0
+        self._last: Observation | None = None
+
+    @property
+    def until(self) -> float:
+        """When the last ended that they know: one that ended before and is new would have come too late for them."""
+        return self._last.end if self._last else -inf
+
+    def hindsight(self, known: Sequence[Observation], rank: int, wanted: Collection[int]) -> Iterator[Said | None]:
+        """What is to be said of each that is wanted, in the order of their starts; None after each step between.
+
+        :param known: transfers of one path, in their `order`
+        :param rank: how many there were before the first of these
+        :param wanted: places of `affected` ones
+        """
+        ends = [each.end for each in known]
+        for i in sorted(wanted, key=lambda each: known[each].start):
+            ended = bisect_right(ends, known[i].start)
+            begun = rank + _anchor(rank, ended)
+            if begun != self._begun or not self._goes_on(known, self._rank - rank, ended):
+                self._begin(begun)
+            for each in known[self._rank - rank : ended]:
+                self._learn(each)
+                yield None
+            yield Said(i, dict(_said(self._forecasters, known[i])))
+
+    def _goes_on(self, known: Sequence[Observation], place: int, ended: int) -> bool:
+        """Whether what they know ends just before this place."""
+        if self._last is None:
+            return True
+        return 0 < place <= ended and known[place - 1] == self._last
+
+    def _begin(self, begun: int) -> None:
+        self._forecasters = [make(name, self._fast) for name in self._names]
+        self._begun, self._rank, self._last = begun, max(0, begun - WARM), None
+
+    def _learn(self, observation: Observation) -> None:
+        for forecaster in self._forecasters:
+            forecaster.learn(observation)
+        self._rank, self._last = self._rank + 1, observation
 
 
 def _anchor(rank: int, ended: int) -> int:

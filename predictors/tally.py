@@ -89,17 +89,17 @@ class Tally:
     def of(cls, rates: Rates, actual: float) -> Self:
         """Of one forecast; all rates are positive."""
         low, expected, high = rates
-        error = expected / actual - 1
+        error, off = expected / actual - 1, log(expected) - log(actual)
         relative = min(abs(expected - actual) / min(expected, actual), MOST)
         return cls(
             1,
-            _exact(log(expected / actual)),
-            _exact(abs(log(expected / actual))),
+            _exact(off),
+            _exact(abs(off)),
             _exact(relative * relative),
             int(abs(error) <= CLOSE),
             int(actual < low),
             int(actual > high),
-            _exact(log(high / low)),
+            _exact(log(high) - log(low)),
             {step_of(error): 1},
         )
 

@@ -6,7 +6,7 @@ Time stands still meanwhile, so that a picture differs from the last one only wh
 import asyncio
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from io import BytesIO
 from pathlib import Path
@@ -28,6 +28,7 @@ from broker.models.access import NewToken
 from broker.reports.catalogue import REPORTS
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
+from broker.tasks.scoring import Scoring
 from tests.support.chromium import PHONE, chromium, visit
 
 __all__ = ["PAGE", "PICTURES", "main"]
@@ -39,6 +40,8 @@ DESK = {"width": 1100, "height": 800}
 TALLEST = 1600
 """Pixels of a picture: of longer pages the beginning says enough."""
 COLOURS = 128
+MOST = 20
+"""Pages of a kind among which one is chosen."""
 HEAD = """# Reports, one by one
 
 Each page as an admin sees it, of the broker that `coget-broker demo` serves. `make docs` makes this page, and its
@@ -87,6 +90,7 @@ async def _served(settings: Settings) -> AsyncIterator[tuple[str, str]]:
     """The demonstration: where it is, and an admin's token."""
     factory = Factory.of(settings)
     await fill(factory, SEED, NOW)
+    await Scoring(factory.database, factory.forecasting.compiled).all()
     issued = await factory.access.issue("coget-broker", NewToken(subject="admin", role="admin"))
     server = uvicorn.Server(uvicorn.Config(create_app(factory), log_level="warning"))
     listening = socket.create_server(("127.0.0.1", 0))
@@ -102,19 +106,25 @@ async def _documents(client: httpx.AsyncClient) -> dict[str, tuple[str, Mapping[
     """All reports, each under its name: its address, and what it says. Some are about what others lead to."""
     found: dict[str, tuple[str, Mapping[str, Any]]] = {}
     for kind in sorted(REPORTS.values(), key=lambda kind: not kind.listed):
-        about = "" if kind.listed else next(_links(kind.name, (document for _, document in found.values())))
-        answer = await client.get(about or kind.name)
-        answer.raise_for_status()
-        found[kind.name] = about or kind.name, answer.json()
+        ways = [kind.name] if kind.listed else _links(kind.name, [document for _, document in found.values()])
+        told = [(way, (await client.get(way)).raise_for_status().json()) for way in ways]
+        found[kind.name] = max(told, key=lambda each: _rows(each[1]))  # of several the one that says the most
     return {name: found[name] for name in REPORTS}
 
 
-def _links(name: str, documents: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """What leads to the report of this name."""
-    for document in documents:
-        for table in (*document["tables"], *(figure["table"] for figure in document["figures"])):
-            for row in table["rows"]:
-                yield from (value for value in row if isinstance(value, str) and value.startswith(f"{name}?"))
+def _tables(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return [*document["tables"], *(figure["table"] for figure in document["figures"])]
+
+
+def _rows(document: Mapping[str, Any]) -> int:
+    return sum(len(table["rows"]) for table in _tables(document))
+
+
+def _links(name: str, documents: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Some of what leads to the report of this name."""
+    values = [value for each in documents for table in _tables(each) for row in table["rows"] for value in row]
+    found = [value for value in values if isinstance(value, str) and value.startswith(f"{name}?")]
+    return list(dict.fromkeys(found))[:MOST]
 
 
 def _shots(documents: Mapping[str, tuple[str, Mapping[str, Any]]]) -> list[Shot]:
@@ -142,7 +152,8 @@ async def _take(browser: Browser, home: str, session: Any, shot: Shot) -> None:
 
 
 def _section(name: str, document: Mapping[str, Any]) -> str:
-    return f"\n## {document['title']}\n{document['lead']}\n\n![{document['title']}](reports/{name}.png)\n"
+    title = REPORTS[name].title
+    return f"\n## {title}\n{document['lead']}\n\n![{title}](reports/{name}.png)\n"
 
 
 if __name__ == "__main__":

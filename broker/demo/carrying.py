@@ -125,7 +125,9 @@ async def _do(connection: AsyncConnection, errand: Errand, number: str, began: f
         age = end - began - errand.seconds * came / moved
         copied.append(Copied(Download(errand.owner, datasets[work.source], errand.site, age), number, work.id))
         came += work.size
-        await works.complete(WORKER, [_done(work)], began + errand.seconds * came / moved)
+        seconds = errand.seconds * came / moved
+        await works.complete(WORKER, [_done(work)], began + seconds)
+        await tasks.note([(number, _progress(came, began, seconds))])
     await tasks.rise(number, bytes_transferred=came, faults=len(errand.troubles))
     if errand.fate == "failed":
         why = errand.troubles[0]
@@ -133,7 +135,6 @@ async def _do(connection: AsyncConnection, errand: Errand, number: str, began: f
         await works.complete(WORKER, failed, began + errand.seconds)
     else:
         await works.release(WORKER, left)
-    await tasks.note([(number, _progress(came, began, errand.seconds))])
     return copied
 
 

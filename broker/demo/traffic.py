@@ -12,15 +12,14 @@ __all__ = ["Transfer", "rate", "transfers"]
 
 LASTS = 0.85
 """What of a gust is left with the next transfer."""
-RAMP = 2.0
-"""Set-up times in which a transfer comes to its rate."""
-CHANGED = 7 * DAY
-"""Seconds before the end: when a way became worse."""
+RAMP = 1.0
+"""Set-up times that it costs to come to the full rate."""
 WORSE = 5.0
-"""By so much it scatters more since."""
+"""By so much a way that became worse scatters more than before, since the last full week began."""
+WEEK = 7 * DAY
 UNUSED = 24 * DAY
 PROBED = 64_000_000
-SIZES = ((2e6, 0.2), (40e6, 0.25), (400e6, 0.25), (1.6e9, 0.2), (5e9, 0.1))
+SIZES = ((2e6, 0.08), (40e6, 0.12), (400e6, 0.35), (1.6e9, 0.3), (5e9, 0.15))
 """Bytes of files, with how often they are of that size."""
 FAULTS = (
     ("failed", "no byte came for 30 seconds"),
@@ -55,9 +54,8 @@ def rate(way: Way, age: float, gust: float, nbytes: int) -> float:
     :param gust: how the network happens to be: 0 is as usual, most are between -2 and 2
     """
     busy = (1 - math.cos(2 * math.pi * age / DAY)) / 2
-    spread = way.spread * (WORSE if way.story == "worse" and age < CHANGED else 1.0)
-    slower = math.log(3) * (1 - age / (WEEKS * 7 * DAY)) if way.story == "drifting" else 0.0
-    large = way.rate * math.exp(spread * gust - way.swing * busy - slower)
+    slower = math.log(3) * (1 - age / (WEEKS * WEEK)) if way.story == "drifting" else 0.0
+    large = way.rate * math.exp(way.spread * gust - way.swing * busy - slower)
     return nbytes / (nbytes / large + RAMP * min(way.setup, 1.0))
 
 
@@ -66,7 +64,8 @@ def _of_way(way: Way, key: str, chance: Random, end: float) -> Iterator[Transfer
     for number, (subject, age) in enumerate(_begun(way, chance)):
         gust = LASTS * gust + math.sqrt(1 - LASTS**2) * chance.gauss(0, 1)
         nbytes = PROBED if subject == PROBER else _size(chance)
-        seconds = nbytes / rate(way, age, gust + 0.4 * chance.gauss(0, 1), nbytes)
+        worse = WORSE if way.story == "worse" and end - age > (end // WEEK - 1) * WEEK else 1.0
+        seconds = nbytes / rate(way, age, worse * (gust + 0.4 * chance.gauss(0, 1)), nbytes)
         setup = way.setup * chance.lognormvariate(0, 0.2)
         fault = _fault(nbytes, chance) if chance.random() < way.failing else {"bytes": nbytes}
         busy = setup + seconds * int(fault["bytes"]) / nbytes

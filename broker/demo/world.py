@@ -23,7 +23,7 @@ ROUND_TRIPS = 5
 """From asking for a file to its first byte."""
 
 Story = Literal["", "drifting", "worse", "stale", "rare", "probed"]
-"""What is told of a way: it gets slower from week to week; its forecasts were twice as good until a week ago; nobody
+"""What is told of a way: it gets slower from week to week; its forecasts are half as good since a week; nobody
 has used it for weeks; hardly anybody has; only the broker measures it.
 """
 STORIES: tuple[Story, ...] = ("drifting", "worse", "stale", "rare", "probed", "probed")

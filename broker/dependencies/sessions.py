@@ -14,7 +14,7 @@ from broker.errors import LoggedOut
 from broker.models.access import Caller, Role
 from broker.models.oauth import Bearer
 
-__all__ = ["LOGIN", "Browsing", "BrowsingAdmin", "Form", "Seated", "browsing"]
+__all__ = ["LOGIN", "Browsing", "BrowsingAdmin", "BrowsingCurator", "Form", "Seated", "browsing"]
 
 LOGIN = "/reports/login"
 
@@ -30,7 +30,7 @@ class Seated(Policy):
         secret = request.cookies.get(cookie("session", home(request)))
         caller = await services(request).sessions.current(secret) if secret else None
         if caller is None:
-            here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            here = f"{request.url.path}?{request.url.query}".rstrip("?") if request.method == "GET" else "/reports"
             raise LoggedOut(f"{home(request)}{LOGIN}?to={quote(here, safe='')}")
         return Bearer(caller)
 
@@ -42,6 +42,7 @@ def form(request: Request) -> str:
 
 
 Browsing = Annotated[Caller, Depends(Seated("reader"))]
+BrowsingCurator = Annotated[Caller, Depends(Seated("curator"))]
 BrowsingAdmin = Annotated[Caller, Depends(Seated("admin"))]
 Form = Annotated[str, Depends(form)]
 

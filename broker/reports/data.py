@@ -10,6 +10,8 @@ from broker.reports.document import Figure, Report, Table, Value
 
 __all__ = ["csv_of", "document", "figure_of", "part", "part_of", "table_of", "tables_of"]
 
+FORMULAS = ("=", "+", "-", "@", "\t", "\r")
+
 
 def document(report: Report) -> Mapping[str, Any]:
     """All of it, for JSON; moments in seconds since the epoch, rates in bytes per second, shares from 0 to 1."""
@@ -51,11 +53,14 @@ def _table(table: Table) -> Mapping[str, Any]:
 
 
 def csv_of(table: Table) -> str:
-    """A header with the columns' names, then a line a row; what is not known is empty."""
+    """A header with the columns' names, then a line a row; what is not known is empty.
+
+    Words that a spreadsheet would take for a formula have an apostrophe before them: others may have said them.
+    """
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([each.name for each in table.columns])
-    writer.writerows(table.rows)
+    writer.writerows([_harmless(value) for value in row] for row in table.rows)
     return text.getvalue()
 
 
@@ -82,6 +87,10 @@ def tables_of(report: Report) -> Mapping[str, Table]:
         **{each.name: each.table for each in report.figures},
         **{each.name: each for each in report.tables},
     }
+
+
+def _harmless(value: Value) -> Value:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
 
 def _plain(value: Value) -> Value:

@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Action:
-    """What an admin may do about a row: a button, whose form is sent to an address.
+    """What a curator may do about a row: a button, whose form is sent to an address.
 
     :param fields: what the form says, taken from these columns
     """

@@ -187,7 +187,7 @@ def _figures(cut: Cut, ground: str) -> list[Figure]:
     return [
         bars("errors", "Median error", whole, "forecaster", "mdape"),
         lines("by-week", "Median error by week", weekly, "week", "mdape", "forecaster"),
-        bars("by-size", "Median error by size", drawn, "size", "mdape", "forecaster", stacked=False),
+        bars("by-size", "Mean log error by size", drawn, "size", "log_error", "forecaster", stacked=False),
         calibration("calibration", true, promised, "nominal", "hits", "trials", "forecaster"),
     ]
 

@@ -13,7 +13,7 @@ from broker.reports.addresses import pair_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import grid
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
-from broker.reports.sizes import sized
+from broker.reports.words import size_span
 from broker.storage.misses import Misses, Said
 from broker.storage.sums import Cell, Sums
 from broker.storage.traffic import DAY
@@ -76,7 +76,7 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
         said = await Misses(connection, scope.subject).newest({each.pair_id for each in shown}, size_class)
     table = _table(shown, said, now)
     facts = [
-        Fact("Sizes", sized(size_class), "text"),
+        Fact("Sizes", size_span(size_class), "text"),
         Fact("Direction", _told(direction), "text"),
         Fact("Pairs shown", len(table.rows), "count"),
         Fact("Of them stale", sum(table.stale), "count", "nothing ended there for 7 days"),
@@ -135,7 +135,7 @@ def _classes(cells: Sequence[Cell]) -> Table:
         of = [each for each in cells if (each.pair.direction, each.size_class) == (direction, size_class)]
         moved = (len(of), sum(each.transfers for each in of), sum(each.bytes for each in of))
         address = f"grid?size_class={size_class}&direction={direction}"
-        rows.append((sized(size_class), address, _told(direction), *moved))
+        rows.append((size_span(size_class), address, _told(direction), *moved))
     note = f"Of the last {DAYS} days on which anything was moved." if rows else "Nothing was moved yet."
     return Table("classes", "Other sizes", CLASSES, rows, note)
 

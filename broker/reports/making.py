@@ -1,6 +1,6 @@
 """Which reports are made, of what time: one that somebody names, or all that have a place in menus."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from pydantic import BaseModel
@@ -14,10 +14,14 @@ from broker.reports.words import written
 __all__ = ["ALL", "Period", "asked", "made"]
 
 ALL = "all"
+DAY = 86_400.0
 
 
 class Period(NamedTuple):
-    """A time that is reported on; without an end, up to now, without a beginning, as long as each report thinks fit."""
+    """A time that is reported on; without an end, up to now, without a beginning, as long as each report thinks fit.
+
+    :param since: seconds since the epoch, as `until`
+    """
 
     since: float | None = None
     until: float | None = None
@@ -28,29 +32,35 @@ class Period(NamedTuple):
         return " ".join(f"{word} {written(moment, 'moment')}" for word, moment in said if moment is not None)
 
 
-def asked(kind: Kind, said: Mapping[str, str], period: Period) -> BaseModel:
-    """What is asked of a report: what was said, and the period, as far as the report has one.
+def asked(kind: Kind, said: Mapping[str, str], period: Period, now: float) -> BaseModel:
+    """What is asked of a report: what was said, and the period, which some have in days up to now.
 
     :raises pydantic.ValidationError: when it makes no sense to the report
     """
+    known: dict[str, float | str] = {name: at for name, at in period._asdict().items() if at is not None}
+    if period.since is not None:
+        known["days"] = max(1, round((now - period.since) / DAY))
     fields = kind.wanted.model_fields
-    known = {name: moment for name, moment in period._asdict().items() if moment is not None and name in fields}
-    return kind.wanted.model_validate({**known, **said})
+    return kind.wanted.model_validate({**{name: known[name] for name in known.keys() & fields.keys()}, **said})
 
 
-async def made(archive: Archive, name: str, said: Mapping[str, str], period: Period) -> Sequence[Report]:
+async def made(archive: Archive, name: str, said: Mapping[str, str], period: Period, now: float) -> Sequence[Report]:
     """The report of this name, or all of menus, as admins see them.
 
     :param said: what is asked of it, by the names of its parameters
+    :param now: seconds since the epoch
     :raises NotFound: when there is none of this name
-    :raises Invalid: when it is of no period, but one was given
+    :raises Invalid: when it is of no period, or has no end but now, but one was given
     """
-    if name == ALL:
-        kinds = [kind for kind in REPORTS.values() if kind.listed]
-    elif name in REPORTS:
-        kinds = [REPORTS[name]]
-        if any(period) and not {"since", "until"} & kinds[0].wanted.model_fields.keys():
-            raise Invalid(f"the report {name} is of no period", "leave out --since, --until and --days")
-    else:
+    if name != ALL and name not in REPORTS:
         raise NotFound(f"there is no report {name}", f"name one of {', '.join(REPORTS)}, or all")
-    return [await kind.make(archive, Scope(None), asked(kind, said, period)) for kind in kinds]
+    kinds = [kind for kind in REPORTS.values() if kind.listed] if name == ALL else [REPORTS[name]]
+    if period.until is not None and (endless := _without(kinds, "until")):
+        raise Invalid(f"{', '.join(endless)} can only end now", "leave out --until")
+    if period.since is not None and name in _without(kinds, "since", "days"):
+        raise Invalid(f"the report {name} is of no period", "leave out --since and --days")
+    return [await kind.make(archive, Scope(None), asked(kind, said, period, now)) for kind in kinds]
+
+
+def _without(kinds: Iterable[Kind], *fields: str) -> list[str]:
+    return [kind.name for kind in kinds if not kind.wanted.model_fields.keys() & set(fields)]

@@ -1,5 +1,6 @@
 """Regret: how far what was chosen is from what would have been best, and whose doing that was."""
 
+import math
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -8,7 +9,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from broker.models.base import Wire
+from broker.models.base import Moment, Wire
 from broker.models.names import SinkName
 from broker.reports import decisions as log
 from broker.reports.archive import Archive, Scope
@@ -47,9 +48,11 @@ LOST = (Column("week", "Week", "moment"), Column("why", "Why"), Column("seconds"
 
 
 class Wanted(Wire):
-    """Of how many weeks, this one counted; only to one sink, or by one strategy."""
+    """Of how many weeks, this one counted, or of those of a period; only to one sink, or by one strategy."""
 
     weeks: Annotated[int, Field(ge=1, le=520)] = 8
+    since: Moment | None = None
+    until: Moment | None = None
     sink: SinkName | None = None
     strategy: Annotated[str, StringConstraints(max_length=64)] | None = None
 
@@ -57,12 +60,13 @@ class Wanted(Wire):
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
     """Sums of decisions, which are kept as these arrive; and the worst of them."""
     now = time.time()
-    first = int(now // WEEK) - wanted.weeks + 1
+    weeks = _weeks(wanted, now)
     async with archive.database.read() as connection:
         stored = Decisions(connection)
-        sums = [each for each in await stored.summed(scope.subject, first) if _meant(each, wanted)]
-        of = Of(scope.subject, since=float(first * WEEK), strategy=wanted.strategy, sink=wanted.sink)
-        worst = await stored.worst(of, WORST)
+        sums = [each for each in await stored.summed(scope.subject, weeks.start, weeks.stop) if _meant(each, wanted)]
+        of = Of(scope.subject, strategy=wanted.strategy, sink=wanted.sink)
+        begin, end = float(weeks.start * WEEK), float(weeks.stop * WEEK)
+        worst = await stored.worst(of._replace(since=begin, until=end), WORST)
     whole = [each for each in sums if not each.source]
     apart = [each for each in sums if each.source]
     return Report(
@@ -82,6 +86,12 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
             Table("worst", "The worst decisions", log.COLUMNS, [log.row(each) for each in worst]),
         ],
     )
+
+
+def _weeks(wanted: Wanted, now: float) -> range:
+    """Whole ones, by their numbers: all that a period has a part in."""
+    stop = math.ceil((now if wanted.until is None else wanted.until) / WEEK)
+    return range(stop - wanted.weeks if wanted.since is None else int(wanted.since // WEEK), stop)
 
 
 def _meant(each: Summed, wanted: Wanted) -> bool:

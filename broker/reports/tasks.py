@@ -3,13 +3,14 @@
 import time
 from collections.abc import Sequence
 from typing import Annotated
+from urllib.parse import urlencode
 from uuid import UUID
 
 from pydantic import StringConstraints
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import NoTask
-from broker.models.base import Wire
+from broker.models.base import Moment, Wire
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Status, Task
 from broker.reports.addresses import task_page
@@ -41,11 +42,16 @@ COLUMNS = (
 
 
 class Wanted(Wire):
-    """Of which state, of whom (for admins), with which label (`*` stands for anything); older than a task."""
+    """Of which state, of whom (for admins), with which label (`*` stands for anything), requested in a period.
+
+    `before` is the id of a task: those older than it.
+    """
 
     status: Status | None = None
     owner: Annotated[str, StringConstraints(max_length=200)] | None = None
     label: Annotated[str, StringConstraints(max_length=128)] | None = None
+    since: Moment | None = None
+    until: Moment | None = None
     before: UUID | None = None
 
 
@@ -58,12 +64,13 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
             owner=wanted.owner if scope.subject is None else scope.subject,
             statuses=wanted.status and [wanted.status],
             labels=[(wanted.label, True)] if wanted.label else [],
+            requested=(wanted.since, wanted.until),
             before=last and (last.requested_at, last.id),
         )
         page = await stored.Tasks(connection).page(asked, NEWEST, PAGE, 0)
         records = await recorded(connection, page.tasks, now)
     note = "" if records else "There is no such task."
-    older = [Link("Older ones", f"tasks?before={records[-1].id}")] if len(records) == PAGE else []
+    older = [Link("Older ones", _older(wanted, records[-1].id))] if len(records) == PAGE else []
     lead = "What was handed over to be done, the newest first; each leads to what came of it."
     table = Table("tasks", "Tasks", COLUMNS, [_row(each, now) for each in records], note)
     return Report("tasks", "Tasks", lead, now, tables=[table], links=older)
@@ -84,6 +91,10 @@ async def recorded(connection: AsyncConnection, tasks: Sequence[Task], now: floa
     return [TaskRecord.of(each, named, now) for each in tasks]
 
 
+def _older(wanted: Wanted, last: str) -> str:
+    return f"tasks?{urlencode({**wanted.model_dump(exclude_none=True), 'before': last})}"
+
+
 def _row(each: TaskRecord, now: float) -> tuple[Value, ...]:
     to = each.destination
     return (
@@ -94,7 +105,7 @@ def _row(each: TaskRecord, now: float) -> tuple[Value, ...]:
         each.source.name or each.source.id,
         (to.name or to.id) if to else None,
         each.requested_at,
-        (each.completed_at or now) - (each.started_at or each.requested_at),
+        None if each.started_at is None else (each.completed_at or now) - each.started_at,
         each.files,
         each.files_transferred,
         each.bytes_transferred,

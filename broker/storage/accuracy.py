@@ -17,7 +17,7 @@ from predictors.tally import Tally
 __all__ = ["Accuracy", "Chosen", "Trouble"]
 
 TURN = 50
-"""Sums after which others get their turn."""
+"""Rows after which others get their turn."""
 LOOKED = 5000
 """Newest transfers of a pair among which those are looked for that few are."""
 
@@ -63,7 +63,12 @@ class Accuracy:
     async def newest(self, chosen: Chosen, limit: int) -> list[Score]:
         """The newest scores, by the ends of the transfers, the oldest of them first."""
         page = select(scores).where(*chosen.where()).order_by(scores.c.ended.desc(), scores.c.observation_id.desc())
-        return [score_of(row) for row in await self._connection.execute(page.limit(limit))][::-1]
+        found: list[Score] = []
+        for row in await self._connection.execute(page.limit(limit)):
+            found.append(score_of(row))
+            if len(found) % TURN == 0:
+                await asyncio.sleep(0)
+        return found[::-1]
 
     async def count(self, chosen: Chosen) -> int:
         """How many scores these are."""

@@ -153,14 +153,14 @@ class Decisions:
         )
         return [Listed(*row) for row in await self._connection.execute(page)]
 
-    async def summed(self, subject: str | None, since: int) -> list[Summed]:
-        """What decisions cost since a week, added up over subjects."""
+    async def summed(self, subject: str | None, since: int, until: int | None = None) -> list[Summed]:
+        """What decisions cost from one week on, before another one, added up over subjects."""
         keys = [regrets.c[name] for name in ("week", "source", "sink", "strategy")]
         sums = [cast(func.sum(regrets.c[name]), regrets.c[name].type) for name in SUMS]  # PostgreSQL's are decimals
-        mine = [regrets.c.subject == subject] if subject is not None else []
-        rows = await self._connection.execute(
-            select(*keys, *sums).where(regrets.c.week >= since, *mine).group_by(*keys).order_by(*keys)
-        )
+        where = [regrets.c.week >= since]
+        where += [regrets.c.week < until] if until is not None else []
+        where += [regrets.c.subject == subject] if subject is not None else []
+        rows = await self._connection.execute(select(*keys, *sums).where(*where).group_by(*keys).order_by(*keys))
         return [Summed(*row) for row in rows]
 
 

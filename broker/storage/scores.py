@@ -99,7 +99,7 @@ class Scores:
         self._connection = connection
 
     async def behind(self) -> list[Behind]:
-        """Pairs of which there is something new, those first that wait for longest."""
+        """Pairs of which there is something new; where there are very many, those that wait for longest."""
         lacking = select(pairs.c.id, pairs.c.scored_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.scored_id)
         return [
             Behind(*row) for row in await self._connection.execute(lacking.order_by(pairs.c.scored_id).limit(PAIRS))

@@ -36,6 +36,6 @@ def poster_of(factory: Factory) -> Poster | None:
 def followers_of(factory: Factory) -> list[Follower]:
     """What reports are made from, kept up with what is reported; they are told of what is reported here."""
     scoring = Scoring(factory.database, factory.forecasting.compiled)
-    followers = [Follower("traffic", Rolling(factory.database).step), Follower("forecasts", scoring.step)]
+    followers = [Follower("traffic", Rolling(factory.database).step), Follower("forecasts", scoring.step, rest=0.0)]
     factory.transfers.listeners += [each.news for each in followers]
     return followers

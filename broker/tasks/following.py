@@ -23,11 +23,13 @@ class Follower:
 
     :param name: for the log
     :param step: does some of it, in a moment; whether there may be more
+    :param rest: how many times as long others have it then; 0 for steps that leave others their turns by themselves
     """
 
-    def __init__(self, name: str, step: Callable[[], Awaitable[bool]]) -> None:
+    def __init__(self, name: str, step: Callable[[], Awaitable[bool]], rest: float = REST) -> None:
         self._name = name
         self._step = step
+        self._rest = rest
         self._news = asyncio.Event()
 
     def news(self) -> None:
@@ -39,7 +41,7 @@ class Follower:
         while True:
             self._news.clear()
             try:
-                await self.catch_up(REST)
+                await self._catch_up()
             except BrokerError as error:
                 log.warning("cannot be followed at the moment", what=self._name, error=str(error))
             except Exception:  # else what follows would stand still unnoticed
@@ -48,12 +50,9 @@ class Follower:
                 async with asyncio.timeout(LOOK):
                     await self._news.wait()
 
-    async def catch_up(self, rest: float = 0.0) -> None:
-        """Take steps until there is nothing to do.
-
-        :param rest: how many times as long as a step took others have the database before the next one
-        """
+    async def _catch_up(self) -> None:
+        """Take steps until there is nothing to do."""
         began = time.monotonic()
         while await self._step():
-            await asyncio.sleep(rest * (time.monotonic() - began))
+            await asyncio.sleep(self._rest * (time.monotonic() - began))
             began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Posts a report of each week, from Monday to Monday (UTC): as a file, by mail, or both.
+"""Posts a report of each week, on Monday (UTC), of the seven days before: as a file, by mail, or both.
 
 The week that is over is posted once, by one process of however many there are, and later if nobody was there on
 Monday. What fails is tried again while the week lasts; a process that dies between sending and remembering that lets
@@ -42,10 +42,9 @@ SECONDS = 60.0
 log = structlog.get_logger("broker.reports")
 
 
-def week_before(now: float) -> Period:
-    """The last whole week, an hour after it has ended."""
-    end = (now - SETTLED - MONDAY) // WEEK * WEEK + MONDAY
-    return Period(end - WEEK, end)
+def week_before(now: float) -> float:
+    """When the last whole week began; it counts as whole an hour after its end."""
+    return (now - SETTLED - MONDAY) // WEEK * WEEK + MONDAY - WEEK
 
 
 def message(mail: Mail, reports: Sequence[Report], title: str, name: str, file: str) -> EmailMessage:
@@ -91,18 +90,19 @@ class Poster:
         :raises OSError: where nothing can be written, or the mail server is not reached
         :raises smtplib.SMTPException: when it does not take the mail
         """
-        period = week_before(now)
-        week = _called(period)
+        begin = week_before(now)
+        week = _called(begin)
         if not await self._take(week, now):
             return False
-        reports = await made(self._archive, ALL, {}, period)
+        reports = await made(self._archive, ALL, {}, Period(now - WEEK), now)
+        lead = f"The seven days up to {written(now, 'moment')}."
         title = f"Week {week} at {self._archive.settings.domain}"
-        name, file = f"coget-{week}.html", await asyncio.to_thread(page, reports, title, str(period))
+        name, file = f"coget-{week}.html", await asyncio.to_thread(page, reports, title, lead)
         if self._posting.directory:
             await asyncio.to_thread(_write, self._posting.directory, name, file)
         if self._posting.mail:
             await asyncio.to_thread(_send, self._posting.mail, message(self._posting.mail, reports, title, name, file))
-        await self._keep(week, (period.until or now) + 2 * WEEK)
+        await self._keep(week, begin + 3 * WEEK)
         log.info("the weekly report is posted", week=week)
         return True
 
@@ -117,9 +117,9 @@ class Poster:
             await Posted(connection).keep(week, until)
 
 
-def _called(period: Period) -> str:
+def _called(begin: float) -> str:
     """A week as ISO 8601 names it."""
-    year, week, _ = datetime.fromtimestamp(period.since or 0.0, UTC).isocalendar()
+    year, week, _ = datetime.fromtimestamp(begin, UTC).isocalendar()
     return f"{year}-W{week:02}"
 
 

@@ -5,15 +5,18 @@ that had ended when it began; so where some become known late, those that began 
 """
 
 import asyncio
+import random
 import time
+from collections import OrderedDict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from broker.models.scores import REPLAYED, Key, Score, tallied
 from broker.storage.database import Database, retried
 from broker.storage.scores import Behind, Extent, Learned, Scores
 from predictors.context import size_class
 from predictors.experience import telling
-from predictors.hindsight import BLOCK, PANEL, WARM, Said, affected, hindsight, order
+from predictors.hindsight import BLOCK, PANEL, WARM, Panel, Said, affected, order
 from predictors.observation import Forecast, Rates
 from predictors.tally import Tally
 
@@ -26,9 +29,19 @@ REST = 15.0
 SLICE = 0.005
 """Seconds of work after which others get their turn."""
 TURNS = 2.0
-"""How many times as long others have it then."""
+"""How many times as long others have it then, up to `LONGEST`: once, forecasters are compiled in such a slice."""
+LONGEST = 0.1
+PANELS = 50
+"""Pairs whose forecasters are kept for the next time: a megabyte each."""
 MEANT = 86_400.0
 """Seconds after which a transfer that begins is no longer the one that a forecast was given of."""
+
+
+class Kept(NamedTuple):
+    """A pair's panel, and up to which observation it was scored by it."""
+
+    scored_id: int
+    panel: Panel
 
 
 class Scoring:
@@ -41,6 +54,7 @@ class Scoring:
         self._database = database
         self._compiled = compiled
         self._done: dict[int, float] = {}
+        self._panels: OrderedDict[int, Kept] = OrderedDict()
 
     async def step(self) -> bool:
         """Score a pair; whether there was one that may be."""
@@ -48,9 +62,10 @@ class Scoring:
         self._done = {pair: at for pair, at in self._done.items() if at > now - REST}
         async with self._database.read() as connection:
             behind = await Scores(connection).behind()
-        pair = next((each for each in behind if each.pair_id not in self._done), None)
-        if pair is None:
+        waiting = [each for each in behind if each.pair_id not in self._done]
+        if not waiting:
             return False
+        pair = random.choice(waiting)  # other processes seldom take the same
         self._done[pair.pair_id] = now  # whatever comes of it: others have their turn
         await self.score(pair)
         return True
@@ -71,23 +86,40 @@ class Scoring:
             stored = Scores(connection)
             extent = await stored.extent(pair)
             newest = [] if extent.earliest is None else await stored.newest(pair, MOST + BLOCK + WARM)
-        scored = await _slowly(_work(pair, extent, newest, self._compiled))
+        panel = self._panel(pair, extent)
+        scored = await _slowly(_work(pair, extent, newest, panel))
         new = [each for each in scored.values() if each]
-        await self._keep(pair, scored, new, await asyncio.to_thread(tallied, new))
+        if await self._keep(pair, scored, new, await asyncio.to_thread(tallied, new)):
+            self._panels[pair.pair_id] = Kept(pair.newest_id, panel)
+            if len(self._panels) > PANELS:
+                self._panels.popitem(last=False)
+
+    def _panel(self, pair: Behind, extent: Extent) -> Panel:
+        """The one of last time, if nothing came too late for it; else a new one."""
+        kept = self._panels.pop(pair.pair_id, None)
+        if (
+            kept
+            and kept.scored_id == pair.scored_id
+            and (extent.earliest is None or extent.earliest > kept.panel.until)
+        ):
+            return kept.panel
+        return Panel(self._compiled)
 
     @retried
     async def _keep(
         self, pair: Behind, numbers: Collection[int], new: Sequence[Score], more: Mapping[Key, Tally]
-    ) -> None:
+    ) -> bool:
+        """Whether it was for us to keep: no other process had scored it meanwhile."""
         async with self._database.write() as connection:
             stored = Scores(connection)
             if not await stored.claim(pair):
-                return
+                return False
             if numbers:
                 old = await stored.take_back(numbers)
                 await stored.add(new)
                 await stored.count(more, await asyncio.to_thread(tallied, old))
             await stored.mark(pair)
+        return True
 
 
 async def _slowly(work: Iterator[tuple[int, Score | None] | None]) -> dict[int, Score | None]:
@@ -99,7 +131,7 @@ async def _slowly(work: Iterator[tuple[int, Score | None] | None]) -> dict[int, 
         done.update(part)
         if not more:
             return done
-        await asyncio.sleep(TURNS * (time.monotonic() - began))
+        await asyncio.sleep(min(TURNS * (time.monotonic() - began), LONGEST))
 
 
 def _slice(work: Iterator[tuple[int, Score | None] | None]) -> tuple[list[tuple[int, Score | None]], bool]:
@@ -113,7 +145,7 @@ def _slice(work: Iterator[tuple[int, Score | None] | None]) -> tuple[list[tuple[
 
 
 def _work(
-    pair: Behind, extent: Extent, newest: Sequence[Learned], fast: bool
+    pair: Behind, extent: Extent, newest: Sequence[Learned], panel: Panel
 ) -> Iterator[tuple[int, Score | None] | None]:
     """The scores of a pair's transfers that are new, or affected by new ones, by their numbers; None between.
 
@@ -124,7 +156,7 @@ def _work(
     rank = extent.transfers - len(seen)
     fresh = {i for i, each in enumerate(known) if each.id > pair.scored_id}
     wanted = list(affected(seen, rank, fresh, extent.earliest or 0.0, MOST))
-    for said in hindsight(seen, rank, wanted, fast):
+    for said in panel.hindsight(seen, rank, wanted):
         yield said and (known[said.number].id, score(pair.pair_id, known[said.number], said))
 
 

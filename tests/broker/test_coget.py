@@ -65,7 +65,7 @@ def test_a_name_is_enough_and_what_came_of_it_is_told(broker, known, tmp_path):
     told = _reported(known)
     assert sum(each["bytes"] for each in told) == len(CONTENT)
     assert {each["sink"] for each in told} == {"HERE"}
-    assert {each["outcome"] for each in told} == {"ok"}
+    assert {each["outcome"] for each in told} <= {"ok", "slow"}
     assert not list((home / ".local/share/coget/history.sqlite.outbox").iterdir())
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from predictors import hindsight as module
 from predictors.evaluate import replay
-from predictors.hindsight import PANEL, affected, hindsight, order
+from predictors.hindsight import PANEL, Panel, affected, order
 from predictors.observation import Observation
 from predictors.registry import make
 
@@ -27,7 +27,7 @@ def log(count: int = 120, seed: int = 1) -> list[Observation]:
 
 def said(known, rank=0, wanted=None, names=CHEAP):
     wanted = range(len(known)) if wanted is None else wanted
-    return {each.number: each.forecasts for each in hindsight(known, rank, wanted, False, names) if each}
+    return {each.number: each.forecasts for each in Panel(False, names).hindsight(known, rank, wanted) if each}
 
 
 def test_it_is_what_walking_forward_with_delayed_feedback_says():
@@ -89,3 +89,31 @@ def test_only_what_is_affected_changes_when_some_are_known_late(small_blocks, se
     for i, each in enumerate(known):
         if i not in wanted:
             assert before[early.index(each)] == after[i]
+
+
+def test_a_panel_that_goes_on_says_what_a_new_one_says_and_learns_each_transfer_once(small_blocks):
+    known, learned = log(), []
+    one = Panel(False, CHEAP)
+    found = {}
+    for count in range(10, len(known) + 1, 10):
+        wanted = [i for i in range(count) if i not in found and known[i].start >= one.until]
+        for each in one.hindsight(known[:count], 0, wanted):
+            if each:
+                found[each.number] = each.forecasts
+            else:
+                learned.append(each)
+    whole = said(known)
+    assert len(found) > 100
+    assert found == {i: whole[i] for i in found}
+    assert len(learned) < 2 * len(known)  # once, and ten before each twenty
+
+
+def test_a_panel_begins_anew_where_others_were_known_before():
+    known = log(60)
+    one = Panel(False, CHEAP)
+    early = [each for i, each in enumerate(known) if i != 3]
+    for _ in one.hindsight(early[:30], 0, [29]):
+        pass
+    wanted = [len(known) - 1]
+    found = [each for each in one.hindsight(known, 0, wanted) if each]
+    assert found[0].forecasts == said(known, wanted=wanted)[wanted[0]]

@@ -60,6 +60,16 @@ def test_sums_are_the_same_in_any_order_and_what_is_taken_back_leaves_no_trace(r
     assert Tally.total([whole], less=[whole]) == Tally()
 
 
+def test_nonsensical_rates_are_counted():
+    least, most = 5e-324, 1.7e308
+    for rates, actual in (
+        (Rates(least, 1.0, most), 1.0),
+        (Rates(least, least, least), most),
+        (Rates(1, most, most), 1e-3),
+    ):
+        assert Tally.of(rates, actual).transfers == 1
+
+
 @given(st.lists(st.integers(-5, 5), min_size=1))
 def test_the_middle_of_counts_is_that_of_the_values(values):
     counts = {value: values.count(value) for value in range(-6, 7)}

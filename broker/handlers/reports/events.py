@@ -12,6 +12,7 @@ from broker.dependencies.access import Guarded
 from broker.dependencies.context import Home, Services
 from broker.dependencies.cookies import cookie
 from broker.dependencies.sessions import Form, browsing
+from broker.handlers.reports.forms import acts
 from broker.handlers.sse import RETRY, UNHINDERED
 from broker.pages import parts
 from broker.reports.archive import Archive, Scope
@@ -32,13 +33,13 @@ Live = Callable[[Archive, Scope], Awaitable[Report]]
 def _stream(kind: Kind, live: Live) -> Callable[..., Any]:
     async def stream(request: Request, caller: Any, form: Form, services: Services, home: Home) -> Response:
         secret = request.cookies.get(cookie("session", home), "")
-        acts = form if caller.may("admin") else ""
+        buttons = acts(caller, form, f"/reports/{kind.name}")
 
         async def now() -> Mapping[str, str] | None:
             if await services.sessions.current(secret) is None:
                 return None
             report = await live(services.archive, Scope.of(caller))
-            return parts(report.facts, report.tables, acts)
+            return parts(report.facts, report.tables, buttons)
 
         beats = services.watching.beats(caller, EVERY)
         return EventSourceResponse(_events(beats, now), headers=UNHINDERED)

@@ -39,12 +39,17 @@ def _field(name: str, schema: Mapping[str, Any], value: Any, named: Mapping[str,
     options = tuple(map(_said, kind.get("enum", (False, True) if kind.get("type") == "boolean" else ())))
     return Asked(
         name,
-        str(schema.get("title", name)),
+        _label(name, str(schema["title"])),
         _said(value),
         str(schema.get("description", "")),
         ("", *options) if options and schema.get("default") is None else options,
         kind.get("type") in NUMBERS,
     )
+
+
+def _label(name: str, title: str) -> str:
+    """As people write; what nobody has given a title has one that is made of its name, with capitals everywhere."""
+    return title.capitalize() if title == name.replace("_", " ").title() else title
 
 
 def _resolved(schema: Mapping[str, Any], named: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -10,6 +10,7 @@ from fastapi.responses import RedirectResponse, Response
 from broker.dependencies.context import Services
 from broker.dependencies.sessions import Browsing, Form, browsing
 from broker.handlers.reports.fields import fields
+from broker.handlers.reports.forms import acts
 from broker.handlers.reports.routes import Tidy, asking, made
 from broker.models.access import Caller
 from broker.pages import shown
@@ -36,17 +37,18 @@ async def first(caller: Browsing) -> Response:
 def _page(kind: Kind) -> Callable[..., Any]:
     async def show(request: Request, caller: Any, form: Form, services: Services, wanted: Any) -> Response:
         report = await made(kind, services, caller, wanted)
+        query = f"?{request.url.query}" if request.url.query else ""
         return shown(
             "report",
             name=kind.name,
             report=report,
             drawn=await _drawn(report),
             fields=fields(wanted),
-            query=f"?{request.url.query}" if request.url.query else "",
+            query=query,
             menu=_menu(caller),
             caller=caller,
             form=form,
-            acts=form if caller.may("admin") else "",
+            acts=acts(caller, form, f"{request.url.path}{query}"),
             live=kind.live is not None,
         )
 

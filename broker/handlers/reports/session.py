@@ -7,7 +7,6 @@ of PKCE is made; and what proves that the state, with the page to which somebody
 import base64
 import hashlib
 import hmac
-import re
 import secrets
 from urllib.parse import urlencode
 
@@ -21,7 +20,7 @@ from broker.dependencies.sessions import LOGIN, Browsing, Form
 from broker.errors import Unauthenticated
 from broker.handlers.oauth.asked import PAGES_AT
 from broker.handlers.oauth.forms import pairs
-from broker.handlers.reports.forms import meant
+from broker.handlers.reports.forms import START, meant, place
 from broker.models.oauth import PAGES
 from broker.pages import page
 
@@ -30,9 +29,6 @@ __all__ = ["router"]
 router = APIRouter(route_class=Guarded)
 PATIENCE = 900.0
 """Seconds that somebody may take to log in."""
-START = "/reports"
-PLACE = re.compile(r"/reports(/[A-Za-z0-9._-]{1,100}){0,2}(\?[!#-;=?-\[\]_a-z~]{0,700})?")
-"""Pages of ours and no others: nobody is sent anywhere else."""
 AWAY = "pages"
 
 
@@ -41,7 +37,7 @@ async def begin(request: Request, caller: Open, home: Home, to: str = START) -> 
     """Let somebody log in; the page to which they want goes along."""
     secret = request.cookies.get(cookie(AWAY, home)) or secrets.token_urlsafe(32)
     number = secrets.token_urlsafe(16)
-    wanted = to if PLACE.fullmatch(to) else START
+    wanted = place(to)
     asked = {
         "client_id": PAGES,
         "redirect_uri": f"{home}{PAGES_AT}",
@@ -61,12 +57,12 @@ async def done(request: Request, caller: Open, services: Services, home: Home) -
     number, proof, wanted = [*said.get("state", "").split(".", 2), "", "", ""][:3]
     right = _made(secret, "state", number, wanted)
     ours = hmac.compare_digest(proof.encode(), right.encode()) and said.get("iss") == home
-    if not (secret and ours and PLACE.fullmatch(wanted)):
+    if not (secret and ours):
         raise Unauthenticated("this is not the answer to a login that was begun here", f"begin again at {START}")
     if "code" not in said:
         return page("out", 403, message="You have not logged in.")
     session, lasts = await services.sessions.begin(said["code"], f"{home}{PAGES_AT}", _made(secret, "verifier", number))
-    return keep(_sent(f"{home}{wanted}"), "session", home, session, lasts)
+    return keep(_sent(f"{home}{place(wanted)}"), "session", home, session, lasts)
 
 
 @router.post("/reports/logout")

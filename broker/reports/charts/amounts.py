@@ -1,10 +1,10 @@
 """How much of what: bars by day, or by name."""
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from broker.reports.charts.frame import LETTER, WIDTH, Axis, Categories, beside, column, drawn, picked, undrawn
+from broker.reports.charts.frame import LETTER, OTHERS, WIDTH, Axis, Categories, beside, column, drawn, picked, undrawn
 from broker.reports.document import Figure, Table, Unit, Value
 from broker.reports.words import short, written
 
@@ -15,6 +15,9 @@ STEP = 26
 """The height of a bar with a name."""
 MOST = 30
 """Bars with names that one reads."""
+TOLD = 5
+"""Bars of which the words beside the figure tell; the table tells of all."""
+BAR = {"type": "bar", "stroke": "var(--paper)", "strokeWidth": 0.5}
 DAY = 86_400.0
 
 Sums = dict[tuple[Value, str], float]
@@ -27,10 +30,14 @@ def bars(name: str, title: str, table: Table, x: str, y: str, category: str = ""
         order of the table; of more than 30 names the first 30 are drawn, and the note says so
     :param y: what is summed
     :param category: the column of what a bar is made of; the first five have a colour, the rest is "others"
-    :param stacked: the parts stand on each other; else side by side, as what is no sum wants it
+    :param stacked: the parts stand on each other; else side by side, as what is no sum wants it: "others" are left out
+        then, and where one value is many times the usual one, names have points on a logarithmic axis instead of bars
     """
     kinds = Categories.of(row[1][0] for row in picked(table, (y,), (category,))) if category else None
     sums = _summed(table, x, y, category, kinds)
+    if kinds and not stacked and OTHERS in kinds.names:
+        kinds = Categories.of(kinds.names[:-1])
+        sums = {(place, kind): value for (place, kind), value in sums.items() if kind in kinds.names}
     if not any(sums.values()):
         return undrawn(name, title, table, "there is nothing yet to be counted")
     if column(table, x).unit == "moment":
@@ -78,39 +85,65 @@ def _days(name: str, title: str, table: Table, y: str, sums: Sums, kinds: Catego
 def _named(name: str, title: str, table: Table, y: str, sums: Sums, kinds: Categories | None, stacked: bool) -> Figure:
     unit = column(table, y).unit
     found = list(dict.fromkeys(place for place, _ in sums))
-    kept = found[:MOST]
-    sums = {(place, kind): value for (place, kind), value in sums.items() if place in kept}
-    called = short(map(str, kept))
+    sums = {(place, kind): value for (place, kind), value in sums.items() if place in found[:MOST]}
+    called = short(map(str, found[:MOST]))
     totals = _totals(sums, stacked)
-    axis = Axis.of(column(table, y).title, unit, list(totals.values()), log=False)
+    lengths = totals.values() if stacked else sums.values()
+    axis = Axis.of(column(table, y).title, unit, list(lengths), log=False if stacked or not kinds else None)
     values = [{**value, "x": called[str(value["x"])]} for value in _values(sums, axis, kinds, 1.0)]
     ends = [
         {"x": called[str(place)], "y": axis.placed(value), "text": written(value, unit)}
         for place, value in totals.items()
     ]
-    names = {"field": "x", "type": "nominal", "title": None, "sort": None, "scale": {"domain": list(called.values())}}
-    along = axis.channel("y", stack="zero" if stacked else None)
-    place: dict[str, Any] = {"y": names, "x": {**along, "axis": None}}
-    offset = {"yOffset": _ordered(kinds)} if kinds and not stacked else {}
-    layers: list[dict[str, Any]] = [
-        {
-            "mark": {"type": "bar", "stroke": "var(--paper)", "strokeWidth": 0.5},
-            "encoding": {**_coloured(kinds), **offset},
-        }
-    ]
-    if stacked:
-        mark = {"type": "text", "align": "left", "dx": 6}
-        layers.append({"data": {"values": ends}, "mark": mark, "encoding": {"text": {"field": "text"}}})
+    if kinds and not stacked:
+        right, step, layers = [], STEP * max(1.0, 0.6 * len(kinds.names)), _beside(kinds, axis)
     else:
-        place["x"] = along
-    width = beside(str(each["text"]) for each in ends) - LETTER * max(map(len, called.values()))
-    note = f"Of {len(found)} {column(table, y).title} {MOST} are drawn." if len(found) > MOST else ""
-    alternative = f"{title}: " + ", ".join(f"{each} {written(totals[each], unit)}" for each in list(totals)[:5])
-    alternative += f" and {len(found) - 5} more." if len(found) > 5 else "."
-    step = STEP if stacked or not kinds else STEP * max(1.0, 0.7 * len(kinds.names))
-    size: dict[str, Any] = {"width": width, "height": {"step": step, "for": "position"}}
-    size |= {"left": called.values(), "right": [str(each["text"]) for each in ends] if stacked else []}
-    return drawn(name, title, table, alternative, note, data={"values": values}, encoding=place, layer=layers, **size)
+        right, step, layers = [str(each["text"]) for each in ends], STEP, _stacked(kinds, axis, ends)
+    names: dict[str, Any] = {
+        "field": "x",
+        "type": "nominal",
+        "title": None,
+        "sort": None,
+        "scale": {"domain": list(called.values())},
+    }
+    if kinds and not stacked:  # what belongs together lies between two lines
+        names["axis"] = {"grid": True, "tickBand": "extent", "ticks": False}
+    alternative = f"{title}: " + ", ".join(f"{each} {written(totals[each], unit)}" for each in list(totals)[:TOLD])
+    return drawn(
+        name,
+        title,
+        table,
+        f"{alternative} and {len(found) - TOLD} more." if len(found) > TOLD else f"{alternative}.",
+        f"Of {len(found)} bars {MOST} are drawn; the table has all." if len(found) > MOST else "",
+        left=called.values(),
+        right=right,
+        width=beside(right) - LETTER * max(map(len, called.values())),
+        height={"step": step, "for": "position"},
+        data={"values": values},
+        encoding={"y": names},
+        layer=layers,
+    )
+
+
+def _stacked(kinds: Categories | None, axis: Axis, ends: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Bars of parts, and at their ends what they are in all."""
+    along = {"x": {**axis.channel("y", stack="zero"), "axis": None}}
+    text: dict[str, Any] = {"type": "text", "align": "left", "dx": 6}
+    return [
+        {"mark": BAR, "encoding": {**along, **_coloured(kinds)}},
+        {"data": {"values": ends}, "mark": text, "encoding": {**along, "text": {"field": "text"}}},
+    ]
+
+
+def _beside(kinds: Categories, axis: Axis) -> list[dict[str, Any]]:
+    """Bars, or on a logarithmic axis, which has no zero from which they could come, points."""
+    offset = {"field": "kind", "type": "nominal", "scale": {"domain": list(short(kinds.names).values())}}
+    across = axis.channel("y", stack=None)
+    along = {"x": {**across, "axis": {**across["axis"], "grid": True}}, "yOffset": offset}
+    if not axis.log:
+        return [{"mark": BAR, "encoding": {**along, **_coloured(kinds)}}]
+    point = {"type": "point", "size": 60, "opacity": 1}
+    return [{"mark": point, "encoding": {**along, **kinds.channel("kind", shapes=True)}}]
 
 
 def _totals(sums: Sums, stacked: bool) -> dict[Value, float]:
@@ -132,10 +165,6 @@ def _values(sums: Sums, axis: Axis, kinds: Categories | None, times: float) -> l
         }
         for (place, kind), value in sums.items()
     ]
-
-
-def _ordered(kinds: Categories) -> dict[str, Any]:
-    return {"field": "kind", "type": "nominal", "scale": {"domain": list(short(kinds.names).values())}}
 
 
 def _coloured(kinds: Categories | None) -> dict[str, Any]:

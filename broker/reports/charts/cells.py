@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from broker.reports.charts.frame import LETTER, WIDTH, column, drawn, span, undrawn
+from broker.reports.charts.frame import LETTER, SPARE, WIDTH, column, drawn, span, undrawn
 from broker.reports.charts.palette import STEPS, on
 from broker.reports.document import Figure, Table, Unit
 from broker.reports.words import scale, short
@@ -52,7 +52,7 @@ def grid(name: str, title: str, table: Table, source: str, sink: str, value: str
     bounds = steps([cell.value / divisor for cell in kept])
     names = short(dict.fromkeys([*sources[:MOST], *sinks[:MOST]]))
     rows, columns = ([names[each] for each in found[:MOST]] for found in (sources, sinks))
-    wide = max(WIDE[0], min(WIDE[1], (WIDTH - LETTER * max(map(len, rows))) // len(columns)))
+    wide = max(WIDE[0], min(WIDE[1], int((WIDTH - (LETTER + SPARE) * max(map(len, rows))) / len(columns))))
     tall = min(TALL, max(TALL // 2, wide))
     layers: list[dict[str, Any]] = [_coloured(bounds, ", ".join(filter(None, (column_.title, sign))), kept)]
     if wide >= READABLE:
@@ -142,6 +142,7 @@ def _coloured(bounds: Sequence[float], title: str, cells: Sequence[Cell]) -> dic
 
 def _axes(source: str, sink: str, rows: Sequence[str], columns: Sequence[str], wide: int) -> dict[str, Any]:
     axis = {"domain": False, "ticks": False, "labelPadding": 6}
+    aside = {**axis, "titlePadding": 4 + SPARE * max(map(len, rows))}
     slanted = {
         "labelAngle": -45 if wide >= READABLE else -90,
         "labelAlign": "left",
@@ -149,7 +150,7 @@ def _axes(source: str, sink: str, rows: Sequence[str], columns: Sequence[str], w
         "orient": "top",
     }
     return {
-        "y": {"field": "source", "type": "nominal", "title": source, "scale": {"domain": rows}, "axis": axis},
+        "y": {"field": "source", "type": "nominal", "title": source, "scale": {"domain": rows}, "axis": aside},
         "x": {
             "field": "sink",
             "type": "nominal",

@@ -101,7 +101,7 @@ class Axis(NamedTuple):
         positive = min(values) > 0
         typical = sorted(values)[len(values) // 2]
         if log is None:
-            log = unit in ("rate", "bytes", "seconds") and positive and max(values) > 20 * typical
+            log = unit in ("rate", "bytes", "seconds", "share", "factor") and positive and max(values) > 20 * typical
         divisor, sign = scale(unit, typical if log else max(map(abs, values)))
         low, high = min(values), max(values)
         if log and positive:
@@ -129,7 +129,7 @@ class Axis(NamedTuple):
         """What Vega-Lite is told of it."""
         kind = {"type": "log"} if self.log else {"type": "linear"}
         domain = [self.low / self.divisor, self.high / self.divisor]
-        axis = {"tickCount": 5, "format": ".0%" if self.unit == "share" else ",~g" if self.log else ",~r"}
+        axis = {"tickCount": 5, "format": ",~%" if self.unit == "share" else ",~g" if self.log else ",~r"}
         return {
             "field": field,
             "type": "quantitative",

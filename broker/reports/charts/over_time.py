@@ -1,6 +1,7 @@
 """What came one after the other: points with what was expected of them, and lines."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from broker.reports.charts.frame import Axis, Categories, beside, column, drawn, picked, span, spread, thinned, undrawn
@@ -17,6 +18,8 @@ SERIES = 6
 """Lines that can be told apart."""
 GAP = 8
 """Between the end of a line and its name."""
+OFTEN = 0.1
+STEPS = {"interpolate": "step-after"}
 NOWHERE: Mapping[str, Any] = {"x": None, "y": None}
 """Not where the data say."""
 CLOCK = {
@@ -41,7 +44,7 @@ def series(
     high: str = "",
     colour: str = "",
 ) -> Figure:
-    """A point for each row, over the band in which it was expected.
+    """A point for each row, over the band in which it was expected, or a bar where that jumps from row to row.
 
     The rows may be in any order; those that lack one of the numbers are not drawn. Of more than 1,000 each n-th is,
     and the note says so. Where one value is many times the usual one, the axis is logarithmic.
@@ -60,7 +63,7 @@ def series(
     axis = Axis.of(column(table, y).title, unit, [value for numbers, _ in rows for value in numbers[1:]])
     kinds = Categories.of(others[0] for _, others in rows) if colour else None
     values = [_point(numbers, others, axis, wanted, (low, middle, high), kinds) for numbers, others in seen]
-    layers = [*_band(values, axis, low, middle, high)]
+    layers = _band(values, axis)
     points = kinds.channel("kind", shapes=True) if kinds else {"color": {"value": CATEGORIES[0]}}
     layers.append({"mark": "point", "encoding": {"y": axis.channel("y"), **points}})
     names = {key: column(table, each).title for key, each in (("low", low), ("middle", middle), ("high", high)) if each}
@@ -119,15 +122,27 @@ def moments(field: str) -> dict[str, Any]:
     return {"field": field, "type": "temporal", "title": "UTC", "scale": {"type": "utc"}, "axis": axis}
 
 
-def _band(values: Sequence[Mapping[str, Any]], axis: Axis, low: str, middle: str, high: str) -> list[dict[str, Any]]:
+def _band(values: Sequence[Mapping[str, Any]], axis: Axis) -> list[dict[str, Any]]:
+    """A band that goes on until the next point; where it jumps from one to the next, a bar at each."""
+    jumps = _jumps(values)
     layers: list[dict[str, Any]] = []
-    if low and high:
-        mark = {"type": "area", "interpolate": "step-after"}
-        layers.append({"mark": mark, "encoding": {"y": axis.channel("low"), "y2": {"field": "high"}}})
-    if middle:
-        line = {"type": "line", "interpolate": "step-after", "color": "var(--ink)", "strokeWidth": 1.2}
-        layers.append({"mark": line, "encoding": {"y": axis.channel("middle")}})
+    if "high" in values[0]:
+        kind = {"type": "rule", "color": "var(--band)", "strokeWidth": 2.5} if jumps else {"type": "area", **STEPS}
+        layers.append({"mark": kind, "encoding": {"y": axis.channel("low"), "y2": {"field": "high"}}})
+    if "middle" in values[0]:
+        line = {"type": "line", "strokeWidth": 1.2, **STEPS}
+        tick = {"type": "tick", "orient": "horizontal", "size": 5, "thickness": 1.2}
+        mark = {**(tick if jumps else line), "color": "var(--ink)"}
+        layers.append({"mark": mark, "encoding": {"y": axis.channel("middle")}})
     return layers
+
+
+def _jumps(values: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether what is expected is now this and now that, as of files of many sizes: a line would be all teeth."""
+    if not {"low", "middle", "high"} <= values[0].keys():
+        return False
+    leaps = sum(not a["low"] <= b["middle"] <= a["high"] for a, b in pairwise(values))
+    return leaps > OFTEN * len(values)
 
 
 def _named(last: Mapping[str, Any], axis: Axis, names: Mapping[str, str], width: int) -> list[dict[str, Any]]:

@@ -1,7 +1,7 @@
 """How far what was said beforehand can be trusted: nominal against observed coverage, with what chance allows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
 from broker.reports.charts.frame import Categories, column, drawn, picked, undrawn
@@ -60,6 +60,7 @@ def calibration(name: str, title: str, table: Table, nominal: str, hits: str, tr
     coloured = kinds.channel("kind", shapes=True) if kinds else {"color": {"value": "var(--c1)"}}
     layers = [
         _diagonal(),
+        *([_promises({numbers[0] for numbers, _ in seen}, len(kinds.names))] if kinds else []),
         {
             "mark": {"type": "rule", "strokeWidth": 2},
             "encoding": {**_axes(column(table, nominal).title), **_bar(coloured)},
@@ -107,6 +108,14 @@ def _diagonal() -> dict[str, Any]:
     mark = {"type": "line", "color": "var(--muted)", "strokeDash": [5, 4], "strokeWidth": 1.2}
     values = [{"nominal": 0, "observed": 0}, {"nominal": 1, "observed": 1}]
     return {"data": {"values": values}, "mark": mark, "encoding": _axes("")}
+
+
+def _promises(shares: Set[float], kinds: int) -> dict[str, Any]:
+    """How much was promised to all that stand side by side, wherever beside the diagonal they stand."""
+    reach = ASIDE * (kinds + 1) / 2
+    values = [{"nominal": each - reach, "end": each + reach, "observed": each} for each in sorted(shares)]
+    mark = {"type": "rule", "strokeWidth": 1.2, "clip": True}
+    return {"data": {"values": values}, "mark": mark, "encoding": {**_axes(""), "x2": {"field": "end"}}}
 
 
 def _text(x: float, y: float, text: str, right: int) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from broker.models.access import NewToken
 from broker.reports.catalogue import REPORTS
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
+from broker.tasks.scoring import Scoring
 from tests.support.broker import BrokerProcess
 from tests.support.chromium import PHONE, Visitor, chromium, visit
 
@@ -43,16 +44,21 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     folder = tmp_path_factory.mktemp("shown")
     database = f"sqlite:///{folder / 'broker.sqlite'}"
     upgrade(addressed(database))
-    admin, ann, eve = asyncio.run(_filled(database))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("broker.tasks.scoring.TURNS", 0.0)  # nobody else wants a turn
+        admin, ann, eve = asyncio.run(_filled(database))
     with BrokerProcess(database, folder, admin) as process:
         _malice(process)
         yield Shown(process, admin, ann, eve, _paths(process.client()))
 
 
 async def _filled(database: str) -> list[str]:
-    factory = Factory.of(Settings(database), compiled=False)
+    factory = Factory.of(Settings(database))
     try:
         await fill(factory, 1, time.time())
+        scoring = Scoring(factory.database, factory.forecasting.compiled)
+        for _ in range(2):  # of all pairs it would take a minute; the others follow while the broker is looked at
+            await scoring.step()
         roles = (("root", "admin"), ("ann", "transfer"), ("eve", "transfer"))
         new = [NewToken(subject=subject, role=role) for subject, role in roles]
         return [(await factory.access.issue("tests", each)).token for each in new]

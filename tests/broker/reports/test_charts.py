@@ -16,7 +16,7 @@ from broker.reports.charts.frame import Axis, Categories, spread, thinned
 from broker.reports.charts.palette import DARK, LIGHT
 from broker.reports.charts.times import Lane, lanes
 from broker.reports.charts.trust import wilson
-from broker.reports.document import Figure, Table
+from broker.reports.document import Column, Figure, Table
 from tests.broker.reports.figures import coverage, figures, pairs, rates
 
 FIGURES = {figure.name: figure for figure in figures()}
@@ -49,6 +49,33 @@ def test_of_many_points_some_are_drawn_and_the_note_says_so():
     assert len(figure.spec["data"]["values"]) == 1000
     assert figure.note == "Of 10,000 points 1,000 are drawn, evenly chosen."
     assert len(figure.table.rows) == 10_000
+
+
+def marks(figure: Figure) -> list[str]:
+    said = [layer["mark"] for layer in figure.spec["layer"]]
+    return [each if isinstance(each, str) else each["type"] for each in said]
+
+
+def test_a_band_that_jumps_is_a_bar_for_each_point():
+    band = {"low": "p10", "middle": "p50", "high": "p90"}
+    calm = rates(100)
+    teeth = [
+        (at, rate, 1e6, 2e6, 3e6, who) if at % 7200 < 3600 else (at, rate, *more, who)
+        for at, rate, *more, who in calm.rows
+    ]
+    jumping = Table("t", "T", calm.columns, teeth)
+    drawn = [charts.series("s", "Rate", table, "at", "rate", **band) for table in (calm, jumping)]
+    assert [marks(figure)[:3] for figure in drawn] == [["area", "line", "point"], ["rule", "tick", "point"]]
+
+
+def test_what_stands_side_by_side_has_points_where_one_value_is_many_times_the_others():
+    columns = [Column("size", "Size"), Column("who", "Who"), Column("error", "Error", "share")]
+    rows = [(size, who, 0.1) for size in ("small", "large") for who in "abcdefg"]
+    even = Table("t", "T", columns, rows)
+    odd = Table("t", "T", columns, [*rows[:-7], ("large", "a", 22.0)])
+    figures = [charts.bars("b", "Errors", table, "size", "error", "who", stacked=False) for table in (even, odd)]
+    assert [marks(figure) for figure in figures] == [["bar"], ["point"]]
+    assert {value["kind"] for value in figures[0].spec["data"]["values"]} == set("abcde")
 
 
 @pytest.mark.parametrize(

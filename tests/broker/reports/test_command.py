@@ -69,6 +69,8 @@ def test_what_is_asked_of_a_report(audited):
         (["audit/nothing", "--format", "csv"], "name it, one of audit/changes"),
         (["audit/changes"], "leave out /changes"),
         (["audit", "--days", "7"], "is of no period"),
+        (["all", "--until", "2026-01-01"], "can only end now"),
+        (["all", "--days", "30"], "days: "),
         (["all", "--days", "7", "--since", "2026-01-01"], "give one of them"),
         (["all", "--since", "2026-01-02", "--until", "2026-01-01"], "ends before it begins"),
         (["all", "--since", "soon"], "no day like 2026-11-22"),

@@ -39,7 +39,7 @@ async def test_a_cell_is_what_was_said_last_of_the_class_and_leads_to_its_pair(b
     await scored(database, pair, [now - 96.5], 2.0)
     await scored(database, pair, [now - 5], 9.0, size_class=3)
     page = await shown(broker)
-    assert fact(page, "Sizes").value == "1 GB to 4 GB"
+    assert fact(page, "Sizes").value == "1 GB – 4 GB"
     (cell,) = cells(page).values()
     assert [cell[name] for name in ("p10", "p50", "p90", "transfers", "failed")] == [1e8, 2e8, 4e8, 4, 0.25]
     assert (cell["newest"], cell["address"]) == (
@@ -66,7 +66,7 @@ async def test_the_class_of_most_bytes_is_shown_unless_another_is_wanted(broker,
     others = [
         (each["sizes"], each["pairs"], each["address"]) for each in table(await shown(broker), "classes").records()
     ]
-    assert ("4 MB to 16 MB", 1, "grid?size_class=2&direction=read") in others
+    assert ("4 MB – 16 MB", 1, "grid?size_class=2&direction=read") in others
     assert len(others) == 3
 
 

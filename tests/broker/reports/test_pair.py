@@ -82,6 +82,9 @@ async def test_it_tells_who_was_in_charge_what_others_would_have_said_and_what_i
     assert {row["in_charge"].partition(":")[0] for row in rows} == {"hedge"}
     assert sum(int(row["transfers"]) for row in charge) == len(rows)
     assert {row["in_charge"] for row in charge} == {row["in_charge"] for row in rows}
+    most = facts(document)["Most in charge"]
+    times = {who: sum(row["in_charge"] == who for row in rows) for who in {row["in_charge"] for row in rows}}
+    assert times[most] == max(times.values())
     compared = {row["forecaster"]: row for row in table(document, "compared")}
     assert {"in charge", "hedge", "last", "kernel"} <= set(compared)
     assert len({row["transfers"] for row in compared.values()}) == 1

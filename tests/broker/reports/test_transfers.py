@@ -11,7 +11,7 @@ import pytest
 
 from broker.models.access import Caller
 from broker.models.tasks import Event, Item, NewTask, Options
-from broker.storage.decisions import Decisions, Wanted
+from broker.storage.decisions import WEEK, Decisions, Wanted
 from broker.storage.lanes import Lanes, Pair, Tuning
 from broker.storage.tasks import Tasks
 from tests.broker.test_decisions import AT, MB, decided, part
@@ -250,3 +250,31 @@ async def test_reports_of_nothing_say_so(broker, ann, admin):
             assert all(table["rows"] == [] for table in said["tables"] if table["name"] != "lanes")
             assert any(table["note"] for table in said["tables"])
     assert (await ann.get("/broker/v1/reports/transfer", params={"id": 1})).status_code == 404
+
+
+async def test_regret_is_told_of_whole_weeks(broker, ann):
+    """A decision on a Thursday's first second, and one a second earlier: each is of another week."""
+    begin = (AT // WEEK - 3) * WEEK
+    for i, at in enumerate((begin - 1, begin)):
+        await ann.post("/broker/v1/decisions", json=decided(f"d{i}", at=at))
+    for params, weeks in (
+        ({}, [begin - WEEK, begin]),
+        ({"since": begin}, [begin]),
+        ({"until": begin}, [begin - WEEK]),
+        ({"since": begin - 1, "until": begin + 1}, [begin - WEEK, begin]),
+        ({"weeks": 1}, []),
+        ({"sink": "HERE"}, [begin - WEEK, begin]),
+        ({"sink": "THERE"}, []),
+        ({"strategy": "brute"}, []),
+    ):
+        assert [float(each["key"]) for each in await rows(ann, "regret", "weeks", **params)] == weeks, params
+
+
+async def test_tasks_go_on_with_older_ones(broker, ann, monkeypatch):
+    monkeypatch.setattr("broker.reports.tasks.PAGE", 2)
+    numbers = [await submitted(broker, "a-transfer") for _ in range(3)]
+    said = await report(ann, "tasks", status="ACTIVE")
+    (link,) = said["links"]
+    older = (await ann.get(f"/broker/v1/reports/{link['address']}")).json()
+    found = [row[1] for each in (said, older) for row in each["tables"][0]["rows"]]
+    assert found == [f"task?id={number}" for number in reversed(numbers)]

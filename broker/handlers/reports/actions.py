@@ -1,0 +1,21 @@
+"""What buttons of reports do."""
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+
+from broker.dependencies.access import Guarded
+from broker.dependencies.context import Services
+from broker.dependencies.sessions import BrowsingCurator, Form
+from broker.handlers.reports.forms import meant, place
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/reports", route_class=Guarded)
+
+
+@router.post("/probes")
+async def probe(request: Request, caller: BrowsingCurator, form: Form, services: Services) -> Response:
+    """Have a way measured; back to the page on which that was wanted."""
+    said = await meant(request, form)
+    await services.probes.want(caller, said.get("source", ""), said.get("sink", ""))
+    return RedirectResponse(place(said.get("back", "")), 303, {"Cache-Control": "no-store"})

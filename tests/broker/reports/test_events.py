@@ -1,0 +1,112 @@
+"""Pages that are kept up to date: what the stream says, to whom, and when it ends."""
+
+import json
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.support.broker import BrokerProcess
+from tests.support.browser import Browser
+
+STREAM = "/reports/overview/events"
+PATIENCE = 60
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    with BrokerProcess(f"sqlite:///{tmp_path / 'b.sqlite'}", tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def opened() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def _somebody(open_: ExitStack, broker: BrokerProcess, folder: Path, token: str) -> httpx.Client:
+    """The client of a browser that has logged in."""
+    browser = Browser(folder / f"{token[-5:]}.json")
+    open_.callback(browser.close)
+    browser.send(browser.open(f"{broker.url}/reports"), token=token)
+    return browser.client
+
+
+def _user(broker: BrokerProcess, subject: str) -> str:
+    sent = {"subject": subject, "role": "transfer"}
+    return str(broker.client().post("/broker/v1/tokens", json=sent).json()["token"])
+
+
+class Stream:
+    """What comes, bit by bit."""
+
+    def __init__(self, open_: ExitStack, client: httpx.Client, broker: BrokerProcess) -> None:
+        self.answer = open_.enter_context(client.stream("GET", broker.url + STREAM))
+        self._lines = self.answer.iter_lines()
+
+    def parts(self) -> dict[str, Any] | None:
+        """The next news; None when there are none any more."""
+        for line in self._lines:
+            if line.startswith("data: "):
+                return dict(json.loads(line.removeprefix("data: ")))
+        return None
+
+    def until(self, name: str, text: str) -> None:
+        """Wait until that is what is said there."""
+        while (parts := self.parts()) is not None:
+            if parts.get(name) == text:
+                return
+        raise AssertionError(f"{name} never was {text}")
+
+
+def _moved(client: httpx.Client, token: str, number: int) -> None:
+    now = time.time()
+    sent = {"id": f"x{number}", "source": "ftp://s.example", "sink": "HERE", "bytes": 10**9}
+    headers = {"Authorization": f"Bearer {token}"}
+    answer = client.post("/broker/v1/transfers", json={**sent, "started": now - 2, "ended": now}, headers=headers)
+    assert answer.json()["accepted"] == 1
+
+
+def test_a_page_is_told_of_what_changes_and_of_what_its_reader_may_see(broker, opened, tmp_path):
+    ann, eve = _user(broker, "ann"), _user(broker, "eve")
+    hers = Stream(opened, _somebody(opened, broker, tmp_path, ann), broker)
+    others = Stream(opened, _somebody(opened, broker, tmp_path, eve), broker)
+    assert hers.answer.headers["content-type"].startswith("text/event-stream")
+    for stream in (hers, others):
+        first = stream.parts()
+        assert first is not None
+        assert first["fact-transfers-today"] == "0"
+        assert any(name.startswith("rows-") for name in first)
+    _moved(broker.client(), ann, 1)
+    hers.until("fact-transfers-today", "1")
+    _moved(broker.client(), eve, 2)
+    others.until("fact-transfers-today", "1")
+
+
+def test_nothing_comes_to_who_has_not_logged_in(broker):
+    answer = httpx.get(broker.url + STREAM)
+    assert answer.status_code == 303
+    assert httpx.get(broker.url + STREAM, headers={"Authorization": f"Bearer {broker.token}"}).status_code == 303
+
+
+def test_a_stream_ends_with_the_session(broker, opened, tmp_path):
+    client = _somebody(opened, broker, tmp_path, broker.token)
+    stream = Stream(opened, client, broker)
+    assert stream.parts()
+    form = client.get(f"{broker.url}/reports/overview").text.partition('name="form" value="')[2].partition('"')[0]
+    assert client.post(f"{broker.url}/reports/logout", data={"form": form}).status_code == 200
+    assert stream.parts() is None
+
+
+def test_a_stream_lets_the_broker_end(broker, opened, tmp_path):
+    stream = Stream(opened, _somebody(opened, broker, tmp_path, broker.token), broker)
+    assert stream.parts()
+    broker.process.terminate()
+    assert stream.parts() is None
+    broker.process.wait(PATIENCE)
+    assert "Cancel" not in broker.log()

@@ -1,0 +1,41 @@
+"""A real broker scores what is reported by itself, whenever it is killed."""
+
+import time
+
+import httpx
+
+from tests.support.broker import BrokerProcess, reports
+
+PATIENCE = 300
+"""Seconds, in which compiling is done on a busy machine."""
+
+
+def judged(client: httpx.Client) -> int:
+    document = client.get("/broker/v1/reports/forecasters", params={"days": 0}).json()
+    return document["facts"][0]["value"]
+
+
+def until(client: httpx.Client, count: int) -> int:
+    """Wait until so many are scored, as many as there are."""
+    deadline = time.monotonic() + PATIENCE
+    while (found := judged(client)) < count and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return found
+
+
+def test_all_is_scored_once_though_the_broker_is_killed(empty_database, tmp_path):
+    """Five pairs of 60 each: one that began when none of its pair had ended has nothing to be compared with."""
+    with BrokerProcess(empty_database, tmp_path) as broker:
+        assert broker.client().post("/broker/v1/transfers", json=reports(0, 300)).json()["accepted"] == 300
+        assert until(broker.client(), 1) >= 1
+        broker.process.kill()
+        broker.process.wait()
+        token = broker.token
+    with BrokerProcess(empty_database, tmp_path, token) as again:
+        client = again.client()
+        assert until(client, 5 * 58) == 5 * 58
+        assert client.post("/broker/v1/transfers", json=reports(300, 5)).json()["accepted"] == 5
+        assert until(client, 5 * 59) == 5 * 59
+        pair = client.get("/broker/v1/reports/pair", params={"source": "ftp://s1.example", "sink": "HERE"}).json()
+        assert pair["facts"][0]["value"] == 59
+        assert "Traceback" not in again.log()
