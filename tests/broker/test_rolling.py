@@ -201,7 +201,7 @@ async def filled(url: str, doubled: int) -> str:
 
 
 def test_a_broker_that_is_killed_again_and_again_counts_each_transfer_once(database, tmp_path):
-    token = asyncio.run(filled(database, 9))
+    token = asyncio.run(filled(database, 8))
 
     async def state() -> tuple[int, bool, bool]:
         of = Database(addressed(database))
@@ -223,4 +223,4 @@ def test_a_broker_that_is_killed_again_and_again_counts_each_transfer_once(datab
             break
     assert right
     assert seen == sorted(seen)
-    assert count == 100 * 2**9
+    assert count == 100 * 2**8
