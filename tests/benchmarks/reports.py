@@ -26,6 +26,7 @@ from broker.storage.database import Database, addressed
 from broker.storage.months import Months, month_of
 from broker.tasks.rolling import Rolling
 from broker.tasks.scoring import Scoring
+from predictors.compiled import available
 from tests.benchmarks.broker import show, timed
 from tests.benchmarks.reports_sql import ACCURACY, DAY, OBSERVATIONS, PAIRS, SCORES, STANDS
 from tests.support.broker import BrokerProcess
@@ -99,7 +100,7 @@ async def followed(url: str) -> None:
     database = Database(addressed(url))
     while await Rolling(database).step():
         pass
-    await Scoring(database).all()
+    await Scoring(database, compiled=available()).all()
     await database.close()
 
 
