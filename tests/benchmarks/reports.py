@@ -4,8 +4,8 @@
 
 `postgresql`: ten million transfers in a year, over a thousand pairs, by five users; the database makes them itself, the
 broker's own follower sums them up, and the scores are made as the scorer makes them, without its forecasters.
-`sqlite`: a hundred thousand, reported, summed up and scored by a broker. Every report that there is, as an admin and as
-a user sees it: median and 95th percentile of some requests, beside what is wanted.
+`sqlite`: a hundred thousand, reported, summed up by a broker, and scored in the same way. Every report that there is,
+as an admin and as a user sees it: median and 95th percentile of some requests, beside what is wanted.
 """
 
 import argparse
@@ -16,6 +16,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
 import httpx
@@ -25,8 +26,6 @@ from broker.reports.catalogue import REPORTS, Kind
 from broker.storage.database import Database, addressed
 from broker.storage.months import Months, month_of
 from broker.tasks.rolling import Rolling
-from broker.tasks.scoring import Scoring
-from predictors.compiled import available
 from tests.benchmarks.broker import show, timed
 from tests.benchmarks.reports_sql import ACCURACY, DAY, OBSERVATIONS, PAIRS, SCORES, STANDS
 from tests.support.broker import BrokerProcess
@@ -35,8 +34,11 @@ from tests.support.postgres import postgres
 
 NOW = time.time()
 YEAR = 365 * DAY
-ASKED = {"source": "gsiftp://dtn1.example", "sink": "SITE1"}
+ASKED = {"pair": {"source": "gsiftp://dtn1.example", "sink": "SITE1"}, "transfer": {"id": "1"}}
 """Of the reports that are of one thing: of which."""
+DECISIONS = 3000
+SQLITE = {"{random}": "abs(random() / 9223372036854775807.0)", "{least}": "min"}
+POSTGRESQL = {"{random}": "random()", "{least}": "least"}
 BARS = {"postgresql": 1.0, "sqlite": 0.3}
 SMALL = 100_000
 
@@ -53,15 +55,25 @@ async def filled(url: str, rows: int) -> None:
     while await rolling.step():
         pass
     show(f"summing up {rows:,} transfers", rows / (time.perf_counter() - began), "1/s", "-")
-    for name, statement in (("scores", SCORES), ("accuracy", ACCURACY)):
-        await _run(database, name, statement, rows)
-    await _run(database, "statistics", "ANALYZE", rows)
+    await scored(database, rows)
     await database.close()
+
+
+async def scored(database: Database, rows: int) -> None:
+    """What the scorer would have made of the transfers: it takes its time."""
+    for name, statement in (
+        ("scores", SCORES),
+        ("accuracy", ACCURACY),
+        ("statistics", STANDS),
+        ("statistics", "ANALYZE"),
+    ):
+        await _run(database, name, statement, rows)
 
 
 async def _run(database: Database, name: str, script: str, rows: int) -> None:
     began = time.perf_counter()
-    values = {"{rows}": str(rows), "{begin}": repr(NOW - YEAR), "{step}": repr((YEAR - 60) / rows)}
+    theirs = SQLITE if database.sqlite else POSTGRESQL
+    values = {**theirs, "{rows}": str(rows), "{begin}": repr(NOW - YEAR), "{step}": repr((YEAR - 60) / rows)}
     for name_, value in values.items():
         script = script.replace(name_, value)
     async with database.write() as connection:
@@ -96,21 +108,62 @@ def reported(client: httpx.Client, rows: int) -> None:
 
 
 async def followed(url: str) -> None:
-    """Sum up and score what was reported."""
+    """Sum up what was reported, and score it."""
     database = Database(addressed(url))
     while await Rolling(database).step():
         pass
-    await Scoring(database, compiled=available()).all()
+    await scored(database, SMALL)
     await database.close()
+
+
+def decided(client: httpx.Client) -> None:
+    """How some files were fetched from three sources each, over four weeks, by whoever asks."""
+    for begin in range(0, DECISIONS, 100):
+        part = [_decision(i, NOW - 28 * DAY * (1 - i / DECISIONS)) for i in range(begin, begin + 100)]
+        client.post("/broker/v1/decisions", json=part).raise_for_status()
+
+
+def _decision(number: int, at: float) -> dict[str, Any]:
+    draw = random.Random(number)
+    rates = [1e7 * draw.lognormvariate(0.5, 0.5) for _ in range(3)]
+    share, seconds = 10**9 // 3, 10**9 / sum(rates)
+    sources = [
+        {
+            "source": f"gsiftp://dtn{draw.randrange(10)}.example",
+            "url": f"gsiftp://dtn{place}.example/data/{number}",
+            "rate": {"p10": rate / 2, "p50": rate * draw.lognormvariate(0, 0.3), "p90": rate * 2},
+            "planned_bytes": share,
+            "bytes": share + (10**9 - 3 * share if place == 0 else 0),
+            "seconds": seconds,
+            "setup_seconds": 0.2,
+            "start_seconds": 0.2,
+            "flow_seconds": max(0.1, seconds - 0.2),
+            "outcome": "ok",
+        }
+        for place, rate in enumerate(rates)
+    ]
+    return {
+        "id": f"d{number}",
+        "at": at,
+        "kind": "download",
+        "thing": f"run:{number}",
+        "sink": "SITE1",
+        "bytes": 10**9,
+        "moved": 10**9,
+        "strategy": "adaptive",
+        "rationale": "shares by forecasts",
+        "outcome": "ok",
+        "seconds": seconds + 1,
+        "fetch_seconds": seconds,
+        "sources": sources,
+    }
 
 
 def address(kind: Kind) -> str | None:
     """What is asked for; None where it is not known of what."""
-    fields = kind.wanted.model_fields
-    needed = {name for name, field in fields.items() if field.is_required()}
-    if not needed <= ASKED.keys():
-        return None
-    return f"{kind.name}?{urlencode({name: ASKED[name] for name in fields if needed and name in ASKED})}".rstrip("?")
+    needed = {name for name, field in kind.wanted.model_fields.items() if field.is_required()}
+    asked = ASKED.get(kind.name, {})
+    return f"{kind.name}?{urlencode(asked)}".rstrip("?") if needed <= asked.keys() else None
 
 
 def logged_in(broker: BrokerProcess, token: str) -> httpx.Client:
@@ -153,9 +206,10 @@ def of(database: str, url: str, folder: Path, options: argparse.Namespace) -> No
         token = broker.token
         client = broker.client()
         user = client.post("/broker/v1/tokens", json={"subject": "user1", "role": "transfer"}).json()["token"]
-        if database == "sqlite":
-            headers = {"Authorization": f"Bearer {user}"}
-            reported(httpx.Client(base_url=broker.url, headers=headers, timeout=600), SMALL)
+        with httpx.Client(base_url=broker.url, headers={"Authorization": f"Bearer {user}"}, timeout=600) as theirs:
+            decided(theirs)
+            if database == "sqlite":
+                reported(theirs, SMALL)
     asyncio.run(followed(url) if database == "sqlite" else filled(url, options.rows))
     with BrokerProcess(url, folder, token) as broker:
         for who, known in (("admin", token), ("user", user)):

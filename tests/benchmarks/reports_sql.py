@@ -1,6 +1,7 @@
-"""What PostgreSQL makes by itself: transfers of a year, and what the scorer would have made of them.
+"""What databases make by themselves: transfers of a year, and what the scorer would have made of them.
 
-`{rows}` are as many, from `{begin}` on, one every `{step}` seconds.
+`{rows}` are as many, from `{begin}` on, one every `{step}` seconds; `{random}` is a number from 0 to 1, `{least}` a
+function. Transfers are made by PostgreSQL alone.
 """
 
 from predictors.context import SIZES
@@ -8,7 +9,8 @@ from predictors.context import SIZES
 __all__ = ["ACCURACY", "DAY", "OBSERVATIONS", "PAIRS", "SCORES", "STANDS"]
 
 DAY = 86_400.0
-CLASS = f"width_bucket(bytes::float8, ARRAY[{', '.join(map(str, SIZES))}]::float8[])"
+CASES = " ".join(f"WHEN bytes < {size} THEN {number}" for number, size in enumerate(map(int, SIZES)))
+CLASS = f"CASE {CASES} ELSE {len(SIZES)} END"
 PANEL = (
     "last",
     "running mean",
@@ -52,22 +54,22 @@ INSERT INTO scores (observation_id, pair_id, size_class, subject, started, ended
     forecaster, leader, given, p10, p50, p90, panel)
 SELECT id, pair_id, {CLASS}, subject, started, ended, bytes, rate, setup_seconds, 'hedge', 'last', false,
     0.7 * p50, p50, 1.4 * p50, '{{{SAID}}}'
-FROM (SELECT *, rate * exp(0.8 * (random() - 0.5)) AS p50
+FROM (SELECT *, rate * exp(0.8 * ({{random}} - 0.5)) AS p50
     FROM (SELECT *, bytes / (ended - started - 0.2) AS rate FROM observations WHERE outcome = 'ok') AS went) AS said;
 {"".join(f"CREATE INDEX {name} ON scores ({columns});" for name, columns in INDEXES.items())}"""
 
-SUMS = """count(*), sum(ln(p50 / rate)), sum(abs(ln(p50 / rate))),
-    sum(power((p50 - rate) / least(p50, rate), 2)), count(*) FILTER (WHERE abs(p50 / rate - 1) <= 0.15),
-    count(*) FILTER (WHERE rate < p10), count(*) FILTER (WHERE rate > p90), sum(ln(p90 / p10)),
-    '{"252": ' || count(*) / 2 || ', "-250": ' || count(*) - count(*) / 2 || '}'"""
-NAMES = ", ".join(f"('{name}')" for name in ("in charge", *PANEL))
+SUMS = """count(*) AS a, sum(ln(p50 / rate)) AS b, sum(abs(ln(p50 / rate))) AS c,
+    sum(power((p50 - rate) / {least}(p50, rate), 2)) AS d, count(*) FILTER (WHERE abs(p50 / rate - 1) <= 0.15) AS e,
+    count(*) FILTER (WHERE rate < p10) AS f, count(*) FILTER (WHERE rate > p90) AS g, sum(ln(p90 / p10)) AS h,
+    '{"252": ' || (count(*) / 2) || ', "-250": ' || (count(*) - count(*) / 2) || '}' AS i"""
+NAMES = " UNION ALL ".join(f"SELECT '{name}' AS name" for name in ("in charge", *PANEL))
 
 
 def _accuracy(pair: str) -> str:
-    sums = f"SELECT floor(ended / {7 * DAY})::int AS week, {pair} AS pair, size_class AS size, {SUMS} FROM scores"
+    week = f"CAST(floor(ended / {7 * DAY}) AS INTEGER) AS week"
+    sums = f"SELECT {week}, {pair} AS pair, size_class AS size, {SUMS} FROM scores GROUP BY 1, 2, 3"
     return f"""INSERT INTO accuracy SELECT week, pair, size, name, a, b, c, d, e, f, g, h, i
-FROM ({sums} GROUP BY 1, 2, 3) AS sums (week, pair, size, a, b, c, d, e, f, g, h, i),
-    (VALUES {NAMES}) AS names (name)"""
+FROM ({sums}) AS sums, ({NAMES}) AS names"""
 
 
 ACCURACY = f"{_accuracy('pair_id')};{_accuracy('0')}"
