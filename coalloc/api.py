@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -95,14 +95,21 @@ class Probe(NamedTuple):
     error: SourceError | None = None
 
 
-async def download(request: Request, watch: Callable[[Snapshot], None] | None = None) -> list[TransferReport]:
+async def download(
+    request: Request,
+    watch: Callable[[Snapshot], None] | None = None,
+    expected: Mapping[str, Estimate] | None = None,
+) -> list[TransferReport]:
     """Fetch every file that the request names; `watch` is shown snapshots as the transfer goes.
 
+    `expected` is what is known of replicas, by URL, where that is more than this user's history.
     Raises a CoallocError; with several files, its `done` has the reports of those before. Cancelling stops cleanly
     and leaves a state that the next call resumes; the CancelledError has `report` and `done` as its arguments.
     """
     broker = _broker(request)
     files = await named_files(request, broker)
+    if expected:
+        files = [found._replace(expected=expected, measured=frozenset(expected)) for found in files]
     many = len(files) > 1
     done: list[TransferReport] = []
     for found in files:

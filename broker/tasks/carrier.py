@@ -20,7 +20,7 @@ from broker.storage.tasks import Tasks
 from broker.storage.work import Result
 from broker.tasks.clearing import Clearing
 from broker.tasks.copying import Admission, Copying
-from broker.tasks.downloading import Downloading
+from broker.tasks.downloading import Downloading, Sources
 from broker.tasks.faults import failed
 from broker.tasks.gathering import Gathering
 from broker.tasks.looking import Looking
@@ -28,6 +28,7 @@ from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Routes
 from broker.tasks.side_by_side import side_by_side
 from coalloc.errors import AlreadyThere, CoallocError, Unsupported
+from coalloc.model import Estimate
 
 __all__ = ["Carrier"]
 
@@ -118,13 +119,14 @@ class Carrier:
             "copy from a GridFTP server or the catalogue, to a GridFTP server or a folder of workers",
         )
 
-    def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection) -> Callable[[str], Awaitable[list[str]]]:
+    def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection) -> Sources:
         """Where to fetch what a path names."""
 
-        async def of(path: str) -> list[str]:
+        async def of(path: str) -> dict[str, Estimate]:
             if isinstance(tree, GridFTPTree):
-                return [tree.url(path)]
-            return [replica.url for replica in (await self._where(tree, sink)(path)).replicas]
+                return {tree.url(path): Estimate()}
+            found = await self._where(tree, sink)(path)
+            return {replica.url: replica.estimate for replica in found.replicas}
 
         return of
 

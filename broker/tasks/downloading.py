@@ -1,6 +1,6 @@
 """Fetches files into a folder of this machine: from one server, or from all that have a dataset, co-allocated."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from broker.models.tasks import Options, Work
 from broker.services.trees import LocalTree
@@ -10,13 +10,13 @@ from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from broker.tasks.side_by_side import side_by_side
 from coalloc.api import Request, download
-from coalloc.model import TransferReport
+from coalloc.model import Estimate, TransferReport
 
-__all__ = ["Downloading"]
+__all__ = ["Downloading", "Sources"]
 
 AT_ONCE = 4
-Sources = Callable[[str], Awaitable[Sequence[str]]]
-"""The URLs of all replicas of what a path of the source collection names, the best first."""
+Sources = Callable[[str], Awaitable[Mapping[str, Estimate]]]
+"""All replicas of what a path of the source collection names, by URL, with what is expected of each."""
 
 
 class Downloading:
@@ -40,14 +40,15 @@ class Downloading:
         folder = work.destination.rpartition("/")[0]
         await self._sink.stat(f"{folder}/")  # no part of it is a link
         arriving = Arriving(work.task_id, recorder)
+        sources = await self._sources(work.source)
         wanted = Request(
-            tuple(await self._sources(work.source)),
+            tuple(sources),
             output=self._sink.at(work.destination),
             streams=self._options.perf_p,
             checksum=work.details.checksum or (None if self._options.verify_checksum else "none"),
         )
         with Deciding.of(recorder, work, "download", work.source, self._whose) as deciding:
-            (report,) = await download(wanted, arriving.watch)
+            (report,) = await download(wanted, arriving.watch, sources)
             deciding.came(report)
         arriving.whole(report.size)
         if self._options.preserve_timestamp and work.details.modified is not None:

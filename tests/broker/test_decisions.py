@@ -209,3 +209,15 @@ async def test_old_decisions_are_forgotten_with_the_transfers(broker):
     await broker.factory.transfers.forget(10 * WEEK)
     assert [each.at for each in await listed(broker)] == [AT]
     assert {each.week for each in await summed(broker)} == {int(AT // WEEK)}
+
+
+async def test_numbers_beyond_all_sense_are_kept_and_break_nothing(broker):
+    client, admin = await broker.client("transfer"), await broker.client("admin")
+    most = 2**63 - 1
+    fast = part("a", most, 1e-300, most)
+    slow = part("b", 1, 9e8, 0, rate={"p50": 1e-300})
+    for i, sources in enumerate(([fast, slow], [slow, slow], [slow, {**fast, "flow_seconds": 9e8}])):
+        body = decided(f"d{i}", bytes=most, moved=most, sources=sources)
+        assert (await client.post("/broker/v1/decisions", json=body)).status_code == 200
+    for name in ("decisions", "regret", "transfer?id=1", "transfer?id=2", "transfer?id=3"):
+        assert (await admin.get(f"/broker/v1/reports/{name}")).status_code == 200

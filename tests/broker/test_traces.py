@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from broker.models.catalogue import Dataset, Endpoint, Replica
 from broker.models.decisions import Kept
+from broker.models.history import Observed
 from broker.models.tasks import Item
 from broker.storage.decisions import Decisions, Wanted
 from broker.tasks import worker_of
@@ -122,3 +124,27 @@ async def test_small_files_leave_no_decisions(world, tmp_path):
         task = await world.over(await world.submit("TRANSFER", items, "sink", "catalogue"))
     assert task.status == "SUCCEEDED", task.error
     assert (await decided(world, task.id)).listed.thing == "large"
+
+
+@pytest.mark.parametrize("to", ["sink", "local"])
+async def test_candidates_are_kept_with_what_the_broker_expected_of_them(world, tmp_path, to):
+    now = time.time()
+    with GridFTPServer(tmp_path / "b", "127.0.0.3") as b:
+        await place(world, "x", 40 * MB, world.source, b)
+        sources = {f"ftp://{server.host}:{server.port}": rate for server, rate in ((world.source, 90), (b, 30))}
+        for source, rate in sources.items():
+            same = {"source": source, "sink": "here", "bytes": 10 * rate * MB}
+            moments = [now - 2000 + 20 * i for i in range(40)]
+            seen = [Observed(id=f"{rate}.{at}", started=at, ended=at + 10, **same) for at in moments]
+            await world.factory.transfers.take("ann", seen)
+        await world.factory.forecasting.look()
+        await asyncio.gather(*world.factory.forecasting._making.values())
+        task = await world.over(await world.submit("TRANSFER", [Item(source="/x", destination="/in")], to, "catalogue"))
+    assert task.status == "SUCCEEDED", task.error
+    kept = await decided(world, task.id)
+    for each in kept.sources:
+        assert each.rate.p10 <= each.rate.p50 == pytest.approx(sources[each.source] * MB, rel=0.1)
+        assert each.rate.p50 <= each.rate.p90
+        assert each.reason
+    planned = {each.source: each.planned_bytes for each in kept.sources}
+    assert sum(planned.values()) == 40 * MB
