@@ -11,10 +11,12 @@ from importlib.util import find_spec
 from os import urandom
 from pathlib import Path
 from random import getrandbits
+from uuid import uuid4
 
 from coalloc.brokerclient import Broker, Found
 from coalloc.collection import HERE, CollectionReport, CollectionView, Wanted
 from coalloc.config import access
+from coalloc.decision import collected
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import parse
@@ -74,7 +76,7 @@ async def collect(
         report = await collection.run()
     except CoallocError as error:
         if isinstance(error.report, CollectionReport):
-            await _remember(error.report, began, wanted.broker)
+            await _remember(error.report, began, wanted.broker, error.message)
         raise
     await _remember(report, began, wanted.broker)
     return report
@@ -201,14 +203,15 @@ def _areas(gathering: Gathering, landing: Landing) -> dict[str, Area]:
     }
 
 
-async def _remember(report: CollectionReport, began: float, broker: str | None) -> None:
+async def _remember(report: CollectionReport, began: float, broker: str | None, error: str | None = None) -> None:
     """For this user's next collection, and for everybody's."""
     transfers, measured = _transfers(report, began), _measured(report, began)
     History.open().add(transfers)
     Pairs.open().add(measured)
     if known := access(broker):
+        hops = collected(report, error, began, uuid4().hex, known.site or "")
         with suppress(asyncio.CancelledError):  # all is done that the user wanted
-            await tell(Broker(known), transfers, measured=measured)
+            await tell(Broker(known), transfers, measured=measured, decided=[hops] if hops else [])
 
 
 def _measured(report: CollectionReport, began: float) -> list[Measured]:

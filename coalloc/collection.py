@@ -18,6 +18,7 @@ __all__ = [
     "LeftBehind",
     "PairReport",
     "PairView",
+    "Stretch",
     "Wanted",
 ]
 
@@ -61,11 +62,21 @@ class Collected(NamedTuple):
     error: str | None = None
 
 
+class Stretch(NamedTuple):
+    """A time in which something went from one host to another one without a pause: how much, in how many pieces."""
+
+    begin: float
+    end: float
+    bytes: int
+    pieces: int
+
+
 class PairReport(NamedTuple):
     """What went from one host to another one, in how many pieces; `seconds` is the time in which any was on its way.
 
     `best_rate` is the most that went for a few seconds, None if it was never as long; what a way can carry is more like
     that than like `rate`, since it may be that no more was to go there. `error` is what was last wrong between them.
+    Of very many `stretches` those between which the pause was shortest are told as one.
     """
 
     source: str
@@ -76,6 +87,7 @@ class PairReport(NamedTuple):
     rate: float = 0.0
     best_rate: float | None = None
     error: str | None = None
+    stretches: tuple[Stretch, ...] = ()
 
 
 class LeftBehind(NamedTuple):

@@ -68,7 +68,9 @@ class Range(Wire):
 
 
 class Decided(Wire):
-    """A transfer of one file. `id` is the reporter's own: reported again, it is the same.
+    """A transfer of one file, or a collection, whose sources are pairs of hosts.
+
+    `id` is the reporter's own: reported again, it is the same.
 
     `moved` are the bytes that were not there before, `seconds` is how long all took, `fetch_seconds` until the last
     byte was there. `range_count` is how many ranges there were, of which `ranges` may put neighbours together.
@@ -76,7 +78,7 @@ class Decided(Wire):
 
     id: Key
     at: Moment
-    kind: Literal["download", "copy"]
+    kind: Literal["download", "copy", "collect"]
     thing: Thing
     sink: SinkName = ""
     bytes: Size

@@ -70,11 +70,14 @@ def tallied(scores: Iterable[Score]) -> dict[Key, Tally]:
     found: defaultdict[Key, list[Tally]] = defaultdict(list)
     for score in scores:
         for forecaster, rates in ((IN_CHARGE, score.rates), *score.panel.items()):
-            tally = Tally.of(rates, score.rate)
-            for pair_id in (0, score.pair_id):
-                found[Key(int(score.ended // WEEK), pair_id, score.size_class, forecaster)].append(tally)
-    totals = {key: Tally.total(tallies) for key, tallies in found.items()}
-    return {key: replace(total, errors={}) if key.pair_id else total for key, total in totals.items()}
+            key = Key(int(score.ended // WEEK), score.pair_id, score.size_class, forecaster)
+            found[key].append(Tally.of(rates, score.rate))
+    single = {key: Tally.total(tallies) for key, tallies in found.items()}
+    together: defaultdict[Key, list[Tally]] = defaultdict(list)
+    for key, total in single.items():
+        together[key._replace(pair_id=0)].append(total)
+    every = {key: Tally.total(tallies) for key, tallies in together.items()}
+    return every | {key: replace(total, errors={}) for key, total in single.items()}
 
 
 def recorded(tallies: Mapping[Key, Tally]) -> list[Record]:

@@ -78,11 +78,12 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
         kept = await Decisions(connection).one(wanted.id, scope.subject)
     if kept is None:
         raise NotFound(f"there is no transfer {wanted.id}", "see the list of decisions")
-    names = _names(kept.sources)
     about = kept.listed
+    collects = about.kind == "collect"
+    names = [each.url for each in kept.sources] if collects else _names(kept.sources)
     return Report(
         "transfer",
-        f"Transfer of {about.thing}",
+        f"{'Collection' if collects else 'Transfer'} of {about.thing}",
         "When which source was asked for which bytes, how fast they came, and how the shares compare with those that "
         "would have been best. Seconds count from the beginning.",
         time.time(),
@@ -106,7 +107,7 @@ def _facts(kept: Kept) -> list[Fact]:
     best, planned = about.best_seconds, about.planned_seconds
     happened = [each.ending for each in incidents(kept.ranges)]
     unknown = f"without {about.unknown} candidates of which nobody knows" if about.unknown else ""
-    why = "" if best is not None else "nobody can say: it failed, or no source showed its rate"
+    why = "" if best is not None else "nobody can say: it failed, collected many files, or no source showed its rate"
     return [
         Fact("Outcome", about.outcome, "text", about.error or ""),
         Fact("Why so", about.rationale or "nothing was said", "text"),
@@ -150,7 +151,8 @@ def _gantt(kept: Kept, names: Sequence[str]) -> Figure:
     if kept.range_count > len(rows):
         note = f"Of {kept.range_count:,} ranges neighbours are put together, which makes {len(rows):,}."
     table = Table("ranges", "Ranges", RANGES, rows, note)
-    return gantt("gantt", "Ranges of each source", table, "source", "asked", "over", "ending")
+    title = "Hops over time" if kept.listed.kind == "collect" else "Ranges of each source"
+    return gantt("gantt", title, table, "source", "asked", "over", "ending")
 
 
 def _rates(kept: Kept, names: Sequence[str]) -> Figure:

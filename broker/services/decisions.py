@@ -70,7 +70,7 @@ class Decisions:
 
 async def _judged(decided: Decided, history: History) -> Regret:
     """What would have been best."""
-    if decided.outcome != "ok" or not decided.moved:
+    if decided.outcome != "ok" or decided.kind == "collect" or not decided.moved:
         return Regret()
     readies = [each.start_seconds for each in decided.sources if each.start_seconds is not None]
     able = [_able(each) for each in decided.sources]

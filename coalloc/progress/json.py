@@ -6,7 +6,7 @@ Sizes are bytes, rates bytes per second, times seconds. Passwords in URLs are ne
 from collections.abc import Sequence
 from typing import Any
 
-from coalloc.collection import Collected, CollectionReport
+from coalloc.collection import Collected, CollectionReport, PairReport
 from coalloc.errors import CoallocError
 from coalloc.model import Checksum, Plan, PlannedShare, SourceReport, TaskView, TransferReport
 from coalloc.urls import redact
@@ -42,7 +42,7 @@ def collection(report: CollectionReport) -> Document:
         "staged_bytes": report.staged_bytes,
         "peaks": dict(report.peaks),
         "files": [_collected(file) for file in report.files],
-        "pairs": [pair._asdict() for pair in report.pairs],
+        "pairs": [_pair(pair) for pair in report.pairs],
         "gone": dict(report.gone),
         "left": [each._asdict() for each in report.left],
     }
@@ -83,6 +83,10 @@ def _transfer(report: TransferReport) -> Document:
         "rationale": report.rationale,
         "sources": [_source(source) for source in report.sources],
     }
+
+
+def _pair(pair: PairReport) -> Document:
+    return {**pair._asdict(), "stretches": [each._asdict() for each in pair.stretches]}
 
 
 def _collected(file: Collected) -> Document:

@@ -208,7 +208,7 @@ class Collection:
             planned_seconds=choice.planned_seconds if choice else None,
             direct_seconds=choice.direct_seconds if choice else None,
             files=tuple(map(self._outcome, self._items)),
-            pairs=carrier.reports() if carrier else (),
+            pairs=carrier.reports(self._began) if carrier else (),
             there_bytes=self._there_bytes,
             duplicate_bytes=method.ledger.duplicate_bytes if method else 0,
             mended_bytes=self._finisher.mended_bytes if self._finisher else 0,

@@ -95,6 +95,20 @@ def test_the_broker_is_told_from_where_a_file_came_and_why(broker, known, tmp_pa
     assert {each["outcome"] for each in json.loads(failed["parts"])} == {"failed"}
 
 
+def test_the_broker_is_told_of_the_hops_of_a_collection(broker, known, tmp_path):
+    result = coget(["collect", "--json", "--to", str(tmp_path / "in"), DATASET], tmp_path, **_environment(broker))
+    assert result.returncode == 0, result.stderr
+    (told,) = _decided(tmp_path / "b.sqlite")
+    assert (told["kind"], told["thing"], told["sink"], told["best_seconds"]) == ("collect", "a file", "HERE", None)
+    hops = json.loads(told["ranges"])["ranges"]
+    assert sum(each[3] for each in hops) == len(CONTENT)
+    assert all(0 <= each[4] < each[7] <= told["seconds"] for each in hops)
+    stretches = [each for pair in json.loads(result.stdout)["pairs"] for each in pair["stretches"]]
+    assert [each["bytes"] for each in stretches] == [each[3] for each in hops]
+    page = known.get("/broker/v1/reports/transfer", params={"id": told["id"]}).json()
+    assert page["figures"][0]["title"] == "Hops over time"
+
+
 def test_the_next_transfer_begins_with_what_the_broker_expects(broker, known, tmp_path):
     now = time.time()
     sources = [each.rpartition("/")[0] for each in _urls(known)]

@@ -14,6 +14,8 @@ __all__ = ["lines", "moments", "series"]
 FEWEST = 3
 """Points of which one can say that they rise or fall."""
 HEIGHT = 260
+MARKS = 31
+"""On a line: more of them would hide it."""
 SERIES = 6
 """Lines that can be told apart."""
 GAP = 8
@@ -181,10 +183,19 @@ def lines(name: str, title: str, table: Table, x: str, y: str, of: str) -> Figur
         {"x": numbers[0] * 1000, "y": axis.placed(numbers[1]), "kind": called[kinds.name(others[0])]}
         for numbers, others in rows
     ]
+    marked = [
+        value
+        for kind in called.values()
+        for value in thinned([value for value in values if value["kind"] == kind], MARKS)
+    ]
     width = beside(called.values())
     layers: list[dict[str, Any]] = [
         {"mark": "line", "encoding": _plain(kinds.channel("kind"))},
-        {"mark": {"type": "point", "size": 50, "opacity": 1}, "encoding": _plain(kinds.channel("kind", shapes=True))},
+        {
+            "data": {"values": marked},
+            "mark": {"type": "point", "size": 50, "opacity": 1},
+            "encoding": _plain(kinds.channel("kind", shapes=True)),
+        },
         *_ends(rows, axis, kinds, width),
     ]
     note = f"Of {len(found)} lines {SERIES} are drawn; the table has all." if len(found) > SERIES else ""

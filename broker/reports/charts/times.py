@@ -47,7 +47,7 @@ def gantt(name: str, title: str, table: Table, row: str, begin: str, end: str, o
     """
     laned = lanes(_spans(table, row, begin, end, of))
     if not laned:
-        return undrawn(name, title, table, "nothing has begun yet")
+        return undrawn(name, title, table, "nothing of the kind has begun")
     found = list(dict.fromkeys(each.row for each in laned))
     names = short(found[:MOST])
     kept = [each for each in laned if each.row in names]

@@ -4,6 +4,7 @@ What reports say goes to Typst as data, not as its markup; nothing is fetched.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -11,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from broker.errors import Invalid
-from broker.reports.document import Figure, Report, Table
+from broker.reports.document import Figure, Report, Table, Unit, Value
 from broker.reports.drawing import vectors
 from broker.reports.files.pages import MOST, shown
 from broker.reports.words import clean, written
@@ -19,6 +20,8 @@ from broker.reports.words import clean, written
 __all__ = ["sheets"]
 
 MAIN = "file.typ"
+BREAKS = re.compile(r"([/._:=&?@,-]+|\S{16})(?=\S)")
+"""Where addresses and long names may go on in the next line of a narrow column."""
 
 
 def sheets(reports: Sequence[Report], title: str, lead: str = "") -> bytes:
@@ -71,7 +74,13 @@ def _table(table: Table) -> Mapping[str, Any]:
         "note": " ".join(filter(None, (clean(table.note), few))) or ("" if table.rows else "There is nothing to show."),
         "columns": [{"title": clean(each.title), "number": each.unit != "text"} for _, each in columns],
         "rows": [
-            {"cells": [written(row[place], each.unit) for place, each in columns], "stale": old}
+            {"cells": [_cell(row[place], each.unit) for place, each in columns], "stale": old}
             for row, old in zip(table.rows[:MOST], stale, strict=False)
         ],
     }
+
+
+def _cell(value: Value, unit: Unit) -> str:
+    """Numbers stay with their units."""
+    text = written(value, unit)
+    return BREAKS.sub("\\1\u200b", text) if unit == "text" else text.replace(" ", "\u00a0")

@@ -11,7 +11,7 @@ from itertools import count
 from random import Random
 from typing import Protocol
 
-from coalloc.collection import LeftBehind, PairReport, PairView
+from coalloc.collection import LeftBehind, PairReport, PairView, Stretch
 from coalloc.errors import NoSpace, ServerBusy, SourceError, TransferFailed, Unreachable
 from coalloc.staging.actions import Drop, Piece, Send
 from coalloc.staging.carrying.channels import Channel, Inward, Pair
@@ -26,6 +26,8 @@ from coalloc.staging.server import Area, Server
 __all__ = ["Carrier", "Listener"]
 
 Key = tuple[str, str]
+STRETCHES = 100
+"""That are kept of each pair; of more, those that follow each other soonest are put together."""
 
 
 class Listener(Protocol):
@@ -48,12 +50,19 @@ class _Traffic:
         self.under_way = 0
         self.seconds = 0.0
         self.since = 0.0
+        self.stretches: list[Stretch] = []
 
     def rest(self, now: float) -> None:
         """Nothing is on its way any more."""
         if self.under_way:
             self.seconds += now - self.since
+            self.stretches = _bounded([*self.stretches, self.stretch(now)])
         self.under_way = 0
+
+    def stretch(self, now: float) -> Stretch:
+        """That which is under way."""
+        bytes_, pieces = sum(each.bytes for each in self.stretches), sum(each.pieces for each in self.stretches)
+        return Stretch(self.since, now, self.meter.bytes - bytes_, self.pieces - pieces)
 
 
 class Carrier:
@@ -132,13 +141,13 @@ class Carrier:
 
     def _ended(self, traffic: _Traffic, hop: Hop) -> None:
         """Keep the books; what is left of a hop that did not arrive is deleted."""
+        traffic.pieces += hop.error is None
         if traffic.under_way == 1:
             traffic.rest(self._loop.time())
         else:
             traffic.under_way -= 1
         host = hop.route[1]
         if hop.error is None:
-            traffic.pieces += 1
             if host != self._landing.label:
                 self._staged[host, hop.piece].append(hop.sink_path)
         elif host != self._landing.label:
@@ -265,13 +274,24 @@ class Carrier:
             for key, each in self._traffic.items()
         )
 
-    def reports(self) -> tuple[PairReport, ...]:
-        """What the pairs did."""
+    def reports(self, began: float) -> tuple[PairReport, ...]:
+        """What the pairs did, since it began."""
         now = self._loop.time()
         found = []
         for key, each in self._traffic.items():
             seconds = each.seconds + (now - each.since if each.under_way else 0.0)
             rate = each.meter.bytes / seconds if seconds else 0.0
             error = each.lane.error.message if each.lane.error else None
-            found.append(PairReport(*key, each.meter.bytes, each.pieces, seconds, rate, each.meter.best, error))
+            stretches = [*each.stretches, *([each.stretch(now)] if each.under_way else [])]
+            since = tuple(part._replace(begin=part.begin - began, end=part.end - began) for part in stretches)
+            found.append(PairReport(*key, each.meter.bytes, each.pieces, seconds, rate, each.meter.best, error, since))
         return tuple(found)
+
+
+def _bounded(stretches: list[Stretch]) -> list[Stretch]:
+    """The same, with the two put together between which the pause was shortest where they are too many."""
+    if len(stretches) <= STRETCHES:
+        return stretches
+    i = min(range(1, len(stretches)), key=lambda i: stretches[i].begin - stretches[i - 1].end)
+    a, b = stretches[i - 1 : i + 1]
+    return [*stretches[: i - 1], Stretch(a.begin, b.end, a.bytes + b.bytes, a.pieces + b.pieces), *stretches[i + 1 :]]

@@ -6,11 +6,12 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NamedTuple
+from uuid import uuid4
 
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page
+from playwright.async_api import Browser, Page, expect
 
 from broker.config import Settings
 from broker.demo.filling import fill
@@ -67,14 +68,18 @@ async def _filled(database: str) -> list[str]:
 
 
 def _malice(process: BrokerProcess) -> None:
-    """What somebody may report, in words that a page must not take for its own."""
+    """What somebody may say, in words that a page must not take for its own."""
     client, now = process.client(), time.time()
+    source, sink = [each["name"] for each in client.get("/broker/v1/collections").json()["collections"]][:2]
+    task = {"submission_id": str(uuid4()), "source": source, "destination": sink, "label": MARKUP}
+    items = [{"source": "/none", "destination": "/none"}]
+    assert client.post("/broker/v1/tasks", json={**task, "items": items}).status_code == 202
     dataset = client.get("/broker/v1/datasets?limit=1").json()["datasets"][0]["name"]
     replica = client.get(f"/broker/v1/datasets/{dataset}").json()["replicas"][0]
-    source = client.get(f"/broker/v1/endpoints/{replica['endpoint']}").json()
+    place = client.get(f"/broker/v1/endpoints/{replica['endpoint']}").json()
     bad = {"dataset": dataset, "endpoint": replica["endpoint"], "reason": MARKUP}
     assert client.post("/broker/v1/replicas/bad", json=bad).status_code < 300
-    moved = {"source": source["name"], "sink": source["site"], "started": now - 9, "ended": now - 1, "bytes": 10**9}
+    moved = {"source": place["name"], "sink": place["site"], "started": now - 9, "ended": now - 1, "bytes": 10**9}
     for number, outcome in enumerate(["failed"] * 6 + ["corrupt"] * 6 + ["ok"] * 6):
         sent = {**moved, "id": f"m{number}", "outcome": outcome, "error": MARKUP}
         if outcome == "ok":
@@ -149,8 +154,25 @@ async def test_words_of_others_are_text(visitor, served, name):
     assert await visitor.page.locator(strange).count() == 0
 
 
-async def test_what_somebody_said_is_shown_as_it_was_said(visitor, served):
-    await visitor.open(served.paths["replicas"])
+async def test_the_overview_is_kept_up_to_date_as_it_was_sorted(visitor, served):
+    page = visitor.page
+    await visitor.open("/reports/overview")
+    today = page.locator("#fact-transfers-today")
+    before, moment = await today.inner_text(), time.time()
+    owner = page.locator("#table-tasks th", has_text="Owner")
+    await owner.get_by_role("button").click()
+    moved = {"id": "live", "source": "ftp://a.example", "sink": "b", "bytes": 1, "started": moment - 1, "ended": moment}
+    answer = await asyncio.to_thread(served.process.client().post, "/broker/v1/transfers", json=moved)
+    assert answer.json()["accepted"] == 1
+    await expect(today).not_to_have_text(before)
+    assert await owner.get_attribute("aria-sort") == "ascending"
+    owners = await _column(page, "tasks", 2)
+    assert owners == sorted(owners)
+
+
+@pytest.mark.parametrize("name", ["replicas", "overview", "tasks"])
+async def test_what_somebody_said_is_shown_as_it_was_said(visitor, served, name):
+    await visitor.open(served.paths[name])
     assert MARKUP in await visitor.page.locator("main").inner_text()
 
 

@@ -68,6 +68,15 @@ def test_a_band_that_jumps_is_a_bar_for_each_point():
     assert [marks(figure)[:3] for figure in drawn] == [["area", "line", "point"], ["rule", "tick", "point"]]
 
 
+def test_marks_on_long_lines_are_few_and_on_all_of_them():
+    columns = [Column("at", "When", "moment"), Column("rate", "Rate", "rate"), Column("source", "Source")]
+    rows = [(at * 60.0, 1e6 * at, source) for at in range(310) for source in "ab"]
+    figure = charts.lines("l", "Rates", Table("t", "T", columns, rows), "at", "rate", "source")
+    line, points, *_ = figure.spec["layer"]
+    assert (line["mark"], points["mark"]["type"], len(figure.spec["data"]["values"])) == ("line", "point", 620)
+    assert [value["kind"] for value in points["data"]["values"]] == ["a"] * 31 + ["b"] * 31
+
+
 def test_what_stands_side_by_side_has_points_where_one_value_is_many_times_the_others():
     columns = [Column("size", "Size"), Column("who", "Who"), Column("error", "Error", "share")]
     rows = [(size, who, 0.1) for size in ("small", "large") for who in "abcdefg"]
@@ -87,7 +96,7 @@ def test_what_stands_side_by_side_has_points_where_one_value_is_many_times_the_o
         (charts.grid("g", "Rate", pairs(()), "source", "sink", "rate"), "nothing is known"),
         (charts.scatter("x", "Rate", rates(4), "p50", "rate"), "fewer than 5 points"),
         (charts.calibration("c", "Rate", coverage(19), "nominal", "hits", "forecasts"), "fewer than 20 forecasts"),
-        (charts.gantt("t", "Rate", rates(0), "forecaster", "at", "at"), "nothing has begun"),
+        (charts.gantt("t", "Rate", rates(0), "forecaster", "at", "at"), "nothing of the kind has begun"),
     ],
 )
 def test_too_few_rows_are_not_drawn_and_it_is_said_why(figure: Figure, why: str):

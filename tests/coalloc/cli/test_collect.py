@@ -32,7 +32,7 @@ KEYS = {
     "left",
 }
 FILE_KEYS = {"name", "output", "size", "outcome", "seconds", "checksum", "error"}
-PAIR_KEYS = {"source", "sink", "bytes", "pieces", "seconds", "rate", "best_rate", "error"}
+PAIR_KEYS = {"stretches", "source", "sink", "bytes", "pieces", "seconds", "rate", "best_rate", "error"}
 NETWORK = """
 hosts:
   a: {{url: {a}}}
