@@ -7,10 +7,11 @@ from urllib.parse import parse_qsl, urlencode
 
 from fastapi import Query, Request
 from fastapi.responses import JSONResponse, RedirectResponse, Response
+from pydantic import BaseModel
 
 from broker.dependencies.access import Guarded
 from broker.dependencies.context import Services
-from broker.errors import NotFound
+from broker.errors import Invalid, NotFound
 from broker.factory import Factory
 from broker.models.access import Caller
 from broker.reports.archive import Scope
@@ -53,8 +54,13 @@ def asking(kind: Kind, handler: Callable[..., Any], caller: object) -> Callable[
     return handler
 
 
-async def made(kind: Kind, services: Factory, caller: Caller, wanted: object) -> Report:
-    """The report, with what this caller may see."""
+async def made(kind: Kind, services: Factory, caller: Caller, wanted: BaseModel) -> Report:
+    """The report, with what this caller may see.
+
+    :raises Invalid: when it is asked for what PostgreSQL takes for no text
+    """
+    if strange := [name for name, value in wanted if isinstance(value, str) and "\0" in value]:
+        raise Invalid(f"{strange[0]} has a character that means nothing", "leave it out")
     return await kind.make(services.archive, Scope.of(caller), wanted)
 
 

@@ -34,7 +34,7 @@ async def test_what_is_for_admins_is_for_nobody_else(broker, sitting, ann, name)
 
 async def test_what_makes_no_sense_is_named_on_a_page(sitting, root):
     await sitting.login(root)
-    for query, named in (("before=x", "before"), ("nonsense=1", "nonsense")):
+    for query, named in (("before=x", "before"), ("nonsense=1", "nonsense"), ("subject=a%00b", "subject")):
         page = await sitting.open(f"/reports/audit?{query}")
         assert (page.status, page.headers["Content-Type"]) == (422, "text/html; charset=utf-8")
         assert named in page.text
