@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 from urllib.parse import urlencode
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.base import Moment, Wire
 from broker.models.decisions import Listed
+from broker.models.names import Remark
 from broker.reports.addresses import task_page, transfer_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Link, Report, Table, Value
@@ -46,7 +47,6 @@ TUNINGS = (
     Column("failures", "Failures seen", "share"),
     Column("reason", "Why"),
 )
-Text = Annotated[str, StringConstraints(max_length=200)]
 
 
 class Wanted(Wire):
@@ -55,10 +55,10 @@ class Wanted(Wire):
     `before` is the number of a decision: those older than it.
     """
 
-    text: Text | None = None
-    subject: Text | None = None
+    text: Remark | None = None
+    subject: Remark | None = None
     outcome: Literal["ok", "failed"] | None = None
-    strategy: Annotated[str, StringConstraints(max_length=64)] | None = None
+    strategy: Remark | None = None
     since: Moment | None = None
     until: Moment | None = None
     before: Annotated[int, Field(ge=0, lt=2**63)] | None = None

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from broker.models.base import Moment, Wire
-from broker.models.names import SinkName
+from broker.models.names import Remark, SinkName
 from broker.reports import decisions as log
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import bars, lines
@@ -54,7 +54,7 @@ class Wanted(Wire):
     since: Moment | None = None
     until: Moment | None = None
     sink: SinkName | None = None
-    strategy: Annotated[str, StringConstraints(max_length=64)] | None = None
+    strategy: Remark | None = None
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:

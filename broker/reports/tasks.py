@@ -2,15 +2,14 @@
 
 import time
 from collections.abc import Sequence
-from typing import Annotated
 from urllib.parse import urlencode
 from uuid import UUID
 
-from pydantic import StringConstraints
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import NoTask
 from broker.models.base import Moment, Wire
+from broker.models.names import Remark
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Status, Task
 from broker.reports.addresses import task_page
@@ -48,8 +47,8 @@ class Wanted(Wire):
     """
 
     status: Status | None = None
-    owner: Annotated[str, StringConstraints(max_length=200)] | None = None
-    label: Annotated[str, StringConstraints(max_length=128)] | None = None
+    owner: Remark | None = None
+    label: Remark | None = None
     since: Moment | None = None
     until: Moment | None = None
     before: UUID | None = None
