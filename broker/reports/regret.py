@@ -51,9 +51,9 @@ class Wanted(Wire):
     """Of how many weeks, this one counted, or of those of a period; only to one sink, or by one strategy."""
 
     weeks: Annotated[int, Field(ge=1, le=520)] = 8
-    since: Moment | None = None
-    until: Moment | None = None
-    sink: SinkName | None = None
+    since: Annotated[Moment | None, Field(description=log.EPOCH)] = None
+    until: Annotated[Moment | None, Field(description=log.EPOCH)] = None
+    sink: Annotated[SinkName | None, Field(title="To", description="A site.")] = None
     strategy: Remark | None = None
 
 
