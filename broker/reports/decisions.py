@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 from urllib.parse import urlencode
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.base import Moment, Wire
 from broker.models.decisions import Listed
+from broker.models.names import Remark
 from broker.reports.addresses import task_page, transfer_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Link, Report, Table, Value
@@ -17,9 +18,10 @@ from broker.storage import decisions as stored
 from broker.storage.collections import Collections
 from broker.storage.lanes import Lanes
 
-__all__ = ["Wanted", "make", "row"]
+__all__ = ["COLUMNS", "EPOCH", "Wanted", "make", "row"]
 
 PAGE = 100
+EPOCH = "Seconds since 1970, UTC."
 COLUMNS = (
     Column("at", "When", "moment"),
     Column("thing", "What", link="transfer"),
@@ -46,7 +48,6 @@ TUNINGS = (
     Column("failures", "Failures seen", "share"),
     Column("reason", "Why"),
 )
-Text = Annotated[str, StringConstraints(max_length=200)]
 
 
 class Wanted(Wire):
@@ -55,13 +56,13 @@ class Wanted(Wire):
     `before` is the number of a decision: those older than it.
     """
 
-    text: Text | None = None
-    subject: Text | None = None
+    text: Annotated[Remark | None, Field(description="In what, where from and to, or why.")] = None
+    subject: Annotated[Remark | None, Field(title="Who", description="All of the name; for admins.")] = None
     outcome: Literal["ok", "failed"] | None = None
-    strategy: Annotated[str, StringConstraints(max_length=64)] | None = None
-    since: Moment | None = None
-    until: Moment | None = None
-    before: Annotated[int, Field(ge=0, lt=2**63)] | None = None
+    strategy: Remark | None = None
+    since: Annotated[Moment | None, Field(description=EPOCH)] = None
+    until: Annotated[Moment | None, Field(description=EPOCH)] = None
+    before: Annotated[int | None, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})] = None
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
@@ -80,8 +81,7 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
     return Report(
         "decisions",
         "Decisions",
-        "From where files were fetched, and why; each leads to what came of it, range by range. Search with text=, "
-        "subject=, outcome=, strategy=, since= and until=.",
+        "From where files were fetched, and why; each leads to what came of it, range by range.",
         time.time(),
         tables=tables,
         links=[Link("Older ones", _older(page.next, wanted))] if page.next else [],

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from broker.models.base import Moment, Wire
-from broker.models.names import SinkName
+from broker.models.names import Remark, SinkName
 from broker.reports import decisions as log
 from broker.reports.archive import Archive, Scope
 from broker.reports.charts import bars, lines
@@ -51,10 +51,10 @@ class Wanted(Wire):
     """Of how many weeks, this one counted, or of those of a period; only to one sink, or by one strategy."""
 
     weeks: Annotated[int, Field(ge=1, le=520)] = 8
-    since: Moment | None = None
-    until: Moment | None = None
-    sink: SinkName | None = None
-    strategy: Annotated[str, StringConstraints(max_length=64)] | None = None
+    since: Annotated[Moment | None, Field(description=log.EPOCH)] = None
+    until: Annotated[Moment | None, Field(description=log.EPOCH)] = None
+    sink: Annotated[SinkName | None, Field(title="To", description="A site.")] = None
+    strategy: Remark | None = None
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:

@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 from uuid import UUID
 
 import orjson
+from pydantic import Field
 
 from broker.models.base import Wire
 from broker.models.decisions import Listed
@@ -51,7 +52,7 @@ SPANS = (
 class Wanted(Wire):
     """Which task."""
 
-    id: UUID
+    id: Annotated[UUID, Field(json_schema_extra={"hidden": True})]
 
 
 class Found(NamedTuple):

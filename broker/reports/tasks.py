@@ -6,15 +6,17 @@ from typing import Annotated
 from urllib.parse import urlencode
 from uuid import UUID
 
-from pydantic import StringConstraints
+from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import NoTask
 from broker.models.base import Moment, Wire
+from broker.models.names import Remark
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Status, Task
 from broker.reports.addresses import task_page
 from broker.reports.archive import Archive, Scope
+from broker.reports.decisions import EPOCH
 from broker.reports.document import Column, Link, Report, Table, Value
 from broker.storage import tasks as stored
 from broker.storage.collections import Collections
@@ -47,12 +49,12 @@ class Wanted(Wire):
     `before` is the id of a task: those older than it.
     """
 
-    status: Status | None = None
-    owner: Annotated[str, StringConstraints(max_length=200)] | None = None
-    label: Annotated[str, StringConstraints(max_length=128)] | None = None
-    since: Moment | None = None
-    until: Moment | None = None
-    before: UUID | None = None
+    status: Annotated[Status | None, Field(title="State")] = None
+    owner: Annotated[Remark | None, Field(description="For admins.")] = None
+    label: Annotated[Remark | None, Field(description="* stands for anything.")] = None
+    since: Annotated[Moment | None, Field(description=EPOCH)] = None
+    until: Annotated[Moment | None, Field(description=EPOCH)] = None
+    before: Annotated[UUID | None, Field(json_schema_extra={"hidden": True})] = None
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:

@@ -69,7 +69,7 @@ INCIDENTS = (
 class Wanted(Wire):
     """Which transfer, by the number of its decision."""
 
-    id: Annotated[int, Field(ge=0, lt=2**63)]
+    id: Annotated[int, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})]
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:

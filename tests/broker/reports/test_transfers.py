@@ -200,7 +200,14 @@ async def test_the_log_is_searched_with_whatever_is_typed(broker, ann):
     assert len(await rows(ann, "decisions", "decisions", since=AT + 1, until=AT + 2)) == 1
     assert len(await rows(ann, "decisions", "decisions", outcome="failed")) == 0
     assert len(await rows(ann, "decisions", "decisions", strategy="adaptive")) == 3
-    for wrong in ({"outcome": "x"}, {"since": "x"}, {"before": -1}, {"text": "x" * 201}, {"nonsense": 1}):
+    for wrong in (
+        {"outcome": "x"},
+        {"since": "x"},
+        {"before": -1},
+        {"text": "x" * 501},
+        {"text": "a\0"},
+        {"nonsense": 1},
+    ):
         assert (await ann.get("/broker/v1/reports/decisions", params=wrong)).status_code == 422
 
 
@@ -278,3 +285,10 @@ async def test_tasks_go_on_with_older_ones(broker, ann, monkeypatch):
     older = (await ann.get(f"/broker/v1/reports/{link['address']}")).json()
     found = [row[1] for each in (said, older) for row in each["tables"][0]["rows"]]
     assert found == [f"task?id={number}" for number in reversed(numbers)]
+
+
+@pytest.mark.parametrize(("name", "field"), [("tasks", "owner"), ("tasks", "label"), ("regret", "strategy")])
+async def test_what_no_database_takes_is_refused(ann, admin, name, field):
+    for client in (ann, admin):
+        assert (await client.get(f"/broker/v1/reports/{name}", params={field: "a\0b"})).status_code == 422
+        assert (await client.get(f"/broker/v1/reports/{name}", params={field: "a%_'"})).status_code == 200
