@@ -142,7 +142,8 @@ def _coloured(bounds: Sequence[float], title: str, cells: Sequence[Cell]) -> dic
 
 def _axes(source: str, sink: str, rows: Sequence[str], columns: Sequence[str], wide: int) -> dict[str, Any]:
     axis = {"domain": False, "ticks": False, "labelPadding": 6}
-    aside = {**axis, "titlePadding": 4 + SPARE * max(map(len, rows))}
+    above = {"titleAngle": 0, "titleAlign": "right", "titleBaseline": "bottom", "titleX": -6, "titleY": -4}
+    room = {"minExtent": (LETTER + SPARE) * max(map(len, rows))}
     slanted = {
         "labelAngle": -45 if wide >= READABLE else -90,
         "labelAlign": "left",
@@ -150,7 +151,13 @@ def _axes(source: str, sink: str, rows: Sequence[str], columns: Sequence[str], w
         "orient": "top",
     }
     return {
-        "y": {"field": "source", "type": "nominal", "title": source, "scale": {"domain": rows}, "axis": aside},
+        "y": {
+            "field": "source",
+            "type": "nominal",
+            "title": source,
+            "scale": {"domain": rows},
+            "axis": {**axis, **above, **room},
+        },
         "x": {
             "field": "sink",
             "type": "nominal",
