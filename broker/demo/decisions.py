@@ -51,14 +51,15 @@ def decided(made: World, download: Download, key: str, seed: int, end: float) ->
     size, strategy = download.dataset.size or 0, chance.choice(STRATEGIES)
     rates = [rate(way, download.age, chance.gauss(0, 1), size // len(ways)) for way in ways]
     told = [each * chance.lognormvariate(0.05, OFF) for each in rates]
-    plan = _plan(size, told, alone=strategy == "single")
+    worth = [size / (way.setup + size / each) for way, each in zip(ways, told, strict=True)]
+    plan = _plan(size, worth, alone=strategy == "single")
     servers = [Server(way.setup, *each) for way, each in zip(ways, zip(rates, plan, strict=True), strict=True)]
     if sum(1 for each in plan if each) > 1:
         servers = _mishap(servers, chance)
     ranges = shared(servers)
     parts = [_part(way, i, told[i], plan[i], ranges, download.dataset) for i, way in enumerate(ways)]
     over = max(each.over or 0.0 for each in ranges)
-    best = max(range(len(ways)), key=told.__getitem__)
+    best = max(range(len(ways)), key=worth.__getitem__)
     return Decided(
         id=key,
         at=end - download.age,
@@ -78,11 +79,11 @@ def decided(made: World, download: Download, key: str, seed: int, end: float) ->
     )
 
 
-def _plan(size: int, told: Sequence[float], alone: bool) -> list[int]:
-    """Shares as the rates that are expected, or all from the best."""
+def _plan(size: int, worth: Sequence[float], alone: bool) -> list[int]:
+    """Shares as the rates that are expected, set-up included, or all from the best."""
     if alone:
-        return [size if each == max(told) else 0 for each in told]
-    shares = [int(size * each / sum(told)) for each in told]
+        return [size if each == max(worth) else 0 for each in worth]
+    shares = [int(size * each / sum(worth)) for each in worth]
     return [size - sum(shares[1:]), *shares[1:]]
 
 
