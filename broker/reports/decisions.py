@@ -8,20 +8,20 @@ from urllib.parse import urlencode
 from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.base import Moment, Wire
+from broker.models.base import Wire
 from broker.models.decisions import Listed
 from broker.models.names import Remark
 from broker.reports.addresses import task_page, transfer_page
 from broker.reports.archive import Archive, Scope
+from broker.reports.asking import Day
 from broker.reports.document import Column, Link, Report, Table, Value
 from broker.storage import decisions as stored
 from broker.storage.collections import Collections
 from broker.storage.lanes import Lanes
 
-__all__ = ["COLUMNS", "EPOCH", "Wanted", "make", "row"]
+__all__ = ["COLUMNS", "Wanted", "make", "row"]
 
 PAGE = 100
-EPOCH = "Seconds since 1970, UTC."
 COLUMNS = (
     Column("at", "When", "moment"),
     Column("thing", "What", link="transfer"),
@@ -60,8 +60,8 @@ class Wanted(Wire):
     subject: Annotated[Remark | None, Field(title="Who", description="All of the name; for admins.")] = None
     outcome: Literal["ok", "failed"] | None = None
     strategy: Remark | None = None
-    since: Annotated[Moment | None, Field(description=EPOCH)] = None
-    until: Annotated[Moment | None, Field(description=EPOCH)] = None
+    since: Day | None = None
+    until: Day | None = None
     before: Annotated[int | None, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})] = None
 
 

@@ -9,15 +9,15 @@ from typing import Annotated, Literal, NamedTuple, TypeVar
 
 from pydantic import BeforeValidator
 
-from broker.models.base import Moment, Wire
+from broker.models.base import Wire
 from broker.models.history import Pair
 from broker.models.scores import IN_CHARGE, REPLAYED, WEEK, Key, Record, recorded, tallied
 from broker.reports.addresses import pair_page
 from broker.reports.archive import Archive, Scope
+from broker.reports.asking import Day, SizeClass
 from broker.reports.charts import bars, calibration, lines
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.judging import COLUMNS, facts, summed
-from broker.reports.pair import SizeClass
 from broker.reports.significance import ALPHA, FEWEST, Contest, contests, duels
 from broker.reports.words import size_span
 from broker.storage.accuracy import Accuracy, Chosen
@@ -79,8 +79,8 @@ class Wanted(Wire):
     """Over how many days, 0 for all that is kept, or over which period; of one class of sizes only."""
 
     days: Annotated[Literal[0, 7, 28, 90, 365], BeforeValidator(int)] = 28
-    since: Moment | None = None
-    until: Moment | None = None
+    since: Day | None = None
+    until: Day | None = None
     size_class: SizeClass | None = None
 
     def period(self, now: float) -> tuple[float, float]:

@@ -3,14 +3,12 @@
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Annotated
-
-from pydantic import Field
 
 from broker.models.base import Wire
 from broker.models.history import Direction
 from broker.reports.addresses import pair_page
 from broker.reports.archive import Archive, Scope
+from broker.reports.asking import SizeClass
 from broker.reports.charts import grid
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.words import size_span
@@ -56,7 +54,7 @@ CLASSES = (
 class Wanted(Wire):
     """Of which sizes, and whether sources were read from or written to: unless given, what most bytes are of."""
 
-    size_class: Annotated[int, Field(ge=0, le=len(SIZES))] | None = None
+    size_class: SizeClass | None = None
     direction: Direction | None = None
 
 

@@ -9,12 +9,13 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
-from broker.models.base import Moment, Wire
+from broker.models.base import Wire
 from broker.models.forecasts import Asked, Expected
 from broker.models.history import Direction, Pair
 from broker.models.names import SourceName, Whereto
 from broker.models.scores import IN_CHARGE, Score
 from broker.reports.archive import Archive, Scope
+from broker.reports.asking import Day, SizeClass
 from broker.reports.charts import bars, calibration, series
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.reports.judging import COLUMNS, calibrated, facts, judged, residuals
@@ -22,9 +23,8 @@ from broker.reports.words import written
 from broker.services.forecasting import middle
 from broker.storage.accuracy import Accuracy, Chosen, Trouble
 from broker.storage.history import History
-from predictors.context import SIZES
 
-__all__ = ["SizeClass", "Wanted", "make"]
+__all__ = ["Wanted", "make"]
 
 DAY = 86_400.0
 TROUBLES = 50
@@ -32,7 +32,6 @@ MOST = 10_000
 """Scores that are shown at once."""
 PROBER = "broker"
 """Who reports what the broker has measured by itself."""
-SizeClass = Annotated[int, Field(ge=0, le=len(SIZES))]
 WHEN = Column("ended", "Ended", "moment")
 WHO = Column("in_charge", "In charge")
 SCORES = (
@@ -77,8 +76,8 @@ class Wanted(Wire):
     sink: Whereto = ""
     direction: Direction = "read"
     size_class: SizeClass | None = None
-    since: Moment | None = None
-    until: Moment | None = None
+    since: Day | None = None
+    until: Day | None = None
     newest: Annotated[int, Field(ge=1, le=MOST)] = 500
 
 

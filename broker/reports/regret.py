@@ -9,10 +9,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from broker.models.base import Moment, Wire
+from broker.models.base import Wire
 from broker.models.names import Remark, SinkName
 from broker.reports import decisions as log
 from broker.reports.archive import Archive, Scope
+from broker.reports.asking import Day
 from broker.reports.charts import bars, lines
 from broker.reports.document import Column, Fact, Figure, Report, Table, Value
 from broker.storage.decisions import WEEK, Decisions, Summed
@@ -51,8 +52,8 @@ class Wanted(Wire):
     """Of how many weeks, this one counted, or of those of a period; only to one sink, or by one strategy."""
 
     weeks: Annotated[int, Field(ge=1, le=520)] = 8
-    since: Annotated[Moment | None, Field(description=log.EPOCH)] = None
-    until: Annotated[Moment | None, Field(description=log.EPOCH)] = None
+    since: Day | None = None
+    until: Day | None = None
     sink: Annotated[SinkName | None, Field(title="To", description="A site.")] = None
     strategy: Remark | None = None
 

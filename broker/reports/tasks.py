@@ -10,13 +10,13 @@ from pydantic import Field
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import NoTask
-from broker.models.base import Moment, Wire
+from broker.models.base import Wire
 from broker.models.names import Remark
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Status, Task
 from broker.reports.addresses import task_page
 from broker.reports.archive import Archive, Scope
-from broker.reports.decisions import EPOCH
+from broker.reports.asking import Day
 from broker.reports.document import Column, Link, Report, Table, Value
 from broker.storage import tasks as stored
 from broker.storage.collections import Collections
@@ -52,8 +52,8 @@ class Wanted(Wire):
     status: Annotated[Status | None, Field(title="State")] = None
     owner: Annotated[Remark | None, Field(description="For admins.")] = None
     label: Annotated[Remark | None, Field(description="* stands for anything.")] = None
-    since: Annotated[Moment | None, Field(description=EPOCH)] = None
-    until: Annotated[Moment | None, Field(description=EPOCH)] = None
+    since: Day | None = None
+    until: Day | None = None
     before: Annotated[UUID | None, Field(json_schema_extra={"hidden": True})] = None
 
 

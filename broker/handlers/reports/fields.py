@@ -1,9 +1,11 @@
 """What may be asked of a report, as the fields of a form."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from pydantic import BaseModel
+
+from broker.reports.asking import day_of
 
 __all__ = ["Asked", "fields"]
 
@@ -14,15 +16,16 @@ class Asked(NamedTuple):
     """A field.
 
     :param value: what was asked, empty for nothing
-    :param options: what can be; empty where anything can
+    :param options: what can be, and how people call it; empty where anything can
+    :param kind: what else it is: a date, or a number
     """
 
     name: str
     label: str
     value: str
     hint: str = ""
-    options: tuple[str, ...] = ()
-    number: bool = False
+    options: Mapping[str, str] = {}
+    kind: Literal["text", "number", "date"] = "text"
 
 
 def fields(wanted: BaseModel) -> list[Asked]:
@@ -36,15 +39,21 @@ def fields(wanted: BaseModel) -> list[Asked]:
 def _field(name: str, schema: Mapping[str, Any], value: Any, named: Mapping[str, Any]) -> Asked:
     kinds = [_resolved(each, named) for each in schema.get("anyOf", [schema])]
     kind = next(each for each in kinds if each.get("type") != "null")
-    options = tuple(map(_said, kind.get("enum", (False, True) if kind.get("type") == "boolean" else ())))
-    return Asked(
-        name,
-        _label(name, str(schema["title"])),
-        _said(value),
-        str(schema.get("description", "")),
-        ("", *options) if options and schema.get("default") is None else options,
-        kind.get("type") in NUMBERS,
-    )
+    options = _options(kind)
+    if options and schema.get("default") is None:
+        options = {"": "any", **options}
+    hint = str(schema.get("description", kind.get("description", "")))
+    label = _label(name, str(schema["title"]))
+    if kind.get("day"):
+        return Asked(name, label, "" if value is None else day_of(value), hint, kind="date")
+    return Asked(name, label, _said(value), hint, options, "number" if kind.get("type") in NUMBERS else "text")
+
+
+def _options(kind: Mapping[str, Any]) -> dict[str, str]:
+    if words := kind.get("words"):
+        return dict(words)
+    listed = kind.get("enum", (False, True) if kind.get("type") == "boolean" else ())
+    return {each: each for each in map(_said, listed)}
 
 
 def _label(name: str, title: str) -> str:

@@ -67,3 +67,14 @@ async def test_files_of_pages_are_kept_for_ever_and_pages_never(sitting, root):
     policy = page.headers["Content-Security-Policy"].split("; ")
     assert {"default-src 'none'", "script-src 'self'", "style-src 'self'", "frame-ancestors 'none'"} <= set(policy)
     assert "unsafe" not in page.headers["Content-Security-Policy"]
+
+
+async def test_people_choose_sizes_and_days_by_their_names(sitting, root):
+    await sitting.login(root)
+    page = await sitting.open("/reports/forecasters?since=2026-11-01&until=1795305600&size_class=2&days=7")
+    assert page.status == 200
+    assert '<option value="2" selected>4 MB – 16 MB</option>' in page.text
+    assert '<option value="">any</option>' in page.text
+    assert 'name="since" value="2026-11-01"' in page.text
+    assert 'name="until" value="2026-11-22"' in page.text
+    assert (await sitting.open("/reports/forecasters?since=2026-13-01")).status == 422

@@ -1,0 +1,41 @@
+"""What several reports may be asked: which class of sizes, and since and until when."""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from broker.models.base import Moment
+from broker.reports.words import size_span
+from predictors.context import SIZES
+
+__all__ = ["Day", "SizeClass", "day_of"]
+
+CLASSES = {str(number): size_span(number) for number in range(len(SIZES) + 1)}
+
+
+def _moment(said: Any) -> Any:
+    """A date as people write it, as a moment; what is none stays what it is."""
+    try:
+        return datetime.strptime(said, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
+    except (TypeError, ValueError):
+        return said
+
+
+def day_of(moment: float) -> str:
+    """The date of a moment (UTC).
+
+    >>> day_of(1795305600.0)
+    '2026-11-22'
+    """
+    return datetime.fromtimestamp(moment, UTC).date().isoformat()
+
+
+SizeClass = Annotated[int, Field(ge=0, le=len(SIZES), json_schema_extra={"words": CLASSES})]
+"""Of `predictors.context`; people choose one by its sizes."""
+Day = Annotated[
+    Moment,
+    BeforeValidator(_moment),
+    Field(description="Seconds since 1970 (UTC), or a date as 2026-11-22", json_schema_extra={"day": True}),
+]
+"""A moment; people choose a date."""
