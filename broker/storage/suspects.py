@@ -8,14 +8,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.names import Parts
 from broker.schema.catalogue import datasets, endpoints, replicas
-from broker.schema.history import observations, pairs
+from broker.schema.history import BADLY, observations, pairs
 from broker.schema.reports import traffic
 from broker.storage.traffic import DAY
 
 __all__ = ["Suspect", "Suspects", "Trouble"]
 
 WANTING = text("state <> 'AVAILABLE'")
-BADLY = text("outcome IN ('failed', 'corrupt')")
 
 
 class Suspect(NamedTuple):
