@@ -1,6 +1,8 @@
 """The command `coget-broker demo`: a broker that has something to show."""
 
 import asyncio
+import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,6 +53,7 @@ def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
     from broker.storage.database import addressed
     from broker.storage.migration import check, upgrade
 
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # or the folder would stay
     with TemporaryDirectory(prefix="coget-demo-") as folder:
         settings = Settings(database or f"sqlite:///{folder}/demo.sqlite")
         address = addressed(settings.database)

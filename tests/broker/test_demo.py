@@ -1,5 +1,6 @@
 """The demonstration: what it promises is in it, the same for the same seed, and a command shows it in a minute."""
 
+import os
 import re
 import subprocess
 import time
@@ -189,7 +190,8 @@ class Demo:
         self._said = folder / "demo.log"
         with self._said.open("wb") as log:
             command = [PROGRAM, "demo", "--port", "0", *words]
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+            environment = os.environ | {"TMPDIR": str(folder)}
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
 
     def said(self) -> str:
         return self._said.read_text()
@@ -278,3 +280,7 @@ def test_the_users_own_log_is_shown_as_it_is(demo, tmp_path):
         assert (only["bytes"], only["subject"]) == (1_000_000_000, "ann")
         assert only["ended"] == 1700000010
         assert not user.get("/broker/v1/datasets").json()["datasets"]
+    assert list(tmp_path.glob("coget-demo-*"))
+    shown.process.terminate()
+    shown.process.wait(SECONDS)
+    assert not list(tmp_path.glob("coget-demo-*"))
