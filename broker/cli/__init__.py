@@ -10,9 +10,9 @@ import click
 from broker.errors import BrokerError
 
 try:
-    from broker.cli_demo import demo
-    from broker.cli_report import report
-    from broker.cli_shared import config_option, database_option, with_services
+    from broker.cli.demo import demo
+    from broker.cli.report import report
+    from broker.cli.shared import config_option, database_option, with_services
     from broker.config import Settings, Strategy, configured
     from broker.models.access import ROLES, NewToken, Role
 except ModuleNotFoundError as missing:  # coget was installed without its broker

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from broker.cli_shared import config_option, database_option, with_services
+from broker.cli.shared import config_option, database_option, with_services
 from broker.errors import BrokerError, Invalid
 
 if TYPE_CHECKING:
