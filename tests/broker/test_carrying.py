@@ -364,7 +364,7 @@ async def test_links_that_lead_in_a_circle_are_followed_once(world):
 
 async def test_a_file_that_grows_meanwhile_is_copied_as_it_is_in_the_end(world):
     files = write(world.source.root, {"a": 60_000_000})
-    await held(world, rate=30e6)
+    await held(world, rate=10e6)
     number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
     await begun(world, number, 1)
     with (world.source.root / "a").open("ab") as growing:

@@ -22,7 +22,9 @@ def test_after_a_transfer_the_time_is_known(urls, home):
     document = json.loads(coget(["plan", "--json", *urls[:2]], home).stdout)
     assert document["size"] == len(CONTENT) == sum(share["bytes"] for share in document["shares"])
     assert document["seconds"] > 0
-    assert all(share["rate"] > 0 and share["setup_seconds"] is not None for share in document["shares"])
+    known = [share for share in document["shares"] if share["rate"] is not None]
+    assert known  # one may have brought all
+    assert all(share["rate"] > 0 and share["setup_seconds"] is not None for share in known)
 
 
 def test_the_metalink_of_a_plan_can_be_fetched(urls, home):
