@@ -1,9 +1,10 @@
 """The application: routes, errors in one shape, and what runs beside them."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from importlib.metadata import version
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -31,39 +32,11 @@ REMEDIES = dict.fromkeys((404, 405), "see /openapi.json for what there is")
 def create_app(factory: Factory) -> FastAPI:
     """The broker over these services; it closes them when it ends."""
 
-    @asynccontextmanager
-    async def running(_: FastAPI) -> AsyncIterator[None]:
-        beside = [asyncio.create_task(factory.forecasting.watch()), asyncio.create_task(factory.watching.look())]
-        beside += [asyncio.create_task(each.run()) for each in followers_of(factory)]
-        if factory.settings.keep_days is not None:
-            beside.append(asyncio.create_task(factory.transfers.keep_forgetting(factory.settings.keep_days)))
-        if factory.notices:
-            beside.append(asyncio.create_task(factory.notices.keep_telling()))
-        beside.append(asyncio.create_task(asyncio.to_thread(warm)))
-        async with AsyncExitStack() as stack:
-            if prober := prober_of(factory):
-                beside.append(asyncio.create_task(prober.run()))
-            if poster := poster_of(factory):
-                beside.append(asyncio.create_task(poster.run()))
-            if factory.database.sqlite:
-                beside.append(asyncio.create_task(worker_of(factory).run()))
-            else:  # tasks have workers of their own
-                queue = await stack.enter_async_context(Queue(factory.database.url))
-                factory.tasks.wake = queue.ring
-            try:
-                yield
-            finally:
-                for task in beside:
-                    task.cancel()
-                await asyncio.gather(*beside, return_exceptions=True)
-                factory.trees.close()
-                await factory.database.close()
-
     app = FastAPI(
         title="coget broker",
         version=version("coget"),
         description=__doc__.partition(":")[0] if __doc__ else "",
-        lifespan=running,
+        lifespan=lambda _: _running(factory),
         docs_url=None,
         redoc_url=None,
     )
@@ -82,6 +55,42 @@ def create_app(factory: Factory) -> FastAPI:
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(Exception, _defect)
     return app
+
+
+@asynccontextmanager
+async def _running(factory: Factory) -> AsyncIterator[None]:
+    """While requests are answered, all else is done that a broker does."""
+    beside = [asyncio.create_task(work) for work in _beside(factory)]
+    async with AsyncExitStack() as stack:
+        if not factory.database.sqlite:  # tasks have workers of their own
+            queue = await stack.enter_async_context(Queue(factory.database.url))
+            factory.tasks.wake = queue.ring
+        try:
+            yield
+        finally:
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
+            factory.trees.close()
+            await factory.database.close()
+
+
+def _beside(factory: Factory) -> Iterator[Coroutine[Any, Any, None]]:
+    yield factory.forecasting.watch()
+    yield factory.watching.look()
+    for follower in followers_of(factory):
+        yield follower.run()
+    yield asyncio.to_thread(warm)
+    if factory.settings.keep_days is not None:
+        yield factory.transfers.keep_forgetting(factory.settings.keep_days)
+    if factory.notices:
+        yield factory.notices.keep_telling()
+    if prober := prober_of(factory):
+        yield prober.run()
+    if poster := poster_of(factory):
+        yield poster.run()
+    if factory.database.sqlite:
+        yield worker_of(factory).run()
 
 
 async def _refused(request: Request, error: Exception) -> Response:
