@@ -23,6 +23,8 @@ KEPT = 64
 """Drawings: half a MB each at most, usually a tenth of it."""
 VARIABLE = re.compile(r"var\(--(\w+)\)")
 REFERENCE = re.compile(r"url\(#(\w+)\)")
+SPOKEN = {"role", "aria-label", "aria-roledescription"}
+"""What marks would say of themselves one by one, some without words; the whole is an image that has them."""
 PAINTED = ("fill", "stroke")
 """Attributes whose values are colours."""
 register_namespace("", SVG)
@@ -80,6 +82,8 @@ def _drawing(spec: str, title: str, alternative: str, standalone: bool) -> str:
     mark = hashlib.sha256(spec.encode()).hexdigest()[:10]
     for element in root.iter():
         _told_apart(element.attrib, mark)
+        for name in SPOKEN.intersection(element.keys()):
+            del element.attrib[name]
         if standalone:
             _painted(element.attrib)
     if standalone:

@@ -43,6 +43,7 @@ def test_hostile_names_are_shown_as_they_are():
 def test_a_drawing_is_an_image_that_says_what_it_shows(figure: Figure):
     root = fromstring(svg(figure))
     assert (root.get("role"), root.get("aria-label")) == ("img", figure.alternative)
+    assert not [each for each in root.iter() if each is not root and each.get("role")]
     assert root.findtext(f"{SVG}title") == figure.title
     assert float(root.get("width", "")) <= WIDEST
 
