@@ -6,7 +6,7 @@ from typing import Any
 
 from broker.reports.charts.frame import Axis, Categories, beside, column, drawn, picked, span, spread, thinned, undrawn
 from broker.reports.charts.palette import CATEGORIES, SHAPES
-from broker.reports.document import Figure, Table, Value
+from broker.reports.document import Figure, Table, Unit, Value
 from broker.reports.words import short, written
 
 __all__ = ["lines", "moments", "series"]
@@ -71,12 +71,6 @@ def series(
     names = {key: column(table, each).title for key, each in (("low", low), ("middle", middle), ("high", high)) if each}
     width = beside(names.values())
     layers += _named(values[-1], axis, names, width)
-    said = [numbers[1] for numbers, _ in rows]
-    alternative = f"{title}: {_extent(rows)}, from {span(unit, said)}"
-    alternative += f", half of them up to {written(sorted(said)[(len(said) - 1) // 2], unit)}"
-    if low and high:
-        within = sum(numbers[2] <= numbers[1] <= numbers[-1] for numbers, _ in rows)
-        alternative += f"; {written(within / len(rows), 'share')} lie within the band"
     note = f"Of {len(rows):,} points {len(seen):,} are drawn, evenly chosen." if len(seen) < len(rows) else ""
     encoding = {"x": moments("x")}
     data = {"values": values}
@@ -84,7 +78,7 @@ def series(
         name,
         title,
         table,
-        f"{alternative}.",
+        _said(title, rows, unit, bool(low and high)),
         note,
         right=names.values(),
         width=width,
@@ -93,6 +87,16 @@ def series(
         encoding=encoding,
         layer=layers,
     )
+
+
+def _said(title: str, rows: Sequence[tuple[list[float], list[Value]]], unit: Unit, banded: bool) -> str:
+    said = [numbers[1] for numbers, _ in rows]
+    sentence = f"{title}: {_extent(rows)}, from {span(unit, said)}"
+    sentence += f", half of them up to {written(sorted(said)[(len(said) - 1) // 2], unit)}"
+    if banded:
+        within = sum(numbers[2] <= numbers[1] <= numbers[-1] for numbers, _ in rows)
+        sentence += f"; {written(within / len(rows), 'share')} lie within the band"
+    return f"{sentence}."
 
 
 def _extent(rows: Sequence[tuple[list[float], list[Value]]]) -> str:
