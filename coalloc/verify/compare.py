@@ -2,22 +2,22 @@
 
 So every byte has two witnesses: who delivered it, and who was asked. Asking goes on beside the fetching, on
 the servers' time; only the last pieces are waited for, and these are few and small: the less is left to fetch, the
-smaller are the pieces that are asked about; those that grow no more are not left to the end; and neighbours are asked
-about at once there, of a replica that delivered none of them.
+smaller are the pieces that are asked about; those that grow no more are not left to the end; the last ones are asked
+about before they are here (`foresight`); and where that was of no use neighbours are asked about at once, of a replica
+that delivered none of them.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence, Set
-from functools import reduce
 from types import MappingProxyType
 from typing import NamedTuple
 
-from coalloc.checksums import adler32_combine
 from coalloc.errors import VerificationError
 from coalloc.intervals import Intervals
 from coalloc.model import Extent
 from coalloc.pieces import Piece, Pieces
+from coalloc.verify.foresight import Foresight, combined
 from coalloc.verify.jury import Jury
 
 __all__ = ["Comparison", "together"]
@@ -49,10 +49,11 @@ class Comparison:
 
     def __init__(self, jury: Jury, left: int) -> None:
         self._jury = jury
-        self._left = left
+        self._size = self._left = left
         self._waiting = Pieces()
         self._examined = Intervals()
-        self._looked_at = 0.0
+        self._looked_at, self._left_then = 0.0, left
+        self._foresight: Foresight | None = None
         self._seen: set[Extent] = set()
         """The pieces that were waiting when last looked at."""
         self._cases: dict[Extent, asyncio.Task[Verdict]] = {}
@@ -64,14 +65,25 @@ class Comparison:
         for extent in extents:
             self._waiting.add(extent.start, extent.end, extent.source, extent.adler32)
             self._left -= extent.end - extent.start
+            if self._foresight:
+                continue
             piece = self._waiting.ending_at(extent.end)
             if piece is not None and piece.end - piece.start >= min(MOST, max(LEAST, self._left // PART)):
                 self._waiting.remove(piece.start, piece.end)
                 self._examine([_extent(piece)])
         now = asyncio.get_running_loop().time()
-        if now - self._looked_at >= LOOK:
-            self._looked_at = now
+        if now - self._looked_at >= LOOK and not self._foresight:
+            rate = (self._left_then - self._left) / (now - self._looked_at)
+            self._looked_at, self._left_then = now, self._left
             self._examine_the_still()
+            self._foresee(rate)
+
+    def _foresee(self, rate: float) -> None:
+        """Ask about all that is not asked about yet, when the answers are about as far away as the end."""
+        foresight = Foresight(self._jury)
+        if self._left > 0 and foresight.due(self._left, rate):
+            self._foresight = foresight
+            foresight.ask(self._examined.gaps(0, self._size))
 
     def _examine_the_still(self) -> None:
         """Ask about the pieces that have not grown since the last look."""
@@ -101,9 +113,12 @@ class Comparison:
         :returns: whether all of it was confirmed, and the replicas found bad, with the reason
         :raises VerificationError: when replicas differ and no third one can say which is right
         """
-        for neighbours in together(map(_extent, self._waiting), set(self._jury.members)):
-            self._examine(neighbours, soon=True)
+        waiting = [_extent(piece) for piece in self._waiting]
         self._waiting.clear()
+        right = await self._foresight.confirmed(waiting, self._patience) if self._foresight else Intervals()
+        waiting = [piece for piece in waiting if not right.covers(piece.start, piece.end)]
+        for neighbours in together(waiting, set(self._jury.members)):
+            self._examine(neighbours, soon=True)
         self._cases = {piece: task for piece, task in self._cases.items() if piece.source not in dropped}
         await self._ask_others_instead()
         for case, verdict in zip(list(self._cases), await asyncio.gather(*self._cases.values()), strict=True):
@@ -117,8 +132,7 @@ class Comparison:
         """Ask others, too, where an answer takes long; a witness may be behind a link that has become slow."""
         if not self._cases:
             return
-        soonest = min((self._jury.expected(i) for i in self._jury.members), default=0.0)
-        _, pending = await asyncio.wait(self._cases.values(), timeout=max(PATIENCE, SLOWER * soonest))
+        _, pending = await asyncio.wait(self._cases.values(), timeout=self._patience)
         for piece, task in list(self._cases.items()):
             witnesses = self._jury.witnesses(piece.source, soon=True)
             others = [i for i in witnesses if i != piece.source and self._jury.free(i)]
@@ -126,12 +140,18 @@ class Comparison:
                 self._late.append(task)
                 self._cases[piece] = asyncio.get_running_loop().create_task(_either(self._jury, piece, task, others))
 
+    @property
+    def _patience(self) -> float:
+        return max(PATIENCE, SLOWER * min((self._jury.expected(i) for i in self._jury.members), default=0.0))
+
     def _can_be_told_more(self, piece: Extent, verdict: Verdict) -> bool:
         """Whether no other replica had answered yet when this piece was asked about, and one has by now."""
         return verdict.witness in (None, piece.source) and self._jury.witnesses(piece.source)[:1] != [verdict.witness]
 
     def cancel(self) -> None:
         """Nobody wants to know any more."""
+        if self._foresight:
+            self._foresight.cancel()
         for task in [*self._cases.values(), *self._late]:
             if not task.cancel() and not task.cancelled():
                 task.exception()  # seen
@@ -166,15 +186,12 @@ async def _confirm(jury: Jury, neighbours: Sequence[Extent]) -> int | None:
     """Who confirms these pieces at once, if anybody does who delivered none of them."""
     senders = {piece.source for piece in neighbours}
     start, end = neighbours[0].start, neighbours[-1].end
-    ours = reduce(
-        lambda before, piece: adler32_combine(before, piece.adler32 or 0, piece.end - piece.start), neighbours, 1
-    )
     for witness in jury.witnesses(*senders, soon=True):
         if witness in senders:
             break
         theirs = await jury.digest(witness, "adler32", start, end)
         if theirs is not None:
-            return witness if theirs == f"{ours:08x}" else None
+            return witness if theirs == combined(neighbours) else None
     return None
 
 

@@ -198,7 +198,7 @@ def test_what_grows_no_more_is_not_left_to_the_end(monkeypatch, questions):
     replicas = [replica(i) for i in range(2)]
 
     async def slowly():
-        comparison = Comparison(Jury(replicas), 90_000)
+        comparison = Comparison(Jury(replicas), 10 << 20)  # the end is far away
         comparison.add([piece(0, 20_000, 0), piece(50_000, 55_000, 0)])
         for start in range(55_000, 85_000, 5_000):
             await asyncio.sleep(0.2)
@@ -246,3 +246,61 @@ def test_who_does_not_answer_is_not_asked_twice_where_there_is_no_other(question
     late.checksum = later
     assert run(compare(Jury(replicas), [piece(0, 90_000, 0)])) == (True, {})
     assert questions == [(count - 1, 0, 90_000)]
+
+
+STEP = 1_000
+
+
+async def arrive(jury, pieces):
+    """They come one after the other over some seconds; the verdict, and how long it had to be waited for."""
+    comparison, loop = Comparison(jury, len(DATA)), asyncio.get_running_loop()
+    for each in pieces:
+        await asyncio.sleep(0.05)
+        comparison.add([each])
+    came = loop.time()
+    return await comparison.finish(), loop.time() - came
+
+
+def steps(sender, **flips):
+    """All of the file in small pieces, from whom `sender(start)` says, with those at `flips` changed on the way."""
+    return [piece(at, at + STEP, sender(at), flip=at in flips.get("at", ())) for at in range(0, len(DATA), STEP)]
+
+
+def distant(index, **behaviour):
+    return SimulatedSource(f"s{index}", DATA, Behaviour(setup_seconds=0.5, offers_checksum=True, **behaviour))
+
+
+@pytest.mark.parametrize(
+    "sender",
+    [lambda at: 0, lambda at: at // 50_000, lambda at: at // STEP % 3],
+    ids=["from one", "from two", "from all in turns"],
+)
+def test_the_end_does_not_wait_for_witnesses_that_are_far(questions, sender):
+    verdict, seconds = run(arrive(Jury([distant(i) for i in range(3)]), steps(sender)))
+    assert verdict == (True, {})
+    assert seconds == 0
+    assert {witness for witness, _, end in questions if end == len(DATA)} == {0, 1}, "whoever delivers, one did not"
+
+
+def test_a_single_replica_that_is_far_is_not_waited_for_either():
+    assert run(arrive(Jury([distant(0)]), steps(lambda at: 0))) == ((True, {}), 0)
+
+
+@pytest.mark.parametrize("at", range(0, len(DATA), 10 * STEP))
+def test_what_changed_on_the_way_is_found_wherever_it_was_asked_about(at):
+    verdict, _ = run(arrive(Jury([distant(i) for i in range(3)]), steps(lambda start: start // 50_000, at=(at,))))
+    assert verdict == (False, {at // 50_000: "its bytes changed on the way"})
+
+
+def test_the_word_of_who_delivered_them_is_not_enough():
+    """Two that were asked ahead, and one of them, whose replica is wrong, delivered all in the end."""
+    bad = distant(0, corrupts=frozenset({80_000}))
+    pieces = [piece(at, at + STEP, 0, of=bad) for at in range(0, len(DATA), STEP)]
+    verdict, _ = run(arrive(Jury([bad, distant(1), distant(2)]), pieces))
+    assert verdict == (False, {0: "its replica differs from the others"})
+
+
+def test_who_died_after_it_was_asked_is_not_needed():
+    dead = distant(1, dies_at=3.6)
+    verdict, _ = run(arrive(Jury([distant(0), dead, distant(2)]), steps(lambda at: 0)))
+    assert verdict == (True, {})

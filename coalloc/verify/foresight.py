@@ -1,0 +1,90 @@
+"""What replicas say of bytes that are not here yet, asked so that the answers come before the last byte does.
+
+Who is asked only when all is here keeps the end waiting for a round trip, and not to the nearest server: it may have
+delivered the last bytes itself. So two are asked about the same ranges, and whoever delivers, one of them did not.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from functools import reduce
+
+from coalloc.checksums import adler32_combine
+from coalloc.intervals import Intervals
+from coalloc.model import Extent
+from coalloc.verify.jury import Jury
+
+__all__ = ["Foresight", "combined"]
+
+MARGIN, ROUNDS = 0.1, 2.0
+"""Seconds, and answers' worth of time, by which to ask ahead: rates differ from what they were."""
+MOST = 64 << 20
+"""Bytes that may still be missing: servers need time to read, too."""
+WITNESSES = 2
+
+
+class Foresight:
+    """Asks once about all that was not asked about before; knows later which of it was right."""
+
+    def __init__(self, jury: Jury) -> None:
+        self._jury = jury
+        self._answers: dict[tuple[int, int], list[asyncio.Task[tuple[int, str | None]]]] = {}
+
+    def due(self, left: int, rate: float) -> bool:
+        """Whether it is time to ask.
+
+        :param left: bytes that are missing
+        :param rate: bytes per second at which they come
+        """
+        soonest = sorted(map(self._jury.expected, self._jury.members))[:WITNESSES]
+        return bool(soonest) and left <= min(MOST, rate * (MARGIN + ROUNDS * soonest[-1]))
+
+    def ask(self, ranges: Iterable[tuple[int, int]]) -> None:
+        """Ask about these ranges, of which none overlap."""
+        for start, end in ranges:
+            witnesses = self._jury.witnesses(soon=True)[:WITNESSES]
+            self._answers[start, end] = [asyncio.create_task(self._answer(i, start, end)) for i in witnesses]
+
+    async def _answer(self, witness: int, start: int, end: int) -> tuple[int, str | None]:
+        return witness, await self._jury.digest(witness, "adler32", start, end)
+
+    async def confirmed(self, pieces: Sequence[Extent], patience: float) -> Intervals:
+        """Of which of these pieces all bytes are right, by the word of a replica that did not deliver them.
+
+        :param pieces: all that was not asked about otherwise, in order
+        :param patience: seconds to wait for answers
+        """
+        if tasks := [task for answers in self._answers.values() for task in answers]:
+            await asyncio.wait(tasks, timeout=patience)
+        right = Intervals()
+        for (start, end), answers in self._answers.items():
+            within = [piece for piece in pieces if start <= piece.start and piece.end <= end]
+            if sum(piece.end - piece.start for piece in within) == end - start:
+                said = [task.result() for task in answers if task.done()]
+                if self._confirm({witness for witness, value in said if value == combined(within)}, within):
+                    right.add(start, end)
+        return right
+
+    def _confirm(self, witnesses: set[int], pieces: Sequence[Extent]) -> bool:
+        """Whether there is somebody else for each who delivered, if there is anybody else at all."""
+        senders = {piece.source for piece in pieces}
+        alone = not set(self._jury.members) - senders and len(senders) == 1
+        return bool(witnesses) if alone else all(witnesses - {sender} for sender in senders)
+
+    def cancel(self) -> None:
+        """Nobody wants to know any more."""
+        for answers in self._answers.values():
+            for task in answers:
+                task.cancel()
+
+
+def combined(pieces: Sequence[Extent]) -> str:
+    """The adler32 of pieces that follow each other.
+
+    >>> from zlib import adler32
+    >>> combined([Extent(0, 2, 0, adler32(b"ab")), Extent(2, 3, 1, adler32(b"c"))]) == f"{adler32(b'abc'):08x}"
+    True
+    """
+    whole = reduce(
+        lambda before, piece: adler32_combine(before, piece.adler32 or 0, piece.end - piece.start), pieces, 1
+    )
+    return f"{whole:08x}"
