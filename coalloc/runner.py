@@ -160,8 +160,8 @@ class Runner:
 
     def _perform(self, action: Action) -> None:
         match action:
-            case Fetch(copy, source, start, end):
-                self._spans[copy] = Span(start, end)
+            case Fetch(copy, source, start, end, skip):
+                self._spans[copy] = Span(start, end, skip)
                 task = self._work(source, lambda: self._fetch(copy, source))
                 self._fetching[copy] = task
                 task.add_done_callback(lambda _: self._fetching.pop(copy, None))

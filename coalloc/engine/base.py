@@ -4,7 +4,7 @@ Every engine passes `tests/contracts`; what stands here is what that suite asks.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from coalloc.dialer import Dialer
@@ -25,13 +25,16 @@ class Span:
 
     Only the runner lowers `end`, only to a value >= start; the engine reads it before each delivery, delivers
     nothing at or beyond it, and ends its fetch when all before it is delivered.
+
+    :param skip: parts of it that need not be delivered
     """
 
-    __slots__ = ("end", "start")
+    __slots__ = ("end", "skip", "start")
 
-    def __init__(self, start: int, end: int) -> None:
+    def __init__(self, start: int, end: int, skip: Sequence[tuple[int, int]] = ()) -> None:
         self.start = start
         self.end = end
+        self.skip = skip
 
 
 @dataclass(frozen=True)

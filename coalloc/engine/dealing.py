@@ -37,8 +37,8 @@ class Dealing:
         self._deliver = deliver
         self._join = join
         self._rtt = rtt
-        self._undealt = Intervals([(span.start, span.end)])
-        self._received = Intervals()
+        self._undealt = Intervals(Intervals(span.skip).gaps(span.start, span.end))
+        self._received = Intervals(span.skip)
         self._hands: dict[Source, Hand] = {}
         self._tasks: dict[Source, asyncio.Task[None]] = {}
         loop = asyncio.get_running_loop()
@@ -142,9 +142,9 @@ class Dealing:
 
     def _deal(self, hand: Hand) -> Part | None:
         """The next part for a session that should have one, while there is one."""
-        if not hand.free:
-            return None
         self._undealt.remove(self._span.end, self._asked)
+        if not hand.free(self._fair(hand), self._lasts()):
+            return None
         if not self._undealt:
             self._cut_off(hand)
         if not self._undealt:
@@ -161,6 +161,11 @@ class Dealing:
         if last and (cut := last.cut_for(hand, now)):
             self._undealt.add(*cut)
 
+    def _lasts(self) -> float:
+        """Seconds for which there is something to deal out."""
+        now = self._time()
+        return self._undealt.total / max(1.0, sum(hand.rate(now) for hand in self._hands.values()))
+
     def _fair(self, hand: Hand) -> int:
         """The length of a part if all that is left were dealt out now, to those who have none or who queue."""
         working = sum(not task.done() for task in self._tasks.values())  # those counted that are connecting
@@ -170,7 +175,7 @@ class Dealing:
             return self._undealt.total
         if hand.session.will_queue:
             return MOMENT
-        without = working - sum(bool(other.parts) for other in self._hands.values())
+        without = max(1, working - sum(bool(other.parts) for other in self._hands.values()))
         return max(SMALLEST, -(-self._undealt.total // without))
 
     def _take(self, hand: Hand, part: Part, offset: int, view: memoryview) -> None:

@@ -16,8 +16,9 @@ SLICE_SECONDS, SLICE = 0.25, 256 * 1024
 """How long a slice should take; its bytes at the least, and while no rate is known: each costs time of ours, too."""
 LEAST_SLICE, LONGEST = 64 * 1024, 64 * 1024 * 1024
 """Bytes of a slice near the end, where all should end together; of any part at the most, as it may be recalled."""
-AHEAD_TRIPS = 3.0
-"""Round trips' worth of bytes to be given ahead: one until the server knows, and what TCP's growth may add."""
+AHEAD_TRIPS, LEAST_TRIPS = 3.0, 1.5
+"""Round trips' worth of bytes to be given ahead: one until the server knows, and what TCP's growth may add. Near the
+end, where all should end together, fewer."""
 MEASURE_SECONDS, STALE_SECONDS = 0.1, 1.0
 """Seconds that a rate is measured for: slices follow it at once, long parts need not. After the longer time what was
 measured does not count if nothing came since."""
@@ -104,13 +105,18 @@ class Hand:
             return self._since / max(now - self._marked, 1e-6)
         return 0.0 if self.parts and now > self._last + STALE_SECONDS else self._rate
 
-    @property
-    def free(self) -> bool:
-        """Whether it should have a further part now."""
+    def free(self, fair: int, lasts: float) -> bool:
+        """Whether it should have a further part now.
+
+        :param fair: as for `length`
+        :param lasts: seconds for which there is something to give to any
+        """
         if not self.session.queues:
             return not self.parts
-        ahead = SLICE if self._rate is None else self._rate * AHEAD_TRIPS * self._rtt
-        return self.left < ahead + self._slice
+        if self._rate is None:
+            return self.left < min(SLICE, fair) + self.length(fair)
+        ahead = max(LEAST_TRIPS * self._rtt, min(AHEAD_TRIPS * self._rtt, lasts))
+        return self.left < self._rate * ahead + self.length(fair)
 
     def length(self, fair: int) -> int:
         """Bytes of the next part.

@@ -6,12 +6,13 @@ __all__ = ["Abandon", "Action", "Connect", "Done", "Fetch", "GiveUp", "Shorten",
 
 
 class Fetch(NamedTuple):
-    """Begin partial copy `copy`: bytes [start, end) from `source`."""
+    """Begin partial copy `copy`: bytes [start, end) from `source`, but for the ranges `skip`, which are here."""
 
     copy: int
     source: int
     start: int
     end: int
+    skip: tuple[tuple[int, int], ...] = ()
 
 
 class Shorten(NamedTuple):

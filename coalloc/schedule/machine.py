@@ -291,21 +291,23 @@ class Scheduler:
 
     def _lost(self, copy: Copy) -> bool:
         """Not so who delivered it all itself: it is about to finish."""
-        return copy.received < copy.end - copy.start and not self.state.lacking(copy)
+        return copy.skipped + copy.received < copy.end - copy.start and not self.state.lacking(copy)
 
     def _race(self, copy: Copy, lane: Lane, now: float) -> None:
-        start, end = self.state.lacking(copy)[0]
-        self.state.raced_bytes += end - start
-        self._fetch(lane, start, end, now).racing = True
+        lacking = self.state.lacking(copy)
+        start, end = lacking[0][0], lacking[-1][1]
+        self.state.raced_bytes += sum(b - a for a, b in lacking)
+        self._fetch(lane, start, end, now, skip=self.state.final.within(start, end)).racing = True
 
-    def _fetch(self, lane: Lane, start: int, end: int, now: float) -> Copy:
-        copy = Copy(self._next_copy, lane.source, start, end, asked_at=now)
+    def _fetch(self, lane: Lane, start: int, end: int, now: float, skip: Sequence[tuple[int, int]] = ()) -> Copy:
+        skipped = sum(b - a for a, b in skip)
+        copy = Copy(self._next_copy, lane.source, start, end, asked_at=now, skipped=skipped)
         self._next_copy += 1
         self.state.copies[copy.id] = copy
         lane.copy, lane.status = copy.id, "fetching"
         self._note(f"{now:.3f} copy {copy.id}: [{start}, {end}) from source {lane.source}")
         self._begin_widening(lane, now)
-        self._actions.append(Fetch(copy.id, lane.source, start, end))
+        self._actions.append(Fetch(copy.id, lane.source, start, end, tuple(skip)))
         return copy
 
     def _release(self, copy: Copy, ending: Ending, now: float) -> None:

@@ -83,7 +83,7 @@ class Copy:
     """A partial copy: bytes [start, end) asked of one source. `end` may be lowered while it runs.
 
     `received` are the bytes it delivered, `bytes` those that it delivered first; `racing` says that it was begun as
-    the second to fetch its range, `relieved` that others were given some of it.
+    the second to fetch its range, but for `skipped` bytes that were here, `relieved` that others were given some of it.
     """
 
     id: int
@@ -93,6 +93,7 @@ class Copy:
     asked_at: float
     first_byte_at: float | None = None
     last_byte_at: float | None = None
+    skipped: int = 0
     received: int = 0
     bytes: int = 0
     racing: bool = False
@@ -177,7 +178,12 @@ class State:
         """Expected seconds a lane needs for a range anew, at its rate or in TCP's slow start, whichever is slower."""
         rate, setup = self.rate(lane, now), self.setup(lane)
         doublings = log2(1 + nbytes / FIRST_WINDOW)
-        return setup + max(nbytes / rate if rate > 0 else inf, doublings * setup / SETUP_TRIPS)
+        growing = doublings * setup / SETUP_TRIPS
+        return setup + max(nbytes / rate if rate > 0 else inf, growing) + self.ending_seconds(lane)
+
+    def ending_seconds(self, lane: Lane) -> float:
+        """Expected seconds that a range takes longer than its bytes at the rate of all streams: they end one by one."""
+        return self._round_trip(lane) if lane.widening.streams > 1 else 0.0
 
     def wait_seconds(self, lane: Lane, now: float) -> float:
         """Expected seconds until a lane's bytes flow (again). One that is late is expected to be late as much again."""
@@ -202,7 +208,7 @@ class State:
         seconds, trip = backlog / rate, rate * self._round_trip(lane)
         if trip and self._grows(lane, now):
             seconds = min(seconds, self._round_trip(lane) * log2(1 + backlog / trip))
-        return self.wait_seconds(lane, now) + seconds
+        return self.wait_seconds(lane, now) + seconds + self.ending_seconds(lane)
 
     def on_its_way(self, lane: Lane, now: float) -> int:
         """Bytes that the lane's server has sent, or will have before it learns that somebody else delivers them."""

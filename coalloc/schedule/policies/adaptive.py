@@ -76,14 +76,15 @@ class Adaptive(Policy):
             return None
         setup, finish = state.setup(thief), state.finish_seconds(victim, now)
         worth = max(LEAST_GAIN, setup)
-        too_much = backlog - int(theirs * max(0.0, together - state.wait_seconds(victim, now)))
-        nbytes = max(0, min(left, too_much, int(mine * (together - setup))))
+        too_much = backlog - int(theirs * max(0.0, together - _without(state, victim, now)))
+        nbytes = max(0, min(left, too_much, int(mine * (together - setup - state.ending_seconds(thief)))))
+        wholly = finish - state.fetch_seconds(thief, backlog, now) >= worth
         if backlog - nbytes < LEAST_STEAL:
-            wholly = state.fetch_seconds(thief, backlog, now)
-            return self._relieve_wholly(state, copy, backlog) if finish - wholly >= worth else None
-        if not state.lanes[copy.source].share:  # what lies before the last gap is on its way, over parallel streams
-            start, stop = state.lacking(copy)[-1]
-            nbytes = min(nbytes, stop - start)
+            return self._relieve_wholly(state, copy, backlog) if wholly else None
+        if not state.lanes[copy.source].share and len(gaps := state.lacking(copy)) > 1:
+            if wholly and self._may_race(state, backlog):
+                return Race(copy.id)
+            nbytes = min(nbytes, gaps[-1][1] - gaps[-1][0])  # what lies before it is on its way, over parallel streams
         if nbytes < LEAST_STEAL:
             return None
         end = max(together, state.fetch_seconds(thief, nbytes, now))
@@ -93,21 +94,28 @@ class Adaptive(Policy):
     def _together(state: State, others: Iterable[Lane], thief: Lane, now: float) -> float:
         """Seconds until all is here if those who have something to deliver, and `thief`, end together."""
         rate = state.rate(thief, now)
-        total, work = rate, rate * state.setup(thief)
+        total, work = rate, rate * (state.setup(thief) + state.ending_seconds(thief))
         for lane in others:
             rate = state.rate(lane, now)
-            total, work = total + rate, work + state.backlog(lane) + rate * state.wait_seconds(lane, now)
+            total, work = total + rate, work + state.backlog(lane) + rate * _without(state, lane, now)
         return work / total if total else inf
 
-    @staticmethod
-    def _relieve_wholly(state: State, copy: Copy, backlog: int) -> Choice:
-        budget = max(RACE_BUDGET * state.size, LEAST_STEAL)
-        if not state.lanes[copy.source].share and state.raced_bytes + backlog <= budget:
+    def _relieve_wholly(self, state: State, copy: Copy, backlog: int) -> Choice:
+        if not state.lanes[copy.source].share and self._may_race(state, backlog):
             return Race(copy.id)
         return Steal(copy.source, backlog)
+
+    @staticmethod
+    def _may_race(state: State, backlog: int) -> bool:
+        return state.raced_bytes + backlog <= max(RACE_BUDGET * state.size, LEAST_STEAL)
 
     def explain(self, state: State, now: float) -> str:
         lanes = candidates(state)
         known = sum(1 for lane in lanes if lane.estimate.rate)
         basis = f"forecasts for {known} of {len(lanes)} sources" if known else "equal rates, as nothing is known yet"
         return f"adaptive: shares by set-up and rate from {basis}, moved to whoever is free while the transfer runs"
+
+
+def _without(state: State, lane: Lane, now: float) -> float:
+    """Seconds, of those until it ends, in which a lane delivers nothing, if all others are counted at its rate."""
+    return state.wait_seconds(lane, now) + state.ending_seconds(lane)
