@@ -105,7 +105,10 @@ class Source(ABC):
 
     @abstractmethod
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
-        """The server's own digest (lower-case hex) of bytes [start, end), or None when it cannot say."""
+        """The server's own digest (lower-case hex) of bytes [start, end), or None when it cannot say.
+
+        Several may be asked for at once.
+        """
 
     @abstractmethod
     async def close(self) -> None:

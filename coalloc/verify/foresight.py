@@ -5,7 +5,7 @@ delivered the last bytes itself. So two are asked about the same ranges, and who
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import reduce
 
 from coalloc.checksums import adler32_combine
@@ -27,7 +27,8 @@ class Foresight:
 
     def __init__(self, jury: Jury) -> None:
         self._jury = jury
-        self._answers: dict[tuple[int, int], list[asyncio.Task[tuple[int, str | None]]]] = {}
+        self._ranges: Sequence[tuple[int, int]] = ()
+        self._answers: dict[int, asyncio.Task[list[str | None]]] = {}
 
     def due(self, left: int, rate: float) -> bool:
         """Whether it is time to ask.
@@ -38,14 +39,11 @@ class Foresight:
         soonest = sorted(map(self._jury.expected, self._jury.members))[:WITNESSES]
         return bool(soonest) and left <= min(MOST, rate * (MARGIN + ROUNDS * soonest[-1]))
 
-    def ask(self, ranges: Iterable[tuple[int, int]]) -> None:
+    def ask(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Ask about these ranges, of which none overlap."""
-        for start, end in ranges:
-            witnesses = self._jury.witnesses(soon=True)[:WITNESSES]
-            self._answers[start, end] = [asyncio.create_task(self._answer(i, start, end)) for i in witnesses]
-
-    async def _answer(self, witness: int, start: int, end: int) -> tuple[int, str | None]:
-        return witness, await self._jury.digest(witness, "adler32", start, end)
+        self._ranges = ranges
+        for witness in self._jury.witnesses(soon=True)[:WITNESSES]:
+            self._answers[witness] = asyncio.create_task(self._jury.digests(witness, "adler32", ranges))
 
     async def confirmed(self, pieces: Sequence[Extent], patience: float) -> Intervals:
         """Of which of these pieces all bytes are right, by the word of a replica that did not deliver them.
@@ -53,18 +51,28 @@ class Foresight:
         :param pieces: all that was not asked about otherwise, in order
         :param patience: seconds to wait for answers
         """
-        if tasks := [task for answers in self._answers.values() for task in answers]:
-            await asyncio.wait(tasks, timeout=patience)
+        until = asyncio.get_running_loop().time() + patience
+        while True:
+            right = self._right(pieces)
+            pending = [task for task in self._answers.values() if not task.done()]
+            left = until - asyncio.get_running_loop().time()
+            if not pending or left <= 0 or all(right.covers(*each) for each in self._ranges):
+                return right
+            await asyncio.wait(pending, timeout=left, return_when=asyncio.FIRST_COMPLETED)
+
+    def _right(self, pieces: Sequence[Extent]) -> Intervals:
+        """What is confirmed by the answers that are here."""
         right = Intervals()
-        for (start, end), answers in self._answers.items():
+        for i, (start, end) in enumerate(self._ranges):
             within = [piece for piece in pieces if start <= piece.start and piece.end <= end]
             if sum(piece.end - piece.start for piece in within) == end - start:
-                said = [task.result() for task in answers if task.done()]
-                if self._confirm({witness for witness, value in said if value == combined(within)}, within):
+                ours = combined(within)
+                witnesses = {who for who, task in self._answers.items() if task.done() and task.result()[i] == ours}
+                if self._suffice(witnesses, within):
                     right.add(start, end)
         return right
 
-    def _confirm(self, witnesses: set[int], pieces: Sequence[Extent]) -> bool:
+    def _suffice(self, witnesses: set[int], pieces: Sequence[Extent]) -> bool:
         """Whether there is somebody else for each who delivered, if there is anybody else at all."""
         senders = {piece.source for piece in pieces}
         alone = not set(self._jury.members) - senders and len(senders) == 1
@@ -72,9 +80,8 @@ class Foresight:
 
     def cancel(self) -> None:
         """Nobody wants to know any more."""
-        for answers in self._answers.values():
-            for task in answers:
-                task.cancel()
+        for task in self._answers.values():
+            task.cancel()
 
 
 def combined(pieces: Sequence[Extent]) -> str:

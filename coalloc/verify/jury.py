@@ -20,7 +20,7 @@ SLOWEST = 50e6
 
 
 class Jury:
-    """Each replica says, where its server can, what the checksum of a range is; one question at a time.
+    """Each replica says, where its server can, what the checksum of a range is; one turn at a time.
 
     :param sources: all replicas
     :param able: whether a replica can be asked now: it answered, and was not left
@@ -48,43 +48,50 @@ class Jury:
 
     async def digest(self, witness: int, algorithm: str, start: int, end: int) -> str | None:
         """What this witness says of bytes [start, end), or None when it cannot say."""
+        return (await self.digests(witness, algorithm, [(start, end)]))[0]
+
+    async def digests(self, witness: int, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:
+        """What this witness says of several ranges, asked at once."""
         if witness not in self.members:
-            return None
-        self._asked[witness] += end - start
+            return [None] * len(ranges)
+        self._asked[witness] += sum(end - start for start, end in ranges)
         self._waiting[witness] += 1
         try:
             async with self._busy[witness]:
-                return await self._answer(witness, algorithm, start, end)
+                return await self._answer(witness, algorithm, ranges)
         finally:
             self._waiting[witness] -= 1
 
-    async def _answer(self, witness: int, algorithm: str, start: int, end: int) -> str | None:
+    async def _answer(self, witness: int, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:
         if witness not in self.members:
-            return None
+            return [None] * len(ranges)
         time = asyncio.get_running_loop().time
         self._since[witness] = time()
         try:
-            value = await self._ask(witness, algorithm, start, end)
+            values = await self._ask(witness, algorithm, ranges)
         finally:
             asked_at = self._since.pop(witness)
         self._seconds[witness] = time() - asked_at
-        if value is None:
+        if None in values:
             self._silent.add(witness)
-        return value
+        return values
 
-    async def _ask(self, witness: int, algorithm: str, start: int, end: int) -> str | None:
-        """One question, given up when the witness is gone, or slow while another can be asked."""
-        task = asyncio.ensure_future(self._sources[witness].checksum(algorithm, start, end))
-        patience = GLANCES + (end - start) / SLOWEST / GLANCE
+    async def _ask(self, witness: int, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:
+        """What it says, given up when the witness is gone, or slow while another can be asked."""
+        source = self._sources[witness]
+        task = asyncio.gather(*(source.checksum(algorithm, start, end) for start, end in ranges))
+        patience = GLANCES + sum(end - start for start, end in ranges) / SLOWEST / GLANCE
         try:
             while not task.done() and self._able(witness) and (patience > 0 or self.members == [witness]):
                 await asyncio.wait({task}, timeout=GLANCE)
                 patience -= 1
-            return await task if task.done() else None
+            if task.done():
+                return await task
         except SourceError:
-            return None
+            pass
         finally:
             task.cancel()
+        return [None] * len(ranges)
 
     def witnesses(self, *senders: int, soon: bool = False) -> list[int]:
         """Whom to ask about bytes of `senders`: the others, then themselves.

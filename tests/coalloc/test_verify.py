@@ -160,13 +160,13 @@ def test_the_last_pieces_are_asked_of_who_answers_soonest():
 def questions(monkeypatch):
     """What was asked of whom: (witness, start, end)."""
     asked = []
-    real = Jury.digest
+    real = Jury.digests
 
-    async def digest(jury, witness, algorithm, start, end):
-        asked.append((witness, start, end))
-        return await real(jury, witness, algorithm, start, end)
+    async def digests(jury, witness, algorithm, ranges):
+        asked.extend((witness, *each) for each in ranges)
+        return await real(jury, witness, algorithm, ranges)
 
-    monkeypatch.setattr(Jury, "digest", digest)
+    monkeypatch.setattr(Jury, "digests", digests)
     return asked
 
 

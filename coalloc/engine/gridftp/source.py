@@ -70,6 +70,7 @@ class GridFTPSource(Source):
         self._number = number
         self._session: Session | None = None
         self._aside: Session | None = None
+        self._opening_aside = asyncio.Lock()
         self._fetching = 0
         self._streaming = asyncio.Lock()
         self._channel: BlockChannel | None = None
@@ -202,10 +203,12 @@ class GridFTPSource(Source):
             with suppress(ConnectionLost):  # the server gave it up
                 return await session.checksum(algorithm, start, end)
         # On a session of its own: a server does nothing else while it computes, and a fetch may begin meanwhile.
-        if self._aside is None or not self._aside.usable:
-            self._aside = await self._open_session()
-            self._aside.data.forget()
-        return await self._aside.checksum(algorithm, start, end)
+        async with self._opening_aside:
+            if self._aside is None or not self._aside.usable:
+                self._aside = await self._open_session()
+                self._aside.data.forget()
+            aside = self._aside
+        return await aside.checksum(algorithm, start, end)
 
     def _idle(self) -> Session | None:
         """The session that fetches while it does not: asking there saves the round trips that one aside takes."""
