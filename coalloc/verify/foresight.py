@@ -31,18 +31,24 @@ class Foresight:
         self._answers: dict[int, asyncio.Task[list[str | None]]] = {}
 
     def due(self, left: int, rate: float) -> bool:
-        """Whether it is time to ask.
+        """Whether it is time to ask; never before it is known how long answers take.
 
         :param left: bytes that are missing
         :param rate: bytes per second at which they come
         """
-        soonest = sorted(map(self._jury.expected, self._jury.members))[:WITNESSES]
-        return bool(soonest) and left <= min(MOST, rate * (MARGIN + ROUNDS * soonest[-1]))
+        witnesses = self._witnesses
+        if not witnesses or not all(map(self._jury.has_answered, witnesses)):
+            return False
+        return left <= min(MOST, rate * (MARGIN + ROUNDS * max(map(self._jury.expected, witnesses))))
+
+    @property
+    def _witnesses(self) -> list[int]:
+        return sorted(self._jury.members, key=lambda i: (self._jury.expected(i), i))[:WITNESSES]
 
     def ask(self, ranges: Sequence[tuple[int, int]]) -> None:
         """Ask about these ranges, of which none overlap."""
         self._ranges = ranges
-        for witness in self._jury.witnesses(soon=True)[:WITNESSES]:
+        for witness in self._witnesses:
             self._answers[witness] = asyncio.create_task(self._jury.digests(witness, "adler32", ranges))
 
     async def confirmed(self, pieces: Sequence[Extent], patience: float) -> Intervals:

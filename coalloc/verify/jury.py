@@ -31,7 +31,8 @@ class Jury:
         self._able = able
         self._busy = [asyncio.Lock() for _ in sources]
         self._asked = [0] * len(sources)
-        self._seconds = [UNKNOWN] * len(sources)
+        self._seconds: dict[int, float] = {}
+        """How long the last answer of each took."""
         self._since: dict[int, float] = {}
         """Since when those who have not answered yet are asked."""
         self._waiting = [0] * len(sources)
@@ -109,10 +110,14 @@ class Jury:
         """Whether nothing is asked of it now."""
         return not self._waiting[witness]
 
+    def has_answered(self, witness: int) -> bool:
+        """Whether it was asked before, so that it is known how long it takes, and no session has to be made."""
+        return witness in self._seconds
+
     def expected(self, witness: int) -> float:
         """Seconds until it answers: as long as the last time, or as it is late already."""
         now = asyncio.get_running_loop().time()
-        return max(self._seconds[witness], now - self._since.get(witness, now))
+        return max(self._seconds.get(witness, UNKNOWN), now - self._since.get(witness, now))
 
     def name(self, source: int) -> str:
         """The URL of a source as it may be shown."""
