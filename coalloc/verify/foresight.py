@@ -19,6 +19,8 @@ MARGIN, ROUNDS = 0.1, 2.0
 """Seconds, and answers' worth of time, by which to ask ahead: rates differ from what they were."""
 MOST = 64 << 20
 """Bytes that may still be missing: servers need time to read, too."""
+SHORT = 16 << 20
+"""Bytes that are asked about at once while it is not known how long answers take: sessions have to be made first."""
 WITNESSES = 2
 
 
@@ -31,15 +33,15 @@ class Foresight:
         self._answers: dict[int, asyncio.Task[list[str | None]]] = {}
 
     def due(self, left: int, rate: float) -> bool:
-        """Whether it is time to ask; never before it is known how long answers take.
+        """Whether it is time to ask.
 
         :param left: bytes that are missing
         :param rate: bytes per second at which they come
         """
         witnesses = self._witnesses
-        if not witnesses or not all(map(self._jury.has_answered, witnesses)):
-            return False
-        return left <= min(MOST, rate * (MARGIN + ROUNDS * max(map(self._jury.expected, witnesses))))
+        if not all(map(self._jury.has_answered, witnesses)):
+            return left <= SHORT
+        return left <= min(MOST, rate * (MARGIN + ROUNDS * max(map(self._jury.expected, witnesses), default=0.0)))
 
     @property
     def _witnesses(self) -> list[int]:

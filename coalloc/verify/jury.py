@@ -111,7 +111,7 @@ class Jury:
         return not self._waiting[witness]
 
     def has_answered(self, witness: int) -> bool:
-        """Whether it was asked before, so that it is known how long it takes, and no session has to be made."""
+        """Whether it is known how long its answers take."""
         return witness in self._seconds
 
     def expected(self, witness: int) -> float:

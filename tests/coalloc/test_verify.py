@@ -198,7 +198,7 @@ def test_what_grows_no_more_is_not_left_to_the_end(monkeypatch, questions):
     replicas = [replica(i) for i in range(2)]
 
     async def slowly():
-        comparison = Comparison(Jury(replicas), 10 << 20)  # the end is far away
+        comparison = Comparison(Jury(replicas), 100 << 20)  # the end is far away
         comparison.add([piece(0, 20_000, 0), piece(50_000, 55_000, 0)])
         for start in range(55_000, 85_000, 5_000):
             await asyncio.sleep(0.2)
