@@ -13,6 +13,9 @@ LEAST_SECONDS, MOST_SECONDS = 0.03, 0.1
 """How long bytes may be held back: a round trip, within these bounds."""
 MOST_BYTES = 512 * 1024
 """But no more bytes than this, lest a source that turns slow looks stalled."""
+PART = 4
+"""Nor more than this part of the kernel's buffer. Linux lets a buffer grow by what is read within a round trip: who
+reads once in each, all that fits, may keep the small buffer of the beginning, and a rate of 1 MB/s over 80 ms."""
 ADAPT_SECONDS = 0.1
 
 
@@ -46,7 +49,7 @@ class Gather:
             self._hold(left)
 
     def _hold(self, count: int) -> None:
-        held = max(1, count)
+        held = max(1, min(count, self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // PART))
         if held != self._held:
             self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, held)
             self._held = held

@@ -5,13 +5,13 @@ import socket
 
 import pytest
 
-from coalloc.engine.gridftp.gather import MOST_BYTES, Gather
+from coalloc.engine.gridftp.gather import PART, Gather
 from coalloc.testing.virtual_clock import run
 
 PLENTY = 1 << 40
 
 
-def held(rtt, *steps):
+def held(rtt, *steps, buffer=200_000):
     """What is gathered after each step, of (seconds, bytes that came, bytes that are to come)."""
 
     async def gather():
@@ -20,6 +20,7 @@ def held(rtt, *steps):
             socket.create_server(("127.0.0.1", 0)) as listener,
             socket.create_connection(listener.getsockname()) as sock,
         ):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
             gathers = Gather(sock, rtt)
             for seconds, count, left in steps:
                 await asyncio.sleep(seconds)
@@ -40,11 +41,19 @@ def test_what_comes_in_a_moment_is_gathered(rtt, seconds):
 
 
 def test_it_follows_the_rate():
-    assert held(0.2, (1.0, 100_000, PLENTY), (0.5, 500_000, PLENTY), (1.0, 10, PLENTY)) == [10_000, 100_000, 1]
+    assert held(0.2, (1.0, 100_000, PLENTY), (0.5, 400_000, PLENTY), (1.0, 10, PLENTY)) == [10_000, 80_000, 1]
 
 
-def test_a_source_that_turns_slow_does_not_look_stalled():
-    assert held(0.2, (1.0, 10**9, PLENTY)) == [MOST_BYTES]
+def test_a_source_that_turns_slow_does_not_look_stalled(monkeypatch):
+    monkeypatch.setattr("coalloc.engine.gridftp.gather.MOST_BYTES", 20_000)
+    assert held(0.2, (1.0, 10**9, PLENTY)) == [20_000]
+
+
+def test_the_buffer_is_never_left_to_fill():
+    with socket.socket() as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 50_000)
+        size = sock.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF)
+    assert held(0.2, (1.0, 10**9, PLENTY), buffer=50_000) == [size // PART]
 
 
 def test_the_last_bytes_are_not_waited_for_in_vain():
