@@ -13,7 +13,7 @@ __all__ = ["PLACE", "Family", "Learn", "Member", "Say", "State"]
 State = MutableSequence[float]
 """Floats: an array.array("d"), or a NumPy array."""
 PLACE = (1 << 48) - 1
-"""Masks a place in a state: what numba knows not to be negative, it does not count from the end, with a test each."""
+"""What a place is masked with: of what cannot be negative, numba does not ask whether it counts from the end."""
 Learn = Callable[[State, int, float, float], None]
 Say = Callable[[State, int, float], float]
 
