@@ -26,7 +26,7 @@ from predictors.models.medians import adaptive_forecast, adaptive_learn, median_
 from predictors.models.medians import learn as ordered_learn
 from predictors.models.smoothing import forecast as smooth_forecast
 from predictors.models.smoothing import learn as smooth_learn
-from predictors.models.state import Family, Learn, Member, Say, State
+from predictors.models.state import PLACE, Family, Learn, Member, Say, State
 
 __all__ = ["CONSTANT", "MEMBERS", "Layout", "forecast_one", "learn_all"]
 
@@ -55,6 +55,7 @@ FAMILIES: tuple[Family, ...] = (
 """In the order in which `learn_all` and `forecast_one` know them, and in which members lie in a row."""
 CONSTANT = tuple(member for member in MEMBERS if FAMILIES.index(member.family) < 4)
 """Those whose work does not depend on a window: O(1) a value."""
+NAN = float("nan")
 
 
 class Layout:
@@ -88,9 +89,9 @@ def learn_all(
     :param base: where the series begins in `row`
     :param sums: where the sums of the errors begin in `account`, those of their squares following
     :param ring: where this value's errors go, each in its place; -1 for nowhere
-    :returns: 1.0 when one of them had something to say, else 0.0
+    :returns: 1.0 when the last of them had something to say, as all have from the second value on; else 0.0
     """
-    done, where = (0, 0.0), (base, sums, ring)
+    done, where = (0, NAN), (base, sums, ring)
     done = learn_family(0, last_learn, last_forecast, done, kinds, firsts, row, account, where, value, at)
     done = learn_family(1, mean_learn, mean_forecast, done, kinds, firsts, row, account, where, value, at)
     done = learn_family(2, smooth_learn, smooth_forecast, done, kinds, firsts, row, account, where, value, at)
@@ -103,7 +104,7 @@ def learn_all(
     done = learn_family(9, holt_learn, holt_forecast, done, kinds, firsts, row, account, where, value, at)
     done = learn_family(10, rules_learn, rules_forecast, done, kinds, firsts, row, account, where, value, at)
     done = learn_family(11, season_learn, season_forecast, done, kinds, firsts, row, account, where, value, at)
-    return done[1]
+    return 1.0 if done[1] == done[1] else 0.0
 
 
 @compilable
@@ -122,24 +123,24 @@ def learn_family(
 ) -> tuple[int, float]:
     """The part of `learn_all` that is one family's: compiled once for each, with its functions in the loop.
 
-    :param done: how many members have learned, and whether one had something to say; returned with this family's
+    :param done: how many members have learned, and the error of the last; returned with this family's
     :param where: `base`, `sums` and `ring`
     """
-    i, known = done
+    i, error = done
     base, sums, ring = where
     members = len(kinds)
     while i < members and kinds[i] == kind:
-        first = base + firsts[i]
+        first = (base + firsts[i]) & PLACE
         error = abs(forecast(row, first, at) - value)
         if error == error:
-            known = 1.0
-            account[sums + i] += error
-            account[sums + members + i] += error * error
+            here = (sums + i) & PLACE
+            account[here] += error
+            account[here + members] += error * error
             if ring >= 0:
                 account[ring + i] = error
         learn(row, first, value, at)
         i += 1
-    return i, known
+    return i, error
 
 
 @compilable

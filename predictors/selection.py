@@ -6,6 +6,7 @@ is insurance: it is seldom the best member, and never far from it, whatever the 
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from predictors.bank import MEMBERS, Layout, forecast_one, learn_all
 from predictors.base import Forecaster
@@ -63,18 +64,18 @@ def pick(members: int, account: State, start: int, window: int, squared: bool) -
     :param window: of the newest so many errors; 0 for all
     """
     kept, seen = int(account[start]), int(account[start + 1])
-    sums, ring = start + 2, start + 2 + 2 * members
+    sums, ring = start + 2 + (members if squared else 0), start + 2 + 2 * members
     used = min(window, seen, kept)
-    best, least = 0, -1.0
+    best, least = 0, inf
     for i in range(members):
         total = 0.0
         if window == 0:
-            total = account[sums + i + (members if squared else 0)]
+            total = account[sums + i]
         else:
             for back in range(1, used + 1):
                 error = account[ring + (seen - back) % kept * members + i]
                 total += error * error if squared else error
-        if least < 0.0 or total < least:
+        if total < least:
             best, least = i, total
     return best
 

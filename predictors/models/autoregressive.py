@@ -6,6 +6,8 @@ all values. The series is scaled by its own running mean, so that the first gues
 of any size, and a forecast is kept within what the series has shown: a line fitted to noise has no bounds.
 """
 
+from math import sqrt
+
 from predictors.compiled import compilable
 from predictors.models.state import Family, Member, State
 
@@ -68,7 +70,7 @@ def refit(state: State, first: int, value: float) -> None:
 @compilable
 def shrink(state: State, covariance: int, n: int, i: int) -> None:
     """Scale a row and its column so that the entry where they meet is SPREAD; what is positive definite stays so."""
-    factor = (SPREAD / state[covariance + i * n + i]) ** 0.5
+    factor = sqrt(SPREAD / state[covariance + i * n + i])
     for j in range(n):
         state[covariance + i * n + j] *= factor
         state[covariance + j * n + i] *= factor

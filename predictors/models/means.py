@@ -16,21 +16,19 @@ HOURS = (5, 15, 25, 120, 240)
 MOST = 256
 """Values that a window over time holds; where more ended within it, the newest count."""
 HOUR = 3600.0
-RING, TIMES = 1, 3
-"""Where the rings begin: after the sum, or after seconds, sum, and how many values are within."""
+RING, TIMES = 2, 3
+"""Where the rings begin: after two sums, or after seconds, sum, and how many values are within."""
 NAN = float("nan")
 
 
 @compilable
 def count_learn(state: State, first: int, value: float, at: float) -> None:
-    """State: sum, then a ring. The sum is made anew once a round, lest rounding adds up."""
-    oldest = push(state, first + RING, value)
-    state[first] += value if oldest != oldest else value - oldest
-    if state[first + RING + NEXT] == 0.0:
-        total = 0.0
-        for i in range(int(state[first + RING + COUNT])):
-            total += state[first + RING + FIRST + i]
-        state[first] = total
+    """State: the sum, that of this round of the ring, a ring. A whole round is the sum: so rounding does not add up."""
+    total = state[first] + (value - push(state, first + RING, value))
+    newest = state[first + 1] + value
+    whole = state[first + RING + NEXT] == 0.0
+    state[first] = newest if whole else total
+    state[first + 1] = 0.0 if whole else newest
 
 
 @compilable
@@ -100,7 +98,7 @@ def _span(hours: int) -> str:
 
 
 MEMBERS = (
-    *(Member(f"mean of {n}", COUNTED, (0.0, *ring(n)), f"the mean of the last {n}") for n in COUNTS),
+    *(Member(f"mean of {n}", COUNTED, (0.0, 0.0, *ring(n)), f"the mean of the last {n}") for n in COUNTS),
     *(
         Member(
             f"mean over {_span(hours)}",

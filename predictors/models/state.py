@@ -8,10 +8,12 @@ plain Python, and compile (see `predictors.compiled`).
 from collections.abc import Callable, MutableSequence
 from typing import NamedTuple
 
-__all__ = ["Family", "Learn", "Member", "Say", "State"]
+__all__ = ["PLACE", "Family", "Learn", "Member", "Say", "State"]
 
 State = MutableSequence[float]
 """Floats: an array.array("d"), or a NumPy array."""
+PLACE = (1 << 48) - 1
+"""What a place is masked with: of what cannot be negative, numba does not ask whether it counts from the end."""
 Learn = Callable[[State, int, float, float], None]
 Say = Callable[[State, int, float], float]
 

@@ -13,7 +13,6 @@ SIZE, COUNT, NEXT, FIRST = 0, 1, 2, 3
 """Where things stand in a ring; FIRST is the first value."""
 SEEN, VALUES = 2, 3
 """Where things stand in an ordered window, after SIZE and COUNT."""
-NAN = float("nan")
 
 
 def ring(size: int) -> tuple[float, ...]:
@@ -28,13 +27,13 @@ def ordered(size: int) -> tuple[float, ...]:
 
 @compilable
 def push(state: State, first: int, value: float) -> float:
-    """Put a value into a ring; the one that falls out, NaN when none does."""
-    size, at = int(state[first + SIZE]), int(state[first + NEXT])
-    full = int(state[first + COUNT]) == size
-    oldest = state[first + FIRST + at] if full else NAN
-    state[first + FIRST + at] = value
-    state[first + NEXT] = float(at + 1 if at + 1 < size else 0)
-    state[first + COUNT] += 0.0 if full else 1.0  # without a branch, numba drops its counting of references
+    """Put a value into a ring; the one that falls out, 0 when none does."""
+    size, count, at = state[first + SIZE], state[first + COUNT], state[first + NEXT]
+    place = first + FIRST + int(at)
+    oldest = state[place]
+    state[place] = value
+    state[first + NEXT] = at + 1.0 if at + 1.0 < size else 0.0
+    state[first + COUNT] = count + 1.0 if count < size else size
     return oldest
 
 

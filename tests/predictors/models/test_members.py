@@ -71,6 +71,11 @@ def test_means_and_medians_over_the_last(count, values):
     assert said(f"median of {count}", values) == pytest.approx([median(window) for window in windows])
 
 
+@pytest.mark.parametrize("count", [5, 15, 25, 31])
+def test_what_has_left_a_mean_leaves_no_rounding_behind(count):
+    assert said(f"mean of {count}", [1e30] + [3e6] * 2 * count)[-1] == 3e6
+
+
 @pytest.mark.parametrize("count", medians.TRIMMED)
 @given(values=RATES)
 def test_trimmed_means(count, values):
