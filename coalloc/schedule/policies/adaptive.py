@@ -71,17 +71,18 @@ class Adaptive(Policy):
         if copy is None:  # it has not even begun: whoever can work takes all
             return Steal(victim.source, backlog)
         mine, theirs = state.rate(thief, now), state.rate(victim, now)
-        left = backlog - state.on_its_way(victim, now)
-        if mine <= 0 or left <= 0 or state.raced(copy):
+        if mine <= 0 or state.raced(copy):
             return None
         setup, finish = state.setup(thief), state.finish_seconds(victim, now)
         worth = max(LEAST_GAIN, setup)
         too_much = backlog - int(theirs * max(0.0, together - _without(state, victim, now)))
-        nbytes = max(0, min(left, too_much, int(mine * (together - setup - state.ending_seconds(thief)))))
+        takes = int(mine * (together - setup - state.ending_seconds(thief)))
+        nbytes = max(0, min(backlog - state.on_its_way(victim, now), too_much, takes))
         wholly = finish - state.fetch_seconds(thief, backlog, now) >= worth
         if backlog - nbytes < LEAST_STEAL:
             return self._relieve_wholly(state, copy, backlog) if wholly else None
-        if not state.lanes[copy.source].share and len(gaps := state.lacking(copy)) > 1:
+        gaps = state.lacking(copy)
+        if not victim.share and (len(gaps) > 1 or victim.widening.streams > 1):
             if wholly and self._may_race(state, backlog):
                 return Race(copy.id)
             nbytes = min(nbytes, gaps[-1][1] - gaps[-1][0])  # what lies before it is on its way, over parallel streams
