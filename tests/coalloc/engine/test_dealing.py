@@ -6,8 +6,10 @@ from itertools import count
 import pytest
 
 from coalloc.engine.base import Source, Span
+from coalloc.engine.hands import Hand, Part
 from coalloc.engine.parallel import Parallel
 from coalloc.errors import ConnectionLost
+from coalloc.intervals import Intervals
 from coalloc.model import Stat
 from coalloc.testing.virtual_clock import run
 from tests.support.fetching import Collected, opened, options
@@ -74,8 +76,8 @@ class Far(Source):
         self.closed += 1
 
 
-def fetched(*make, at_delivery=lambda: None):
-    """Fetch all with these sessions; how long it took from asking on, and the sessions."""
+def fetched(*make, at_delivery=lambda: None, skip=()):
+    """Fetch all, but for what is skipped, with these sessions; how long it took from asking on, and the sessions."""
     sessions = []
 
     async def fetch():
@@ -85,7 +87,7 @@ def fetched(*make, at_delivery=lambda: None):
             sessions.append(make[next(numbers)]())
             return sessions[-1]
 
-        collected = Collected(Span(0, SIZE))
+        collected = Collected(Span(0, SIZE, skip))
 
         def deliver(offset, view):
             collected(offset, view)
@@ -95,8 +97,9 @@ def fetched(*make, at_delivery=lambda: None):
             began = loop.time()
             await source.fetch(collected.span, deliver)
             seconds = loop.time() - began
-        assert collected.bytes == CONTENT
-        assert collected.count == SIZE  # nothing came twice
+        for start, end in Intervals(skip).gaps(0, SIZE):
+            assert collected.bytes[start:end] == CONTENT[start:end]
+        assert collected.count == SIZE - Intervals(skip).total  # nothing came twice
         return seconds
 
     return run(fetch()), sessions
@@ -128,6 +131,24 @@ def test_little_is_given_ahead():
     starts = [start for session in sessions for start, _ in session.spans]
     assert min(sessions[0].spans[-5:])[0] > SIZE / 2
     assert len(starts) > 80
+
+
+@pytest.mark.parametrize(("lasts", "free"), [(10.0, True), (3 * RTT, True), (RTT, False), (0.0, False)])
+def test_less_is_given_ahead_near_the_end(lasts, free):
+    """So that all end together; with so many bytes to come, at its rate, its next would come in two round trips."""
+    hand, part = Hand(Far(1e6), RTT), Part(Span(0, SIZE), 0, SIZE // 2)
+    hand.given(object(), part, 0.0)
+    for step in range(4):
+        hand.delivered(part, step * 1_000_000, RTT + step)
+    part.end = part.at + int(2.5 * RTT * 1e6)
+    assert hand.free(fair=int(lasts * 1e6), lasts=lasts) == free
+
+
+def test_what_is_here_is_not_fetched():
+    skip = [(1_000_000, 15_000_000), (15_500_000, 39_000_000)]
+    _, sessions = fetched(*[lambda: Far(1e6)] * 4, skip=skip)
+    assert sum(session.sent for session in sessions) == SIZE - 14_000_000 - 23_500_000
+    assert all(session.sent for session in sessions)
 
 
 def test_those_that_queue_help_one_that_does_not():

@@ -241,6 +241,28 @@ def test_who_lost_a_race_has_work_at_once_and_who_won_it_finishes():
     assert not kinds(ended, Done)
 
 
+def test_what_the_last_streams_lack_is_raced_for_and_nothing_else():
+    machine = scheduler(size=40 * MB)
+    (far,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.2)), Fetch)
+    (near,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
+    machine.handle(Received(0.4, far.copy, far.start, far.start + 1000))
+    gaps = [(far.end - MB * back // 5, far.end - MB * back // 5 + 50_000) for back in (5, 3, 1)]
+    edges = [far.start + 1000, *(edge for gap in gaps for edge in gap), far.end]
+    for at, (start, end) in enumerate(zip(edges[::2], edges[1::2], strict=True)):
+        machine.handle(Received(10.0 + at / 10, far.copy, start, end))
+    machine.handle(Received(10.4, near.copy, near.start, near.start + 1000))
+    machine.handle(Received(20.0, near.copy, near.start + 1000, near.end))
+    (race,) = kinds(machine.handle(Finished(20.0, near.copy)), Fetch)
+    assert (race.start, race.end) == (gaps[0][0], gaps[-1][1])
+    assert race.skip == ((gaps[0][1], gaps[1][0]), (gaps[1][1], gaps[2][0]))
+    assert machine.state.raced_bytes == 3 * 50_000
+    for start, end in gaps[:2]:
+        machine.handle(Received(20.1, race.copy, start, end))
+    actions = machine.handle(Received(20.2, race.copy, *gaps[2]))
+    assert {each.copy for each in kinds(actions, Abandon)} >= {far.copy}
+    assert kinds(actions, Done)
+
+
 def test_what_is_all_here_waits_for_a_witness():
     machine = CheckedScheduler(100, [Estimate()], make("adaptive"), missing=[])
     assert not kinds(machine.handle(Started(0.0)), Done)
