@@ -234,9 +234,12 @@ class Works:
 
     @staticmethod
     def _held(worker: str, given: Subquery) -> ColumnElement[bool]:
-        """Whether a row is one of these leases, and still this worker's."""
+        """Whether a row is one of these leases, and still this worker's.
+
+        Rows are to be found by their ids: by the index on workers, SQLite goes through all their leases for each.
+        """
         lease = and_(work.c.id == given.c.id, work.c.attempt == given.c.attempt)
-        return and_(lease, work.c.worker == worker, work.c.state == "leased")
+        return and_(lease, func.coalesce(work.c.worker, "") == worker, work.c.state == "leased")
 
     async def destinations(self, task: str) -> list[str]:
         """Where the items of a task go, as they were submitted."""
