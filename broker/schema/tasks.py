@@ -20,9 +20,10 @@ from sqlalchemy import (
 
 from broker.schema.base import ID, METADATA, MOMENT
 
-__all__ = ["FAILED", "events", "lanes", "tasks", "tunings", "work", "workers"]
+__all__ = ["FAILED", "UNFINISHED", "events", "lanes", "tasks", "tunings", "work", "workers"]
 
 UNFINISHED = text("state IN ('pending', 'leased')")
+"""SQLite uses an index of some rows only where a question says the same in the same words."""
 ACTIVE = text("status = 'ACTIVE'")
 FAILED = text("status = 'FAILED'")
 UNTOLD = text("untold IS NOT NULL")

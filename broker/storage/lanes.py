@@ -8,8 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Options
 from broker.schema.collections import collections, pause_rules
-from broker.schema.tasks import lanes, tasks, tunings, work
+from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, work
 from broker.storage.containing import contains
+from broker.storage.work import earliest
 
 __all__ = ["Candidate", "Lanes", "Open", "Pair", "Tuning"]
 
@@ -91,11 +92,9 @@ class Lanes:
         """
         group = (tasks.c.owner, tasks.c.kind, tasks.c.source, tasks.c.destination)
         groups = select(*group).where(tasks.c.status == "ACTIVE").distinct()
-        mine = work.alias("mine")
-        unfinished = and_(mine.c.task_id == tasks.c.id, mine.c.state.in_(("pending", "leased")))
-        phase = select(func.min(mine.c.phase)).where(unfinished).correlate(tasks).scalar_subquery()
-        begun = (work.c.task_id == tasks.c.id, work.c.state == "pending", work.c.phase == phase)
-        free = select(work.c.id).where(*begun, work.c.not_before <= now).correlate(tasks).exists()
+        begun = (work.c.task_id == tasks.c.id, work.c.state == "pending", UNFINISHED)
+        due = (work.c.phase == earliest(tasks.c.id), work.c.not_before <= now)
+        free = select(work.c.id).where(*begun, *due).correlate(tasks).exists()
         found = []
         for key in (await self._connection.execute(groups)).all():
             same = [column.is_not_distinct_from(value) for column, value in zip(group, key, strict=True)]

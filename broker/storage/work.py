@@ -11,6 +11,7 @@ from sqlalchemy import (
     ColumnElement,
     Double,
     Integer,
+    ScalarSelect,
     Subquery,
     Text,
     and_,
@@ -19,16 +20,17 @@ from sqlalchemy import (
     func,
     literal,
     select,
+    union_all,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Details, Item, Work, WorkKind, WorkState
-from broker.schema.tasks import lanes, tasks, work, workers
+from broker.schema.tasks import UNFINISHED, lanes, tasks, work, workers
 from broker.storage.tabled import Columns, tabled
 from broker.storage.upsert import ALWAYS, insert
 
-__all__ = ["Planned", "Result", "Works"]
+__all__ = ["Planned", "Result", "Works", "earliest"]
 
 PLANNED: Columns = {
     "key": Text(),
@@ -51,6 +53,7 @@ DONE: Columns = {
 ABOUT: dict[WorkKind, str] = {"copy": "files", "delete": "files", "link": "symlinks", "expand": "directories"}
 """Which counters say what a task is about."""
 HELD: Columns = {"id": BigInteger(), "attempt": Integer()}
+WORK = [work.c[name] for name in Work._fields]
 LARGEST = 2**63 - 1
 COUNTED = {"succeeded": "succeeded", "failed": "failed", "skipped": "skipped"}
 
@@ -92,6 +95,16 @@ class Result(NamedTuple):
     not_before: float = 0.0
     counts: Mapping[str, int] = {}
     children: tuple[Planned, ...] = ()
+
+
+def earliest(task: ColumnElement[str]) -> ScalarSelect[int]:
+    """The first phase of a task that has unfinished work: nothing of a later one begins before.
+
+    Of each state the index has the first at once; to find that of both, all the work would be gone through.
+    """
+    of_task = select(func.min(work.c.phase).label("phase")).where(work.c.task_id == task, UNFINISHED)
+    firsts = [of_task.where(work.c.state == state).correlate(tasks) for state in ("pending", "leased")]
+    return select(func.min(union_all(*firsts).subquery("firsts").c.phase)).scalar_subquery()
 
 
 class Works:
@@ -140,45 +153,39 @@ class Works:
         now: float,
     ) -> list[Work]:
         """Work that may begin now, for this worker only: at least one piece if there is any, at most so many bytes."""
-        unfinished = and_(work.c.task_id == task, work.c.state.in_(("pending", "leased")))
-        phase = select(func.min(work.c.phase)).where(unfinished).scalar_subquery()
         free = (
-            select(work.c.id, work.c.size, work.c.lost)
+            select(*WORK)
             .where(
                 work.c.task_id == task,
                 work.c.state == "pending",
-                work.c.phase == phase,
+                UNFINISHED,
+                work.c.phase == earliest(literal(task)),
                 work.c.kind.in_(list(kinds)),
                 work.c.not_before <= now,
             )
-            .order_by(work.c.size.desc() if large_first else work.c.size.asc(), work.c.id)
+            .order_by(work.c.size.desc() if large_first else work.c.size)
             .limit(most)
             .with_for_update(skip_locked=True, of=work)
         )
-        chosen: list[int] = []
+        chosen: list[Work] = []
         total = 0
         for row in await self._connection.execute(free):
-            total += row.size
-            if chosen and (total > most_bytes or row.lost):
+            each = _work(row)
+            total += each.size
+            if chosen and (total > most_bytes or each.lost):
                 break
-            chosen.append(row.id)
-            if row.lost:  # what was lost with a worker is done alone: it may have been its end
+            chosen.append(each._replace(attempt=each.attempt + 1))
+            if each.lost:  # what was lost with a worker is done alone: it may have been its end
                 break
-        if not chosen:
-            return []
-        leased = (
-            update(work)
-            .where(work.c.id.in_(chosen))
-            .values(state="leased", worker=worker, attempt=work.c.attempt + 1)
-            .returning(*(work.c[name] for name in Work._fields))
-        )
-        rows = await self._connection.execute(leased)
-        order = {number: place for place, number in enumerate(chosen)}
-        return sorted((_work(row) for row in rows), key=lambda each: order[each.id])
+        if chosen:
+            given = tabled(self._connection, [(each.id,) for each in chosen], {"id": BigInteger()})
+            taken = update(work).where(work.c.id.in_(select(given.c.id)))
+            await self._connection.execute(taken.values(state="leased", worker=worker, attempt=work.c.attempt + 1))
+        return chosen
 
     async def leased(self, worker: str) -> list[Work]:
         """All that a worker has."""
-        mine = select(*(work.c[name] for name in Work._fields)).where(work.c.worker == worker, work.c.state == "leased")
+        mine = select(*WORK).where(work.c.worker == worker, work.c.state == "leased")
         return [_work(row) for row in await self._connection.execute(mine)]
 
     async def complete(self, worker: str, results: Sequence[Result], now: float) -> set[int]:
@@ -286,7 +293,6 @@ def _clean(said: str) -> str:
 
 
 def _work(row: Any) -> Work:
-    fields = dict(row._mapping)
-    received = orjson.loads(fields["received"] or "[]")
-    fields |= {"details": Details(*orjson.loads(fields["details"])), "received": tuple(map(tuple, received))}
-    return Work(**fields)
+    *known, details, attempt, lost, error_code, received = row
+    ranges = tuple(map(tuple, orjson.loads(received))) if received else ()
+    return Work._make((*known, Details(*orjson.loads(details)), attempt, lost, error_code, ranges))

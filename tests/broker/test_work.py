@@ -16,7 +16,7 @@ from broker.services.history import Transfers
 from broker.services.places import Places
 from broker.services.tasks import Tasks
 from broker.storage.database import Database, addressed
-from broker.storage.lanes import Candidate
+from broker.storage.lanes import Candidate, Lanes
 from broker.storage.tasks import Tasks as Stored
 from broker.storage.work import Planned, Result, Works
 from broker.tasks.leases import Leases
@@ -252,8 +252,6 @@ async def test_a_canceled_task_is_left_at_once(opened):
 
 
 async def no_lanes(database: Database) -> bool:
-    from broker.storage.lanes import Lanes
-
     async with database.read() as connection:
         return not await Lanes(connection).open()
 
@@ -296,6 +294,21 @@ async def test_later_phases_wait_for_earlier_ones(opened):
         (deep,) = await works.lease(number, "w", ["remove"], True, 10, 10, now)
         assert deep.source == "/x/y"
         assert not await Stored(connection).finish([number], now)
+
+
+async def test_a_task_may_begin_a_phase_that_others_have_not_come_to(opened):
+    tasks = Tasks(opened)
+    ahead, _ = await tasks.submit(task("/a"))
+    await tasks.submit(task("/b", owner="bob"))
+    async with opened.write() as connection:
+        works, now = Works(connection), time.time()
+        await works.enrol("w", "", "here", now)
+        await works.add(ahead, [Planned("remove", "/x", phase=5)])
+        (look,) = await works.lease(ahead, "w", ["look"], True, 10, 10, now)
+        assert [each.owner for each in await Lanes(connection).candidates({""}, now)] == ["bob"]
+        await works.complete("w", [Result(look, "succeeded")], now)
+        assert {each.owner for each in await Lanes(connection).candidates({""}, now)} == {"ann", "bob"}
+        assert [each.kind for each in await works.lease(ahead, "w", ["remove"], True, 10, 10, now)] == ["remove"]
 
 
 async def test_work_that_is_found_twice_is_done_once(opened):
