@@ -49,9 +49,13 @@ class Intervals:
             self._ends[first] = end
             self.total += end - start
             return
-        if first < last:
-            start = min(start, self._starts[first])
-            end = max(end, self._ends[last - 1])
+        if first == last:
+            self._starts.insert(first, start)
+            self._ends.insert(first, end)
+            self.total += end - start
+            return
+        start = min(start, self._starts[first])
+        end = max(end, self._ends[last - 1])
         self._replace(first, last, [(start, end)])
 
     def remove(self, start: int, end: int) -> None:

@@ -4,6 +4,7 @@ Paths are as in the Globus world: `ftp://host/a/b` is the absolute path /a/b (RF
 login directory), `ftp://host/~/b` is b in the login directory.
 """
 
+import re
 from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import quote, unquote, urlsplit
@@ -13,20 +14,25 @@ from coalloc.errors import Unsupported, UsageError
 __all__ = ["Address", "parse", "parse_server"]
 
 PORTS = {"ftp": 21, "gsiftp": 2811}
-UNSENDABLE = {"\0": "NUL character", "\r": "line break", "\n": "line break"}
+UNSENDABLE = re.compile(r"[\0\r\n]")
 
 
 @dataclass(frozen=True)
 class Address:
-    """A file at a server. `shown` is the URL without the password, for messages."""
+    """A file at a server; `root` is the URL of the server without the password, for messages."""
 
     scheme: str
     host: str
     port: int
     path: str
-    shown: str
+    root: str
     user: str = "anonymous"
     password: str = field(default="coget@", repr=False)
+
+    @property
+    def shown(self) -> str:
+        """The URL without the password, for messages."""
+        return self.root + quote(self.named, safe="/~", errors="surrogateescape")
 
     @property
     def named(self) -> str:
@@ -39,11 +45,9 @@ class Address:
         :raises UsageError: when it is neither
         :raises Unsupported: when it cannot be sent
         """
-        root = self.shown[: self.shown.index("/", self.shown.index("://") + 3)]
         if not path.startswith("/"):
-            raise UsageError(f"{root}: {path!r} is no absolute path", "begin it with / or /~/")
-        shown = root + quote(path, safe="/~", errors="surrogateescape")
-        other = type(self)(self.scheme, self.host, self.port, _path(path[1:]), shown, self.user, self.password)
+            raise UsageError(f"{self.root}: {path!r} is no absolute path", "begin it with / or /~/")
+        other = type(self)(self.scheme, self.host, self.port, _path(path[1:]), self.root, self.user, self.password)
         other.refuse_unsendable()
         return other
 
@@ -52,9 +56,10 @@ class Address:
 
         :raises Unsupported: when it holds a line break or NUL
         """
-        for character in UNSENDABLE.keys() & set(self.path):
+        if found := UNSENDABLE.search(self.path):
+            what = "NUL character" if found[0] == "\0" else "line break"
             raise Unsupported(
-                f"{self.shown}: GridFTP has no way to name a file with a {UNSENDABLE[character]} in its name",
+                f"{self.shown}: GridFTP has no way to name a file with a {what} in its name",
                 "rename the file on the server, or use an http:// replica",
             )
 
@@ -66,7 +71,8 @@ def parse(url: str) -> Address:
     """
     scheme, _, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
-    shown = f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"
+    root = f"{scheme}://{authority.rpartition('@')[2]}"
+    shown = f"{root}{slash}{path}"
     try:
         parts = urlsplit(f"//{authority}")
         host, port = parts.hostname, parts.port
@@ -77,7 +83,7 @@ def parse(url: str) -> Address:
     login = {}
     if parts.username is not None:
         login = {"user": _decode(parts.username), "password": _decode(parts.password or "")}
-    return Address(scheme.lower(), host, port or PORTS[scheme.lower()], _path(_decode(path)), shown, **login)
+    return Address(scheme.lower(), host, port or PORTS[scheme.lower()], _path(_decode(path)), root, **login)
 
 
 def parse_server(url: str) -> Address:

@@ -1,13 +1,14 @@
 """The control connection: commands out in any number, replies back in the same order.
 
 Commands are pipelined: `submit` sends at once, even before the server has greeted, and hands back a future, `reply`
-waits for it. A reply nobody waits for is read all the same, so a session survives transfers that were given up. What
-to say is left to `session`; security plugs in as a `Protection`.
+waits for it; `send` does without one, where there are very many. A reply nobody waits for is read all the same, so a
+session survives transfers that were given up. What to say is left to `session`; security plugs in as a `Protection`.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, Protocol, cast
 
 from coalloc.dialer import Dialer, round_trip
@@ -19,6 +20,8 @@ __all__ = ["ControlConnection", "PendingReply", "Protection"]
 
 PendingReply = asyncio.Future[Reply]
 Heard = Callable[[Reply], None]
+Answered = Callable[[Reply | SourceError], None]
+"""Is told of the final reply to a command, or why there will be none."""
 
 LOOK_SECONDS = 1.0
 """How often it is looked whether a command has come to its turn that may not take for ever."""
@@ -43,7 +46,7 @@ class _Asked(NamedTuple):
     of preliminary replies.
     """
 
-    reply: PendingReply
+    answered: Answered
     protection: Protection | None
     patience: float | None = None
     heard: Heard | None = None
@@ -63,12 +66,13 @@ class ControlConnection(asyncio.Protocol):
         self._lines = LineReader()
         self._plain_lines = LineReader()
         self._replies = ReplyReader()
-        self._greeting: PendingReply = asyncio.get_running_loop().create_future()
-        self._pending: deque[_Asked] = deque([_Asked(self._greeting, None)])
+        self._loop = asyncio.get_running_loop()
+        self._greeting: PendingReply = self._loop.create_future()
+        self._pending: deque[_Asked] = deque([_Asked(partial(_settle, self._greeting), None)])
         self._transport: asyncio.Transport | None = None
         self._unsent = bytearray()
         self._lost: SourceError | None = None
-        self._time = asyncio.get_running_loop().time
+        self._time = self._loop.time
         self._stirred = 0.0
         self._look: asyncio.TimerHandle | None = None
 
@@ -120,28 +124,33 @@ class ControlConnection(asyncio.Protocol):
         assert self._transport is not None
         return round_trip(self._transport.get_extra_info("socket"))
 
-    def submit(self, command: str, patience: float | None = None, heard: Heard | None = None) -> PendingReply:
+    def submit(self, command: str, patience: float | None = None) -> PendingReply:
         """Send a command; its final reply (2xx to 6xx) comes into the future, whether or not it is waited for.
 
         :param patience: seconds after which a silent server is given up, counted from when it had answered what was
             asked before; None to leave that to `reply`
+        """
+        pending: PendingReply = self._loop.create_future()
+        self.send(command, partial(_settle, pending), patience)
+        return pending
+
+    def send(self, command: str, answered: Answered, patience: float | None = None, heard: Heard | None = None) -> None:
+        """Send a command; `answered` is told of its final reply as soon as that is read, or why there is none.
+
         :param heard: is told of preliminary replies (1xx)
         """
-        pending: PendingReply = asyncio.get_running_loop().create_future()
         line = format_command(command)
         if self._lost is not None:
-            _fail(pending, self._lost)
-            return pending
-        assert self._transport is not None
+            answered(self._lost)
+            return
         if not self._pending:
             self._stirred = self._time()
-        self._pending.append(_Asked(pending, self.protection, patience, heard))
+        self._pending.append(_Asked(answered, self.protection, patience, heard))
         if patience is not None and self._look is None:
             self._look_after(patience)
         if not self._unsent:
-            asyncio.get_running_loop().call_soon(self._send)
+            self._loop.call_soon(self._send)
         self._unsent += self.protection.seal(line) if self.protection else line
-        return pending
 
     def _send(self) -> None:
         """Send what was submitted in this round of the loop, in one packet if it fits."""
@@ -154,7 +163,7 @@ class ControlConnection(asyncio.Protocol):
         self._stirred = self._time()
 
     def _look_after(self, seconds: float) -> None:
-        self._look = asyncio.get_running_loop().call_later(seconds, self._look_now)
+        self._look = self._loop.call_later(seconds, self._look_now)
 
     def _look_now(self) -> None:
         """Give up a server that has been silent for longer than what it was asked takes."""
@@ -211,7 +220,12 @@ class ControlConnection(asyncio.Protocol):
         self.stir()
         try:
             for line in self._lines.feed(data):
-                self._line_received(line)
+                protection = self._pending[0].protection if self._pending else self.protection
+                if protection is None:
+                    self._line_received(line)
+                    continue
+                for plain in self._plain_lines.feed(protection.open(line)):
+                    self._line_received(plain)
         except SourceError as error:
             self._end(type(error)(f"{self.where} is no GridFTP server: {error.message}", error.remedy))
 
@@ -220,14 +234,6 @@ class ControlConnection(asyncio.Protocol):
         self._end(ConnectionLost(f"{self.where} closed the connection{reason}", "try again"))
 
     def _line_received(self, line: bytes) -> None:
-        protection = self._pending[0].protection if self._pending else self.protection
-        if protection is None:
-            self._plain_line_received(line)
-            return
-        for plain in self._plain_lines.feed(protection.open(line)):
-            self._plain_line_received(plain)
-
-    def _plain_line_received(self, line: bytes) -> None:
         reply = self._replies.feed(line)
         if reply is None:
             return
@@ -240,9 +246,7 @@ class ControlConnection(asyncio.Protocol):
         if not self._pending:  # no one asked: a farewell, such as "421 Idle timeout"
             self._end(ConnectionLost(f"{self.where} ended the session: {reply.code} {reply.text}", "try again"))
             return
-        pending = self._pending.popleft().reply
-        if not pending.done():
-            pending.set_result(reply)
+        self._pending.popleft().answered(reply)
 
     def _greeted(self, reply: Reply) -> None:
         if reply.code == 421:
@@ -257,12 +261,16 @@ class ControlConnection(asyncio.Protocol):
         if self._lost is None:
             self._lost = error
             while self._pending:
-                _fail(self._pending.popleft().reply, error)
+                self._pending.popleft().answered(error)
         if self._transport is not None:
             self._transport.abort()
 
 
-def _fail(pending: PendingReply, error: SourceError) -> None:
-    if not pending.done():
-        pending.set_exception(error)
+def _settle(pending: PendingReply, answer: Reply | SourceError) -> None:
+    if pending.done():
+        return
+    if isinstance(answer, Reply):
+        pending.set_result(answer)
+    else:
+        pending.set_exception(answer)
         pending.exception()  # seen: most replies of a lost connection are waited for by no one

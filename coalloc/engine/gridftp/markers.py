@@ -18,6 +18,7 @@ __all__ = ["Progress", "performance", "ranges"]
 
 RANGE, PERFORMANCE = 111, 112
 RANGES = re.compile(r"(\d+)-(\d+)")
+FACT = re.compile(r"^\s*Stripe (Index|Bytes Transferred): *(\d+)\s*$", re.MULTILINE | re.ASCII)
 
 
 def ranges(reply: Reply) -> list[tuple[int, int]]:
@@ -35,10 +36,9 @@ def performance(reply: Reply) -> tuple[int, int] | None:
     >>> performance(Reply(112, ("Perf Marker", "Stripe Index: 1", "Stripe Bytes Transferred: 12", "End.")))
     (1, 12)
     """
-    facts = dict(line.strip().partition(": ")[::2] for line in reply.lines)
-    count = facts.get("Stripe Bytes Transferred", "").strip()
-    stripe = facts.get("Stripe Index", "0").strip()
-    return (int(stripe), int(count)) if count.isdecimal() and stripe.isdecimal() else None
+    facts = dict(FACT.findall("\n".join(reply.lines)))
+    count = facts.get("Bytes Transferred")
+    return None if count is None else (int(facts.get("Index", 0)), int(count))
 
 
 class Progress:

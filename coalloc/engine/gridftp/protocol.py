@@ -27,6 +27,7 @@ __all__ = [
 ]
 
 BEGINNING = re.compile(rb"[1-6]\d\d([ -]|$)")
+UNSENDABLE = re.compile(r"[\r\n\0]")
 MAX_LINE = 64 * 1024
 MAX_LINES = 10_000
 
@@ -67,7 +68,7 @@ class LineReader:
     def feed(self, data: bytes) -> list[bytes]:
         """:raises ServerSays: when a line is longer than any server has reason to send"""
         *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) > MAX_LINE or any(len(line) > MAX_LINE for line in lines):
+        if len(max(lines, key=len, default=self._rest)) > MAX_LINE or len(self._rest) > MAX_LINE:
             raise ServerSays("the server sent an endless line", "check that this is a GridFTP server")
         return [line.removesuffix(b"\r") for line in lines]
 
@@ -84,25 +85,28 @@ class ReplyReader:
 
     def feed(self, line: bytes) -> Reply | None:
         """:raises NotThatProtocol: when a reply does not begin with three digits, or never ends"""
-        code, mark, text = line[:3], line[3:4], line[4:]
         if not self._lines:
             if not BEGINNING.match(line):
                 raise NotThatProtocol(f"the server said {_show(line)!r}", "check scheme, host and port of the URL")
-            self._code = code
-            self._lines.append(text)
-            return self._take() if mark != b"-" else None
-        if code == self._code and mark in (b" ", b""):
-            self._lines.append(text)
+            if line[3:4] != b"-":
+                return Reply(int(line[:3]), (line[4:].decode("utf-8", "replace"),))
+            self._code = line[:3]
+            self._lines.append(line[4:])
+        elif not line.startswith(self._code):
+            self._lines.append(line.strip())
+        elif line[3:4] in (b" ", b""):
+            self._lines.append(line[4:])
             return self._take()
-        self._lines.append(text if code == self._code and mark == b"-" else line.strip())
+        else:
+            self._lines.append(line[4:] if line[3:4] == b"-" else line.strip())
         if len(self._lines) > MAX_LINES:
             raise NotThatProtocol("the server sent an endless reply", "check that this is a GridFTP server")
         return None
 
     def _take(self) -> Reply:
-        reply = Reply(int(self._code), tuple(line.decode("utf-8", "replace") for line in self._lines))
+        lines = b"\n".join(self._lines).decode("utf-8", "replace").split("\n")
         self._lines = []
-        return reply
+        return Reply(int(self._code), tuple(lines))
 
 
 def _show(line: bytes) -> str:
@@ -114,7 +118,7 @@ def format_command(command: str) -> bytes:
 
     :raises Unsupported: when it holds a line break or NUL, which could smuggle in a second command
     """
-    if re.search(r"[\r\n\0]", command):
+    if UNSENDABLE.search(command):
         verb = command.split(" ", 1)[0]
         raise Unsupported(f"a line break or NUL cannot be sent in {verb!r}", "leave it out")
     return command.encode("utf-8", "surrogateescape") + b"\r\n"

@@ -160,10 +160,10 @@ class Storage(Login):
         """Two commands of which the second is about the path of the first."""
         asked = [(command, await self.locate(path)) for command, path in commands]
         async with self._turn:
-            pending = [self._submit(f"{command} {address.path}") for command, address in asked]
-            replies = await asyncio.gather(*pending)
-        for reply, (_, address) in zip(replies, asked, strict=True):
-            _positive(reply, address)
+            first, second = [self._submit(f"{command} {address.path}") for command, address in asked]
+            await second  # by then the first is here, too
+        for reply, (_, address) in zip((first, second), asked, strict=True):
+            _positive(reply.result(), address)
 
     def _submit(self, command: str, patience: float | None = None) -> PendingReply:
         return self.control.submit(command, patience or self.options.connect_seconds)

@@ -182,10 +182,10 @@ class ThirdParty:
         if self._look:
             self._look.cancel()
             self._look = None
+        for transfer in list(self._under_way):  # before the sessions say for themselves that they are closed
+            transfer.end(self._error)
         self.source.close()
         self.sink.close()
-        for transfer in list(self._under_way):
-            transfer.end(self._error)
 
     def close(self) -> None:
         """End both sessions, and what is under way; may be called twice."""

@@ -7,7 +7,6 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from coalloc.engine.gridftp.control import PendingReply
 from coalloc.engine.gridftp.markers import Progress
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
@@ -44,8 +43,7 @@ class Transfer:
         self._retrieve = retrieve
         self._store = store
         self._received = received
-        self._sent = self._kept = False
-        self._storing: PendingReply | None = None
+        self._sent = self._asked = self._kept = False
         self.progress = Progress()
         self.ended = False
         self.over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -53,15 +51,14 @@ class Transfer:
 
     def begin(self) -> None:
         """Ask the source, behind what is under way."""
-        retrieving = self._pair.source.control.submit(self._retrieve[0], heard=self._opened)
-        retrieving.add_done_callback(self._retrieved)
+        self._pair.source.control.send(self._retrieve[0], self._retrieved, heard=self._opened)
 
     def _opened(self, _: Reply | None) -> None:
         """The source has the file and sends it: now ask the sink."""
-        if self._storing is None:
+        if not self._asked:
+            self._asked = True
             self._pair.moved()
-            self._storing = self._pair.sink.control.submit(self._store[0], heard=self._heard)
-            self._storing.add_done_callback(self._stored)
+            self._pair.sink.control.send(self._store[0], self._stored, heard=self._heard)
 
     def _heard(self, reply: Reply) -> None:
         """A marker of the sink."""
@@ -79,9 +76,9 @@ class Transfer:
         except Exception as error:
             self._broken(error)
 
-    def _retrieved(self, retrieving: PendingReply) -> None:
-        error = _trouble(retrieving, self._retrieve[1])
-        if error and self._storing is None and self._pair.source.usable:
+    def _retrieved(self, answer: Reply | SourceError) -> None:
+        error = _trouble(answer, self._retrieve[1])
+        if error and not self._asked and self._pair.source.usable:
             self.end(error)  # the sink has not heard of it
         elif error:
             self._broken(error)
@@ -90,8 +87,8 @@ class Transfer:
             self._sent = True
             self._finish()
 
-    def _stored(self, storing: PendingReply) -> None:
-        if error := _trouble(storing, self._store[1]):
+    def _stored(self, answer: Reply | SourceError) -> None:
+        if error := _trouble(answer, self._store[1]):
             self._broken(error)
         else:
             self._kept = True
@@ -126,9 +123,8 @@ class Transfer:
             self.over.set_result(error)
 
 
-def _trouble(pending: PendingReply, thing: str) -> SourceError | None:
+def _trouble(answer: Reply | SourceError, thing: str) -> SourceError | None:
     """Why a command was not done."""
-    if error := pending.exception():
-        return error if isinstance(error, SourceError) else ConnectionLost(f"{thing}: {error}", "connect again")
-    reply = pending.result()
-    return None if reply.positive else refusal(reply, thing)
+    if isinstance(answer, SourceError):
+        return answer
+    return None if answer.positive else refusal(answer, thing)
