@@ -19,10 +19,10 @@ from broker.main import create_app
 from broker.tasks import Queue, worker_of
 from predictors.compiled import REMEDY, available
 
-__all__ = ["serve", "work"]
+__all__ = ["collect_seldom", "serve", "work"]
 
 BETWEEN_COLLECTIONS = 20_000
-"""New objects that make the collector look for garbage: with Python's 700 it holds up requests for a tenth of a second,
+"""New objects that make the collector look for garbage: with Python's 700 it holds up all else for a tenth of a second,
 looking through all that was imported.
 """
 PATIENCE = 30
@@ -34,7 +34,7 @@ NOT_STARTED = 3
 def serve(settings: Settings, host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM; requests that were begun are ended first."""
     _log()
-    gc.set_threshold(BETWEEN_COLLECTIONS, 20, 50)
+    collect_seldom()
     factory = Factory.of(settings)
     log = structlog.get_logger("broker")
     log.info("starting", database=factory.database.shown, host=host, port=port)
@@ -71,6 +71,7 @@ class Server(uvicorn.Server):
 def work(settings: Settings) -> None:
     """Carry out tasks until SIGINT or SIGTERM; what was begun is given back then."""
     _log()
+    collect_seldom()
     asyncio.run(_work(settings))
 
 
@@ -88,6 +89,11 @@ async def _work(settings: Settings) -> None:
     factory.trees.close()
     await factory.database.close()
     log.info("stopped")
+
+
+def collect_seldom() -> None:
+    """Have this process look for garbage as rarely as one should that makes very many objects which do not last."""
+    gc.set_threshold(BETWEEN_COLLECTIONS, 20, 50)
 
 
 def _log() -> None:
