@@ -124,6 +124,11 @@ class Work(NamedTuple):
     error_code: str | None = None
     received: tuple[tuple[int, int], ...] = ()
 
+    @property
+    def lease(self) -> tuple[int, int]:
+        """What tells this attempt at it from others."""
+        return self.id, self.attempt
+
 
 class Task(NamedTuple):
     """All that is known of a task; the columns of its table."""

@@ -188,9 +188,19 @@ class Works:
         mine = select(*WORK).where(work.c.worker == worker, work.c.state == "leased")
         return [_work(row) for row in await self._connection.execute(mine)]
 
-    async def complete(self, worker: str, results: Sequence[Result], now: float) -> set[int]:
-        """Record results, of those leases that this worker still has; the ids of these. Of two for one the first."""
-        first = {(each.work.id, each.work.attempt): each for each in reversed(results)}
+    async def complete(
+        self, worker: str, results: Sequence[Result], now: float, moved: Mapping[str, int] = {}
+    ) -> set[tuple[int, int]]:
+        """Record results of leases that this worker still has; which these are. Of two for one the first counts.
+
+        :param moved: bytes of tasks that have arrived
+        """
+        first = {each.work.lease: each for each in reversed(results)}
+        accepted = await self._complete(worker, first, now) if first else set()
+        await self._count([each for lease, each in first.items() if lease in accepted], moved)
+        return accepted
+
+    async def _complete(self, worker: str, first: Mapping[tuple[int, int], Result], now: float) -> set[tuple[int, int]]:
         rows = [
             (*lease, each.state, each.checksum, each.error_code, each.error and _clean(each.error), each.not_before)
             for lease, each in first.items()
@@ -199,9 +209,7 @@ class Works:
         kept = {name: given.c[name] for name in DONE if name not in HELD}
         done = update(work).where(self._held(worker, given)).values(**kept, worker=None, finished_at=now)
         leases = await self._connection.execute(done.returning(work.c.id, work.c.attempt))
-        accepted = {(row.id, row.attempt) for row in leases}
-        await self._count([each for lease, each in first.items() if lease in accepted])
-        return {number for number, _ in accepted}
+        return {(number, attempt) for number, attempt in leases}
 
     async def progress(self, worker: str, received: Sequence[tuple[Work, tuple[tuple[int, int], ...]]]) -> None:
         """Keep what of these files has arrived, of those leases that this worker still has."""
@@ -211,9 +219,9 @@ class Works:
         held = update(work).where(work.c.id == bindparam("number"), work.c.worker == worker)
         await self._connection.execute(held.values(received=bindparam("ranges")), rows)
 
-    async def _count(self, results: Sequence[Result]) -> None:
+    async def _count(self, results: Sequence[Result], moved: Mapping[str, int]) -> None:
         """Add children, and let counters rise; tasks in the order of their ids, so that none waits in a circle."""
-        rises: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        rises = defaultdict(Counter, {task: Counter(bytes_transferred=count) for task, count in moved.items()})
         children: defaultdict[str, list[Planned]] = defaultdict(list)
         for each in results:
             rise = rises[each.work.task_id]
@@ -235,7 +243,7 @@ class Works:
     async def release(self, worker: str, held: Sequence[Work]) -> None:
         """Give back those leases that this worker still has, as if they had not been."""
         if held:
-            given = tabled(self._connection, [(each.id, each.attempt) for each in held], HELD)
+            given = tabled(self._connection, [each.lease for each in held], HELD)
             back = update(work).where(self._held(worker, given))
             await self._connection.execute(back.values(state="pending", worker=None, attempt=work.c.attempt - 1))
 

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from broker.errors import BrokerError, NotFound
@@ -59,29 +60,32 @@ class Carrier:
     async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
         """Do all of a batch, and report each piece."""
         try:
-            source = await self._end(task.pair.source)
-            sink = await self._end(task.pair.destination) if task.pair.destination else None
+            source, sink = await self._ends(task)
             by_kind = {
                 kind: [work for work in batch if work.kind == kind] for kind in dict.fromkeys(w.kind for w in batch)
             }
             for kind, some in by_kind.items():
-                doer = await self._doer(kind, task, source, sink)
+                doer = await self._doer(kind, task, source, sink, recorder)
                 await doer(some, recorder)
         except (BrokerError, CoallocError) as error:
             for work in batch:
                 recorder.report(failed(work, error, task.options, time.time()))
 
-    async def _end(self, number: str) -> End:
-        """:raises NotFound: when the collection is gone
+    async def _ends(self, task: Candidate) -> tuple[End, End | None]:
+        """Those of a task; one that deletes has no second.
+
+        :raises NotFound: when a collection is gone
         :raises CoallocError: when it cannot be reached from here
         """
         async with self._database.read() as connection:
-            found = await Collections(connection).all([number])
-        if not found:
-            raise NotFound(f"the collection {number} is gone", "submit a new task")
-        return End(found[0], await self._trees.of(found[0]))
+            found = {str(each.id): each for each in await Collections(connection).all(set(task.pair))}
+        for number in filter(None, task.pair):
+            if number not in found:
+                raise NotFound(f"the collection {number} is gone", "submit a new task")
+        ends = [End(found[number], await self._trees.of(found[number])) for number in filter(None, task.pair)]
+        return ends[0], ends[1] if len(ends) > 1 else None
 
-    async def _doer(self, kind: str, task: Candidate, source: End, sink: End | None) -> Doer:
+    async def _doer(self, kind: str, task: Candidate, source: End, sink: End | None, recorder: Recorder) -> Doer:
         """Who does work of a kind."""
         if kind in ("delete", "remove"):
             if sink is not None and await self._incomplete(task):
@@ -91,7 +95,8 @@ class Carrier:
             return _each(clearing.delete if kind == "delete" else clearing.remove, task)
         assert sink is not None
         if kind in ("look", "expand"):
-            looking = Looking(self._database, source.tree, sink.tree, task.options)
+            found = partial(recorder.found, task.task)
+            looking = Looking(self._database, source.tree, sink.tree, task.options, found)
             return _each(looking.look if kind == "look" else looking.expand, task)
         if kind == "link":
             return _each(lambda work: _link(work, source.tree, sink.tree), task)
@@ -158,8 +163,8 @@ class Carrier:
         """Clear away what was begun of a batch that will not be ended."""
         copies = [work for work in batch if work.kind == "copy"]
         with suppress(BrokerError, CoallocError):
-            source, sink = await self._end(task.pair.source), await self._end(task.pair.destination)
-            if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree) and copies:
+            source, sink = await self._ends(task)
+            if sink and isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree) and copies:
                 whose = (task.owner, "")
                 await Copying(self._routes, source.tree, sink.tree, task.options, None, whose).leave(copies)
 

@@ -63,7 +63,7 @@ class Copying:
         self._ends = Ends(source.server, sink.server, options.perf_p or 1)
         self._admission = admission
         self._owner, self._site = whose
-        self._turn = asyncio.Semaphore(options.perf_pp or AT_ONCE)
+        self._at_once = options.perf_pp or AT_ONCE
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
         """Copy all of a batch, and report each."""
@@ -71,9 +71,9 @@ class Copying:
             began = time.time()
             try:
                 async with self._routes.one(self._ends) as route:
-                    outcomes = await asyncio.gather(*(self._one(route, work, recorder) for work in group))
+                    outcomes = await self._side_by_side(route, group, recorder)
             except CoallocError as error:
-                outcomes = [error] * len(group)
+                outcomes = [error for _ in group]
             given_up = self._report(group, outcomes, recorder)
             if given_up:
                 await self.leave(given_up)
@@ -97,13 +97,20 @@ class Copying:
                 given_up += [work] if result.state != "pending" else []
         return given_up
 
-    async def _one(self, route: Route, work: Work, recorder: Recorder) -> Exception | None:
-        async with self._turn:
-            try:
-                recorder.report(await self._copy(route, work, recorder))
-            except Exception as error:
-                return error
-        return None
+    async def _side_by_side(self, route: Route, group: Sequence[Work], recorder: Recorder) -> list[Exception | None]:
+        """Copy some at a time, and report what was done; why the others were not."""
+        outcomes: list[Exception | None] = [None] * len(group)
+        left = iter(enumerate(group))
+
+        async def some() -> None:
+            for number, work in left:
+                try:
+                    recorder.report(await self._copy(route, work, recorder))
+                except Exception as error:
+                    outcomes[number] = error
+
+        await asyncio.gather(*(some() for _ in range(min(self._at_once, len(group)))))
+        return outcomes
 
     async def _copy(self, route: Route, work: Work, recorder: Recorder) -> Result:
         source, sink = self._source.at(work.source), self._sink.at(work.destination)
@@ -162,7 +169,8 @@ class Copying:
                 await route.pair.copy(source, beside, size, [(start, end)], arrived)
         elif ranges is None or ranges:
             await route.pair.copy(source, beside, size, ranges, arrived)
-        recorder.moved(work.task_id, size - received.total)
+        if received.total < size:
+            recorder.moved(work.task_id, size - received.total)
         if ranges or self._admission:  # whoever reads to the end of a file would have noticed
             now = (await route.source.stat(source)).size
             if now != size:

@@ -13,10 +13,20 @@ from broker.storage.lanes import Lanes
 from broker.storage.work import Works
 from broker.tasks.recorder import Recorder
 
-__all__ = ["Leases"]
+__all__ = ["FEWEST", "Leases", "moment"]
 
-BATCH, BATCH_BYTES = 250, 64 << 20
+FEWEST, MOST, BATCH_BYTES = 250, 1000, 64 << 20
 """How much work is leased at once."""
+MOMENT = 0.5
+
+
+def moment(done: int, seconds: float) -> int:
+    """How much to lease next, where so much took so long: a moment's work, since a transaction costs as much as files.
+
+    >>> moment(250, 0.2), moment(250, 30.0), moment(1, 1e-9)
+    (625, 250, 1000)
+    """
+    return max(FEWEST, min(MOST, int(done * MOMENT / seconds)))
 
 
 class Leases:
@@ -26,7 +36,7 @@ class Leases:
         self._database = database
         self._recorder = recorder
         self._worker = ""
-        self._held: set[int] = set()
+        self._held: set[tuple[int, int]] = set()
         self._owed: list[Work] = []
         self._over: set[int] = set()
         self._doubtful = False
@@ -37,7 +47,9 @@ class Leases:
         """Under this name from now on; what was leased under another is others' by now."""
         self._worker, self._held, self._owed = worker, set(), []
 
-    async def lease(self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool) -> list[Work]:
+    async def lease(
+        self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int
+    ) -> list[Work]:
         """Work of the first of these groups that has some.
 
         Groups take turns, so that copying begins before all folders are read; every other lane takes large files
@@ -45,18 +57,20 @@ class Leases:
         """
         async with self._leasing:
             try:
-                batch = await self._leased(task, groups, large_first)
+                batch = await self._leased(task, groups, large_first, most)
             except BaseException:
                 self._doubtful = True
                 raise
-            self._held |= {work.id for work in batch}
+            self._held.update(work.lease for work in batch)
         return batch
 
-    async def _leased(self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool) -> list[Work]:
+    async def _leased(
+        self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int
+    ) -> list[Work]:
         async with self._database.write() as connection:
             works = Works(connection)
             for group in groups:
-                if batch := await works.lease(task, self._worker, group, large_first, BATCH, BATCH_BYTES, time.time()):
+                if batch := await works.lease(task, self._worker, group, large_first, most, BATCH_BYTES, time.time()):
                     return batch
         return []
 
@@ -69,7 +83,7 @@ class Leases:
             owed, over = self._owed, self._over  # before results are written: what is owed later has later results
             self._owed, self._over = [], set()
             try:
-                await self._recorder.flush(self._worker)
+                self._held -= await self._recorder.flush(self._worker)
                 await self._give_back(owed, over)
             except BaseException:
                 self._owed, self._over = owed + self._owed, over | self._over
@@ -77,10 +91,11 @@ class Leases:
 
     async def _give_back(self, owed: Sequence[Work], over: Collection[int]) -> None:
         self._recorder.forget(owed)
-        self._held -= {work.id for work in owed}  # before: once given back, another lane may have it
-        if owed or over:
+        left = [work for work in owed if work.lease in self._held]
+        self._held.difference_update(work.lease for work in owed)
+        if left or over:
             async with self._database.write() as connection:
-                await Works(connection).release(self._worker, owed)
+                await Works(connection).release(self._worker, left)
                 await Lanes(connection).close(over)
 
     async def reconcile(self) -> None:
@@ -90,5 +105,5 @@ class Leases:
         async with self._leasing, self._database.write() as connection:
             works = Works(connection)
             leased = await works.leased(self._worker)
-            await works.release(self._worker, [work for work in leased if work.id not in self._held])
+            await works.release(self._worker, [work for work in leased if work.lease not in self._held])
         self._doubtful = False

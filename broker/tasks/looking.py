@@ -3,7 +3,7 @@
 A folder is only held where it has to be compared with its other end: for sync levels, and to find what is only there.
 """
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 
 from broker.models.tasks import Details, Options, Work
@@ -19,6 +19,8 @@ __all__ = ["EXTRA", "Looking", "of_source"]
 AT_SOURCE = "raised by the source"
 EXTRA = 1
 """The phase in which what is only at the destination is deleted: when all is copied."""
+MUCH = 500
+"""So much work is for more than one lane."""
 DEEPEST = 100
 """Folders within each other: what has more goes in a circle of links."""
 
@@ -57,13 +59,19 @@ def of_source(error: Exception) -> bool:
 
 
 class Looking:
-    """Looks at one end and plans for the other."""
+    """Looks at one end and plans for the other.
 
-    def __init__(self, database: Database, source: Tree, destination: Tree, options: Options) -> None:
+    :param found: is told when a folder has much, before all of it is read
+    """
+
+    def __init__(
+        self, database: Database, source: Tree, destination: Tree, options: Options, found: Callable[[], None]
+    ) -> None:
         self._database = database
         self._source = source
         self._destination = destination
         self._options = options
+        self._found = found
         self._there: set[str] = {"/"}
 
     async def look(self, work: Work) -> Result:
@@ -97,13 +105,16 @@ class Looking:
         level, extra = self._options.sync_level, self._options.delete_destination_extra
         there = await self._listed(work.destination) if level is not None or extra else {}
         names: set[str] = set()
-        plan = Plan()
+        plan, found, told = Plan(), 0, False
         async for entries in self._entries(work.source):
             for entry in entries:
-                self._found(plan, work, entry, there.get(entry.name))
+                self._plan(plan, work, entry, there.get(entry.name))
             names.update(entry.name for entry in entries if extra)
             async with self._database.write() as connection:
-                await Works(connection).add(work.task_id, plan.taken())
+                found += await Works(connection).add(work.task_id, plan.taken())
+            if found > MUCH and not told:
+                told = True
+                self._found()
         if extra:
             others = await self._others(work)
             spare = [entry for entry in there.values() if self._spare(entry, names)]
@@ -133,7 +144,7 @@ class Looking:
         kept = not included(entry.name, entry.kind == "dir", self._options.filter_rules)
         return not (entry.name in names or being_written or kept)
 
-    def _found(self, plan: "Plan", work: Work, entry: Entry, there: Entry | None) -> None:
+    def _plan(self, plan: "Plan", work: Work, entry: Entry, there: Entry | None) -> None:
         """Plan for an entry of a folder."""
         folder = entry.kind == "dir"
         if not included(entry.name, folder, self._options.filter_rules):

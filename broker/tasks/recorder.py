@@ -35,7 +35,7 @@ log = structlog.get_logger("broker.tasks")
 class Recorder:
     """The results of one worker.
 
-    :param later: is told in how many seconds there is work again
+    :param later: is told in how many seconds there is work of a task again
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class Recorder:
         database: Database,
         history: Transfers,
         decisions: Decisions,
-        later: Callable[[float], None],
+        later: Callable[[str, float], None],
     ) -> None:
         self._database = database
         self._history = history
@@ -60,7 +60,8 @@ class Recorder:
 
     def observe(self, subject: str, observed: Sequence[Observed]) -> None:
         """Something was achieved."""
-        self._observed.setdefault(subject, []).extend(observed)
+        if observed:
+            self._observed.setdefault(subject, []).extend(observed)
 
     def decide(self, subject: str, made: Made) -> None:
         """It was decided from where a file comes, and that is over."""
@@ -70,10 +71,14 @@ class Recorder:
     def report(self, result: Result) -> None:
         """A piece of work is over, or an attempt at it."""
         self._results.append(result)
-        if result.state == "pending":
-            self._later(max(0.0, result.not_before - time.time()))
         task = result.work.task_id
+        if result.state == "pending":
+            self._later(task, max(0.0, result.not_before - time.time()))
         self._take(task, Done(files=result.counts.get("files_transferred", 0), failures=bool(result.error_code)))
+
+    def found(self, task: str) -> None:
+        """There is more to do than one lane takes at once."""
+        self._later(task, 0.0)
 
     def moved(self, task: str, count: int) -> None:
         """Bytes of a task have arrived."""
@@ -81,8 +86,8 @@ class Recorder:
         self._take(task, Done(bytes=count))
 
     def _take(self, task: str, done: Done) -> None:
-        before = self._taken.get(task, Done())
-        self._taken[task] = Done(*(a + b for a, b in zip(before, done, strict=True)))
+        had = self._taken.get(task, Done())
+        self._taken[task] = Done(had.bytes + done.bytes, had.files + done.files, had.failures + done.failures)
 
     def taken(self) -> dict[str, Done]:
         """What was done of each task since this was asked last."""
@@ -102,8 +107,8 @@ class Recorder:
         """Something happened in a task."""
         self._events.append((task, event))
 
-    async def flush(self, worker: str) -> set[int]:
-        """Write what there is; the ids of that work whose results counted.
+    async def flush(self, worker: str) -> set[tuple[int, int]]:
+        """Write what there is; the leases whose results counted.
 
         :raises Unavailable: when it cannot be written now: then it is kept
         """
@@ -124,9 +129,9 @@ class Recorder:
         await self._learn()
         return accepted
 
-    async def _one_by_one(self, worker: str, results: Sequence[Result]) -> set[int]:
+    async def _one_by_one(self, worker: str, results: Sequence[Result]) -> set[tuple[int, int]]:
         """Write each for itself: one that cannot be written has failed, and takes no other with it."""
-        accepted: set[int] = set()
+        accepted: set[tuple[int, int]] = set()
         for each in results:
             try:
                 accepted |= await self._write(worker, [each], Counter(), ())
@@ -156,16 +161,14 @@ class Recorder:
 
     async def _write(
         self, worker: str, results: Sequence[Result], moved: Counter[str], events: Sequence[tuple[str, Event]]
-    ) -> set[int]:
+    ) -> set[tuple[int, int]]:
         now = time.time()
         async with self._database.write() as connection:
             tasks = Tasks(connection)
-            accepted = await Works(connection).complete(worker, results, now) if results else set()
+            accepted = await Works(connection).complete(worker, results, now, moved)
             progress = [(held, tuple(received)) for held, received in self._progress.values()]
             await Works(connection).progress(worker, progress)
-            for task in sorted(moved):
-                await tasks.rise(task, bytes_transferred=moved[task])
-            good = [each for each in results if each.work.id in accepted]
+            good = [each for each in results if each.work.lease in accepted]
             ended = await tasks.finish({each.work.task_id for each in good}, now)
             ends = [(task.id, _end(task, now)) for task in ended]
             await tasks.note([*events, *_faults(good, now), *ends])

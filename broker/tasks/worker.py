@@ -29,7 +29,7 @@ from broker.storage.work import Works
 from broker.tasks.copying import AT_ONCE
 from broker.tasks.fairness import Choice, choose
 from broker.tasks.faults import failed, poisoned
-from broker.tasks.leases import Leases
+from broker.tasks.leases import FEWEST, Leases, moment
 from broker.tasks.recorder import Recorder
 from broker.tasks.tuner import Tuner
 
@@ -90,12 +90,12 @@ class Worker:
     ) -> None:
         self._database = database
         self._performer = performer
-        self._recorder = Recorder(database, history, decisions, self._wake_in)
+        self._recorder = Recorder(database, history, decisions, self._due_in)
         self._tuner = Tuner(database)
         self._site = site
         self._name = ""
         self._lanes: dict[int, Lane] = {}
-        self._idle: dict[str, float] = {}
+        self._idle: set[str] = set()
         self._leases = Leases(database, self._recorder)
         self._woken = asyncio.Event()
 
@@ -103,8 +103,13 @@ class Worker:
         """There may be work."""
         self._woken.set()
 
-    def _wake_in(self, seconds: float) -> None:
-        asyncio.get_running_loop().call_later(seconds, self.wake)
+    def _due_in(self, task: str, seconds: float) -> None:
+        asyncio.get_running_loop().call_later(seconds, self._due, task)
+
+    def _due(self, task: str) -> None:
+        """There is work of a task, as far as is known."""
+        self._idle.discard(task)
+        self.wake()
 
     async def run(self) -> None:
         """Work until cancelled; what was begun is given back then."""
@@ -213,7 +218,6 @@ class Worker:
 
     async def _open(self) -> Candidate | None:
         now = time.time()
-        self._idle = {task: until for task, until in self._idle.items() if until > now}
         async with self._database.read() as connection:
             if not await Lanes(connection).candidates(self._queues, now, self._idle):
                 return None
@@ -258,12 +262,15 @@ class Worker:
 
     async def _drive(self, candidate: Candidate, number: int) -> None:
         """Do work of one task until its turn is over, or there is no more."""
-        until, turns = time.monotonic() + TURN, itertools.cycle((GROUPS, GROUPS[::-1]))
+        until, turns, most = time.monotonic() + TURN, itertools.cycle((GROUPS, GROUPS[::-1])), FEWEST
         try:
-            while time.monotonic() < until and (
-                batch := await self._lease(candidate.task, next(turns), large_first=number % 2 == 0)
+            while (began := time.monotonic()) < until and (
+                batch := await self._lease(candidate.task, next(turns), number % 2 == 0, most)
             ):
                 await self._batch(candidate, batch)
+                most = moment(len(batch), time.monotonic() - began)
+                if batch[0].kind in GROUPS[0]:  # what was found is for other lanes, too
+                    self._due(candidate.task)
         except Unavailable as error:
             log.warning("the database cannot be used now", error=error.message)
         except Exception:
@@ -298,12 +305,14 @@ class Worker:
                 async with asyncio.timeout(CLEARING):
                     await self._performer.leave(candidate, batch)
 
-    async def _lease(self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool) -> list[Work]:
-        """Work of a task; one that has none is left alone for a moment."""
-        batch = await self._leases.lease(task, groups, large_first)
+    async def _lease(
+        self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int
+    ) -> list[Work]:
+        """Work of a task; one that has none is left alone for a moment, or until some is found."""
+        batch = await self._leases.lease(task, groups, large_first, most)
         if not batch:
-            self._idle[task] = time.time() + IDLE
-            self._wake_in(IDLE)
+            self._idle.add(task)
+            self._due_in(task, IDLE)
         return batch
 
     async def _stop(self, numbers: Sequence[int]) -> None:

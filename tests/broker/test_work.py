@@ -142,7 +142,7 @@ async def test_what_a_worker_records_late_does_not_count(opened):
         (second,) = await works.lease(number, "quick", ["look"], True, 10, 10, time.time())
         assert (second.attempt, second.lost) == (2, 1)
         assert await works.complete("slow", [Result(first, "succeeded")], time.time()) == set()
-        assert await works.complete("quick", [Result(second, "succeeded")], time.time()) == {second.id}
+        assert await works.complete("quick", [Result(second, "succeeded")], time.time()) == {second.lease}
 
 
 async def test_what_was_lost_with_a_worker_is_done_alone(opened):
@@ -192,14 +192,14 @@ async def test_no_lease_is_given_back_before_its_results_are_written(opened):
     numbers = [(await tasks.submit(task(f"/{i}")))[0] for i in range(20)]
     places = Places(opened)
     history = Transfers(opened, places, Forecasting(opened, places, compiled=False))
-    recorder = Recorder(opened, history, Decisions(opened, Places(opened)), lambda _: None)
+    recorder = Recorder(opened, history, Decisions(opened, Places(opened)), lambda *_: None)
     async with opened.write() as connection:
         await Works(connection).enrol("w", "", "here", time.time())
     leases = Leases(opened, recorder)
     leases.begin("w")
 
     async def work(number: str) -> None:
-        while batch := await leases.lease(number, [["look"]], large_first=True):
+        while batch := await leases.lease(number, [["look"]], True, 10):
             recorder.report(Result(batch[0], "succeeded"))
             await leases.settle(batch)
             done.append(number)
