@@ -1,19 +1,20 @@
-"""Many rows as one parameter: a list sent as JSON, read back as a table by the database.
+"""Many rows as one parameter: a list sent as JSON, read back as a table by the database; and many as one answer.
 
 One statement then joins or inserts thousands, which is what keeps a request for 10,000 names from being 10,000
-questions.
+questions. Rows of an answer come one by one from SQLite, and for each its thread waits for Python's lock.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import orjson
-from sqlalchemy import Subquery, Text, bindparam, cast, func, select
+from sqlalchemy import JSON, ColumnElement, Select, Subquery, Text, bindparam, cast, func, select
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
-__all__ = ["Columns", "tabled"]
+__all__ = ["Columns", "gathered", "tabled"]
 
 Columns = Mapping[str, TypeEngine[Any]]
 """Names and types, in the order of the values in each row."""
@@ -32,3 +33,17 @@ def tabled(connection: AsyncConnection, rows: Sequence[Sequence[Any]], columns: 
         texts = [each.c.value.op("->>", return_type=Text())(i) for i in range(len(columns))]
         typed = [cast(field, kind).label(name) for field, (name, kind) in zip(texts, columns.items(), strict=True)]
     return select(*typed).subquery("given")
+
+
+async def gathered(connection: AsyncConnection, question: Select[Any], documents: Collection[str] = ()) -> list[Any]:
+    """The rows of an answer, as lists, in their order; columns of texts and integers only.
+
+    :param documents: columns whose texts are JSON, which is then read, too
+    """
+    found = question.subquery("found")
+    sqlite = connection.dialect.name == "sqlite"
+    read: Callable[[ColumnElement[Any]], ColumnElement[Any]] = func.json if sqlite else partial(cast, type_=JSON)
+    fields = [read(each) if each.name in documents else each for each in found.c]
+    rows = func.json_group_array(func.json_array(*fields)) if sqlite else func.json_agg(func.json_build_array(*fields))
+    said = (await connection.execute(select(cast(rows, Text)).select_from(found))).scalar()
+    return list(orjson.loads(said)) if said else []

@@ -18,6 +18,7 @@ from sqlalchemy import (
     bindparam,
     delete,
     func,
+    insert,
     literal,
     select,
     union_all,
@@ -27,8 +28,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Details, Item, Work, WorkKind, WorkState
 from broker.schema.tasks import UNFINISHED, lanes, tasks, work, workers
-from broker.storage.tabled import Columns, tabled
-from broker.storage.upsert import ALWAYS, insert
+from broker.storage.tabled import Columns, gathered, tabled
 
 __all__ = ["Planned", "Result", "Works", "earliest"]
 
@@ -54,6 +54,8 @@ ABOUT: dict[WorkKind, str] = {"copy": "files", "delete": "files", "link": "symli
 """Which counters say what a task is about."""
 HELD: Columns = {"id": BigInteger(), "attempt": Integer()}
 WORK = [work.c[name] for name in Work._fields]
+WRITTEN = ("details", "received")
+"""Columns that are JSON."""
 LARGEST = 2**63 - 1
 COUNTED = {"succeeded": "succeeded", "failed": "failed", "skipped": "skipped"}
 
@@ -116,31 +118,31 @@ class Works:
 
     async def add(self, task: str, planned: Collection[Planned]) -> int:
         """Add work to a task; how much of it is new. The task's counters of what it is about rise by that."""
-        kinds: defaultdict[WorkKind, list[Planned]] = defaultdict(list)
-        for each in planned:
-            kinds[each.kind].append(each)
         active = select(tasks.c.id).where(tasks.c.id == task, tasks.c.status == "ACTIVE").with_for_update()
         if not planned or (await self._connection.execute(active)).scalar() is None:
             return 0  # it was ended in the meantime
-        sizes = {kind: await self._add(task, some) for kind, some in kinds.items()}
-        rise = Counter(total=sum(map(len, sizes.values())), bytes=sum(sizes.get("copy", ())))
-        for kind, found in sizes.items():
-            if kind in ABOUT:
-                rise[ABOUT[kind]] += len(found)
-        if rise["total"]:
+        if fresh := await self._add(task, {each.key: each for each in planned}):
+            rise = Counter(total=len(fresh))
+            rise["bytes"] = sum(min(each.size, LARGEST) for each in fresh if each.kind == "copy")
+            rise.update(ABOUT[each.kind] for each in fresh if each.kind in ABOUT)
             values = {name: tasks.c[name] + count for name, count in rise.items()}
             await self._connection.execute(update(tasks).where(tasks.c.id == task).values(values))
-        return rise["total"]
+        return len(fresh)
 
-    async def _add(self, task: str, planned: Sequence[Planned]) -> list[int]:
-        """The sizes of what was new."""
-        given = tabled(self._connection, [_row(each) for each in planned], PLANNED)
+    async def _add(self, task: str, planned: Mapping[str, Planned]) -> list[Planned]:
+        """What was new; nobody else adds to the task meanwhile."""
+        keys = tabled(self._connection, [(key,) for key in planned], {"key": Text()})
+        there = select(work.c.key).where(work.c.task_id == task, work.c.key.in_(select(keys.c.key)))
+        known = set((await self._connection.execute(there)).scalars())
+        fresh = {key: each for key, each in planned.items() if key not in known}
+        if not fresh:
+            return []
+        given = tabled(self._connection, [(key, *_row(each)) for key, each in fresh.items()], PLANNED)
         begun = (literal("pending"), literal(0), literal(0), literal(0.0))
-        fresh = select(literal(task), *given.c, *begun).where(ALWAYS)
         names = ["task_id", *PLANNED, "state", "attempt", "lost", "not_before"]
-        once = insert(self._connection, work).from_select(names, fresh)
-        once = once.on_conflict_do_nothing(index_elements=["task_id", "key"])
-        return list((await self._connection.execute(once.returning(work.c.size))).scalars())
+        added = insert(work).from_select(names, select(literal(task), *given.c, *begun))
+        await self._connection.execute(added)
+        return list(fresh.values())
 
     async def lease(
         self,
@@ -169,7 +171,7 @@ class Works:
         )
         chosen: list[Work] = []
         total = 0
-        for row in await self._connection.execute(free):
+        for row in await gathered(self._connection, free, WRITTEN):
             each = _work(row)
             total += each.size
             if chosen and (total > most_bytes or each.lost):
@@ -186,7 +188,7 @@ class Works:
     async def leased(self, worker: str) -> list[Work]:
         """All that a worker has."""
         mine = select(*WORK).where(work.c.worker == worker, work.c.state == "leased")
-        return [_work(row) for row in await self._connection.execute(mine)]
+        return [_work(row) for row in await gathered(self._connection, mine, WRITTEN)]
 
     async def complete(
         self, worker: str, results: Sequence[Result], now: float, moved: Mapping[str, int] = {}
@@ -208,8 +210,10 @@ class Works:
         given = tabled(self._connection, rows, DONE)
         kept = {name: given.c[name] for name in DONE if name not in HELD}
         done = update(work).where(self._held(worker, given)).values(**kept, worker=None, finished_at=now)
-        leases = await self._connection.execute(done.returning(work.c.id, work.c.attempt))
-        return {(number, attempt) for number, attempt in leases}
+        if (await self._connection.execute(done)).rowcount == len(first):
+            return set(first)
+        now_over = select(work.c.id, work.c.attempt).where(work.c.id == given.c.id, work.c.finished_at == now)
+        return {(number, attempt) for number, attempt in await gathered(self._connection, now_over)} & set(first)
 
     async def progress(self, worker: str, received: Sequence[tuple[Work, tuple[tuple[int, int], ...]]]) -> None:
         """Keep what of these files has arrived, of those leases that this worker still has."""
@@ -292,7 +296,7 @@ def _row(each: Planned) -> tuple[Any, ...]:
     modified, checksum, link, *others = each.details
     details = orjson.dumps((modified, checksum, link and _clean(link), *others)).decode()
     size = min(each.size, LARGEST)
-    return each.key, each.kind, each.phase, _clean(each.source), _clean(each.destination), size, details
+    return each.kind, each.phase, _clean(each.source), _clean(each.destination), size, details
 
 
 def _clean(said: str) -> str:
@@ -300,7 +304,7 @@ def _clean(said: str) -> str:
     return said.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
-def _work(row: Any) -> Work:
+def _work(row: Sequence[Any]) -> Work:
     *known, details, attempt, lost, error_code, received = row
-    ranges = tuple(map(tuple, orjson.loads(received))) if received else ()
-    return Work._make((*known, Details(*orjson.loads(details)), attempt, lost, error_code, ranges))
+    ranges = tuple(map(tuple, received or ()))
+    return Work._make((*known, Details(*details), attempt, lost, error_code, ranges))

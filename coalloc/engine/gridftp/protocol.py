@@ -67,10 +67,11 @@ class LineReader:
 
     def feed(self, data: bytes) -> list[bytes]:
         """:raises ServerSays: when a line is longer than any server has reason to send"""
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(max(lines, key=len, default=self._rest)) > MAX_LINE or len(self._rest) > MAX_LINE:
+        data = self._rest + data
+        *lines, self._rest = data.replace(b"\r\n", b"\n").split(b"\n")
+        if len(data) > MAX_LINE and max(map(len, (*lines, self._rest))) > MAX_LINE:
             raise ServerSays("the server sent an endless line", "check that this is a GridFTP server")
-        return [line.removesuffix(b"\r") for line in lines]
+        return lines
 
 
 class ReplyReader:
