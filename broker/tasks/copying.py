@@ -27,6 +27,8 @@ AT_ONCE = 32
 """Files under way on one pair of sessions, unless the user says otherwise."""
 LARGE = 64 << 20
 """Bytes from which on a file is looked at before it is copied, and what has come of it is kept for another attempt."""
+TOLD = 1 << 20
+"""Bytes from which on it is told while they come how many have."""
 ALGORITHMS = ("sha256", "sha1", "md5", "adler32")
 """What files are compared by: the first that both servers know."""
 MARK = ".coget-"
@@ -162,13 +164,14 @@ class Copying:
             if size >= LARGE:
                 recorder.progress(work, received)
 
+        told = arrived if size >= TOLD else None
         ranges = received.gaps(0, size) if had else None
         if self._admission and size:
             for start, end in _pieces(ranges or [(0, size)], self._admission.piece):
                 await self._admission.wait(end - start)
-                await route.pair.copy(source, beside, size, [(start, end)], arrived)
+                await route.pair.copy(source, beside, size, [(start, end)], told)
         elif ranges is None or ranges:
-            await route.pair.copy(source, beside, size, ranges, arrived)
+            await route.pair.copy(source, beside, size, ranges, told)
         if received.total < size:
             recorder.moved(work.task_id, size - received.total)
         if ranges or self._admission:  # whoever reads to the end of a file would have noticed

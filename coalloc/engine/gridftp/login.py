@@ -8,6 +8,7 @@ more than all else. What a login is for is left to who inherits: `session` fetch
 import asyncio
 import socket
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self
 
@@ -194,10 +195,15 @@ class Login:
         if self._security:
             await self._security.secure(data)
 
+    @cached_property
+    def _algorithms(self) -> dict[str, str]:
+        """What the server calls the checksums that it offers, by their names without hyphens."""
+        offered = (name.partition(":")[0] for name in self._features.get("CKSM", "").upper().split(";"))
+        return {name.replace("-", ""): name for name in offered if name}
+
     def _checksum_of(self, path: str, algorithm: str, start: int, end: int) -> PendingReply | None:
         """The reply to come with the server's digest of bytes [start, end); None where it does not offer it."""
-        offered = {name.partition(":")[0] for name in self._features.get("CKSM", "").upper().split(";")}
-        name = next((name for name in offered if name.replace("-", "") == algorithm.upper()), None)
+        name = self._algorithms.get(algorithm.upper())
         if name is None:
             return None
         seconds = self.options.connect_seconds + (end - start) / CHECKSUM_RATE

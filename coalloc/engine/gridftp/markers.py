@@ -54,6 +54,8 @@ class Progress:
     def __init__(self) -> None:
         self.kept = Intervals()
         self._stripes: dict[int, int] = {}
+        self.moved = False
+        """Whether what was heard last says that bytes have come."""
 
     @property
     def told(self) -> bool:
@@ -65,19 +67,17 @@ class Progress:
         """How many have come; exact by the last marker."""
         return self.kept.total or sum(self._stripes.values())
 
-    @property
-    def moving(self) -> int:
-        """A number that grows when bytes come, however that is told."""
-        return self.kept.total + sum(self._stripes.values())
-
     def hear(self, reply: Reply) -> list[tuple[int, int]]:
         """Take a preliminary reply; the ranges that it says are on disk now and were not before."""
         if reply.code == PERFORMANCE and (told := performance(reply)):
-            self._stripes[told[0]] = told[1]
+            stripe, count = told
+            self.moved = count > self._stripes.get(stripe, 0)
+            self._stripes[stripe] = count
         if reply.code != RANGE:
             return []
         news = []
         for start, end in ranges(reply):
             news += self.kept.gaps(start, end)
             self.kept.add(start, end)
+        self.moved = bool(news)
         return news

@@ -127,7 +127,7 @@ class ThirdParty:
                 retrieve = f"RETR {source.path}" if whole else f"ERET P {start} {end - start} {source.path}"
                 store = f"STOR {sink.path}" if whole else f"ESTO A {start} {sink.path}"
                 await self._window.acquire()
-                transfers.append(Transfer(self, start, end, (retrieve, source.shown), (store, sink.shown), received))
+                transfers.append(Transfer(self, start, end, (retrieve, source), (store, sink), received))
                 self._begin(transfers[-1])
             errors = [await transfer.over for transfer in transfers]
         except asyncio.CancelledError:

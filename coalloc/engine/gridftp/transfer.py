@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.markers import Progress
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
@@ -33,8 +34,8 @@ class Transfer:
         pair: "ThirdParty",
         start: int,
         end: int,
-        retrieve: tuple[str, str],
-        store: tuple[str, str],
+        retrieve: tuple[str, Address],
+        store: tuple[str, Address],
         received: KeptRange | None,
     ) -> None:
         self._pair = pair
@@ -62,10 +63,9 @@ class Transfer:
 
     def _heard(self, reply: Reply) -> None:
         """A marker of the sink."""
-        before = self.progress.moving
         for start, end in self.progress.hear(reply):
             self._tell(start, end)
-        if self.progress.moving > before:
+        if self.progress.moved:
             self._pair.moved()
 
     def _tell(self, start: int, end: int) -> None:
@@ -107,7 +107,7 @@ class Transfer:
             return
         if self.progress.told and self.progress.bytes != self._length:
             had = f"{self.progress.bytes} of {self._length} bytes"
-            self.end(ReplicaChanged(f"{self._retrieve[1]}: the server has sent {had}", "look at it again"))
+            self.end(ReplicaChanged(f"{self._retrieve[1].shown}: the server has sent {had}", "look at it again"))
             return
         for start, end in self.progress.kept.gaps(0, self._length):
             self._tell(start, end)
@@ -123,8 +123,8 @@ class Transfer:
             self.over.set_result(error)
 
 
-def _trouble(answer: Reply | SourceError, thing: str) -> SourceError | None:
+def _trouble(answer: Reply | SourceError, thing: Address) -> SourceError | None:
     """Why a command was not done."""
     if isinstance(answer, SourceError):
         return answer
-    return None if answer.positive else refusal(answer, thing)
+    return None if answer.positive else refusal(answer, thing.shown)
