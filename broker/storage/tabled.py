@@ -9,12 +9,26 @@ from functools import partial
 from typing import Any
 
 import orjson
-from sqlalchemy import JSON, ColumnElement, Select, Subquery, Text, bindparam, cast, func, select
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    BigInteger,
+    Column,
+    ColumnElement,
+    Select,
+    Subquery,
+    Text,
+    any_,
+    bindparam,
+    cast,
+    func,
+    select,
+)
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.types import TypeEngine
 
-__all__ = ["Columns", "gathered", "tabled"]
+__all__ = ["Columns", "among", "gathered", "tabled"]
 
 Columns = Mapping[str, TypeEngine[Any]]
 """Names and types, in the order of the values in each row."""
@@ -33,6 +47,14 @@ def tabled(connection: AsyncConnection, rows: Sequence[Sequence[Any]], columns: 
         texts = [each.c.value.op("->>", return_type=Text())(i) for i in range(len(columns))]
         typed = [cast(field, kind).label(name) for field, (name, kind) in zip(texts, columns.items(), strict=True)]
     return select(*typed).subquery("given")
+
+
+def among(connection: AsyncConnection, column: Column[int], numbers: Sequence[int]) -> ColumnElement[bool]:
+    """Whether a column has one of these, which are one parameter: the rows are found by its index, however many."""
+    if connection.dialect.name == "sqlite":
+        each = func.json_each(orjson.dumps(numbers).decode()).table_valued("value", name="one")
+        return column.in_(select(each.c.value))
+    return column == any_(bindparam(None, numbers, type_=ARRAY(BigInteger)))
 
 
 async def gathered(connection: AsyncConnection, question: Select[Any], documents: Collection[str] = ()) -> list[Any]:

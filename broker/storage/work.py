@@ -16,6 +16,7 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     delete,
     func,
     insert,
@@ -28,7 +29,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Details, Item, Work, WorkKind, WorkState
 from broker.schema.tasks import UNFINISHED, lanes, tasks, work, workers
-from broker.storage.tabled import Columns, gathered, tabled
+from broker.storage.tabled import Columns, among, gathered, tabled
 
 __all__ = ["Planned", "Result", "Works", "earliest"]
 
@@ -180,8 +181,7 @@ class Works:
             if each.lost:  # what was lost with a worker is done alone: it may have been its end
                 break
         if chosen:
-            given = tabled(self._connection, [(each.id,) for each in chosen], {"id": BigInteger()})
-            taken = update(work).where(work.c.id.in_(select(given.c.id)))
+            taken = update(work).where(among(self._connection, work.c.id, [each.id for each in chosen]))
             await self._connection.execute(taken.values(state="leased", worker=worker, attempt=work.c.attempt + 1))
         return chosen
 
@@ -255,10 +255,11 @@ class Works:
     def _held(worker: str, given: Subquery) -> ColumnElement[bool]:
         """Whether a row is one of these leases, and still this worker's.
 
-        Rows are to be found by their ids: by the index on workers, SQLite goes through all their leases for each.
+        Rows are to be found by their ids, so the rest is in a CASE, of which no planner thinks anything: both would go
+        through all that the worker has leased, for each of these.
         """
-        lease = and_(work.c.id == given.c.id, work.c.attempt == given.c.attempt)
-        return and_(lease, func.coalesce(work.c.worker, "") == worker, work.c.state == "leased")
+        ours = and_(work.c.attempt == given.c.attempt, work.c.worker == worker, work.c.state == "leased")
+        return and_(work.c.id == given.c.id, case((ours, literal(True)), else_=literal(False)))
 
     async def destinations(self, task: str) -> list[str]:
         """Where the items of a task go, as they were submitted."""
