@@ -224,11 +224,10 @@ class Copying:
 
     async def leave(self, batch: Sequence[Work]) -> None:
         """Delete what was begun and will not be ended."""
+        names = [temporary(self._sink.at(work.destination), work) for work in batch]
         with suppress(CoallocError):
             async with self._routes.one(self._ends) as route:
-                for work in batch:
-                    with suppress(CoallocError):
-                        await route.sink.delete(temporary(self._sink.at(work.destination), work))
+                await asyncio.gather(*map(route.sink.delete, names), return_exceptions=True)
 
 
 def _pieces(ranges: Sequence[tuple[int, int]], most: int) -> Iterator[tuple[int, int]]:
