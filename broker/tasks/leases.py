@@ -83,7 +83,8 @@ class Leases:
             owed, over = self._owed, self._over  # before results are written: what is owed later has later results
             self._owed, self._over = [], set()
             try:
-                self._held -= await self._recorder.flush(self._worker)
+                recorded = await self._recorder.flush(self._worker)
+                self._held -= recorded
                 await self._give_back(owed, over)
             except BaseException:
                 self._owed, self._over = owed + self._owed, over | self._over

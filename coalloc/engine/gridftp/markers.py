@@ -69,6 +69,7 @@ class Progress:
 
     def hear(self, reply: Reply) -> list[tuple[int, int]]:
         """Take a preliminary reply; the ranges that it says are on disk now and were not before."""
+        self.moved = False
         if reply.code == PERFORMANCE and (told := performance(reply)):
             stripe, count = told
             self.moved = count > self._stripes.get(stripe, 0)
