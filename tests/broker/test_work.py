@@ -187,6 +187,22 @@ async def test_two_results_for_one_lease_count_once(opened):
         assert (known.succeeded, known.failed) == (1, 0)
 
 
+async def test_of_many_results_those_count_whose_leases_are_held(opened):
+    tasks = Tasks(opened)
+    number, _ = await tasks.submit(task("/a", "/b", "/c"))
+    async with opened.write() as connection:
+        works, now = Works(connection), time.time()
+        await works.enrol("w", "", "here", now)
+        lost, *kept = await works.lease(number, "w", ["look"], True, 10, 10, now)
+        await works.release("w", [lost])
+        results = [Result(each, "succeeded") for each in (lost, *kept)]
+        assert await works.complete("w", results, now, {number: 7}) == {each.lease for each in kept}
+        known = await Stored(connection).one(number)
+        assert (known.succeeded, known.pending, known.bytes_transferred) == (2, 1, 7)
+        (again,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
+        assert (again.source, again.lease) == (lost.source, lost.lease)
+
+
 async def test_no_lease_is_given_back_before_its_results_are_written(opened):
     tasks = Tasks(opened)
     numbers = [(await tasks.submit(task(f"/{i}")))[0] for i in range(20)]
