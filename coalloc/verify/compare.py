@@ -79,11 +79,18 @@ class Comparison:
             self._foresee(rate)
 
     def _foresee(self, rate: float) -> None:
-        """Ask about all that is not asked about yet, when the answers are about as far away as the end."""
+        """Ask about all that nobody has answered about, when the answers are about as far away as the end.
+
+        Also what was asked: it may stand in line, before a witness that is far.
+        """
         foresight = Foresight(self._jury)
         if self._left > 0 and foresight.due(self._left, rate):
             self._foresight = foresight
-            foresight.ask(self._examined.gaps(0, self._size))
+            answered = Intervals(self._examined)
+            for piece, task in self._cases.items():
+                if not task.done():
+                    answered.remove(piece.start, piece.end)
+            foresight.ask(answered.gaps(0, self._size))
 
     def _examine_the_still(self) -> None:
         """Ask about the pieces that have not grown since the last look."""
@@ -115,8 +122,12 @@ class Comparison:
         """
         waiting = [_extent(piece) for piece in self._waiting]
         self._waiting.clear()
-        right = await self._foresight.confirmed(waiting, self._patience) if self._foresight else Intervals()
-        waiting = [piece for piece in waiting if not right.covers(piece.start, piece.end)]
+        if self._foresight:
+            right = await self._foresight.confirmed(sorted([*waiting, *self._cases]), self._patience)
+            waiting = [piece for piece in waiting if not right.covers(piece.start, piece.end)]
+            for piece in [piece for piece, task in self._cases.items() if not task.done()]:
+                if right.covers(piece.start, piece.end):
+                    self._late.append(self._cases.pop(piece))
         for neighbours in together(waiting, set(self._jury.members)):
             self._examine(neighbours, soon=True)
         self._cases = {piece: task for piece, task in self._cases.items() if piece.source not in dropped}

@@ -79,8 +79,7 @@ class Jury:
 
     async def _ask(self, witness: int, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:
         """What it says, given up when the witness is gone, or slow while another can be asked."""
-        source = self._sources[witness]
-        task = asyncio.gather(*(source.checksum(algorithm, start, end) for start, end in ranges))
+        task = asyncio.ensure_future(_all(self._sources[witness], algorithm, ranges))
         patience = GLANCES + sum(end - start for start, end in ranges) / SLOWEST / GLANCE
         try:
             while not task.done() and self._able(witness) and (patience > 0 or self.members == [witness]):
@@ -122,3 +121,7 @@ class Jury:
     def name(self, source: int) -> str:
         """The URL of a source as it may be shown."""
         return redact(self._sources[source].url)
+
+
+async def _all(source: Source, algorithm: str, ranges: Sequence[tuple[int, int]]) -> list[str | None]:
+    return await asyncio.gather(*(source.checksum(algorithm, start, end) for start, end in ranges))

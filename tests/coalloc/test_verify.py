@@ -260,7 +260,10 @@ async def arrive(jury, pieces):
         await asyncio.sleep(0.05)
         comparison.add([each])
     came = loop.time()
-    return await comparison.finish(), loop.time() - came
+    try:
+        return await comparison.finish(), loop.time() - came
+    finally:
+        comparison.cancel()
 
 
 def steps(sender, **flips):
@@ -306,3 +309,13 @@ def test_who_died_after_it_was_asked_is_not_needed():
     dead = distant(1, dies_at=3.6)
     verdict, _ = run(arrive(Jury([distant(0), dead, distant(2)]), steps(lambda at: 0)))
     assert verdict == (True, {})
+
+
+def test_who_has_many_to_answer_before_is_not_waited_for(monkeypatch):
+    """Pieces that were asked about of a witness that is far stand in line there when the end comes."""
+    monkeypatch.setattr("coalloc.verify.compare.WORTH", STEP)
+    monkeypatch.setattr("coalloc.verify.foresight.SHORT", 0)
+    near = [SimulatedSource(f"s{i}", DATA, Behaviour(setup_seconds=0.1, offers_checksum=True)) for i in range(2)]
+    verdict, seconds = run(arrive(Jury([*near, distant(2)]), steps(lambda at: at // STEP % 2)))
+    assert verdict == (True, {})
+    assert seconds < 0.3
