@@ -122,7 +122,10 @@ class Works:
         active = select(tasks.c.id).where(tasks.c.id == task, tasks.c.status == "ACTIVE").with_for_update()
         if not planned or (await self._connection.execute(active)).scalar() is None:
             return 0  # it was ended in the meantime
-        if fresh := await self._add(task, {each.key: each for each in planned}):
+        first: dict[str, Planned] = {}
+        for each in planned:
+            first.setdefault(each.key, each)
+        if fresh := await self._add(task, first):
             rise = Counter(total=len(fresh))
             rise["bytes"] = sum(min(each.size, LARGEST) for each in fresh if each.kind == "copy")
             rise.update(ABOUT[each.kind] for each in fresh if each.kind in ABOUT)

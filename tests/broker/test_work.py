@@ -340,3 +340,10 @@ async def test_work_that_is_found_twice_is_done_once(opened):
         assert [work.size for work in large] == [4, 3]
         small = await works.lease(number, "w", ["copy"], False, 10, 100, time.time())
         assert [work.size for work in small] == [0, 1, 2]
+
+
+async def test_of_work_that_is_planned_twice_at_once_the_first_counts(opened):
+    number, _ = await Tasks(opened).submit(task("/a"))
+    async with opened.write() as connection:
+        assert await Works(connection).add(number, [Planned("copy", "/x", "/to/x", size) for size in (10, 20)]) == 1
+        assert (await Stored(connection).one(number)).bytes == 10
