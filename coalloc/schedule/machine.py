@@ -21,6 +21,8 @@ __all__ = ["IllegalEventError", "Scheduler"]
 
 TICK = 0.2
 """Seconds between looks at who is silent, and how data come."""
+SOON = 0.04
+"""Seconds between looks at how far a source is that connects: it has its further streams from then on."""
 IDLE_TICK = 0.1
 """Seconds after which an idle lane looks again, where the policy wants that."""
 USEFUL = 1 << 20
@@ -378,7 +380,7 @@ class Scheduler:
     def _wake(self, now: float) -> None:
         times = [lane.resume_at for lane in self.state.lanes if lane.status == "pausing"]
         if self.state.copies:
-            times.append(max(now, self._looked_at + TICK))
+            times.append(max(now, self._looked_at + (SOON if self._some_will_widen() else TICK)))
         if any(lane.status == "idle" for lane in self.state.lanes):
             if not self._begun and self._first_ready is not None:
                 times.append(self._first_ready + self.policy.patience)
@@ -388,6 +390,11 @@ class Scheduler:
             self._actions.append(Wake(min(times)))
 
     # Small helpers
+
+    def _some_will_widen(self) -> bool:
+        """Whether a source connects of which it is not known how far it is."""
+        unknown = any(lane.status == "connecting" and lane.widening.rtt is None for lane in self.state.lanes)
+        return self.policy.widens and unknown
 
     def _copy(self, copy: int) -> Copy:
         if copy not in self.state.copies:

@@ -122,13 +122,7 @@ class Comparison:
         """
         waiting = [_extent(piece) for piece in self._waiting]
         self._waiting.clear()
-        if self._foresight:
-            right = await self._foresight.confirmed(sorted([*waiting, *self._cases]), self._patience)
-            waiting = [piece for piece in waiting if not right.covers(piece.start, piece.end)]
-            for piece in [piece for piece, task in self._cases.items() if not task.done()]:
-                if right.covers(piece.start, piece.end):
-                    self._late.append(self._cases.pop(piece))
-        for neighbours in together(waiting, set(self._jury.members)):
+        for neighbours in together(await self._not_foreseen(waiting), set(self._jury.members)):
             self._examine(neighbours, soon=True)
         self._cases = {piece: task for piece, task in self._cases.items() if piece.source not in dropped}
         await self._ask_others_instead()
@@ -138,6 +132,16 @@ class Comparison:
         verdicts = await asyncio.gather(*self._cases.values())
         bad = {source: why for verdict in verdicts for source, why in verdict.bad.items() if source not in dropped}
         return not bad and all(verdict.witness is not None for verdict in verdicts), bad
+
+    async def _not_foreseen(self, waiting: Sequence[Extent]) -> Sequence[Extent]:
+        """Those that nobody confirmed beforehand; who was asked about others that were confirmed is not waited for."""
+        if not self._foresight:
+            return waiting
+        right = await self._foresight.confirmed(sorted([*waiting, *self._cases]), self._patience)
+        for piece in [piece for piece, task in self._cases.items() if not task.done()]:
+            if right.covers(piece.start, piece.end):
+                self._late.append(self._cases.pop(piece))
+        return [piece for piece in waiting if not right.covers(piece.start, piece.end)]
 
     async def _ask_others_instead(self) -> None:
         """Ask others, too, where an answer takes long; a witness may be behind a link that has become slow."""

@@ -2,12 +2,13 @@
 
 import pytest
 
-from coalloc.model import Estimate
+from coalloc.model import Estimate, Way
 from coalloc.schedule.actions import Abandon, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.events import Failed, Finished, Ready, Received, Rejected, Started, Tick, Waiting
-from coalloc.schedule.machine import TICK, IllegalEventError
+from coalloc.schedule.machine import SOON, TICK, IllegalEventError
 from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies import make
+from coalloc.schedule.streams import FIRST
 from coalloc.testing.invariants import CheckedScheduler
 
 MB = 1_000_000
@@ -39,6 +40,17 @@ def test_a_far_source_has_its_streams_before_it_is_asked_for_anything():
     assert isinstance(widen, Widen)
     assert isinstance(fetch, Fetch)
     assert widen.streams > 1
+
+
+def test_a_far_source_has_its_streams_as_soon_as_it_is_known_how_far_it_is():
+    """Beside one that is near and delivers already."""
+    machine = scheduler(size=100 * MB)
+    *_, wake = machine.handle(Ready(0.03, 0, rtt=0.01))
+    (wake,) = machine.handle(Tick(wake.at, (Way(0.01), None)))
+    assert wake.at == pytest.approx(2 * SOON)
+    widen, wake = machine.handle(Tick(wake.at, (Way(0.01), Way(0.08))))
+    assert widen == Widen(1, FIRST)
+    assert wake.at == pytest.approx(2 * SOON + TICK)
 
 
 @pytest.mark.parametrize(("strategy", "rtt"), [("adaptive", 0.001), ("adaptive", None), ("single", 0.1)])
