@@ -39,6 +39,7 @@ from coalloc.request import Engine, Request, Strategy, named_files, ranked, sour
 from coalloc.resolve import target
 from coalloc.schedule.policies import make
 from coalloc.servers import Storage, ThirdParty, copy, storage, third_party
+from coalloc.sink import discard
 from coalloc.urls import redact
 from coalloc.verify import SUSPECTED, Jury, agreed_checksum
 
@@ -59,6 +60,7 @@ __all__ = [
     "collect",
     "copy",
     "datasets",
+    "discard",
     "download",
     "forbid",
     "globus_tasks",

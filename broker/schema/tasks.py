@@ -27,6 +27,7 @@ UNFINISHED = text("state IN ('pending', 'leased')")
 ACTIVE = text("status = 'ACTIVE'")
 FAILED = text("status = 'FAILED'")
 UNTOLD = text("untold IS NOT NULL")
+UNSWEPT = text("unswept IS NOT NULL")
 RETRYING = text("state = 'pending' AND attempt > 0")
 
 tasks = Table(
@@ -70,6 +71,7 @@ tasks = Table(
     Column("bytes_checksummed", BigInteger, nullable=False),
     Column("faults", BigInteger, nullable=False),
     Column("untold", MOMENT),  # when to tell of its end; NULL: there is nothing to tell
+    Column("unswept", MOMENT),  # when to clear away what it had begun; NULL: there is nothing
     UniqueConstraint("owner", "submission_id"),
     Index(None, "owner", "requested_at"),
     Index(
@@ -86,6 +88,7 @@ tasks = Table(
     ),
     Index("ix_tasks_failed", "completed_at", sqlite_where=FAILED, postgresql_where=FAILED),
     Index("ix_tasks_untold", "untold", sqlite_where=UNTOLD, postgresql_where=UNTOLD),
+    Index("ix_tasks_unswept", "unswept", sqlite_where=UNSWEPT, postgresql_where=UNSWEPT),
     Index("ix_tasks_deadline", "deadline", sqlite_where=ACTIVE, postgresql_where=ACTIVE),
 )
 
@@ -106,7 +109,7 @@ work = Table(
     Column("lost", Integer, nullable=False),  # attempts that ended with the worker that made them
     Column("worker", Text),
     Column("not_before", MOMENT, nullable=False),
-    Column("received", Text),  # JSON: ranges that the destination has, after a failure
+    Column("received", Text),  # JSON: ranges that the destination has of an attempt that failed or was given back
     Column("checksum", Text),  # ALGORITHM:HEX
     Column("error_code", Text),
     Column("error", Text),

@@ -12,7 +12,7 @@ from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, work
 from broker.storage.containing import contains
 from broker.storage.work import earliest
 
-__all__ = ["Candidate", "Lanes", "Open", "Pair", "Tuning"]
+__all__ = ["CANDIDATE", "Candidate", "Lanes", "Open", "Pair", "Tuning", "candidate"]
 
 LOOKED = 10_000
 """Tunings among which is searched."""
@@ -28,6 +28,7 @@ CANDIDATE = (
     "requested_at",
     "started_at",
 )
+"""The columns of `tasks` that make one."""
 
 
 class Pair(NamedTuple):
@@ -109,7 +110,7 @@ class Lanes:
             first = select(*(tasks.c[name] for name in CANDIDATE)).where(*same, *active).order_by(*order).limit(1)
             row = (await self._connection.execute(first)).one_or_none()
             if row:
-                found.append(_candidate(row))
+                found.append(candidate(row))
         return found
 
     async def open(self) -> list[Open]:
@@ -198,7 +199,8 @@ class Lanes:
         await self._connection.execute(tunings.insert().values(**values, **pair._asdict()))
 
 
-def _candidate(row: Row[Any]) -> Candidate:
+def candidate(row: Row[Any]) -> Candidate:
+    """Of a row that has the columns of `CANDIDATE`."""
     return Candidate(
         row.id,
         row.owner,

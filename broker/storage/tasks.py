@@ -133,7 +133,7 @@ class Tasks:
         count = (await self._connection.execute(ended)).rowcount
         column = tasks.c.canceled_work if state == "canceled" else tasks.c.expired
         values = {"status": "FAILED", "completed_at": now, "error_code": code, "error": error, "waits": ""}
-        await self.change(number, **values, untold=now, **{column.name: column + count})
+        await self.change(number, **values, untold=now, unswept=now, **{column.name: column + count})
 
     async def rise(self, number: str, **counts: int) -> None:
         """Let counters rise."""
@@ -144,10 +144,10 @@ class Tasks:
         """End those of these tasks whose work is all over."""
         over = tasks.c.total == tasks.c.succeeded + tasks.c.failed + tasks.c.skipped
         ended = update(tasks).where(tasks.c.id.in_(sorted(numbers)), tasks.c.status == "ACTIVE", over)
-        status = case((tasks.c.failed > 0, "FAILED"), else_="SUCCEEDED")
-        rows = await self._connection.execute(
-            ended.values(status=status, completed_at=now, waits="", untold=now).returning(tasks.c.id, tasks.c.failed)
-        )
+        bad = tasks.c.failed > 0
+        status = {"status": case((bad, "FAILED"), else_="SUCCEEDED"), "unswept": case((bad, now))}
+        values = ended.values(completed_at=now, waits="", untold=now, **status)
+        rows = await self._connection.execute(values.returning(tasks.c.id, tasks.c.failed))
         finished = []
         for row in rows.all():
             if row.failed:

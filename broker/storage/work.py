@@ -190,8 +190,12 @@ class Works:
 
     async def leased(self, worker: str) -> list[Work]:
         """All that a worker has."""
-        mine = select(*WORK).where(work.c.worker == worker, work.c.state == "leased")
-        return [_work(row) for row in await gathered(self._connection, mine, WRITTEN)]
+        return await self.some(work.c.worker == worker, work.c.state == "leased")
+
+    async def some(self, *which: ColumnElement[bool], most: int | None = None) -> list[Work]:
+        """Work of which all this is true, in the order of its ids."""
+        chosen = select(*WORK).where(*which).order_by(work.c.id).limit(most)
+        return [_work(row) for row in await gathered(self._connection, chosen, WRITTEN)]
 
     async def complete(
         self, worker: str, results: Sequence[Result], now: float, moved: Mapping[str, int] = {}
@@ -248,11 +252,12 @@ class Works:
             await self.add(task, children[task])
 
     async def release(self, worker: str, held: Sequence[Work]) -> None:
-        """Give back those leases that this worker still has, as if they had not been."""
+        """Give back those leases that this worker still has, as if they had not been; but for what is `received`."""
         if held:
             given = tabled(self._connection, [each.lease for each in held], HELD)
             back = update(work).where(self._held(worker, given))
-            await self._connection.execute(back.values(state="pending", worker=None, attempt=work.c.attempt - 1))
+            begun = {"attempt": work.c.attempt - 1, "received": func.coalesce(work.c.received, "[]")}
+            await self._connection.execute(back.values(state="pending", worker=None, **begun))
 
     @staticmethod
     def _held(worker: str, given: Subquery) -> ColumnElement[bool]:

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import NamedTuple
 
@@ -20,8 +19,8 @@ from broker.storage.lanes import Candidate, Lanes
 from broker.storage.tasks import Tasks
 from broker.storage.work import Result
 from broker.tasks.clearing import Clearing
-from broker.tasks.copying import Admission, Copying
-from broker.tasks.downloading import Downloading, Sources
+from broker.tasks.copying import Admission, Copying, leave
+from broker.tasks.downloading import Downloading, Sources, discarded
 from broker.tasks.faults import failed
 from broker.tasks.gathering import Gathering
 from broker.tasks.looking import Looking
@@ -160,13 +159,12 @@ class Carrier:
         return Admission(max(SMALLEST_PIECE, int(min(rates))), wait)
 
     async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
-        """Clear away what was begun of a batch that will not be ended."""
-        copies = [work for work in batch if work.kind == "copy"]
-        with suppress(BrokerError, CoallocError):
-            source, sink = await self._ends(task)
-            if sink and isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree) and copies:
-                whose = (task.owner, "")
-                await Copying(self._routes, source.tree, sink.tree, task.options, None, whose).leave(copies)
+        """Clear away what was begun of copies that will not be ended."""
+        _, sink = await self._ends(task)
+        if sink and isinstance(sink.tree, GridFTPTree):
+            await leave(sink.tree, batch)
+        elif sink and isinstance(sink.tree, LocalTree):
+            await discarded(sink.tree, batch)
 
     async def close(self) -> None:
         """Let go of all sessions."""

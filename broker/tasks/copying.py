@@ -21,7 +21,7 @@ from broker.tasks.routes import Ends, Route, Routes
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
 from coalloc.intervals import Intervals
 
-__all__ = ["Admission", "Copying", "temporary"]
+__all__ = ["Admission", "Copying", "leave", "temporary"]
 
 AT_ONCE = 32
 """Files under way on one pair of sessions, unless the user says otherwise."""
@@ -77,8 +77,8 @@ class Copying:
             except CoallocError as error:
                 outcomes = [error for _ in group]
             given_up = self._report(group, outcomes, recorder)
-            if given_up:
-                await self.leave(given_up)
+            with suppress(CoallocError):  # else it is cleared away when the task is over
+                await leave(self._sink, given_up)
             done = [work for work, error in zip(group, outcomes, strict=True) if error is None and not work.received]
             streams = self._ends.parallelism
             recorder.observe(self._owner, of_batch(self._source.server.source, self._site, began, done, streams))
@@ -222,12 +222,18 @@ class Copying:
                 return name, ours, theirs
         return None, None, None
 
-    async def leave(self, batch: Sequence[Work]) -> None:
-        """Delete what was begun and will not be ended."""
-        names = [temporary(self._sink.at(work.destination), work) for work in batch]
-        with suppress(CoallocError):
-            async with self._routes.one(self._ends) as route:
-                await asyncio.gather(*map(route.sink.delete, names), return_exceptions=True)
+
+async def leave(sink: GridFTPTree, batch: Sequence[Work]) -> None:
+    """Delete what was begun and will not be ended; the source need not be there.
+
+    :raises CoallocError: when something of it may still be there
+    """
+
+    async def one(work: Work) -> None:
+        with suppress(NoSuchFile):
+            await sink.delete(temporary(work.destination, work))
+
+    await asyncio.gather(*map(one, batch))
 
 
 def _pieces(ranges: Sequence[tuple[int, int]], most: int) -> Iterator[tuple[int, int]]:

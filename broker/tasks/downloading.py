@@ -1,6 +1,8 @@
 """Fetches files into a folder of this machine: from one server, or from all that have a dataset, co-allocated."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 
 from broker.models.tasks import Options, Work
 from broker.services.trees import LocalTree
@@ -9,10 +11,11 @@ from broker.tasks.deciding import Deciding
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from broker.tasks.side_by_side import side_by_side
-from coalloc.api import Request, download
+from coalloc.api import Request, discard, download
+from coalloc.errors import NoSuchFile
 from coalloc.model import Estimate, TransferReport
 
-__all__ = ["Downloading", "Sources"]
+__all__ = ["Downloading", "Sources", "discarded"]
 
 AT_ONCE = 4
 Sources = Callable[[str], Awaitable[Mapping[str, Estimate]]]
@@ -37,8 +40,7 @@ class Downloading:
         await side_by_side(lambda work: self._fetch(work, recorder), batch, recorder, self._options, at_once)
 
     async def _fetch(self, work: Work, recorder: Recorder) -> Result:
-        folder = work.destination.rpartition("/")[0]
-        await self._sink.stat(f"{folder}/")  # no part of it is a link
+        await _reached(self._sink, work)
         arriving = Arriving(work.task_id, recorder)
         sources = await self._sources(work.source)
         wanted = Request(
@@ -54,6 +56,20 @@ class Downloading:
         if self._options.preserve_timestamp and work.details.modified is not None:
             await self._sink.touch(work.destination, work.details.modified)
         return Result(work, "succeeded", _checksum(report), counts={"files_transferred": 1})
+
+
+async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
+    """Delete what was fetched of files that will not be whole. :raises CoallocError: when it may still be there"""
+    for work in batch:
+        with suppress(NoSuchFile):
+            await _reached(sink, work)
+            await asyncio.to_thread(discard, sink.at(work.destination))
+
+
+async def _reached(sink: LocalTree, work: Work) -> None:
+    """:raises NoSuchFile: when the folder is not there, or a part of its path is a link"""
+    folder = work.destination.rpartition("/")[0]
+    await sink.stat(f"{folder}/")
 
 
 def _checksum(report: TransferReport) -> str | None:

@@ -31,6 +31,7 @@ from broker.tasks.fairness import Choice, choose
 from broker.tasks.faults import failed, poisoned
 from broker.tasks.leases import FEWEST, Leases, moment
 from broker.tasks.recorder import Recorder
+from broker.tasks.sweeping import Leaver, Sweeper
 from broker.tasks.tuner import Tuner
 
 __all__ = ["Performer", "Worker"]
@@ -42,8 +43,6 @@ LOOK = 5.0
 """How often a worker looks for work that nobody told it of, for dead workers and for deadlines."""
 TURN = 10.0
 """Seconds after which a lane goes to whoever is next."""
-CLEARING = 5.0
-"""Seconds for clearing away what a task that was ended had begun."""
 TOLD = 60.0
 """How often the log of a task tells how far it is."""
 IDLE = 1.0
@@ -53,15 +52,11 @@ GROUPS: tuple[tuple[WorkKind, ...], ...] = (("look", "expand"), ("copy", "link",
 log = structlog.get_logger("broker.tasks")
 
 
-class Performer(Protocol):
+class Performer(Leaver, Protocol):
     """Does work, whatever it is."""
 
     async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
         """Do all of the batch and report each piece. Cancelled, it leaves off within a second."""
-        ...
-
-    async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
-        """Clear away what was begun of a batch that will not be ended."""
         ...
 
     async def close(self) -> None:
@@ -131,7 +126,8 @@ class Worker:
 
     @property
     def _routine(self) -> Sequence[tuple[float, Callable[[], Awaitable[None]]]]:
-        return (BEAT, self._beat), (BEAT, self._obey), (LOOK, self._look)
+        sweep = Sweeper(self._database, self._performer, self._queues).sweep
+        return (BEAT, self._beat), (BEAT, self._obey), (BEAT, sweep), (LOOK, self._look)
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -286,24 +282,12 @@ class Worker:
         lost = {result.work.id for result in hopeless}
         try:
             await self._performer.perform(candidate, [work for work in batch if work.id not in lost], self._recorder)
-        except asyncio.CancelledError:
-            await asyncio.shield(self._clear(candidate, batch))
-            raise
         except Exception as defect:
             log.exception("work could not be done", task=candidate.task)
             for work in batch:
                 self._recorder.report(failed(work, defect, candidate.options, time.time()))
         finally:
             await asyncio.shield(self._leases.settle(batch))
-
-    async def _clear(self, candidate: Candidate, batch: Sequence[Work]) -> None:
-        """Clear away what a task has begun that is over already."""
-        async with self._database.read() as connection:
-            task = await Tasks(connection).one(candidate.task)
-        if task is None or task.status != "ACTIVE":
-            with suppress(TimeoutError):  # a server that hangs shall not hold up others
-                async with asyncio.timeout(CLEARING):
-                    await self._performer.leave(candidate, batch)
 
     async def _lease(
         self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int

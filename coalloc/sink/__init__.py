@@ -1,6 +1,7 @@
 """Where fetched bytes go: sparse writes beside the target, checksums as they pass, one rename at the end."""
 
 from coalloc.sink.existing import has, resembles
+from coalloc.sink.folder import discard
 from coalloc.sink.partial import PartialFile
 
-__all__ = ["PartialFile", "has", "resembles"]
+__all__ = ["PartialFile", "discard", "has", "resembles"]

@@ -14,7 +14,18 @@ from pathlib import Path
 from coalloc.disk import disk_error
 from coalloc.errors import SinkError, TargetInUse
 
-__all__ = ["Folder"]
+__all__ = ["Folder", "discard"]
+
+
+def discard(target: Path) -> None:
+    """Delete what was fetched of a file that is not whole; a file of that name is left alone.
+
+    :raises TargetInUse: while another process fetches it
+    :raises SinkError: when that cannot be told
+    """
+    folder = _beside(target)
+    if folder.is_dir() and not folder.is_symlink():
+        Folder(target).remove()
 
 
 class Folder:
@@ -27,7 +38,7 @@ class Folder:
         :raises SinkError: if the target cannot be written
         """
         _refuse_special(target)
-        self.path = target.with_name(target.name + ".coget")
+        self.path = _beside(target)
         self._lock: int | None = None
         try:
             while self._lock is None:
@@ -82,6 +93,10 @@ class Folder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+def _beside(target: Path) -> Path:
+    return target.with_name(target.name + ".coget")
 
 
 def _refuse_other_than_folder(path: Path) -> None:

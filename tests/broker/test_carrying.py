@@ -3,31 +3,21 @@
 import asyncio
 import hashlib
 import os
-import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from broker.models.catalogue import Dataset, Endpoint, Replica
-from broker.models.collections import NewCollection
 from broker.models.tasks import FilterRule, Item
-from broker.storage.collections import Collections
 from broker.storage.lanes import Lanes
-from broker.tasks import worker_of
-from tests.broker.worlds import ANN, World, read, world_of, write
+from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
 from tests.support.gridftp import GridFTPServer
 
 
 @pytest.fixture
 async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
-    async with world_of(database, tmp_path) as world:
-        running = asyncio.create_task(worker_of(world.factory).run())
+    async with world_of(database, tmp_path) as world, working(world):
         yield world
-        running.cancel()
-        with suppress(asyncio.CancelledError):
-            await running
 
 
 async def test_a_file_arrives_under_its_name_verified(world):
@@ -170,20 +160,6 @@ async def test_files_are_fetched_to_a_folder_of_the_worker(world):
     assert (task.files_transferred, task.bytes_transferred) == (2, 2_000_100)
 
 
-async def register(world: World, name: str, content: bytes, *servers: GridFTPServer) -> None:
-    """A dataset with a replica at each of these servers."""
-    sha256 = hashlib.sha256(content).hexdigest()
-    await world.factory.catalogue.put("root", Dataset(name=name, size=len(content), checksums={"sha256": sha256}))
-    for server in servers:
-        path = server.root / name.partition(":")[2]
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(content)
-        endpoint = f"e{server.port}"
-        where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
-        await world.factory.places.put_endpoint("root", Endpoint(name=endpoint, site="here", **where))
-        await world.factory.catalogue.put_replica("root", Replica(dataset=name, endpoint=endpoint))
-
-
 @pytest.mark.parametrize("to", ["sink", "local"])
 async def test_a_dataset_comes_from_all_servers_that_have_it(world, tmp_path, to):
     content = os.urandom(40_000_000)
@@ -216,35 +192,6 @@ async def test_a_corrupt_replica_costs_time_and_no_data(world, tmp_path):
         )
     assert task.status == "SUCCEEDED", task.error
     assert (world.sink.root / "a").read_bytes() == content
-
-
-async def held(world: World, **values: object) -> None:
-    """Change the collection at the sink."""
-    async with world.factory.database.write() as connection:
-        kept = Collections(connection)
-        (sink,) = [each for each in await kept.all() if each.name == "sink"]
-        changed = NewCollection(**{"name": "sink", "endpoint": "sink", **values})
-        await kept.put(sink.id, "ann", changed, time.time())
-
-
-async def begun(world: World, number: str, count: int) -> None:
-    """Wait until so many bytes of a task have arrived."""
-    async with asyncio.timeout(60):
-        while (await world.task(number)).bytes_transferred < count:  # noqa: ASYNC110 - a table changes
-            await asyncio.sleep(0.02)
-
-
-async def test_a_canceled_task_leaves_nothing_behind(world):
-    write(world.source.root, {"a": 150_000_000})
-    await held(world, rate=20e6)
-    number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
-    await begun(world, number, 1_000_000)
-    assert await world.factory.tasks.cancel(ANN, number)
-    async with asyncio.timeout(30):
-        while any(world.sink.root.iterdir()):  # noqa: ASYNC110 - a folder changes
-            await asyncio.sleep(0.05)
-    task = await world.task(number)
-    assert (task.status, task.error_code) == ("FAILED", "CANCELED")
 
 
 async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(world):

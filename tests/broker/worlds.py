@@ -1,10 +1,11 @@
 """A broker with two real GridFTP servers, a collection at each, a folder of workers, and the catalogue."""
 
 import asyncio
+import hashlib
 import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from uuid import UUID, uuid4
@@ -12,13 +13,14 @@ from uuid import UUID, uuid4
 from broker.config import Settings
 from broker.factory import Factory
 from broker.models.access import Caller
-from broker.models.catalogue import Endpoint, Site
+from broker.models.catalogue import Dataset, Endpoint, Replica, Site
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item, NewTask, Options, Task
 from broker.storage.collections import Collections
+from broker.tasks import worker_of
 from tests.support.gridftp import GridFTPServer
 
-__all__ = ["ANN", "Server", "World", "read", "world_of", "world_with", "write"]
+__all__ = ["ANN", "Server", "World", "begun", "held", "read", "register", "working", "world_of", "world_with", "write"]
 
 ANN = Caller(subject="ann", role="transfer")
 
@@ -101,6 +103,48 @@ async def world_with(database: str, tmp_path: Path, source: Server, sink: Server
     yield World(factory, source, sink, tmp_path / "local", numbers)
     factory.trees.close()
     await factory.database.close()
+
+
+@asynccontextmanager
+async def working(world: World) -> AsyncIterator[None]:
+    """A worker of this process."""
+    running = asyncio.create_task(worker_of(world.factory).run())
+    try:
+        yield
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def held(world: World, **values: object) -> None:
+    """Change the collection at the sink."""
+    async with world.factory.database.write() as connection:
+        kept = Collections(connection)
+        (sink,) = [each for each in await kept.all() if each.name == "sink"]
+        changed = NewCollection(**{"name": "sink", "endpoint": "sink", **values})
+        await kept.put(sink.id, "ann", changed, time.time())
+
+
+async def begun(world: World, number: str, count: int) -> None:
+    """Wait until so many bytes of a task have arrived."""
+    async with asyncio.timeout(60):
+        while (await world.task(number)).bytes_transferred < count:  # noqa: ASYNC110 - a table changes
+            await asyncio.sleep(0.02)
+
+
+async def register(world: World, name: str, content: bytes, *servers: Server, told: bool = True) -> None:
+    """A dataset with a replica at each of these servers, and its checksum if that is told."""
+    checksums = {"sha256": hashlib.sha256(content).hexdigest()} if told else {}
+    await world.factory.catalogue.put("root", Dataset(name=name, size=len(content), checksums=checksums))
+    for server in servers:
+        path = server.root / name.partition(":")[2]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        endpoint = f"e{server.port}"
+        where = {"scheme": "ftp", "host": server.host, "port": server.port, "prefix": f"{server.root}/"}
+        await world.factory.places.put_endpoint("root", Endpoint(name=endpoint, site="here", **where))
+        await world.factory.catalogue.put_replica("root", Replica(dataset=name, endpoint=endpoint))
 
 
 def write(root: Path, files: dict[str, int]) -> dict[str, bytes]:

@@ -11,7 +11,7 @@ import pytest
 
 from coalloc.errors import SinkError, TargetInUse
 from coalloc.sink import PartialFile
-from coalloc.sink.folder import Folder
+from coalloc.sink.folder import Folder, discard
 
 HOLD = """
 import sys
@@ -53,6 +53,23 @@ def test_the_lock_ends_with_its_process_even_by_sigkill(target):
         child.send_signal(signal.SIGKILL)
         child.wait(30)
         Folder(target).unlock()
+
+
+def test_what_is_fetched_now_is_not_discarded(target):
+    with another_process_holds(target), pytest.raises(TargetInUse):
+        discard(target)
+    target.write_text("whole")
+    discard(target)
+    assert list(target.parent.iterdir()) == [target]
+    discard(target)  # nothing is there
+
+
+def test_nothing_is_discarded_through_a_link(target, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "data").touch()
+    target.with_name("target.coget").symlink_to("elsewhere")
+    discard(target)
+    assert (tmp_path / "elsewhere" / "data").exists()
 
 
 def test_within_one_process_too(target):

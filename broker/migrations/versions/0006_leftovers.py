@@ -1,0 +1,14 @@
+"""Tasks know whether what they had begun is still to be cleared away."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+
+UNSWEPT = sa.text("unswept IS NOT NULL")
+
+
+def upgrade() -> None:
+    op.add_column("tasks", sa.Column("unswept", sa.Double))
+    op.create_index("ix_tasks_unswept", "tasks", ["unswept"], sqlite_where=UNSWEPT, postgresql_where=UNSWEPT)

@@ -1,0 +1,50 @@
+"""Tasks that are over and may have left something half-written: marked in the transaction that ends them."""
+
+from collections.abc import Collection
+
+from sqlalchemy import case, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.tasks import Work
+from broker.schema.tasks import lanes, tasks, work
+from broker.storage.lanes import CANDIDATE, Candidate, candidate
+from broker.storage.work import Works
+
+__all__ = ["Leftovers"]
+
+PAUSE = 60.0
+"""Seconds for which a task is left to who takes it, and until it is tried again; later as long as it is over."""
+LONGEST = 86_400.0
+"""Seconds after its end at which it is tried for the last time."""
+ENDS = ("canceled", "expired", "failed")
+
+
+class Leftovers:
+    """What is to be cleared away."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def due(self, queues: Collection[str], now: float, most: int) -> list[str]:
+        """Tasks at which nobody is any more, the one that waits longest first."""
+        left = ~select(lanes.c.id).where(lanes.c.task_id == tasks.c.id).correlate(tasks).exists()
+        chosen = select(tasks.c.id).where(tasks.c.unswept <= now, tasks.c.queue.in_(list(queues)), left)
+        return list((await self._connection.execute(chosen.order_by(tasks.c.unswept).limit(most))).scalars())
+
+    async def take(self, number: str, now: float) -> Candidate | None:
+        """One of these, unless somebody else has taken it; who does not say that it is done tries again later."""
+        age = now - tasks.c.completed_at
+        again = case((age > LONGEST, None), (age > PAUSE, now + age), else_=now + PAUSE)
+        mine = update(tasks).where(tasks.c.id == number, tasks.c.unswept <= now).values(unswept=again)
+        row = (await self._connection.execute(mine.returning(*(tasks.c[name] for name in CANDIDATE)))).one_or_none()
+        return None if row is None else candidate(row)
+
+    async def begun(self, number: str, after: int, most: int) -> list[Work]:
+        """Copies that were begun and never ended, in the order of their ids, those after one."""
+        tried = or_(work.c.attempt > 0, work.c.received.is_not(None))
+        left = (work.c.task_id == number, work.c.state.in_(ENDS), work.c.kind == "copy", tried)
+        return await Works(self._connection).some(*left, work.c.id > after, most=most)
+
+    async def done(self, number: str) -> None:
+        """Nothing of it is left."""
+        await self._connection.execute(update(tasks).where(tasks.c.id == number).values(unswept=None))

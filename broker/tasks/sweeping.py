@@ -1,0 +1,85 @@
+"""Clears away what tasks had begun that are over: whoever was at them when they ended, if anybody was.
+
+A task is marked when it ends, and swept when its last lane is closed, so that nothing is written after that. What
+cannot be reached is tried again for a day.
+"""
+
+import asyncio
+import time
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+import structlog
+
+from broker.errors import BrokerError
+from broker.models.tasks import Work
+from broker.storage.database import Database, retried
+from broker.storage.lanes import Candidate
+from broker.storage.leftovers import Leftovers
+from coalloc.errors import CoallocError
+
+__all__ = ["Leaver", "Sweeper"]
+
+AT_ONCE = 8
+BATCH = 1000
+SECONDS = 30.0
+"""For one task; a server that hangs shall not hold up others for longer."""
+log = structlog.get_logger("broker.tasks")
+
+
+class Leaver(Protocol):
+    """Knows where work leaves what it has begun."""
+
+    async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
+        """Clear away what was begun of a batch that will not be ended, and that nobody is at.
+
+        :raises BrokerError: :raises CoallocError: when something of it may still be there
+        """
+        ...
+
+
+class Sweeper:
+    """Clears away for the tasks of some queues."""
+
+    def __init__(self, database: Database, leaver: Leaver, queues: Collection[str]) -> None:
+        self._database = database
+        self._leaver = leaver
+        self._queues = queues
+
+    async def sweep(self) -> None:
+        """Clear away what is due."""
+        async with self._database.read() as connection:  # which writes nothing where there is nothing to do
+            due = await Leftovers(connection).due(self._queues, time.time(), AT_ONCE)
+        await asyncio.gather(*map(self._sweep, due))
+
+    async def _sweep(self, number: str) -> None:
+        task = await self._take(number)
+        if task is None:
+            return
+        try:
+            async with asyncio.timeout(SECONDS):
+                await self._leave(task)
+        except (BrokerError, CoallocError, TimeoutError) as error:
+            log.warning("what a task had begun is still there", task=number, error=str(error) or "it takes too long")
+            return
+        await self._done(number)
+
+    async def _leave(self, task: Candidate) -> None:
+        after = 0
+        while True:
+            async with self._database.read() as connection:
+                batch = await Leftovers(connection).begun(task.task, after, BATCH)
+            if not batch:
+                return
+            await self._leaver.leave(task, batch)
+            after = batch[-1].id
+
+    @retried
+    async def _take(self, number: str) -> Candidate | None:
+        async with self._database.write() as connection:
+            return await Leftovers(connection).take(number, time.time())
+
+    @retried
+    async def _done(self, number: str) -> None:
+        async with self._database.write() as connection:
+            await Leftovers(connection).done(number)

@@ -1,0 +1,148 @@
+"""What tasks that are over had begun is cleared away, whoever was at them when they ended."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from broker.models.access import Caller
+from broker.models.tasks import Item
+from broker.storage import leftovers
+from broker.storage.lanes import Lanes
+from broker.storage.leftovers import Leftovers
+from broker.storage.work import Works
+from tests.broker.worlds import ANN, World, begun, held, read, working, world_of, write
+from tests.support.gridftp import GridFTPServer
+
+ROOT = Caller(subject="root", role="admin")
+FILE = [Item(source="/a", destination="/a")]
+
+
+@pytest.fixture
+async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_of(database, tmp_path) as world:
+        yield world
+
+
+async def until(come: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not come():  # noqa: ASYNC110 - a folder changes
+            await asyncio.sleep(0.02)
+
+
+async def empty(folder: Path) -> None:
+    """Wait until nothing is in a folder."""
+    await until(lambda: not any(folder.iterdir()))
+
+
+async def left(world: World) -> None:
+    """Wait until nobody is at anything."""
+    async with asyncio.timeout(60):
+        while True:
+            async with world.factory.database.read() as connection:
+                if not await Lanes(connection).open():
+                    return
+            await asyncio.sleep(0.02)
+
+
+async def test_a_canceled_task_leaves_nothing_behind(world):
+    write(world.source.root, {"a": 150_000_000})
+    await held(world, rate=20e6)
+    async with working(world):
+        number = await world.submit("TRANSFER", FILE)
+        await begun(world, number, 1_000_000)
+        assert await world.factory.tasks.cancel(ANN, number)
+        await empty(world.sink.root)
+    task = await world.task(number)
+    assert (task.status, task.error_code) == ("FAILED", "CANCELED")
+
+
+@pytest.mark.parametrize("size", [40_000_000, 150_000_000], ids=["small", "large"])
+async def test_a_task_that_was_paused_and_is_canceled_leaves_nothing_behind(world, size):
+    write(world.source.root, {"a": size})
+    await held(world, rate=10e6)
+    async with working(world):
+        number = await world.submit("TRANSFER", FILE)
+        await begun(world, number, 1_000_000)
+        await world.factory.tasks.pause(ROOT, number, "maintenance")
+        await left(world)
+        assert any(world.sink.root.iterdir())  # it would go on with it
+        await world.factory.tasks.cancel(ANN, number)
+        await empty(world.sink.root)
+
+
+async def test_whoever_comes_next_clears_away_what_a_worker_left(world):
+    files = write(world.source.root, {"a": 150_000_000, "b": 10})
+    await held(world, rate=10e6)
+    async with working(world):
+        number = await world.submit("TRANSFER", FILE)
+        await begun(world, number, 1_000_000)
+    await world.factory.tasks.cancel(ANN, number)
+    assert any(world.sink.root.iterdir())
+    async with working(world):
+        await empty(world.sink.root)
+        await world.done("TRANSFER", [Item(source="/b", destination="/b")])
+    assert read(world.sink.root) == {"b": files["b"]}
+
+
+async def test_it_is_cleared_away_without_the_source(world):
+    write(world.source.root, {"a": 150_000_000})
+    await held(world, rate=20e6)
+    async with working(world):
+        number = await world.submit("TRANSFER", FILE)
+        await begun(world, number, 30_000_000)
+        world.source.kill()
+        await world.factory.tasks.cancel(ANN, number)
+        await empty(world.sink.root)
+
+
+async def test_what_cannot_be_reached_is_cleared_away_later(world, monkeypatch):
+    monkeypatch.setattr(leftovers, "PAUSE", 1.0)
+    write(world.source.root, {"a": 150_000_000})
+    await held(world, rate=20e6)
+    async with working(world):
+        number = await world.submit("TRANSFER", FILE)
+        await begun(world, number, 30_000_000)
+        world.sink.kill()
+        await world.factory.tasks.cancel(ANN, number)
+        await left(world)
+        await asyncio.sleep(2.0)  # it is tried in vain
+        assert any(world.sink.root.iterdir())
+        with GridFTPServer(world.sink.root, world.sink.host, port=world.sink.port):
+            await empty(world.sink.root)
+
+
+async def test_folders_of_workers_are_cleared_of_what_was_fetched_in_part(world):
+    (world.source.root / "a").touch()
+    os.truncate(world.source.root / "a", 2 << 30)
+    async with working(world):
+        number = await world.submit("TRANSFER", FILE, "local")
+        await until((world.local / "a.coget" / "data").exists)
+        world.source.pause()
+        await world.factory.tasks.cancel(ANN, number)
+        await empty(world.local)
+
+
+async def test_nobody_clears_away_while_somebody_is_at_it_or_clears_already(world):
+    number, now = await world.submit("TRANSFER", FILE), time.time()
+    async with world.factory.database.write() as connection:
+        await Works(connection).enrol("w", "", "here", now)
+        (candidate,) = await Lanes(connection).candidates({""}, now)
+        lane = await Lanes(connection).add("w", candidate, now)
+    await world.factory.tasks.cancel(ANN, number)
+    async with world.factory.database.write() as connection:
+        swept, later = Leftovers(connection), time.time()
+        assert await swept.due({""}, later, 10) == []
+        await Lanes(connection).close([lane])
+        assert await swept.due({"elsewhere"}, later, 10) == []
+        assert await swept.due({""}, later, 10) == [number]
+        taken = await swept.take(number, later)
+        assert (taken.task, taken.pair) == (number, candidate.pair)
+        assert await swept.take(number, later) is None
+        assert await swept.due({""}, later, 10) == []
+        assert await swept.due({""}, later + leftovers.PAUSE, 10) == [number]  # whoever took it may have died
+        assert await swept.take(number, later + 2 * leftovers.LONGEST)
+        assert await swept.due({""}, later + 9 * leftovers.LONGEST, 10) == []
