@@ -135,9 +135,7 @@ class Works:
 
     async def _add(self, task: str, planned: Mapping[str, Planned]) -> list[Planned]:
         """What was new; nobody else adds to the task meanwhile."""
-        keys = tabled(self._connection, [(key,) for key in planned], {"key": Text()})
-        there = select(work.c.key).where(work.c.task_id == task, work.c.key.in_(select(keys.c.key)))
-        known = set((await self._connection.execute(there)).scalars())
+        known = await self._known(task, planned)
         fresh = {key: each for key, each in planned.items() if key not in known}
         if not fresh:
             return []
@@ -147,6 +145,17 @@ class Works:
         added = insert(work).from_select(names, select(literal(task), *given.c, *begun))
         await self._connection.execute(added)
         return list(fresh.values())
+
+    async def unplanned(self, task: str, planned: Collection[Planned]) -> int:
+        """How much of this the task does not have: an attempt that was interrupted may have planned the rest."""
+        keys = {each.key for each in planned}
+        return len(keys - await self._known(task, keys)) if keys else 0
+
+    async def _known(self, task: str, keys: Collection[str]) -> set[str]:
+        """Those of these keys under which the task has work."""
+        given = tabled(self._connection, [(key,) for key in keys], {"key": Text()})
+        there = select(work.c.key).where(work.c.task_id == task, work.c.key.in_(select(given.c.key)))
+        return set((await self._connection.execute(there)).scalars())
 
     async def lease(
         self,

@@ -26,16 +26,18 @@ DEEPEST = 100
 
 
 class Plan:
-    """What was found: work to be done, and files that are at the destination already."""
+    """What was found: work to be done, and files that are at the destination already; how many of these count."""
 
     def __init__(self) -> None:
         self.children: list[Planned] = []
+        self.there: list[Planned] = []
         self.skipped = 0
 
-    def taken(self) -> list[Planned]:
-        """The work, which is then somebody else's to keep."""
-        children, self.children = self.children, []
-        return children
+    def taken(self) -> tuple[list[Planned], list[Planned]]:
+        """The work and what is there already, which are then somebody else's to keep, and to count."""
+        taken = self.children, self.there
+        self.children, self.there = [], []
+        return taken
 
     def result(self, work: Work) -> Result:
         """What became of looking."""
@@ -96,6 +98,7 @@ class Looking:
         there = None if self._options.sync_level is None else await self._stat(destination)
         plan = Plan()
         self._file(plan, entry, work.source, destination, there, work.details.checksum)
+        plan.skipped = len(plan.there)
         return plan.result(work)
 
     async def expand(self, work: Work) -> Result:
@@ -110,8 +113,11 @@ class Looking:
             for entry in entries:
                 self._plan(plan, work, entry, there.get(entry.name))
             names.update(entry.name for entry in entries if extra)
+            children, same = plan.taken()
             async with self._database.write() as connection:
-                found += await Works(connection).add(work.task_id, plan.taken())
+                works = Works(connection)
+                found += await works.add(work.task_id, children)
+                plan.skipped += await works.unplanned(work.task_id, same)
             if found > MUCH and not told:
                 told = True
                 self._found()
@@ -170,11 +176,9 @@ class Looking:
         self, plan: "Plan", entry: Entry, source: str, destination: str, there: Entry | None, checksum: str | None
     ) -> None:
         needed = outdated(entry, there, self._options)
-        if needed is False:
-            plan.skipped += 1
-            return
         details = Details(modified=entry.modified, checksum=checksum, compare=needed is None)
-        plan.children.append(Planned("copy", source, destination, entry.size or 0, details))
+        copy = Planned("copy", source, destination, entry.size or 0, details)
+        (plan.there if needed is False else plan.children).append(copy)
 
     async def _listed(self, path: str) -> dict[str, Entry]:
         async with aclosing(self._destination.list(path)) as listing:

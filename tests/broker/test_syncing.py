@@ -1,0 +1,45 @@
+"""What is at the destination already is left alone, and counted once, by each sync level."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from broker.models.tasks import Item
+from broker.services.trees import GridFTPTree
+from coalloc.errors import ConnectionLost
+from tests.broker.worlds import World, read, working, world_of, write
+
+TREE = [Item(source="/d/", destination="/d/")]
+
+
+@pytest.fixture
+async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_of(database, tmp_path) as world, working(world):
+        yield world
+
+
+async def test_a_file_of_a_folder_that_is_gone_through_again_is_counted_once(world, monkeypatch):
+    files = write(world.source.root, {f"d/f{i}": 100 for i in range(20)} | {"d/same": 100})
+    write(world.sink.root, {"d/same": 100})
+    listed, cut = GridFTPTree.list, []
+
+    async def once(self, path):
+        """A listing whose connection is lost when all that it has said is copied."""
+        async with aclosing(listed(self, path)) as listing:
+            async for batch in listing:
+                yield batch
+        if self.server.source == f"ftp://{world.source.host}:{world.source.port}" and not cut:
+            cut.append(path)
+            while (await world.task(number)).files_transferred < 20:  # noqa: ASYNC110 - a table changes
+                await asyncio.sleep(0.02)
+            raise ConnectionLost("the connection is lost", "try again")
+
+    monkeypatch.setattr(GridFTPTree, "list", once)
+    number = await world.submit("TRANSFER", TREE, sync_level=1)
+    task = await world.over(number)
+    assert (task.status, task.faults, cut) == ("SUCCEEDED", 1, ["/d/"])
+    assert (task.files, task.files_transferred, task.files_skipped) == (21, 20, 1)
+    assert len(read(world.sink.root)) == len(files)
