@@ -269,5 +269,6 @@ class Download:
             verified=checked.verified if checked else self._here is not None,
             rationale=scheduler.rationale if scheduler else "",
             notice=self._notice,
+            there=self._here is not None,
             sources=(*sources, *(SourceReport(url, error=why) for url, why in self._file.left_out)),
         )

@@ -188,7 +188,8 @@ class SourceReport(NamedTuple):
 class TransferReport(NamedTuple):
     """What a whole transfer did; the JSON document of `coget --json` is made of it.
 
-    `notice` says in one sentence what people should know beside it: why an earlier run's bytes were not used.
+    `notice` says in one sentence what people should know beside it: why an earlier run's bytes were not used. `there`:
+    the file was at its place already, by its checksum, and nothing was fetched.
     """
 
     output: str
@@ -203,6 +204,7 @@ class TransferReport(NamedTuple):
     rationale: str
     sources: tuple[SourceReport, ...] = ()
     notice: str | None = None
+    there: bool = False
 
 
 class PlannedShare(NamedTuple):

@@ -19,8 +19,9 @@ from broker.storage.lanes import Candidate, Lanes
 from broker.storage.tasks import Tasks
 from broker.storage.work import Result
 from broker.tasks.clearing import Clearing
+from broker.tasks.comparing import recorded
 from broker.tasks.copying import Admission, Copying, leave
-from broker.tasks.downloading import Downloading, Sources, discarded
+from broker.tasks.downloading import Downloading, Located, Sources, discarded
 from broker.tasks.faults import failed
 from broker.tasks.gathering import Gathering
 from broker.tasks.looking import Looking
@@ -126,11 +127,12 @@ class Carrier:
     def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection) -> Sources:
         """Where to fetch what a path names."""
 
-        async def of(path: str) -> dict[str, Estimate]:
+        async def of(path: str) -> Located:
             if isinstance(tree, GridFTPTree):
-                return {tree.url(path): Estimate()}
+                return Located({tree.url(path): Estimate()})
             found = await self._where(tree, sink)(path)
-            return {replica.url: replica.estimate for replica in found.replicas}
+            expected = {replica.url: replica.estimate for replica in found.replicas}
+            return Located(expected, recorded(found.checksums))
 
         return of
 

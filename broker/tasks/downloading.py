@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import NamedTuple
 
 from broker.models.tasks import Options, Work
 from broker.services.trees import LocalTree
@@ -15,11 +16,20 @@ from coalloc.api import Request, discard, download
 from coalloc.errors import NoSuchFile
 from coalloc.model import Estimate, TransferReport
 
-__all__ = ["Downloading", "Sources", "discarded"]
+__all__ = ["Downloading", "Located", "Sources", "discarded"]
 
 AT_ONCE = 4
-Sources = Callable[[str], Awaitable[Mapping[str, Estimate]]]
-"""All replicas of what a path of the source collection names, by URL, with what is expected of each."""
+
+
+class Located(NamedTuple):
+    """All replicas of a file by URL, with what is expected of each; and its checksum, ALGORITHM:HEX, if known."""
+
+    expected: Mapping[str, Estimate]
+    checksum: str | None = None
+
+
+Sources = Callable[[str], Awaitable[Located]]
+"""Where there is what a path of the source collection names."""
 
 
 class Downloading:
@@ -42,16 +52,19 @@ class Downloading:
     async def _fetch(self, work: Work, recorder: Recorder) -> Result:
         await _reached(self._sink, work)
         arriving = Arriving(work.task_id, recorder)
-        sources = await self._sources(work.source)
+        sources, recorded = await self._sources(work.source)
+        checked = self._options.verify_checksum or work.details.compare
         wanted = Request(
             tuple(sources),
             output=self._sink.at(work.destination),
             streams=self._options.perf_p,
-            checksum=work.details.checksum or (None if self._options.verify_checksum else "none"),
+            checksum=work.details.checksum or (recorded if checked else "none"),
         )
         with Deciding.of(recorder, work, "download", work.source, self._whose) as deciding:
             (report,) = await download(wanted, arriving.watch, sources)
             deciding.came(report)
+        if work.details.compare and report.there:
+            return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         arriving.whole(report.size)
         if self._options.preserve_timestamp and work.details.modified is not None:
             await self._sink.touch(work.destination, work.details.modified)

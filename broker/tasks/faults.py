@@ -42,6 +42,7 @@ CODES: tuple[tuple[type[errors.CoallocError], Fault], ...] = (
     (errors.Unreachable, Fault("CONNECT_FAILED", False)),
     (errors.UnknownHost, Fault("CONNECT_FAILED", False)),
     (errors.SinkError, Fault("NO_SPACE_LEFT", False)),
+    (errors.UsageError, Fault("UNKNOWN", True)),
 )
 
 

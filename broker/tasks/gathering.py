@@ -6,6 +6,7 @@ from broker.models.forecasts import Resolved
 from broker.models.tasks import Options, Work
 from broker.services.trees import GridFTPTree
 from broker.storage.work import Result
+from broker.tasks.comparing import same
 from broker.tasks.copying import Admission
 from broker.tasks.deciding import Deciding
 from broker.tasks.observing import of_sources
@@ -51,6 +52,8 @@ class Gathering:
         if not speak:
             raise NothingToFetchFrom(f"no GridFTP server has {found.name}", "register a replica at one, or fetch it")
         known = work.details.checksum or next((f"{name}:{value}" for name, value in found.checksums.items()), None)
+        if work.details.compare and await same(self._sink, work, found.checksums, [replica.url for replica in speak]):
+            return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         if self._admission:
             await self._admission.wait(min(found.size or work.size, PROMISED * self._admission.piece))
         arriving = Arriving(work.task_id, recorder)

@@ -10,7 +10,7 @@ from broker.tasks.choosing import included, outdated
 from broker.tasks.fairness import choose
 from broker.tasks.faults import failed, pause, poisoned
 from broker.tasks.tuning import FIRST, MOST, Seen, decide
-from coalloc.errors import ConnectionLost, NoSpace, NoSuchFile, VerificationError
+from coalloc.errors import ConnectionLost, NoSpace, NoSuchFile, UsageError, VerificationError
 from coalloc.model import Entry
 
 HERE, THERE = Pair("a", "b"), Pair("c", "d")
@@ -112,6 +112,7 @@ def test_an_error_is_tried_again_later_and_later_until_it_is_hopeless():
     assert failed(WORK, gone, Options(), 0.0).state == "pending"
     assert failed(WORK._replace(attempt=3), gone, Options(), 0.0).state == "failed"
     assert failed(WORK._replace(attempt=3), VerificationError("x", ""), Options(), 0.0).error_code == "VERIFY_CHECKSUM"
+    assert failed(WORK._replace(attempt=3), UsageError("x", ""), Options(), 0.0).state == "failed"
     assert [pause(attempt) for attempt in (1, 2, 8, 100)] == [1.0, 2.0, 120.0, 120.0]
 
 

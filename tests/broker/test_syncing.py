@@ -1,6 +1,7 @@
 """What is at the destination already is left alone, and counted once, by each sync level."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from broker.models.tasks import Item
 from broker.services.trees import GridFTPTree
 from coalloc.errors import ConnectionLost
-from tests.broker.worlds import World, read, working, world_of, write
+from tests.broker.worlds import World, read, register, working, world_of, write
 
 TREE = [Item(source="/d/", destination="/d/")]
 
@@ -43,3 +44,29 @@ async def test_a_file_of_a_folder_that_is_gone_through_again_is_counted_once(wor
     assert (task.status, task.faults, cut) == ("SUCCEEDED", 1, ["/d/"])
     assert (task.files, task.files_transferred, task.files_skipped) == (21, 20, 1)
     assert len(read(world.sink.root)) == len(files)
+
+
+async def compared(world: World, origin: str, to: str, item: Item) -> dict[str, bytes]:
+    """What is at the destination when of two files one was there already, and was not brought again."""
+    root = world.sink.root if to == "sink" else world.local
+    write(root, {"d/other": 1000})
+    (root / "d" / "same").write_bytes((world.source.root / "d" / "same").read_bytes())
+    task = await world.over(await world.submit("TRANSFER", [item], to, origin, sync_level=3))
+    assert task.status == "SUCCEEDED", task.error
+    assert (task.files, task.files_transferred, task.files_skipped) == (2, 1, 1)
+    assert (task.bytes_transferred, task.bytes) == (1000, 1000)
+    return read(root)
+
+
+@pytest.mark.parametrize("to", ["sink", "local"])
+@pytest.mark.parametrize("told", [True, False], ids=["recorded", "asked"])
+async def test_datasets_whose_checksums_are_there_are_not_brought(world, to, told):
+    files = {f"d/{name}": os.urandom(1000) for name in ("same", "other")}
+    for name, content in files.items():
+        await register(world, f"cms:{name}", content, world.source, told=told)
+    assert await compared(world, "catalogue", to, Item(source="/cms/d/", destination="/d/")) == files
+
+
+async def test_files_whose_checksums_are_there_are_not_fetched(world):
+    files = write(world.source.root, {"d/same": 1000, "d/other": 1000})
+    assert await compared(world, "source", "local", TREE[0]) == files

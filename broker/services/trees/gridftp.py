@@ -138,6 +138,11 @@ class GridFTPTree:
         async with self._session() as session:
             await session.remove(self.at(path))
 
+    async def checksum(self, path: str, algorithm: str, size: int) -> str | None:
+        """The digest of a file's first `size` bytes, in lower-case hex; None when the server does not offer it."""
+        async with self._session() as session:
+            return await session.checksum(self.at(path), algorithm, 0, size)
+
     async def link(self, target: str, path: str) -> None:
         """Make a symbolic link; its target is kept as it is."""
         async with self._session() as session:

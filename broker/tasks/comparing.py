@@ -1,0 +1,57 @@
+"""Whether a file at a server is what would come from the catalogue: by checksums, for the sync level that asks."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from urllib.parse import unquote, urlsplit
+
+from broker.models.tasks import Work
+from broker.services.trees import GridFTPTree
+from broker.tasks.copying import ALGORITHMS
+from coalloc.api import storage
+from coalloc.errors import CoallocError, NoSuchFile
+
+__all__ = ["recorded", "same"]
+
+
+def recorded(checksums: Mapping[str, str]) -> str | None:
+    """Of a dataset's checksums one by which files are compared everywhere, as ALGORITHM:HEX.
+
+    >>> recorded({"quickxor": "00", "md5": "9e107d9d372bb6826bd81d3542a419d6"})
+    'md5:9e107d9d372bb6826bd81d3542a419d6'
+    """
+    return next((f"{name}:{checksums[name]}" for name in ALGORITHMS if name in checksums), None)
+
+
+async def same(sink: GridFTPTree, work: Work, checksums: Mapping[str, str], replicas: Sequence[str]) -> bool:
+    """Whether the destination has what would come, whose size it has.
+
+    A replica's server is asked only where the destination's knows none of the checksums that are recorded.
+
+    :param checksums: of the dataset, by algorithm
+    :param replicas: URLs at GridFTP servers
+    """
+    with suppress(NoSuchFile):
+        for name, value in checksums.items():
+            there = await sink.checksum(work.destination, name, work.size)
+            if there is not None:
+                return there == value
+        for url in replicas:
+            answer = await _same(sink, work, url)
+            if answer is not None:
+                return answer
+    return False
+
+
+async def _same(sink: GridFTPTree, work: Work, url: str) -> bool | None:
+    """Whether a replica is what is at the destination; None where that cannot be told."""
+    with suppress(CoallocError):
+        async with await storage(url) as source:
+            for name in ALGORITHMS:
+                ours, theirs = await asyncio.gather(
+                    source.checksum(unquote(urlsplit(url).path), name, 0, work.size),
+                    sink.checksum(work.destination, name, work.size),
+                )
+                if ours is not None and theirs is not None:
+                    return ours == theirs
+    return None
