@@ -1,0 +1,64 @@
+"""All lanes of a task are at work as soon as there is work for them, which nobody has to look for.
+
+The worker does not look here, takes no turns, and leaves a task alone until it is told: whatever opens, was told.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from broker.models.tasks import Item
+from broker.services.trees import GridFTPTree
+from broker.storage.lanes import Lanes
+from broker.tasks import looking, worker
+from tests.broker.worlds import ANN, World, held, read, working, world_of, write
+
+TREE = [Item(source="/d/", destination="/d/")]
+
+
+@pytest.fixture
+async def world(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
+    for name in ("LOOK", "IDLE", "TURN"):
+        monkeypatch.setattr(worker, name, 3600.0)
+    async with world_of(database, tmp_path) as world, working(world):
+        yield world
+
+
+async def test_files_of_a_large_folder_are_copied_before_all_of_it_is_read(world, monkeypatch):
+    files = write(world.source.root, {f"d/f{i}": 10 for i in range(2 * looking.MUCH)})
+    listed, copied = GridFTPTree.list, asyncio.Event()
+
+    async def endless(self, path):
+        """A listing that goes on until something is copied."""
+        async with aclosing(listed(self, path)) as listing:
+            async for batch in listing:
+                yield batch
+        await copied.wait()
+
+    monkeypatch.setattr(GridFTPTree, "list", endless)
+    number = await world.submit("TRANSFER", TREE)
+    async with asyncio.timeout(30):
+        while not (await world.task(number)).files_transferred:  # noqa: ASYNC110 - a table changes
+            await asyncio.sleep(0.02)
+    copied.set()
+    task = await world.over(number)
+    assert (task.status, task.files_transferred) == ("SUCCEEDED", len(files)), task.error
+    assert read(world.sink.root) == files
+
+
+async def test_what_one_lane_finds_is_for_all_others_at_once(world):
+    write(world.source.root, {f"d/f{i}": 50_000 for i in range(looking.MUCH - 1)})
+    await held(world, rate=1e6)
+    number = await world.submit("TRANSFER", TREE)
+    async with asyncio.timeout(30):
+        while (await world.task(number)).files < looking.MUCH - 1 or await lanes(world) < 2:  # noqa: ASYNC110 - tables change
+            await asyncio.sleep(0.02)
+    await world.factory.tasks.cancel(ANN, number)
+
+
+async def lanes(world: World) -> int:
+    async with world.factory.database.read() as connection:
+        return len(await Lanes(connection).open())

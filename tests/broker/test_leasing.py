@@ -1,0 +1,66 @@
+"""What leases and results cost in the database, by what its planner makes of the statements."""
+
+import time
+from collections.abc import AsyncIterator
+from uuid import uuid4
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.tasks import Item, NewTask
+from broker.services.tasks import Tasks
+from broker.storage.database import Database, addressed
+from broker.storage.work import Planned, Result, Works
+
+WAITING, LEASED, DONE = 30_000, 2000, 100
+"""Of a small table PostgreSQL reads all, whatever is asked."""
+ROWS = ("Actual Rows", "Rows Removed by Filter", "Rows Removed by Join Filter", "Rows Removed by Index Recheck")
+
+
+@pytest.fixture
+async def opened(database: str) -> AsyncIterator[Database]:
+    database = Database(addressed(database))
+    yield database
+    await database.close()
+
+
+async def test_results_are_written_row_by_row_however_much_is_leased(opened):
+    """Not by going through all that the worker has."""
+    ends = {"source": uuid4(), "destination": uuid4(), "items": (Item(source="/a", destination="/b"),)}
+    new = NewTask(owner="ann", kind="TRANSFER", submission_id=uuid4(), deadline=time.time() + 3600, **ends)
+    number, _ = await Tasks(opened).submit(new)
+    planned = [Planned("copy", f"/f{i}", f"/t{i}", 1) for i in range(WAITING)]
+    async with opened.write() as connection:
+        works, now = Works(connection), time.time()
+        await works.enrol("w", "", "here", now)
+        await works.add(number, planned)
+        await connection.exec_driver_sql("ANALYZE")
+        leased = await works.lease(number, "w", ["copy"], True, LEASED, LEASED, now)
+        assert len(leased) == LEASED
+    seen = []
+    sa.event.listen(opened._engine.sync_engine, "before_cursor_execute", lambda *said: seen.append(said[2:4]))
+    async with opened.write() as connection:
+        works = Works(connection)
+        await works.complete("w", [Result(each, "succeeded") for each in leased[:DONE]], now)
+        await works.release("w", leased[-DONE:])
+        written = [each for each in seen if each[0].startswith("UPDATE work")]
+        assert len(written) == 2
+        for statement, values in written:
+            assert await looked_at(connection, statement, values) <= 10 * DONE, statement
+
+
+async def looked_at(connection: AsyncConnection, statement: str, values: object) -> int:
+    """How many rows a statement goes through, and joins in vain; on SQLite, whether it does so by their ids."""
+    if connection.dialect.name == "sqlite":
+        plan = [row[-1] for row in await connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", values)]
+        of_work = [step for step in plan if " work " in f"{step} "]
+        assert of_work
+        return 0 if all("USING INTEGER PRIMARY KEY" in step for step in of_work) else LEASED
+    rows = await connection.exec_driver_sql(f"EXPLAIN (ANALYZE, FORMAT JSON) {statement}", values)
+    steps, total = [rows.scalar_one()[0]["Plan"]], 0
+    while steps:
+        step = steps.pop()
+        steps += step.get("Plans", [])
+        total += step["Actual Loops"] * sum(step.get(name, 0) for name in ROWS)
+    return total
