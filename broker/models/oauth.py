@@ -12,10 +12,12 @@ __all__ = [
     "PAGES",
     "SCOPES",
     "TRANSFER",
+    "VIEW_CONSENTS",
     "Answer",
     "Bearer",
     "Client",
     "Code",
+    "Consent",
     "Grant",
     "Kind",
     "Login",
@@ -38,7 +40,8 @@ PREFIXES = {
 }
 """By how scopes begin, the resource server. The CLI asks for all of these; only the first two are served here."""
 OPENID = ("openid", "profile", "email")
-SCOPES = (*OPENID, f"{URN}{AUTH}:view_identity_set", f"{URN}{TRANSFER}:all")
+VIEW_CONSENTS = f"{URN}{AUTH}:view_consents"
+SCOPES = (*OPENID, f"{URN}{AUTH}:view_identity_set", VIEW_CONSENTS, f"{URN}{TRANSFER}:all")
 """Those that give something here; what is given to who asks for none."""
 NAME = re.compile(r"[a-z][a-z_]{0,63}")
 TOKEN = re.compile(r"[^\s\[\]*]+|[\[\]*]")
@@ -78,11 +81,15 @@ class Login(NamedTuple):
 
 
 class Bearer(NamedTuple):
-    """Whose token it is, for which resource server (None: all of the broker), and what its scopes let one see."""
+    """Whose token it is, for which resource server (None: all of the broker), and what its scopes let one see.
+
+    :param client: that was given it; None: no client was
+    """
 
     caller: Caller
     server: str | None = None
     scopes: frozenset[str] = frozenset(SCOPES)
+    client: str | None = None
 
 
 class Source(NamedTuple):
@@ -131,6 +138,21 @@ class Grant(NamedTuple):
     expires_at: float | None
     login_at: float | None
     limit_at: float | None
+
+
+class Consent(NamedTuple):
+    """What somebody lets a client do for them, by tokens that are good.
+
+    :param refreshed: it may go on without asking again
+    :param asked: somebody was asked; else it is the client's own
+    """
+
+    client: str
+    scope: str
+    created_at: float
+    used_at: float
+    refreshed: bool
+    asked: bool
 
 
 class Answer(NamedTuple):

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Refused, Unauthenticated
 from broker.models.access import Caller
-from broker.models.oauth import Answer, Client, Code, Grant, Source, granted
+from broker.models.oauth import Answer, Client, Code, Consent, Grant, Source, granted
 from broker.services.access import Access, hashed, new_secret
 from broker.storage.clients import Clients
 from broker.storage.database import Database, retried
@@ -115,6 +115,22 @@ class Grants:
         async with self._database.read() as connection:
             grant, revoked = await Stored(connection).given(hashed(secret)) or (None, True)
         return None if grant is None or revoked or _over(grant, now) else grant
+
+    async def consents(self, subject: str, client: str | None) -> list[Consent]:
+        """What somebody lets clients do, or this one; one for each client and scope."""
+        async with self._database.read() as connection:
+            given = await Stored(connection).of(subject, client, time.time())
+        found: dict[tuple[str, str], Consent] = {}
+        for each in given:
+            for scope in each.scopes:
+                first = Consent(each.client, scope, each.created_at, each.created_at, False, False)
+                known = found.get((each.client, scope), first)
+                found[each.client, scope] = known._replace(
+                    used_at=each.created_at,
+                    refreshed=known.refreshed or each.kind == "refresh",
+                    asked=known.asked or each.login_at is not None,
+                )
+        return list(found.values())
 
     @retried
     async def revoke(self, secret: str) -> None:

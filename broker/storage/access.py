@@ -36,13 +36,14 @@ class Records:
 
     async def bearer(self, hashed: str, now: float) -> Bearer | None:
         """Whose token this is, if it is good now, and one to send with requests."""
-        columns = (tokens.c.subject, tokens.c.role, tokens.c.site, tokens.c.kind, tokens.c.server, tokens.c.scopes)
-        asked = select(*columns).where(tokens.c.hash == hashed, tokens.c.kind.in_(("token", "access")), good(now))
+        asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind.in_(("token", "access")), good(now))
         row = (await self._connection.execute(asked)).one_or_none()
         if row is None:
             return None
         caller = Caller.model_construct(subject=row.subject, role=row.role, site=row.site)
-        return Bearer(caller) if row.kind == "token" else Bearer(caller, row.server, frozenset(row.scopes.split()))
+        if row.kind == "token":
+            return Bearer(caller)
+        return Bearer(caller, row.server, frozenset(row.scopes.split()), row.client_id)
 
     async def tokens(self) -> list[TokenRecord]:
         """Those that were issued, and people's logins, the newest first."""

@@ -87,6 +87,13 @@ class Grants:
         row = (await self._connection.execute(asked)).one_or_none()
         return row and (_grant(row), row.revoked_at is not None)
 
+    async def of(self, subject: str, client: str | None, now: float) -> list[Grant]:
+        """What clients, or this one, were given for somebody and is good; the oldest first."""
+        chosen = [tokens.c.subject == subject, tokens.c.kind.in_(GIVEN), good(now)]
+        chosen += [tokens.c.client_id == client] if client else []
+        asked = select(tokens).where(*chosen).order_by(tokens.c.id)
+        return [_grant(row) for row in await self._connection.execute(asked)]
+
     async def spend(self, number: int, now: float) -> bool:
         """End this one, but nothing that came of it; whether it was good until now."""
         done = await self._connection.execute(

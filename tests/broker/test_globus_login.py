@@ -14,9 +14,15 @@ from tests.support.broker import PROGRAM, BrokerProcess
 from tests.support.browser import Browser, program
 from tests.support.globus import ENVIRONMENT, Globus
 
+AUTH, TRANSFER = "auth.globus.org", "transfer.api.globus.org"
+CONSENTS = """
+auth = AuthClient(authorizer=AccessTokenAuthorizer(sys.argv[1]))
+forest = auth.get_consents(sys.argv[2]).to_forest()
+print(json.dumps([forest.meets_scope_requirements(each) for each in (sys.argv[3], "unheard:of")]))
+"""
 SERVERS = {
-    "auth.globus.org",
-    "transfer.api.globus.org",
+    AUTH,
+    TRANSFER,
     "groups.api.globus.org",
     "search.api.globus.org",
     "524230d7-ea86-4a52-8312-86065a9e0417",
@@ -109,6 +115,8 @@ def test_people_log_in_and_out(home, ann, tmp_path, broker):
     tokens = _remembered(home)
     broker.secrets.extend(token[kind] for token in tokens.values() for kind in ("access_token", "refresh_token"))
     assert set(tokens) == SERVERS
+    transfer = f"urn:globus:auth:scope:{TRANSFER}:all"
+    assert home.sdk(CONSENTS, tokens[AUTH]["access_token"], str(identity("ann")), transfer) == [True, False]
     assert "Logging out of Globus as ann@localhost" in home.cli("logout", "--yes").stdout
     home.cli("whoami", status=4)
     client = broker.client()

@@ -6,14 +6,15 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, status
 from pydantic import BaseModel, Field, ValidationError
 
-from broker.dependencies.access import Guarded, Identified, Open
+from broker.dependencies.access import Guarded, Identified, Open, Sent
 from broker.dependencies.context import Services
 from broker.errors import Forbidden, Invalid
 from broker.factory import Factory
-from broker.handlers.oauth.documents import client_document, identity_document
+from broker.handlers.oauth.documents import client_document, consent_document, identity_document
 from broker.handlers.oauth.forms import address, authenticated, body
+from broker.models.identities import identity
 from broker.models.names import Remark
-from broker.models.oauth import Client
+from broker.models.oauth import VIEW_CONSENTS, Client
 
 __all__ = ["router"]
 
@@ -76,6 +77,24 @@ async def identities(
     stored = services.identities
     found = await (stored.by_id(_uuids(words)) if ids else stored.by_username(words))
     return {"identities": [identity_document(who, stored.domain, who.subject == caller.subject) for who in found]}
+
+
+@router.get("/identities/{number}/consents")
+async def consents(
+    number: str,
+    caller: Identified,
+    bearer: Sent,
+    services: Services,
+    every: Annotated[bool, Query(alias="all")] = False,
+) -> dict[str, Any]:
+    """What who asks lets the program do with which they ask; or every program, if the token lets one see that."""
+    who = identity(caller.subject)
+    if number.lower() != str(who):
+        raise Forbidden("people may only ask for their own consents", f"ask for those of {who}")
+    if every and VIEW_CONSENTS not in bearer.scopes:
+        raise Forbidden("the token does not say that it may be told", f"ask for the scope {VIEW_CONSENTS}")
+    given = await services.grants.consents(caller.subject, None if every else bearer.client)
+    return {"consents": [consent_document(each, who) for each in given]}
 
 
 def _uuids(words: list[str]) -> list[UUID]:

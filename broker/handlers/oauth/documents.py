@@ -1,12 +1,18 @@
 """Identities and clients as Globus writes them."""
 
+import hashlib
 from collections.abc import Collection
+from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID, uuid5
 
 from broker.models.identities import Identity, username
-from broker.models.oauth import Client
+from broker.models.oauth import Client, Consent
 
-__all__ = ["about", "client_document", "identity_document", "identity_set"]
+__all__ = ["about", "client_document", "consent_document", "identity_document", "identity_set"]
+
+SCOPES = UUID("0d3b0f5c-6b0e-5a0b-8f0e-9a6a3c1f7d52")
+"""Of scopes UUIDs are made, which Globus's clients want to have."""
 
 
 def about(who: Identity, domain: str, scopes: Collection[str]) -> dict[str, Any]:
@@ -38,6 +44,28 @@ def identity_document(who: Identity, domain: str, own: bool) -> dict[str, Any]:
         "identity_provider": None,
         "identity_type": "login",
         "status": "used",
+    }
+
+
+def consent_document(given: Consent, who: UUID) -> dict[str, Any]:
+    """What somebody lets a client do. Its number is the same while the three are; nothing here depends on others."""
+    said = f"{who} {given.client} {given.scope}".encode()
+    number = int.from_bytes(hashlib.blake2b(said, digest_size=6).digest())
+    created, used = (datetime.fromtimestamp(at, UTC).isoformat() for at in (given.created_at, given.used_at))
+    return {
+        "id": number,
+        "client": given.client,
+        "scope": str(uuid5(SCOPES, given.scope)),
+        "scope_name": given.scope,
+        "effective_identity": str(who),
+        "dependency_path": [number],
+        "status": "approved",
+        "created": created,
+        "updated": created,
+        "last_used": used,
+        "allows_refresh": given.refreshed,
+        "auto_approved": not given.asked,
+        "atomically_revocable": False,
     }
 
 

@@ -3,10 +3,14 @@
 import time
 from typing import Any
 
+import httpx
 import jwt
 
+from broker.models.access import NewToken
 from broker.models.identities import identity
+from broker.models.oauth import VIEW_CONSENTS
 from tests.broker.conftest import HERE
+from tests.broker.oauth.conftest import ALL, Program
 
 
 async def test_an_id_token_says_who_has_logged_in(broker, program, ann):
@@ -52,3 +56,38 @@ async def test_identities_are_found_by_name_and_by_number(broker, program, ann):
         assert (answer.status_code, answer.json()["errors"][0]["status"]) == (422, "422")
     nobody = await broker.with_headers({}).get("/v2/api/identities", params={"ids": own["id"]})
     assert (nobody.status_code, nobody.json()["errors"][0]["code"]) == (401, "UNAUTHORIZED")
+
+
+async def test_consents_are_what_programs_were_given_and_ones_own(broker, program, native, ann):
+    one, other = await program.login(ann), await native.login(ann, scope=f"{ALL} {VIEW_CONSENTS}", access_type=None)
+    bob = (await broker.factory.access.issue("tests", NewToken(subject="bob", role="transfer"))).token
+    await Program(broker, program.number, program.secret).login(bob)
+    mine = f"/v2/api/identities/{identity('ann')}/consents"
+
+    async def asked(token: str, path: str = mine, **query: str) -> httpx.Response:
+        return await broker.with_headers({"Authorization": f"Bearer {token}"}).get(path, params=query)
+
+    async def given(token: str, **query: str) -> dict[tuple[str, str], dict[str, Any]]:
+        consents = (await asked(token, **query)).json()["consents"]
+        assert len({each["id"] for each in consents}) == len(consents)
+        return {(each["client"], each["scope_name"]): each for each in consents}
+
+    own = {(program.number, scope) for scope in ("openid", "email", ALL)}
+    others = {(native.number, scope) for scope in (ALL, VIEW_CONSENTS)}
+    first, second = (each["auth.globus.org"]["access_token"] for each in (one, other))
+    shown = await given(first, all="False")
+    assert shown.keys() == own
+    assert {each["effective_identity"] for each in shown.values()} == {str(identity("ann"))}
+    assert all(each["allows_refresh"] and not each["auto_approved"] for each in shown.values())
+    assert (await given(second)).keys() == others
+    every = await given(second, all="True")
+    assert every.keys() == own | others
+    assert not every[native.number, ALL]["allows_refresh"]
+    for answer in (
+        await asked(first, all="True"),
+        await asked(first, f"/v2/api/identities/{identity('bob')}/consents"),
+        await asked(first, "/v2/api/identities/x/consents"),
+    ):
+        assert (answer.status_code, answer.json()["errors"][0]["code"]) == (403, "FORBIDDEN")
+    await program.ask("token/revoke", token=one["transfer.api.globus.org"]["refresh_token"])
+    assert (await given(second, all="True")).keys() == (own | others) - {(program.number, ALL)}
