@@ -88,8 +88,8 @@ class TaskRecord(Wire):
     """A task at one moment.
 
     `bytes` and `files` are what is known of what there is to do, which grows while folders are read; `rate` is in bytes
-    per second, on average or as it is now; `waits` says for what it waits, if it does; `work` counts pieces by what
-    became of them.
+    per second, on average or as it is now; `waits` says for what it waits, if it does; `error` why it failed,
+    or what it tries to overcome; `work` counts pieces by what became of them.
     """
 
     id: str

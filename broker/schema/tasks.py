@@ -53,7 +53,7 @@ tasks = Table(
     Column("canceled_by_admin", Boolean, nullable=False),
     Column("cancel_message", Text),
     Column("waits", Text, nullable=False),  # for what, in a sentence; empty: it does not
-    Column("error_code", Text),
+    Column("error_code", Text),  # why it failed, or what it tries to overcome; NULL: all goes well
     Column("error", Text),
     Column("total", BigInteger, nullable=False),  # rows of `work`, by what became of them
     Column("succeeded", BigInteger, nullable=False),

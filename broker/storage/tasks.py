@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.tasks import Event, NewTask, Options, Status, Task, TaskKind
 from broker.schema.tasks import events, tasks, work
 from broker.storage.upsert import insert
-from broker.storage.work import Planned, Works
+from broker.storage.work import WELL, Planned, Works
 
 __all__ = ["Done", "Page", "Tasks", "Wanted"]
 
@@ -146,7 +146,7 @@ class Tasks:
         ended = update(tasks).where(tasks.c.id.in_(sorted(numbers)), tasks.c.status == "ACTIVE", over)
         bad = tasks.c.failed > 0
         status = {"status": case((bad, "FAILED"), else_="SUCCEEDED"), "unswept": case((bad, now))}
-        values = ended.values(completed_at=now, waits="", untold=now, **status)
+        values = ended.values(completed_at=now, waits="", untold=now, **status, **WELL)
         rows = await self._connection.execute(values.returning(tasks.c.id, tasks.c.failed))
         finished = []
         for row in rows.all():

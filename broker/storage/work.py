@@ -31,7 +31,7 @@ from broker.models.tasks import Details, Item, Work, WorkKind, WorkState
 from broker.schema.tasks import UNFINISHED, lanes, tasks, work, workers
 from broker.storage.tabled import Columns, among, gathered, tabled
 
-__all__ = ["Planned", "Result", "Works", "earliest"]
+__all__ = ["WELL", "Planned", "Result", "Works", "earliest"]
 
 PLANNED: Columns = {
     "key": Text(),
@@ -58,6 +58,8 @@ WORK = [work.c[name] for name in Work._fields]
 WRITTEN = ("details", "received")
 """Columns that are JSON."""
 LARGEST = 2**63 - 1
+WELL = {"error_code": None, "error": None}
+"""What stands in a task's row where nothing gives trouble."""
 COUNTED = {"succeeded": "succeeded", "failed": "failed", "skipped": "skipped"}
 
 
@@ -213,7 +215,9 @@ class Works:
 
         :param moved: bytes of tasks that have arrived
         """
-        first = {each.work.lease: each for each in reversed(results)}
+        first: dict[tuple[int, int], Result] = {}
+        for each in results:
+            first.setdefault(each.work.lease, each)
         accepted = await self._complete(worker, first, now) if first else set()
         await self._count([each for lease, each in first.items() if lease in accepted], moved)
         return accepted
@@ -240,9 +244,13 @@ class Works:
         await self._connection.execute(held.values(received=bindparam("ranges")), rows)
 
     async def _count(self, results: Sequence[Result], moved: Mapping[str, int]) -> None:
-        """Add children, and let counters rise; tasks in the order of their ids, so that none waits in a circle."""
+        """Add children, let counters rise, and keep what gives trouble until something succeeds.
+
+        Tasks in the order of their ids, so that none waits in a circle.
+        """
         rises = defaultdict(Counter, {task: Counter(bytes_transferred=count) for task, count in moved.items()})
         children: defaultdict[str, list[Planned]] = defaultdict(list)
+        trouble: dict[str, Mapping[str, str | None]] = {}
         for each in results:
             rise = rises[each.work.task_id]
             rise.update(each.counts)
@@ -252,11 +260,14 @@ class Works:
                 rise["bytes"] -= each.work.size
             if each.state == "pending" and each.error_code:
                 rise["faults"] += 1
+                trouble[each.work.task_id] = {"error_code": each.error_code, "error": each.error and _clean(each.error)}
+            elif each.state == "succeeded":
+                trouble[each.work.task_id] = WELL
             children[each.work.task_id] += each.children
         for task in sorted(rises):
-            rise = rises[task]
-            if rise:
-                values = {name: tasks.c[name] + count for name, count in rise.items()}
+            values: dict[str, Any] = {name: tasks.c[name] + count for name, count in rises[task].items()}
+            values |= trouble.get(task, {})
+            if values:
                 await self._connection.execute(update(tasks).where(tasks.c.id == task).values(values))
             await self.add(task, children[task])
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from broker.handlers.globus import progress
 from broker.models.tasks import FilterRule, Item
 from broker.storage.lanes import Lanes
 from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
@@ -200,9 +201,15 @@ async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(world)
     number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
     await begun(world, number, 60_000_000)
     world.source.kill()
+    async with asyncio.timeout(60):
+        while (told := progress.task(await world.task(number), {}, 0.0))["is_ok"]:  # noqa: ASYNC110 - a table changes
+            await asyncio.sleep(0.05)
+    assert told["nice_status"] in ("CONNECTION_BROKEN", "CONNECT_FAILED")
+    assert told["nice_status_short_description"] in ("connection broken", "connect failed")
+    assert told["nice_status_details"]
     with GridFTPServer(world.source.root, port=world.source.port):
         task = await world.over(number)
-    assert task.status == "SUCCEEDED", task.error
+    assert (task.status, task.error_code, task.error) == ("SUCCEEDED", None, None)
     assert task.faults >= 1
     assert read(world.sink.root) == files
     assert task.bytes_transferred < 200_000_000  # not all of it twice

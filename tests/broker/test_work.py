@@ -8,6 +8,7 @@ from uuid import uuid4
 
 import pytest
 
+from broker.handlers.globus import progress
 from broker.models.access import Caller
 from broker.models.tasks import Details, Item, NewTask, Options, Work
 from broker.services.decisions import Decisions
@@ -201,6 +202,39 @@ async def test_of_many_results_those_count_whose_leases_are_held(opened):
         assert (known.succeeded, known.pending, known.bytes_transferred) == (2, 1, 7)
         (again,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
         assert (again.source, again.lease) == (lost.source, lost.lease)
+
+
+async def test_a_task_says_what_gives_trouble_until_something_succeeds(opened):
+    tasks = Tasks(opened)
+    number, _ = await tasks.submit(task("/a", "/b", "/c"))
+
+    async def told(*results: Result) -> tuple[object, ...]:
+        async with opened.write() as connection:
+            await Works(connection).complete("w", results, time.time())
+            await Stored(connection).finish([number], time.time())
+        document = progress.task(await tasks.one(ANN, number), {}, time.time())
+        return tuple(document[name] for name in ("is_ok", "nice_status", "nice_status_details"))
+
+    async with opened.write() as connection:
+        await Works(connection).enrol("w", "", "here", time.time())
+        a, b, c = await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
+    assert await told() == (True, "OK", None)
+    trouble = (False, "CONNECT_FAILED", "no answer")
+    assert await told(Result(a, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
+    assert await told(Result(b, "succeeded")) == (True, "OK", None)
+    assert await told(Result(c, "pending", error_code="CONNECT_FAILED", error="no answer")) == trouble
+    async with opened.write() as connection:
+        a, c = await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
+    assert await told(Result(a, "succeeded"), Result(c, "pending", error_code="TIMEOUT", error="slow")) == (
+        False,
+        "TIMEOUT",
+        "slow",
+    )
+    async with opened.write() as connection:
+        (c,) = await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
+    assert await told(Result(c, "skipped", error_code="TIMEOUT", error="slow")) == (None, None, None)
+    over = await tasks.one(ANN, number)
+    assert (over.status, over.error_code, over.error) == ("SUCCEEDED", None, None)
 
 
 async def test_no_lease_is_given_back_before_its_results_are_written(opened):

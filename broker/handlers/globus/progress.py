@@ -123,7 +123,7 @@ def _nice(known: Task, over: bool) -> dict[str, Any]:
         ok, word, sentence = None, None, None
     elif known.paused is not None:
         ok, word, sentence = False, "PAUSED", known.paused
-    elif known.retrying and known.error_code:
+    elif known.error_code:
         ok, word, sentence = False, known.error_code, known.error
     elif known.waits:
         ok, word, sentence = True, "Queued", known.waits
@@ -132,7 +132,7 @@ def _nice(known: Task, over: bool) -> dict[str, Any]:
     return {
         "is_ok": ok,
         "nice_status": word,
-        "nice_status_short_description": word,
+        "nice_status_short_description": word if ok else word and word.replace("_", " ").lower(),
         "nice_status_details": sentence,
         "nice_status_expires_in": None if over else -1,
     }
