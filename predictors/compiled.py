@@ -11,7 +11,7 @@ notices when the file of a function has changed, but not when that of a function
 
 import os
 from array import array
-from collections.abc import Callable, Iterable, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, MutableSequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -112,9 +112,9 @@ def floats(values: Iterable[float], fast: bool) -> MutableSequence[float]:
     return cast("MutableSequence[float]", _numpy(array("d", values), fast))
 
 
-def integers(values: Iterable[int], fast: bool) -> Sequence[int]:
+def integers(values: Iterable[int], fast: bool) -> MutableSequence[int]:
     """Whole numbers for a compilable function; for its compiled twin, when `fast`."""
-    return cast("Sequence[int]", _numpy(array("q", values), fast))
+    return cast("MutableSequence[int]", _numpy(array("q", values), fast))
 
 
 def _numpy(plain: "array[Any]", fast: bool) -> Any:

@@ -1,30 +1,32 @@
 """All forecasters at once, each with the weight that its recent errors deserve.
 
 Source: Herbster and Warmuth, "Tracking the best expert" (1998), for weights that fall exponentially with discounted
-losses; the weighted median in place of the mean, since one expert that is off by a factor of a hundred must not move
-the forecast. The bounds are adaptive conformal (`predictors.guarantee`), from how far the hedge itself was off in
-transfers like this one: conditional on size, load and kind, and as often wrong as they should be.
+losses; the mean of the middle half of the weight in place of the mean, since one expert that is off by a factor of a
+hundred must not move the forecast. The bounds are adaptive conformal (`predictors.guarantee`), from how far the hedge
+itself was off in transfers like this one: conditional on size, load, kind and state, and as often wrong as they should
+be.
 """
 
 from collections.abc import Sequence
-from math import exp, log
+from math import exp, fsum, inf, log
 
 from predictors.bank import MEMBERS
 from predictors.base import Forecaster
 from predictors.context import LEVELS, Key
-from predictors.experience import Experience, telling
+from predictors.experience import Ago, Experience, telling
 from predictors.guarantee import Adaptive
 from predictors.models.hierarchy import Hierarchy
-from predictors.models.kernel import Features, Kernel, Nearness, Neighbourhood, Past
+from predictors.models.kernel import Kernel, Nearness, Neighbourhood
+from predictors.models.past import Features, Past
 from predictors.observation import Forecast, Observation, Query, Rates, query_of
 from predictors.selection import Selected
 from predictors.text import counted
 
 __all__ = ["Hedge"]
 
-DISCOUNT = 0.98
-"""What an expert's earlier losses are multiplied by with each new one: about fifty count."""
-EAGER = 16.0
+DISCOUNT = 0.998
+"""What an expert's earlier losses are multiplied by with each new one: about five hundred count."""
+EAGER = 64.0
 """How fast a weight falls with the mean loss, which is |log(forecast / actual)|."""
 ENOUGH = 30
 """Transfers from which on a path has weights and bounds of its own; before, those of all transfers count."""
@@ -33,8 +35,6 @@ GAIN = 0.02
 LOW, HIGH = 0.1, 0.9
 ALONE = tuple(member for member in MEMBERS if member.name in ("last", "AR(5)"))
 """Members of the bank that the hedge hears beside those that are selected."""
-WIDE = Nearness(size=0.6, load=0.8, lag_rate=1.5, lag_size=6.0, lag_age=2.0, age=2000.0)
-"""What is near for a second kernel, whose forecasts are less often far off."""
 
 
 def _experts(fast: bool) -> list[Forecaster]:
@@ -44,13 +44,13 @@ def _experts(fast: bool) -> list[Forecaster]:
         Selected(ALONE[:1], fast=fast),
         Selected(ALONE[1:], fast=fast),
         Kernel(fast=fast),
-        Kernel(WIDE, "wide kernel", fast),
         Hierarchy(),
     ]
 
 
-ERRORS = Nearness(size=1.0, load=1.0, lag_rate=4.0, lag_size=8.0, lag_age=4.0, age=300.0, most=1000)
-"""What counts as near where bounds are read: errors vary less with all that than rates do."""
+ERRORS = Nearness(1.0, 1.0, 0.5, inf, 4.0, 2.0, 4.0, 4.0, 300.0)
+REMEMBERED = 1000
+"""What counts as near where bounds are read: errors vary less with all that than rates do; and of how many."""
 
 
 class Series(Experience):
@@ -61,12 +61,13 @@ class Series(Experience):
         self.losses = [0.0] * count
         self.weights = [0.0] * count
         self.past = Past()
-        self.errors = Neighbourhood(ERRORS, fast)
+        self.errors = Neighbourhood([ERRORS], REMEMBERED, fast)
         self.low, self.high = Adaptive(LOW, GAIN), Adaptive(HIGH, GAIN)
+        self.levels: Ago[tuple[float, float]] = Ago()
 
 
 class Hedge(Forecaster):
-    """The weighted median of several forecasters, with bounds that correct themselves.
+    """The middle of several forecasters, with bounds that correct themselves.
 
     :param fast: compiled
     """
@@ -94,7 +95,7 @@ class Hedge(Forecaster):
                 for series in (path, every):
                     _tell(series, said, rate)
                     _correct(series, observation, path.past.features(observation, observation.start), rate / expected)
-            path.past.learn(observation.end, rate, observation.bytes)
+            path.past.learn(observation, rate)
             path.rate(observation.end)
             every.rate(observation.end)
         for expert in self._among:
@@ -127,14 +128,14 @@ def _weight(series: Series, expert: int) -> float:
 
 
 def _hedged(said: Sequence[Forecast], series: Series) -> float:
-    """The weighted median."""
-    weighed = sorted((forecast.rates.p50, _weight(series, i)) for i, forecast in enumerate(said) if forecast.rates)
-    half = sum(weight for _, weight in weighed) / 2
-    for rate, weight in weighed:
-        half -= weight
-        if half <= 0:
-            return rate
-    return weighed[-1][0]
+    """The mean of the middle half of the weight, in logs."""
+    weighed = sorted((log(forecast.rates.p50), _weight(series, i)) for i, forecast in enumerate(said) if forecast.rates)
+    whole = fsum(weight for _, weight in weighed)
+    below = total = inside = 0.0
+    for value, weight in weighed:
+        part = max(0.0, min(below + weight, 0.75 * whole) - max(below, 0.25 * whole))
+        total, inside, below = total + part * value, inside + part, below + weight
+    return exp(total / inside)
 
 
 def _tell(series: Series, said: Sequence[Forecast], rate: float) -> None:
@@ -145,10 +146,12 @@ def _tell(series: Series, said: Sequence[Forecast], rate: float) -> None:
 
 
 def _correct(series: Series, observation: Observation, features: Features, ratio: float) -> None:
-    if bounds := series.errors.quantiles(features, observation.start, (series.low.level, series.high.level)):
+    levels = series.levels.at(observation.start) or (LOW, HIGH)
+    if bounds := series.errors.quantiles(features, observation.start, levels):
         series.low.learn(log(ratio) < bounds[0])
         series.high.learn(log(ratio) < bounds[1])
     series.errors.learn(log(ratio), observation.end, features)
+    series.levels.learn(series.at(observation.end), (series.low.level, series.high.level))
 
 
 def _around(series: Series, at: float, features: Features, expected: float) -> Rates:

@@ -87,7 +87,7 @@ async def test_each_transfer_that_went_well_is_compared_with_what_was_known_when
     (one, *_) = [each for each in found.values() if each.panel]
     assert (one.forecaster, one.given, one.subject) == ("hedge", False, "a-admin")
     assert set(one.panel) == set(PANEL)
-    assert one.leader in {"last", "AR(5)", "kernel", "wide kernel", "hierarchy", "least MAE"} or "by" in one.leader
+    assert one.leader in {"last", "AR(5)", "kernel", "hierarchy", "least MAE"} or "by" in one.leader
 
 
 async def test_the_sums_are_those_of_the_rows(broker, admin):

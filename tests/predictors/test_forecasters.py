@@ -55,6 +55,27 @@ def test_the_kernel_knows_nothing_of_what_ended_after_the_moment_it_is_asked_for
     assert whole.forecast(query._replace(at=-1.0)).rates is None
 
 
+def test_the_kernel_knows_by_what_began_last_whether_the_system_is_slow_now():
+    """Spells of ten, of transfers one after the other."""
+    chance, found, at = Random(5), [], 0.0
+    for i in range(600):
+        rate = (1e6 if i // 10 % 2 else 1e7) * chance.lognormvariate(0, 0.05)
+        found.append(took(at, rate))
+        at = found[-1].end + 1.0
+    assert (
+        evaluate(found, Kernel()).points.log_error < 0.4 < 0.6 < evaluate(found, make("median of 25")).points.log_error
+    )
+
+
+def test_bounds_are_missed_as_often_as_they_should_be_where_many_are_under_way():
+    """What is learned of a miss comes late for those that began meanwhile."""
+    chance, log, level = Random(1), [], 0.0
+    for i in range(2000):
+        level = 0.95 * level + chance.gauss(0, 0.15)
+        log.append(took(10.0 * i, 1e6 * exp(level), size=300 * MB))
+    assert evaluate(log, make("hedge", fast=True)).low.missed == pytest.approx(0.1, abs=0.03)
+
+
 def test_a_pair_never_seen_is_forecast_from_its_hosts():
     chance, log = Random(4), []
     for i in range(300):

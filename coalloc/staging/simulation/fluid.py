@@ -1,7 +1,7 @@
 """The network as a fluid: pairs of hosts that move bytes, or do not, at fair rates among other people's streams."""
 
 from collections.abc import Callable, Iterable, Mapping, MutableSequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from coalloc.staging.simulation.carrier import Pair
 from coalloc.staging.simulation.happenings import Capacity, Rate, Share
@@ -124,4 +124,4 @@ class Fluid:
 
 
 def _whole(count: int, fast: bool) -> MutableSequence[int]:
-    return cast("MutableSequence[int]", integers([0] * count, fast))
+    return integers([0] * count, fast)
