@@ -8,7 +8,7 @@ be.
 """
 
 from collections.abc import Sequence
-from math import exp, fsum, inf, log
+from math import exp, fsum, log
 
 from predictors.bank import MEMBERS
 from predictors.base import Forecaster
@@ -16,7 +16,8 @@ from predictors.context import LEVELS, Key
 from predictors.experience import Ago, Experience, telling
 from predictors.guarantee import Adaptive
 from predictors.models.hierarchy import Hierarchy
-from predictors.models.kernel import Kernel, Nearness, Neighbourhood
+from predictors.models.kernel import Kernel
+from predictors.models.neighbourhood import Nearness, Neighbourhood
 from predictors.models.past import Features, Past
 from predictors.observation import Forecast, Observation, Query, Rates, query_of
 from predictors.selection import Selected
@@ -33,7 +34,7 @@ ENOUGH = 30
 GAIN = 0.02
 """How fast bounds follow their misses."""
 LOW, HIGH = 0.1, 0.9
-ALONE = tuple(member for member in MEMBERS if member.name in ("last", "AR(5)"))
+ALONE = tuple(member for member in MEMBERS if member.name in ("last", "smoothing 0.40", "AR(5)"))
 """Members of the bank that the hedge hears beside those that are selected."""
 
 
@@ -41,14 +42,15 @@ def _experts(fast: bool) -> list[Forecaster]:
     return [
         Selected(level="path", fast=fast),
         Selected(level="path and size", fast=fast),
-        Selected(ALONE[:1], fast=fast),
-        Selected(ALONE[1:], fast=fast),
+        *(Selected((member,), fast=fast) for member in ALONE),
         Kernel(fast=fast),
         Hierarchy(),
     ]
 
 
-ERRORS = Nearness(1.0, 1.0, 0.5, inf, 4.0, 2.0, 4.0, 4.0, 300.0)
+ERRORS = Nearness(
+    size=1.0, load=1.0, kind=0.5, rate=2.0, level=4.0, begun=2.0, like_rate=4.0, like_begun=4.0, age=300.0, late=100.0
+)
 REMEMBERED = 1000
 """What counts as near where bounds are read: errors vary less with all that than rates do; and of how many."""
 
@@ -61,7 +63,7 @@ class Series(Experience):
         self.losses = [0.0] * count
         self.weights = [0.0] * count
         self.past = Past()
-        self.errors = Neighbourhood([ERRORS], REMEMBERED, fast)
+        self.errors = Neighbourhood(ERRORS, REMEMBERED, fast)
         self.low, self.high = Adaptive(LOW, GAIN), Adaptive(HIGH, GAIN)
         self.levels: Ago[tuple[float, float]] = Ago()
 
@@ -109,7 +111,7 @@ class Hedge(Forecaster):
             return path.nothing(self.name)
         series = path if path.count >= ENOUGH else self._series[LEVELS["all"](query)]
         expected = _hedged(said, series)
-        _, first = max(known, key=lambda each: _weight(series, each[0]))
+        _, first = min(known, key=lambda each: _loss(series, each[0]))
         return Forecast(
             self.name,
             _around(series, query.at, path.past.features(query, query.at), expected),
@@ -122,14 +124,17 @@ class Hedge(Forecaster):
         )
 
 
-def _weight(series: Series, expert: int) -> float:
+def _loss(series: Series, expert: int) -> float:
+    """The mean, discounted; of one that has not been tried yet as if it were off by e."""
     seen = series.weights[expert]
-    return exp(-EAGER * series.losses[expert] / seen) if seen else exp(-EAGER)
+    return series.losses[expert] / seen if seen else 1.0
 
 
 def _hedged(said: Sequence[Forecast], series: Series) -> float:
     """The mean of the middle half of the weight, in logs."""
-    weighed = sorted((log(forecast.rates.p50), _weight(series, i)) for i, forecast in enumerate(said) if forecast.rates)
+    known = sorted((log(forecast.rates.p50), _loss(series, i)) for i, forecast in enumerate(said) if forecast.rates)
+    least = min(loss for _, loss in known)
+    weighed = [(value, exp(EAGER * (least - loss))) for value, loss in known]
     whole = fsum(weight for _, weight in weighed)
     below = total = inside = 0.0
     for value, weight in weighed:

@@ -12,7 +12,8 @@ import pytest
 from predictors.bank import MEMBERS, Layout, forecast_one
 from predictors.compiled import compiled, floats, integers, stamp
 from predictors.errors import MissingLibraryError
-from predictors.models.kernel import VIEWS, Nearness, Neighbourhood
+from predictors.models.kernel import NEAR
+from predictors.models.neighbourhood import Neighbourhood
 from predictors.models.past import Features
 from predictors.selection import WINDOWS, account_of, pick, step
 
@@ -42,30 +43,18 @@ def test_all_members_and_their_accounts():
 
 
 def test_a_neighbourhood():
-    plain, fast = (Neighbourhood(VIEWS, 2000, fast=fast) for fast in (False, True))
+    plain, fast = (Neighbourhood(NEAR, 200, fast=fast) for fast in (False, True))
     chance = Random(2)
-    for i in range(2500):
+    for i in range(500):
         lag = (15.0, 8.0, chance.uniform(0, 5), 7.0, chance.uniform(0, 5)) if i else (math.nan,) * 5
         features = Features(chance.uniform(14, 22), chance.uniform(0, 3), float(i % 3), *lag)
         value = round(chance.gauss(15, 1), 1)  # some are equal
         plain.learn(value, float(i), features)
         fast.learn(value, float(i), features)
-    for now in (-1.0, 1000.0, 3000.0):
-        assert plain.quantiles(features, now, (0.1, 0.5, 0.9)) == fast.quantiles(features, now, (0.1, 0.5, 0.9))
-        assert plain.expected(features, now) == (pytest.approx(fast.expected(features, now)) if now > 0 else None)
-
-
-def test_a_neighbourhood_keeps_the_newest_in_order():
-    """Beside a plain list of them."""
-    kept, chance, every = Neighbourhood([Nearness()], 100), Random(3), []
-    for i in range(350):
-        every.append(chance.choice([1.0, 2.0, chance.random()]))
-        kept.learn(every[-1], float(i), Features(*[0.0] * 8))
-        newest = sorted(every[-100:])
-        assert kept.quantiles(Features(*[0.0] * 8), 1e9, (0.0, 1.0)) == (newest[0], newest[-1])
-        low, mean, high = kept.expected(Features(*[0.0] * 8), 1e9)
-        assert mean == pytest.approx(sum(newest) / len(newest))
-        assert (low, high) == tuple(newest[math.ceil(share * len(newest) - 1e-9) - 1] for share in (0.1, 0.9))
+        for now in (-1.0, 0.7 * i, i + 1.0):
+            for asked in (features, features._replace(size=math.nan)):
+                assert plain.quantiles(asked, now, (0.1, 0.5)) == fast.quantiles(asked, now, (0.1, 0.5))
+                assert plain.expected(asked, now) == fast.expected(asked, now)
 
 
 def test_what_is_not_marked_is_not_compiled():

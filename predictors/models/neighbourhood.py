@@ -1,0 +1,215 @@
+"""What transfers like this one came to: means and quantiles, weighted by how near they are.
+
+Source: kernel regression (Nadaraya 1964, Watson 1964). What is near may be seen so or so: by all that is known, by the
+state of the path (`predictors.models.past`), or lately. Each view is off where the others are not, so that all three
+together are off by less than any; each has a third of the weight.
+"""
+
+from collections.abc import MutableSequence, Sequence
+from math import exp, fsum, inf
+from typing import NamedTuple
+
+from predictors.compiled import compilable, compiled, floats, integers
+from predictors.models.past import Features
+from predictors.models.state import State
+
+__all__ = ["Nearness", "Neighbourhood"]
+
+Order = MutableSequence[int]
+"""Rows in order of their values."""
+Columns = tuple[State, ...]
+"""Of each transfer its value, which one it was, when it ended, and its features; or its weight in each view."""
+FIRST, VIEWS = 3, 3
+"""Columns before the features; views."""
+Sums = tuple[float, float, float, float, float, float]
+Shares = tuple[float, float, float]
+
+
+class Nearness(NamedTuple):
+    """How much a transfer counts: exp of minus its distance, which is a sum over features.
+
+    Each field is the difference that makes a distance of 1. `kind`: that of another kind is one over it; `age`, and
+    `late` for the view of what was lately: in transfers since.
+    """
+
+    size: float
+    load: float
+    kind: float
+    rate: float
+    level: float
+    begun: float
+    like_rate: float
+    like_begun: float
+    age: float
+    late: float
+
+
+COUNT, EVER, CHANCE = range(3)
+"""What a neighbourhood remembers beside its columns: transfers that it has, how many it ever had, and a number by
+chance."""
+FEW = 64
+"""Transfers for which there is room at first; it is doubled as they come."""
+
+
+@compilable
+def place(memory: State, values: State, order: Order, value: float) -> int:
+    """The first place in the order whose value is not below this one."""
+    low, high = 0, int(memory[COUNT])
+    while low < high:
+        middle = (low + high) // 2
+        if values[order[middle]] < value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@compilable
+def keep(memory: State, values: State, order: Order, value: float) -> int:
+    """The row for a transfer, put in order by its value.
+
+    Where there is no room another one goes, by chance: so some are left of long ago, too, and the newest are mostly
+    there. The chance is the same each time (a linear congruence, in floats exactly).
+    """
+    room, count = len(values), int(memory[COUNT])
+    row = free = count
+    if count == room:
+        memory[CHANCE] = (memory[CHANCE] * 16807.0) % 2147483647.0
+        row = int(memory[CHANCE]) % room
+        free = place(memory, values, order, values[row])
+        while order[free] != row:
+            free += 1
+    while free > 0 and values[order[free - 1]] > value:
+        order[free] = order[free - 1]
+        free -= 1
+    while free < count - 1 and values[order[free + 1]] < value:
+        order[free] = order[free + 1]
+        free += 1
+    order[free], values[row] = row, value
+    memory[COUNT], memory[EVER] = min(count + 1.0, float(room)), memory[EVER] + 1.0
+    return row
+
+
+@compilable
+def weigh(memory: State, columns: Columns, near: State, features: State, now: float, views: Columns) -> Sums:
+    """Weigh all transfers in each view; those that had not ended by now have no weight.
+
+    :param near: one over the differences of `Nearness`
+    :returns: for each view the sum of the weights, then for each that of the weighted values
+    """
+    values, numbers, ends, sizes, loads, kinds, rates, levels, beguns, likes, agos = columns
+    size, load, kind, rate, level, begun, like, ago = features
+    by_size, by_load, by_kind, by_rate, by_level, by_begun, by_like, by_ago, by_age, by_late = near
+    by_all, by_state, lately = views
+    all_whole = state_whole = late_whole = all_sum = state_sum = late_sum = 0.0
+    if size != size:  # not known: all are equally near in it
+        size = by_size = 0.0
+    newest = memory[EVER] - 1.0
+    for row, (value, number, end, its_size, its_load, its_kind, its_rate, its_level, its_begun, its_like, its_ago) in (
+        enumerate(zip(values, numbers, ends, sizes, loads, kinds, rates, levels, beguns, likes, agos))  # noqa: B905
+    ):
+        first = second = third = 0.0
+        if end <= now:
+            age = newest - number
+            alike = abs(its_size - size) * by_size + abs(its_load - load) * by_load
+            other = by_kind if its_kind != kind else 0.0
+            then, same = abs(its_rate - rate) * by_rate, 0.0
+            if then == then:
+                apart, since = abs(its_level - level) * by_level, abs(its_begun - begun) * by_begun
+                then += apart + 0.5 * since
+                same = apart + since + abs(its_like - like) * by_like + abs(its_ago - ago) * by_ago
+            else:  # nothing had ended when it began, or when this one does
+                then = 0.0
+            first = exp(-(alike + other + same + age * by_age))
+            second = exp(-(0.6 * alike + then + age * by_age))
+            third = exp(-(0.5 * alike + same + age * by_late))
+            all_whole, state_whole, late_whole = all_whole + first, state_whole + second, late_whole + third
+            all_sum, state_sum, late_sum = all_sum + first * value, state_sum + second * value, late_sum + third * value
+        by_all[row], by_state[row], lately[row] = first, second, third
+    return all_whole, state_whole, late_whole, all_sum, state_sum, late_sum
+
+
+@compilable
+def below(
+    memory: State, values: State, order: Order, views: Columns, shares: tuple[float, float, float], part: float
+) -> float:
+    """The least value at or below which lies the wanted part of the weight.
+
+    :param shares: what a weight of one counts in each view; all sum up to 1
+    """
+    by_all, by_state, lately = views
+    in_all, in_state, in_late = shares
+    found, last = 0.0, int(memory[COUNT]) - 1
+    for i in range(last):
+        row = order[i]
+        found += by_all[row] * in_all + by_state[row] * in_state + lately[row] * in_late
+        if found >= part:
+            return values[row]
+    return values[order[last]]
+
+
+class Neighbourhood:
+    """Values of transfers, and what those like a new one say of it.
+
+    :param near: what counts as near
+    :param most: transfers that are kept
+    :param fast: compiled
+    """
+
+    def __init__(self, near: Nearness, most: int, fast: bool = False) -> None:
+        self._most, self._fast = most, fast
+        self._near = floats([1 / width for width in near], fast)
+        self._features = floats([0.0] * len(Features._fields), fast)
+        self._memory = floats([0.0, 0.0, 1.0], fast)
+        self._columns: Columns = tuple(floats([], fast) for _ in range(FIRST + len(Features._fields)))
+        self._order = integers([], fast)
+        self._views: Columns = ()
+        self._keep = compiled(keep) if fast else keep
+        self._weigh = compiled(weigh) if fast else weigh
+        self._below = compiled(below) if fast else below
+
+    def learn(self, value: float, end: float, features: Features) -> None:
+        """Take in the value of a transfer, and when it ended."""
+        if self._memory[COUNT] == len(self._order) < self._most:
+            self._grow()
+        number = self._memory[EVER]
+        row = self._keep(self._memory, self._columns[0], self._order, value)
+        for column, each in zip(self._columns[1:], (number, end, *features), strict=True):
+            column[row] = each
+
+    def _grow(self) -> None:
+        """Make room for twice as many as there are."""
+        more = min(max(FEW, len(self._order)), self._most - len(self._order))
+        self._columns = tuple(floats([*column, *([inf] * more)], self._fast) for column in self._columns)
+        self._order = integers([*self._order, *([0] * more)], self._fast)
+        self._views = tuple(floats([0.0] * len(self._order), self._fast) for _ in range(VIEWS))
+
+    def quantiles(self, features: Features, now: float, levels: Sequence[float]) -> tuple[float, ...] | None:
+        """Values below which those shares of what is like this should lie; None while nothing had ended."""
+        found = self._said(features, now, levels)
+        return found and found[1:]
+
+    def expected(self, features: Features, now: float) -> tuple[float, float, float] | None:
+        """The mean of what is like this, between what lies below a tenth and nine tenths; None as above."""
+        found = self._said(features, now, (0.1, 0.9))
+        if found is None:
+            return None
+        mean, low, high = found
+        return low, min(max(mean, low), high), high
+
+    def _said(self, features: Features, now: float, levels: Sequence[float]) -> tuple[float, ...] | None:
+        """The mean, and the quantiles."""
+        if not self._memory[COUNT]:
+            return None
+        for i, feature in enumerate(features):
+            self._features[i] = feature
+        sums = self._weigh(self._memory, self._columns, self._near, self._features, now, self._views)
+        wholes, means = sums[:VIEWS], sums[VIEWS:]
+        seen = sum(whole > 0.0 for whole in wholes)
+        if not seen:
+            return None
+        by_all, by_state, lately = (1.0 / (seen * whole) if whole > 0.0 else 0.0 for whole in wholes)
+        shares = (by_all, by_state, lately)
+        mean = fsum(share * total for share, total in zip(shares, means, strict=True))
+        values, order = self._columns[0], self._order
+        return mean, *(self._below(self._memory, values, order, self._views, shares, level) for level in levels)

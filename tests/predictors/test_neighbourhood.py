@@ -1,0 +1,63 @@
+"""What is kept of many transfers, and what is read from it, beside plain lists."""
+
+from math import ceil, inf, nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from predictors.models.neighbourhood import Nearness, Neighbourhood
+from predictors.models.past import Features
+
+ALIKE = Nearness(*[inf] * len(Nearness._fields))
+"""Everything is as near as everything else."""
+NOTHING = Features(*[0.0] * len(Features._fields))
+
+
+@given(st.lists(st.sampled_from([1.0, 2.0, 3.5, 7.0]) | st.floats(0, 10), min_size=1, max_size=60))
+def test_quantiles_and_the_mean_are_those_of_a_list(values):
+    kept = Neighbourhood(ALIKE, 100)
+    for i, value in enumerate(values):
+        kept.learn(value, float(i), NOTHING)
+    low, mean, high = kept.expected(NOTHING, 1e9)
+    least, most = (sorted(values)[max(0, ceil(share * len(values) - 1e-9) - 1)] for share in (0.1, 0.9))
+    assert (low, high) == (least, most)
+    assert mean == pytest.approx(min(max(sum(values) / len(values), least), most))
+
+
+def test_where_there_is_no_room_some_of_long_ago_are_left_and_most_of_the_newest():
+    kept = Neighbourhood(ALIKE, 100)
+    for i in range(1000):
+        kept.learn(float(i), float(i), NOTHING)
+    found = kept.quantiles(NOTHING, 1e9, [(i + 0.5) / 100 for i in range(100)])
+    assert len(set(found)) == 100
+    assert found[-1] == 999.0
+    assert sum(value < 900 for value in found) > 20
+    assert sum(value >= 950 for value in found) > 30
+
+
+def test_what_had_not_ended_is_not_known():
+    kept = Neighbourhood(ALIKE, 100)
+    assert kept.expected(NOTHING, 0.0) is None
+    kept.learn(1.0, 10.0, NOTHING)
+    kept.learn(2.0, 20.0, NOTHING)
+    assert kept.expected(NOTHING, 9.0) is None
+    assert kept.expected(NOTHING, 10.0) == (1.0, 1.0, 1.0)
+
+
+@pytest.mark.parametrize("which", Features._fields)
+def test_the_nearer_counts_more_in_whatever_is_known(which):
+    kept = Neighbourhood(Nearness(*[1.0] * len(Nearness._fields))._replace(age=inf, late=inf), 100)
+    for value in (1.0, 5.0):
+        kept.learn(value, value, NOTHING._replace(**{which: value}))
+    (_, near_one, _), (_, near_five, _) = (kept.expected(NOTHING._replace(**{which: at}), 9.0) for at in (1.0, 5.0))
+    assert near_one < 3.0 < near_five
+
+
+def test_of_what_is_not_known_nothing_is_said():
+    """A path of which no transfer had ended, and a size that nobody said."""
+    kept = Neighbourhood(Nearness(*[1.0] * len(Nearness._fields))._replace(age=inf, late=inf), 100)
+    for value in (1.0, 5.0):
+        kept.learn(value, value, NOTHING._replace(size=value, rate=value))
+    _, mean, _ = kept.expected(Features(nan, 0.0, 0.0, *[nan] * 5), 9.0)
+    assert mean == pytest.approx(3.0)
