@@ -111,7 +111,7 @@ def weigh(memory: State, columns: Columns, near: State, features: State, now: fl
         first = second = third = 0.0
         if end <= now:
             age = newest - number
-            alike = abs(its_size - size) * by_size + abs(its_load - load) * by_load
+            larger, busier = abs(its_size - size) * by_size, abs(its_load - load) * by_load
             other = by_kind if its_kind != kind else 0.0
             then, same = abs(its_rate - rate) * by_rate, 0.0
             if then == then:
@@ -120,9 +120,9 @@ def weigh(memory: State, columns: Columns, near: State, features: State, now: fl
                 same = apart + since + abs(its_like - like) * by_like + abs(its_ago - ago) * by_ago
             else:  # nothing had ended when it began, or when this one does
                 then = 0.0
-            first = exp(-(alike + other + same + age * by_age))
-            second = exp(-(0.6 * alike + then + age * by_age))
-            third = exp(-(0.5 * alike + same + age * by_late))
+            first = exp(-(larger + busier + other + same + age * by_age))
+            second = exp(-(0.6 * larger + busier + then + age * by_age))
+            third = exp(-(0.5 * (larger + busier) + same + age * by_late))
             all_whole, state_whole, late_whole = all_whole + first, state_whole + second, late_whole + third
             all_sum, state_sum, late_sum = all_sum + first * value, state_sum + second * value, late_sum + third * value
         by_all[row], by_state[row], lately[row] = first, second, third
