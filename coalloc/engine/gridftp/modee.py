@@ -13,14 +13,15 @@ from functools import partial
 from ipaddress import ip_address
 
 from coalloc.engine.base import Deliver, Span
+from coalloc.engine.gather import BUFFER, Gather
 from coalloc.engine.gridftp.control import PendingReply
-from coalloc.engine.gridftp.gather import Gather
 from coalloc.engine.gridftp.protocol import port_command
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.session import Session
-from coalloc.engine.gridftp.stream import BUFFER, lost, said
-from coalloc.engine.gridftp.turns import Turn, Turns
-from coalloc.engine.gridftp.way import way_of
+from coalloc.engine.gridftp.stream import lost, said
+from coalloc.engine.gridftp.turns import Turns
+from coalloc.engine.turn import Turn
+from coalloc.engine.way import way_of
 from coalloc.errors import NoSuchFile, PermissionRefused, SourceError
 from coalloc.model import Way
 

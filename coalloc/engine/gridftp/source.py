@@ -18,7 +18,7 @@ from coalloc.engine.gridftp.control import ControlConnection
 from coalloc.engine.gridftp.login import security_for
 from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
 from coalloc.engine.gridftp.session import Session
-from coalloc.engine.gridftp.way import way_of
+from coalloc.engine.way import way_of
 from coalloc.errors import ConnectionLost, ReplicaChanged, Unsupported
 from coalloc.model import Stat, Way
 

@@ -8,17 +8,15 @@ import asyncio
 import socket
 
 from coalloc.engine.base import Deliver, Span
+from coalloc.engine.gather import BUFFER, Gather
 from coalloc.engine.gridftp.control import PendingReply
-from coalloc.engine.gridftp.gather import Gather
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.engine.gridftp.session import Session
 from coalloc.errors import ConnectionLost, SourceError
 
-__all__ = ["BUFFER", "LAST_WORDS_SECONDS", "fetch", "lost", "said"]
+__all__ = ["LAST_WORDS_SECONDS", "fetch", "lost", "said"]
 
-BUFFER = memoryview(bytearray(1024 * 1024))
-"""Where received bytes stand until they are delivered; free again whenever a callback returns."""
 LAST_WORDS_SECONDS = 1.0  # how long a server is given to say why data ended short
 
 

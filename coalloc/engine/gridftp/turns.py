@@ -5,74 +5,12 @@ comes all the same, and is counted but not delivered. Making the connection and 
 """
 
 from collections import deque
-from typing import Protocol
 
-from coalloc.engine.base import Deliver, Span
 from coalloc.engine.gridftp.protocol import Block, BlockReader, EndOfData, EndOfFile
-from coalloc.errors import ServerSays, SourceError
-from coalloc.intervals import Intervals
+from coalloc.engine.turn import Turn
+from coalloc.errors import ServerSays
 
-__all__ = ["Turn", "Turns"]
-
-
-class Over(Protocol):
-    """What tells that a range is over: a future, which whoever waits for it may also cancel."""
-
-    def done(self) -> bool: ...
-
-    def set_result(self, result: None) -> None: ...
-
-    def set_exception(self, exception: BaseException) -> None: ...
-
-
-class Turn:
-    """A range that was asked for: which of its bytes are here.
-
-    :param over: is set when all that is wanted is delivered, or no more will come; once it is, nothing is delivered
-    """
-
-    def __init__(self, span: Span, deliver: Deliver, over: Over) -> None:
-        self.span = span
-        self.start = span.start
-        self.left = span.end - span.start
-        self.received = Intervals()
-        self.refusal: SourceError | None = None
-        self._deliver = deliver
-        self._over = over
-
-    @property
-    def wanted(self) -> bool:
-        return not self._over.done()
-
-    @property
-    def complete(self) -> bool:
-        length = self.span.end - self.start
-        return self.received.total >= length and self.received.covers(self.start, self.span.end)
-
-    def take(self, block: Block) -> None:
-        """Deliver what is wanted of a block."""
-        self.left -= len(block.view)
-        if not self.wanted:
-            return
-        start = self.start + block.offset
-        end = min(start + len(block.view), self.span.end)
-        if start < end:
-            self.received.add(start, end)
-            try:
-                self._deliver(start, block.view[: end - start])
-            except Exception as error:
-                self.end(error)
-        if self.complete:
-            self.end()
-
-    def end(self, error: BaseException | None = None) -> None:
-        """Deliver nothing more; may be called twice."""
-        if not self.wanted:
-            return
-        if error:
-            self._over.set_exception(error)
-        else:
-            self._over.set_result(None)
+__all__ = ["Turns"]
 
 
 class Turns:
@@ -112,7 +50,7 @@ class Turns:
                 raise ServerSays("the server sends what no one asked for", "use another replica, or report this server")
             match event:
                 case Block():
-                    self._turns[0].take(event)
+                    self._turns[0].take(event.offset, event.view)
                 case EndOfData():
                     self._turns.popleft().end()
                     self.ended += 1

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from coalloc.engine.base import Span
 from coalloc.engine.gridftp.protocol import BlockReader
-from coalloc.engine.gridftp.turns import Turn, Turns
+from coalloc.engine.gridftp.turns import Turns
+from coalloc.engine.turn import Turn
 from coalloc.errors import ServerSays
 
 CONTENT = bytes(range(256)) * 4

@@ -5,13 +5,13 @@ import socket
 
 import pytest
 
-from coalloc.engine.gridftp.gather import PART, Gather
+from coalloc.engine.gather import PART, Gather
 from coalloc.testing.virtual_clock import run
 
 PLENTY = 1 << 40
 
 
-def held(rtt, *steps, buffer=200_000):
+def held(rtt, *steps, buffer=200_000, **bounds):
     """What is gathered after each step, of (seconds, bytes that came, bytes that are to come)."""
 
     async def gather():
@@ -21,7 +21,7 @@ def held(rtt, *steps, buffer=200_000):
             socket.create_connection(listener.getsockname()) as sock,
         ):
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
-            gathers = Gather(sock, rtt)
+            gathers = Gather(sock, rtt, **bounds)
             for seconds, count, left in steps:
                 await asyncio.sleep(seconds)
                 gathers.received(count, left)
@@ -40,12 +40,17 @@ def test_what_comes_in_a_moment_is_gathered(rtt, seconds):
     assert held(rtt, (1.0, 1_000_000, PLENTY)) == [int(1_000_000 * seconds)]
 
 
+def test_a_shorter_moment_for_who_is_near():
+    assert held(0.001, (1.0, 1_000_000, PLENTY), least=0.01) == [10_000]
+    assert held(0.06, (1.0, 1_000_000, PLENTY), least=0.01) == [60_000]
+
+
 def test_it_follows_the_rate():
     assert held(0.2, (1.0, 100_000, PLENTY), (0.5, 400_000, PLENTY), (1.0, 10, PLENTY)) == [10_000, 80_000, 1]
 
 
 def test_a_source_that_turns_slow_does_not_look_stalled(monkeypatch):
-    monkeypatch.setattr("coalloc.engine.gridftp.gather.MOST_BYTES", 20_000)
+    monkeypatch.setattr("coalloc.engine.gather.MOST_BYTES", 20_000)
     assert held(0.2, (1.0, 10**9, PLENTY)) == [20_000]
 
 

@@ -7,7 +7,10 @@ it could not wait for as long as it was on its way.
 import asyncio
 import socket
 
-__all__ = ["Gather"]
+__all__ = ["BUFFER", "Gather"]
+
+BUFFER = memoryview(bytearray(1024 * 1024))
+"""Where received bytes stand until they are delivered; free again whenever a callback returns."""
 
 LEAST_SECONDS, MOST_SECONDS = 0.03, 0.1
 """How long bytes may be held back: a round trip, within these bounds."""
@@ -23,13 +26,14 @@ class Gather:
     """Adapts one socket to the rate at which bytes arrive; the end of data wakes at once in any case.
 
     :param rtt: seconds of a round trip, if known
+    :param least: seconds for which bytes may be held back, however near the server is
     """
 
     __slots__ = ("_bytes", "_held", "_marked", "_seconds", "_sock", "_time", "rate")
 
-    def __init__(self, sock: socket.socket, rtt: float | None) -> None:
+    def __init__(self, sock: socket.socket, rtt: float | None, least: float = LEAST_SECONDS) -> None:
         self._sock = sock
-        self._seconds = min(max(LEAST_SECONDS, rtt or 0.0), MOST_SECONDS)
+        self._seconds = min(max(least, rtt or 0.0), MOST_SECONDS)
         self._time = asyncio.get_running_loop().time
         self._marked = self._time()
         self._bytes = 0
