@@ -70,9 +70,10 @@ def _url_copy(url: str, options: EngineOptions) -> Source:
 
 
 def _web(url: str, options: EngineOptions) -> Source:
-    from coalloc.engine.http import HTTPSource
+    from coalloc.engine.http import HTTPSource, Known
 
-    return _sessions(options, lambda _: HTTPSource(url, options))
+    known = Known()
+    return _sessions(options, lambda number: HTTPSource(url, options, known, number))
 
 
 def _bridge(url: str, options: EngineOptions) -> Source:

@@ -45,7 +45,9 @@ WITH_SERVER = (
     "globus-url-copy-gsiftp",
     "http",
     "http-streams",
+    "http-far",
     "https",
+    "https-far",
 )
 WITHOUT = ("file", "memory")
 SERVED = pytest.mark.parametrize("setup", WITH_SERVER, indirect=True)
@@ -130,9 +132,10 @@ def gsiftp(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Setu
 
 
 def several_far(request: pytest.FixtureRequest) -> int:
-    """How many streams to use; with a far server, data connections are kept."""
+    """How many streams to use; with a far server, ranges are asked for ahead on connections that are kept."""
     if request.param.endswith("far"):
-        request.getfixturevalue("monkeypatch").setattr("coalloc.engine.gridftp.source.FAR", 0.0)
+        for engine in ("gridftp", "http"):
+            request.getfixturevalue("monkeypatch").setattr(f"coalloc.engine.{engine}.source.FAR", 0.0)
     return 4 if request.param.endswith(("far", "streams")) else 1
 
 
@@ -149,8 +152,7 @@ def http(request: pytest.FixtureRequest, root: Path, stack: ExitStack, *certific
     def start() -> None:
         stack.enter_context(Nginx(root, root.parent / "again", certificate=certificate, port=server.port))
 
-    streams = 3 if request.param.endswith("streams") else 1
-    return Setup(server.url, into(root), streams=streams, kill=server.kill, start=start)
+    return Setup(server.url, into(root), streams=several_far(request), kill=server.kill, start=start)
 
 
 def https(request: pytest.FixtureRequest, root: Path, stack: ExitStack) -> Setup:

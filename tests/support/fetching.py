@@ -1,12 +1,24 @@
 """Fetching with one source in a test: what was delivered, byte for byte."""
 
 import random
+import socket
 from contextlib import asynccontextmanager
 
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import EngineOptions, Source, Span
 
-__all__ = ["Collected", "collect", "opened", "options", "random_file"]
+__all__ = ["Collected", "CountingDialer", "collect", "opened", "options", "random_file"]
+
+
+class CountingDialer(DirectDialer):
+    """Remembers whom it was asked to dial."""
+
+    def __init__(self) -> None:
+        self.dialled: list[tuple[str, int]] = []
+
+    async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
+        self.dialled.append((host, port))
+        return await super().dial(host, port, seconds)
 
 
 class Collected:

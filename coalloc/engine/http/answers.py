@@ -21,11 +21,23 @@ from coalloc.errors import (
 )
 from coalloc.model import Checksum
 
-__all__ = ["BUSY", "WANTED_DIGESTS", "condition", "content_range", "digests", "refusal", "retry_after", "validator"]
+__all__ = [
+    "BUSY",
+    "PARTIAL",
+    "WANTED_DIGESTS",
+    "closes",
+    "condition",
+    "content_range",
+    "digests",
+    "refusal",
+    "retry_after",
+    "validator",
+]
 
 Headers = Mapping[str, str]
 
 WANTED_DIGESTS = {"Want-Digest": "adler32, md5;q=0.8, sha-256;q=0.6", "Want-Repr-Digest": "sha-256=3, adler=2, md5=1"}
+PARTIAL = 206
 BUSY = (429, 503)
 """Too many requests; out of service, mostly for having too many."""
 ALIASES = {"adler": "adler32", "sha": "sha1"}
@@ -39,6 +51,11 @@ def validator(headers: Headers) -> str | None:
 def condition(seen: str | None) -> dict[str, str]:
     """The header that asks for a part of the version with this validator only. A weak tag does not name a version."""
     return {} if seen is None or seen.startswith("W/") else {"If-Range": seen}
+
+
+def closes(headers: Headers) -> bool:
+    """Whether the server ends the connection after this answer."""
+    return "close" in headers.get("connection", "").lower()
 
 
 def content_range(headers: Headers) -> tuple[int, int, int | None] | None:

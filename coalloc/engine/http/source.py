@@ -1,63 +1,79 @@
-"""One replica at one HTTP server: its size and version, then ranges of it, one request each.
+"""One session about a file at an HTTP server: its size and version, then ranges of it, one request each.
 
-The connection is kept between ranges when a range was read to its end. A server that ignores ranges is seen by its
-answer, whatever it announces.
+Ranges come over a `channel`, a connection that is kept; from a far server they are asked for ahead. All else is an
+`exchange`, one request at a time: looking for the file, what leads to it, and finding out what is wrong. A server that
+ignores ranges is seen by its answer, whatever it announces.
 """
 
 import asyncio
-import ssl
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
-from coalloc.engine.http.answers import BUSY, WANTED_DIGESTS, condition, content_range, digests, refusal, validator
-from coalloc.errors import (
-    ConnectionLost,
-    NotThatProtocol,
-    PermissionRefused,
-    ReplicaChanged,
-    SourceError,
-    Stalled,
-    Unsupported,
-    UsageError,
+from coalloc.engine.hands import Part
+from coalloc.engine.http.answers import (
+    BUSY,
+    PARTIAL,
+    WANTED_DIGESTS,
+    closes,
+    condition,
+    content_range,
+    digests,
+    validator,
 )
-from coalloc.model import Stat
-from coalloc.urls import redact
+from coalloc.engine.http.channel import Channel, Connection, Ended
+from coalloc.engine.http.exchange import Exchange
+from coalloc.engine.http.pipeline import Question
+from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unsupported, UsageError
+from coalloc.model import Stat, Way
 
 if TYPE_CHECKING:
     import httpx
 
-__all__ = ["HTTPSource"]
+__all__ = ["FAR", "HTTPSource", "Known"]
 
-PARTIAL = 206
+FAR = 0.01
+"""Seconds of round trip from which on ranges are asked for ahead."""
+VARYING = frozenset(name.lower().encode() for name in (*WANTED_DIGESTS, "Range", "If-Range"))
+"""What requests say each in their own way."""
 NOTHING_THERE = 416
 
 
-@dataclass(frozen=True)
-class _Place:
-    """Where a redirect led, and what logs in there: nothing at another server."""
+@dataclass(slots=True)
+class Known:
+    """What the sessions with one replica have found out, for each other.
 
-    url: str
-    login: Mapping[str, str]
+    `rtt`: seconds of a round trip, once it was reached. `ahead`: the server answers what is asked ahead; None while not
+    tried.
+    """
+
+    rtt: float | None = None
+    ahead: bool | None = None
 
 
 class HTTPSource(Source):
-    """A file at an HTTP server.
+    """One session about a file at an HTTP server.
 
+    :param known: what is shared with other sessions about the same file
+    :param number: of this session, from 0; the others try whether ranges may be asked for ahead
     :raises UsageError: when the URL names no host
     """
 
-    def __init__(self, url: str, options: EngineOptions) -> None:
+    def __init__(self, url: str, options: EngineOptions, known: Known | None = None, number: int = 0) -> None:
         super().__init__(url, options)
-        self._shown = redact(url)
+        self._known = known or Known()
+        self._number = number
+        self._server = Exchange(url, options, self._reached)
+        self._shown = self._server.shown
         if not urlsplit(url).hostname:
             raise UsageError(f"{self._shown} names no host", "write http://HOST/PATH")
-        self._client: httpx.AsyncClient | None = None
         self._agreed: Stat | None = None
-        self._led_to: _Place | None = None
+        self._idle: tuple[Connection, httpx.Request] | None = None
+        self._channel: Channel | None = None
+        self._next = asyncio.Lock()
 
     async def open(self) -> Stat:
         await self.close()
@@ -72,21 +88,24 @@ class HTTPSource(Source):
 
     async def _ask(self) -> Stat:
         """HEAD says all that is needed where it is allowed and the server announces ranges; else a part tells."""
-        async with self._answer("HEAD", WANTED_DIGESTS) as head:
+        async with self._server.answer("HEAD", WANTED_DIGESTS) as head:
             await self._finish(head)
             if head.status_code in BUSY:
-                raise self._refusal(head)
+                raise self._server.refusal(head)
             size = _decimal(head.headers.get("content-length"))
             if head.status_code == 200 and size is not None and head.headers.get("accept-ranges") == "bytes":
+                if not head.history:  # else a GET may be led somewhere else
+                    self._keep(head)
                 return self._stat(size, head, ranged=True)
-        async with self._answer("GET", {**WANTED_DIGESTS, "Range": "bytes=0-0"}) as part:
+        async with self._server.answer("GET", {**WANTED_DIGESTS, "Range": "bytes=0-0"}) as part:
             if part.headers.get("content-length") == "1":
                 await self._finish(part)
+                self._keep(part)
             return self._understand(part)
 
     async def _finish(self, answer: "httpx.Response") -> None:
         """Read an answer to its end, so that the connection is kept."""
-        with self._border():
+        with self._server.border():
             await answer.aread()
 
     def _understand(self, part: "httpx.Response") -> Stat:
@@ -99,7 +118,7 @@ class HTTPSource(Source):
         elif part.status_code == 200:
             size = _decimal(part.headers.get("content-length"))
         else:
-            raise self._refusal(part)
+            raise self._server.refusal(part)
         if size is None:
             raise Unsupported(f"{self._shown}: the server does not tell the size", "use another replica")
         return self._stat(size, part, ranged=part.status_code != 200 or size == 0)
@@ -110,15 +129,59 @@ class HTTPSource(Source):
         rtt = answer.extensions["network_stream"].get_extra_info("rtt")
         return Stat(size, validator(headers), digests(headers), ranged, rtt)
 
+    def _keep(self, answer: "httpx.Response") -> None:
+        """Note the connection of an answer that was read to its end, if the next range can be asked for there."""
+        from coalloc.engine.http.transport import proxied
+
+        counted = answer.http_version == "HTTP/1.1" and "content-length" in answer.headers
+        if counted and not closes(answer.headers) and not proxied(self.url):
+            self._idle = answer.extensions["network_stream"], answer.request
+        elif self._known.ahead is None:
+            self._known.ahead = False
+
     async def fetch(self, span: Span, deliver: Deliver) -> None:
+        while span.start < span.end:
+            async with self._next:
+                channel = await self._usable_channel()
+                if channel is None:
+                    await self._fetch_alone(span, deliver)
+                    return
+            try:
+                await channel.fetch(span, deliver)
+            except Ended as ended:
+                self._learn(channel)
+                span = Part(span, ended.at, span.end)
+            else:
+                if channel.pipeline.serves_ahead:
+                    self._known.ahead = True
+                return
+
+    async def _usable_channel(self) -> Channel | None:
+        """The connection that is kept, if there is one."""
+        if self._channel and self._channel.usable:
+            return self._channel
+        idle, self._idle, self._channel = self._idle, None, None
+        if idle and self._agreed and self._agreed.ranged and not idle[0].get_extra_info("is_readable"):
+            connection, request = idle
+            headers = tuple((name, value) for name, value in request.headers.raw if name.lower() not in VARYING)
+            channel = Channel(Question(request.url.raw_path, headers, self._agreed, self._shown))
+            await channel.open(connection)
+            self._channel = channel
+        return self._channel
+
+    def _learn(self, channel: Channel) -> None:
+        """Note whether the server answers what is asked ahead, from a channel that has failed."""
+        if self._known.ahead is None and not channel.pipeline.moved:
+            self._known.ahead = channel.pipeline.serves_ahead
+
+    async def _fetch_alone(self, span: Span, deliver: Deliver) -> None:
+        """Ask for a range, and for the next one when all of it has come."""
         asked = span.end
-        if span.start >= asked:
-            return
         async with self._part(span.start, asked) as answer:
             chunks = answer.aiter_raw()
             at = span.start
             while at < span.end:
-                with self._border():
+                with self._server.border():
                     chunk = await anext(chunks, b"")
                 if not chunk:
                     raise ConnectionLost(
@@ -130,8 +193,34 @@ class HTTPSource(Source):
                 at += len(view)
                 await asyncio.sleep(0)  # reading does not pause while data are there: let others and cancellation in
             if at == asked and "content-length" in answer.headers:
-                with self._border():
+                with self._server.border():
                     await anext(chunks, b"")  # sees the end that has arrived already, so that the connection is kept
+        if at == asked:
+            self._keep(answer)
+
+    @property
+    def way(self) -> Way | None:
+        if self._channel:
+            return self._channel.way
+        return Way(self._known.rtt) if self._known.rtt and not self._next.locked() else None
+
+    @property
+    def queues(self) -> bool:
+        kept = self._idle or (self._channel and self._channel.usable)
+        return bool(kept) and self._may_queue and (self._known.ahead is True or self._number > 0)
+
+    @property
+    def will_queue(self) -> bool:
+        return self._may_queue and not self.queues
+
+    @property
+    def _may_queue(self) -> bool:
+        """Whether asking ahead is worth it, and may be possible."""
+        far = self._agreed is not None and self._agreed.ranged and (self._agreed.rtt or 0.0) >= FAR
+        return far and self._known.ahead is not False
+
+    def _reached(self, rtt: float | None) -> None:
+        self._known.rtt = rtt
 
     @asynccontextmanager
     async def _part(self, start: int, end: int) -> "AsyncIterator[httpx.Response]":
@@ -143,12 +232,12 @@ class HTTPSource(Source):
             headers = {}
         else:
             headers = {"Range": f"bytes={start}-{end - 1}", **condition(stat.validator if stat else None)}
-        async with self._answer("GET", headers) as answer:
+        async with self._server.answer("GET", headers) as answer:
             self._check_version(answer)
             if headers and answer.status_code == 200:
                 raise Unsupported(f"{self._shown}: the server ignored a request for a part", "use another replica")
             if answer.status_code != (PARTIAL if headers else 200):
-                raise self._refusal(answer)
+                raise self._server.refusal(answer)
             if headers:
                 self._check_place(answer, start, end)
             yield answer
@@ -176,85 +265,6 @@ class HTTPSource(Source):
         if encoding != "identity":
             raise Unsupported(f"{self._shown}: the server sends it encoded as {encoding}", "use another replica")
 
-    def _refusal(self, answer: "httpx.Response") -> SourceError:
-        return refusal(answer.status_code, answer.reason_phrase, answer.headers, self._shown)
-
-    @asynccontextmanager
-    async def _answer(self, method: str, headers: Mapping[str, str]) -> "AsyncIterator[httpx.Response]":
-        answer = await self._send(method, headers)
-        try:
-            yield answer
-        finally:
-            await answer.aclose()
-
-    async def _send(self, method: str, headers: Mapping[str, str]) -> "httpx.Response":
-        """The answer to a request. Where a GET was led by a redirect the next one goes at once, while that works."""
-        led_to, self._led_to = self._led_to, None
-        if method == "GET" and led_to:
-            with suppress(SourceError):
-                answer = await self._send_to(led_to.url, method, {**headers, **led_to.login})
-                if answer.status_code in (200, PARTIAL):
-                    self._led_to = led_to
-                    return answer
-                await answer.aclose()
-        answer = await self._send_to(self.url, method, headers)
-        if method == "GET" and answer.history:
-            login = {name: value for name, value in answer.request.headers.items() if name == "authorization"}
-            self._led_to = _Place(str(answer.url), login)
-        return answer
-
-    async def _send_to(self, url: str, method: str, headers: Mapping[str, str]) -> "httpx.Response":
-        client = self._connected()
-        with self._border():
-            return await client.send(client.build_request(method, url, headers=headers), stream=True)
-
-    def _connected(self) -> "httpx.AsyncClient":
-        if self._client is None:
-            from coalloc.engine.http.transport import client
-
-            self._client = client(self.url, self.options.dialer, self.options.connect_seconds)
-        return self._client
-
-    @contextmanager
-    def _border(self) -> Iterator[None]:
-        """Where foreign errors become ours."""
-        import httpcore
-        import httpx
-
-        try:
-            yield
-        except ssl.SSLCertVerificationError as error:
-            raise PermissionRefused(
-                f"{self._shown}: the server's certificate is not trusted: {error.verify_message}",
-                "name the file of the authority that signed it in SSL_CERT_FILE; if it has expired, tell its owner",
-            ) from None
-        except (ssl.SSLError, httpcore.LocalProtocolError) as error:
-            raise NotThatProtocol(
-                f"{self._shown}: no HTTP there: {error}", "check scheme and port of the URL"
-            ) from None
-        except httpcore.RemoteProtocolError as error:
-            raise self._protocol_error(str(error)) from None
-        except (httpcore.NetworkError, OSError) as error:
-            raise self._lost(error) from None
-        except httpcore.ProxyError as error:
-            raise PermissionRefused(f"{self._shown}: the proxy says {error}", "check HTTP_PROXY and NO_PROXY") from None
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise Unsupported(
-                f"{self._shown}: it leads nowhere: {error}", "check the URL, or use another replica"
-            ) from None
-
-    def _protocol_error(self, said: str) -> SourceError:
-        if "disconnected" in said or "closed connection" in said:
-            return self._lost(said)
-        return NotThatProtocol(f"{self._shown}: no HTTP there: {said}", "check scheme and port of the URL")
-
-    def _lost(self, said: object) -> ConnectionLost:
-        """The connection, be it ended or reset: a server that speaks something else may do either."""
-        return ConnectionLost(
-            f"{self._shown}: the connection was lost: {said}",
-            "try again; if that happens always, check scheme and port of the URL",
-        )
-
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         """What `open` was told, as HTTP has no question about it; of the whole file only."""
         if self._agreed is None or (start, end) != (0, self._agreed.size):
@@ -262,9 +272,11 @@ class HTTPSource(Source):
         return next((said.value for said in self._agreed.checksums if said.algorithm == algorithm), None)
 
     async def close(self) -> None:
-        client, self._client = self._client, None
-        if client:
-            await client.aclose()
+        self._idle = None
+        if self._channel:
+            self._channel.close()
+            self._channel = None
+        await self._server.close()
 
 
 def _decimal(said: str | None) -> int | None:

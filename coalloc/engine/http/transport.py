@@ -8,7 +8,7 @@ import asyncio
 import os
 import socket
 import ssl
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from functools import cache
 from typing import Any, cast
 from urllib.request import getproxies, proxy_bypass
@@ -19,22 +19,28 @@ import httpx
 from coalloc.dialer import Dialer, round_trip
 from coalloc.errors import Unsupported
 
-__all__ = ["client"]
+__all__ = ["Reached", "client", "proxied"]
 
 MAGIC = b"HTTP/"
 """How every answer begins."""
 CHUNK = 1024 * 1024  # bytes asked of the system at once; httpcore's own 64 KiB halve the speed
 
 
-def client(url: str, dialer: Dialer, seconds: float) -> httpx.AsyncClient:
+Reached = Callable[[float | None], None]
+"""Is told of each connection that is made, and how far the server is: seconds of a round trip, None if not known."""
+
+
+def client(url: str, dialer: Dialer, seconds: float, reached: Reached) -> httpx.AsyncClient:
     """A client for one URL; the proxy that the environment names for it is used.
+
+    Where nothing is under way on the `network_stream` of an answer it may be handed over, as `channel` wants that.
 
     :param seconds: for each connection, TLS included
     """
     pool = httpcore.AsyncConnectionPool(
         ssl_context=_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
         proxy=_proxy(httpx.URL(url)),
-        network_backend=_Backend(dialer, seconds),
+        network_backend=_Backend(dialer, seconds, reached),
     )
     headers = {"Accept-Encoding": "identity", "User-Agent": "coget"}
     return httpx.AsyncClient(transport=_Transport(pool), timeout=None, follow_redirects=True, headers=headers)
@@ -44,6 +50,11 @@ def client(url: str, dialer: Dialer, seconds: float) -> httpx.AsyncClient:
 def _tls(file: str | None, folder: str | None) -> ssl.SSLContext:
     """Verification by the authorities that SSL_CERT_FILE or SSL_CERT_DIR name, else by those of certifi."""
     return httpx.create_ssl_context()
+
+
+def proxied(url: str) -> bool:
+    """Whether requests for a URL go by way of a proxy."""
+    return _proxy(httpx.URL(url)) is not None
 
 
 def _proxy(url: httpx.URL) -> httpcore.Proxy | None:
@@ -90,9 +101,10 @@ class _Body(httpx.AsyncByteStream):
 
 
 class _Backend(httpcore.AsyncNetworkBackend):
-    def __init__(self, dialer: Dialer, seconds: float) -> None:
+    def __init__(self, dialer: Dialer, seconds: float, reached: Reached) -> None:
         self._dialer = dialer
         self._seconds = seconds
+        self._reached = reached
 
     async def connect_tcp(
         self,
@@ -102,7 +114,9 @@ class _Backend(httpcore.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
-        return _Plain(await self._dialer.dial(host, port, self._seconds), self._seconds)
+        sock = await self._dialer.dial(host, port, self._seconds)
+        self._reached(round_trip(sock))
+        return _Plain(sock, self._seconds)
 
 
 class _Opening:
@@ -126,6 +140,7 @@ class _Plain(httpcore.AsyncNetworkStream):
 
     def __init__(self, sock: socket.socket, seconds: float) -> None:
         self._sock = sock
+        self._given_away = False
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
         self._opening = _Opening()
@@ -140,7 +155,14 @@ class _Plain(httpcore.AsyncNetworkStream):
             raise httpcore.WriteError(error) from error
 
     async def aclose(self) -> None:
-        self._sock.close()
+        if not self._given_away:
+            self._sock.close()
+
+    async def hand_over(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
+        """As `channel.Connection`. To httpcore it is over from now on."""
+        self._given_away = True
+        transport, _ = await self._loop.create_connection(lambda: protocol, sock=self._sock)
+        return transport
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
@@ -157,7 +179,7 @@ class _Plain(httpcore.AsyncNetworkStream):
     def get_extra_info(self, info: str) -> Any:
         if info == "rtt":
             return round_trip(self._sock)
-        return self._readable() if info == "is_readable" else None
+        return self._given_away or self._readable() if info == "is_readable" else None
 
     def _readable(self) -> bool:
         """Whether an idle connection has something to say: that it is over."""
@@ -176,6 +198,7 @@ class _Secured(httpcore.AsyncNetworkStream):
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        self._given_away = False
         self._opening = _Opening()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
@@ -189,7 +212,15 @@ class _Secured(httpcore.AsyncNetworkStream):
             raise httpcore.WriteError(error) from error
 
     async def aclose(self) -> None:
-        self._writer.transport.abort()  # a farewell would be waited for
+        if not self._given_away:
+            self._writer.transport.abort()  # a farewell would be waited for
+
+    async def hand_over(self, protocol: asyncio.BufferedProtocol) -> asyncio.Transport:
+        """As `channel.Connection`. To httpcore it is over from now on."""
+        self._given_away = True
+        transport = cast(asyncio.Transport, self._writer.transport)
+        transport.set_protocol(protocol)
+        return transport
 
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
@@ -198,7 +229,7 @@ class _Secured(httpcore.AsyncNetworkStream):
 
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":
-            return self._reader.at_eof() or self._reader.exception() is not None
+            return self._given_away or self._reader.at_eof() or self._reader.exception() is not None
         if info == "rtt":
             return round_trip(self._writer.get_extra_info("socket"))
         return self._writer.get_extra_info(info)

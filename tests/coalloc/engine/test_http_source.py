@@ -9,7 +9,6 @@ from contextlib import ExitStack, asynccontextmanager
 
 import pytest
 
-from coalloc.dialer import DirectDialer
 from coalloc.engine.base import Span
 from coalloc.engine.http import HTTPSource
 from coalloc.errors import (
@@ -25,7 +24,7 @@ from coalloc.errors import (
     Unreachable,
     Unsupported,
 )
-from tests.support.fetching import collect, opened, options, random_file
+from tests.support.fetching import CountingDialer, collect, opened, options, random_file
 from tests.support.nginx import Nginx
 
 SIZE = 3_000_001
@@ -60,17 +59,6 @@ async def failure(source):
     await source.close()
     assert caught.value.remedy
     return caught.value
-
-
-class CountingDialer(DirectDialer):
-    """Remembers whom it was asked to dial."""
-
-    def __init__(self):
-        self.dialled = []
-
-    async def dial(self, host, port, seconds):
-        self.dialled.append((host, port))
-        return await super().dial(host, port, seconds)
 
 
 async def test_digests_that_the_server_tells(start_nginx, content):

@@ -3,12 +3,14 @@
 Each number is the least that the protocol allows with one session, or is explained in docs/explanation/distance.md.
 """
 
+import asyncio
 from dataclasses import dataclass
 
 import pytest
 
 from coalloc.engine import open_source
 from coalloc.engine.base import Source, Span
+from coalloc.engine.http import HTTPSource
 from tests.support.distance import Distance
 from tests.support.fetching import Collected, opened, options, random_file
 from tests.support.nginx import Nginx
@@ -85,6 +87,23 @@ async def test_https(tmp_path, grid, monkeypatch, tls, opened):
     with Nginx(tmp_path / "export", tmp_path / "nginx", certificate=keys, more=f"ssl_protocols {tls};") as server:
         random_file(server.root / "file", SIZE)
         assert await count(server.url("file")) == Counted(opened, [1, 1, 1])
+
+
+async def test_http_asked_ahead(tmp_path, monkeypatch):
+    """No trip passes between what is asked for ahead."""
+    monkeypatch.setattr("coalloc.engine.http.source.FAR", 0.0)
+    arrived = []
+    with Nginx(tmp_path / "export", tmp_path / "nginx") as server:
+        random_file(server.root / "file", SIZE)
+        async with Distance() as far, opened(HTTPSource(server.url("file"), options(dialer=far), number=1)) as source:
+            asked = far.trips
+            await asyncio.gather(
+                *(
+                    source.fetch(Span(start, start + PART), lambda offset, view: arrived.append(far.trips))
+                    for start in range(0, SIZE, PART)
+                )
+            )
+    assert set(arrived) == {asked + 1}
 
 
 async def test_a_server_that_takes_one_command_at_a_time():
