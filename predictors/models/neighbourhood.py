@@ -104,28 +104,29 @@ def weigh(memory: State, columns: Columns, near: State, features: State, now: fl
     all_whole = state_whole = late_whole = all_sum = state_sum = late_sum = 0.0
     if size != size:  # not known: all are equally near in it
         size = by_size = 0.0
-    newest = memory[EVER] - 1.0
-    for row, (value, number, end, its_size, its_load, its_kind, its_rate, its_level, its_begun, its_like, its_ago) in (
-        enumerate(zip(values, numbers, ends, sizes, loads, kinds, rates, levels, beguns, likes, agos))  # noqa: B905
-    ):
+    newest, row = memory[EVER] - 1.0, 0
+    rows = zip(values, numbers, ends, sizes, loads, kinds, rates, levels, beguns, likes, agos)  # noqa: B905
+    for value, number, end, its_size, its_load, its_kind, its_rate, its_level, its_begun, its_like, its_ago in rows:
         first = second = third = 0.0
         if end <= now:
-            age = newest - number
+            since = newest - number
+            age = since * by_age
             larger, busier = abs(its_size - size) * by_size, abs(its_load - load) * by_load
             other = by_kind if its_kind != kind else 0.0
             then, same = abs(its_rate - rate) * by_rate, 0.0
             if then == then:
-                apart, since = abs(its_level - level) * by_level, abs(its_begun - begun) * by_begun
-                then += apart + 0.5 * since
-                same = apart + since + abs(its_like - like) * by_like + abs(its_ago - ago) * by_ago
+                apart, before = abs(its_level - level) * by_level, abs(its_begun - begun) * by_begun
+                then += apart + 0.5 * before
+                same = apart + before + abs(its_like - like) * by_like + abs(its_ago - ago) * by_ago
             else:  # nothing had ended when it began, or when this one does
                 then = 0.0
-            first = exp(-(larger + busier + other + same + age * by_age))
-            second = exp(-(0.6 * larger + busier + then + age * by_age))
-            third = exp(-(0.5 * (larger + busier) + same + age * by_late))
+            first = exp(-(larger + busier + other + same + age))
+            second = exp(-(0.6 * larger + busier + then + age))
+            third = exp(-(0.5 * (larger + busier) + same + since * by_late))
             all_whole, state_whole, late_whole = all_whole + first, state_whole + second, late_whole + third
             all_sum, state_sum, late_sum = all_sum + first * value, state_sum + second * value, late_sum + third * value
         by_all[row], by_state[row], lately[row] = first, second, third
+        row += 1  # noqa: SIM113
     return all_whole, state_whole, late_whole, all_sum, state_sum, late_sum
 
 
