@@ -93,7 +93,8 @@ class Copying:
         for work, error in zip(group, outcomes, strict=True):
             if error and not (broken and isinstance(error, ConnectionLost)):
                 said = str(error)  # what goes wrong at the sink is about the other name
-                at_source = self._source.at(work.source) in said and MARK not in said
+                there = (self._source.at(work.source), self._source.url(work.source))
+                at_source = MARK not in said and any(each in said for each in there)
                 result = failed(work, error, self._options, time.time(), at_source)
                 recorder.report(result)
                 given_up += [work] if result.state != "pending" else []
@@ -230,7 +231,7 @@ async def leave(sink: GridFTPTree, batch: Sequence[Work]) -> None:
     """
 
     async def one(work: Work) -> None:
-        with suppress(NoSuchFile):
+        with suppress(NoSuchFile, Unsupported):  # what cannot be named was never written
             await sink.delete(temporary(work.destination, work))
 
     await asyncio.gather(*map(one, batch))

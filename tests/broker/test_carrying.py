@@ -326,3 +326,12 @@ async def test_a_file_that_grows_meanwhile_is_copied_as_it_is_in_the_end(world):
     task = await world.over(number)
     assert (task.status, task.faults) == ("SUCCEEDED", 1), task.error
     assert read(world.sink.root) == {"a": files["a"] + b"more"}
+
+
+async def test_what_vanishes_is_left_out_whatever_it_is_called(world):
+    """A name ends for the server where its line ends: it lists files that are not there when they are copied."""
+    files = write(world.source.root, {"d/a": 1})
+    write(world.source.root, {"d/b c\nd": 2})
+    task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], skip_source_errors=True)
+    assert (task.status, task.skipped, task.files_transferred) == ("SUCCEEDED", 1, 1)
+    assert read(world.sink.root) == files

@@ -115,6 +115,22 @@ async def test_what_cannot_be_reached_is_cleared_away_later(world, monkeypatch):
             await empty(world.sink.root)
 
 
+async def test_what_a_server_cannot_name_is_not_looked_for(world):
+    """It was never written; who asks for it in vain would never come to the rest."""
+    write(world.source.root, {"a": 1})
+    async with working(world):
+        await world.done("TRANSFER", [Item(source="/a", destination="/\u00fc")])
+        async with asyncio.timeout(60):
+            while await due(world):  # noqa: ASYNC110 - a table changes
+                await asyncio.sleep(0.02)
+
+
+async def due(world: World) -> list[str]:
+    """What is to be cleared away at any time."""
+    async with world.factory.database.read() as connection:
+        return await Leftovers(connection).due({""}, time.time() + 1e6, 10)
+
+
 async def test_folders_of_workers_are_cleared_of_what_was_fetched_in_part(world):
     (world.source.root / "a").touch()
     os.truncate(world.source.root / "a", 2 << 30)
