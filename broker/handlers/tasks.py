@@ -16,7 +16,7 @@ from broker.factory import Factory
 from broker.handlers.paging import Limit
 from broker.handlers.sse import RETRY, UNHINDERED
 from broker.models.base import Moment, Wire
-from broker.models.submissions import Accepted, FileRecord, Submission, TaskError, TaskEvent, TaskRecord
+from broker.models.submissions import LINE, Accepted, FileRecord, Submission, TaskError, TaskEvent, TaskRecord
 from broker.models.tasks import Status, Task, TaskKind
 from broker.services.watching import version
 from broker.storage.tasks import Done, Wanted
@@ -71,10 +71,12 @@ async def submit(submission: Submission, caller: Transferrer, services: Services
 async def tasks(
     caller: Reader,
     services: Services,
-    owner: Annotated[str | None, Query(max_length=200, description="for admins: whose; * is everybody")] = None,
+    owner: Annotated[
+        str | None, Query(max_length=200, pattern=LINE, description="for admins: whose; * is everybody")
+    ] = None,
     kind: Annotated[TaskKind | None, Query()] = None,
     status: Annotated[list[Status] | None, Query(max_length=4)] = None,
-    label: Annotated[str | None, Query(max_length=128, description="* stands for anything")] = None,
+    label: Annotated[str | None, Query(max_length=128, pattern=LINE, description="* stands for anything")] = None,
     collection: Annotated[UUID | None, Query(description="the id of one of its collections")] = None,
     since: Annotated[Moment | None, Query(description="requested at or after")] = None,
     until: Annotated[Moment | None, Query(description="requested before")] = None,

@@ -11,6 +11,7 @@ from broker.models.collections import Collection, Title
 from broker.models.tasks import Event, FilterRule, Item, Options, Status, Task, TaskKind
 
 __all__ = [
+    "LINE",
     "Accepted",
     "End",
     "FileRecord",
@@ -24,7 +25,8 @@ __all__ = [
 ]
 
 Path = Annotated[str, Field(max_length=4096)]
-Label = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=r"^[^\x00-\x1f\x7f]*$")]
+LINE = r"^[^\x00-\x1f\x7f]*$"
+Label = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=LINE)]
 """A line of text by which people know a task."""
 MOST = 100_000
 

@@ -69,12 +69,18 @@ class Tasks:
 
     @retried
     async def change(self, caller: Caller, number: str, label: str | None, deadline: float | None) -> Task:
-        """Change its label or its deadline. :raises NotFound: :raises Conflict: when it is over"""
-        values = {"label": label, "deadline": deadline}
+        """Change its label or its deadline; None leaves it as it is.
+
+        :raises NotFound: :raises Conflict: when it is over
+        """
         async with self._database.write() as connection:
             stored = Stored(connection)
             task = await self._owned(stored, caller, number)
-            if not await stored.change(number, **{name: value for name, value in values.items() if value is not None}):
+            values = {
+                "label": task.label if label is None else label,
+                "deadline": task.deadline if deadline is None else deadline,
+            }
+            if not await stored.change(number, **values):
                 raise Conflict(f"task {number} is over", "submit a new one")
             return task
 

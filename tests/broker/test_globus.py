@@ -156,6 +156,7 @@ async def test_without_a_deadline_a_task_has_a_day(ann, ends):
     ("change", "status", "code"),
     [
         ({"DATA": []}, 400, "ClientError.BadRequest.NoTransferItems"),
+        ({"DATA_TYPE": "delete"}, 400, "ClientError.BadRequest"),
         ({"submission_id": None}, 400, "ClientError.BadRequest"),
         ({"submission_id": "mine"}, 400, "ClientError.BadRequest"),
         ({"source_endpoint": str(uuid4())}, 404, "EndpointNotFound"),
@@ -315,6 +316,7 @@ async def test_a_task_is_changed_canceled_and_then_over(ann, several):
     changed = await ann.put(f"{V}/task/{number}", json={"DATA_TYPE": "task", "label": "new", "deadline": None})
     assert changed.json()["code"] == "Updated"
     assert (await ann.put(f"{V}/task/{number}", json={"deadline": "2033-05-18"})).status_code == 200
+    assert (await ann.put(f"{V}/task/{number}", json={})).json()["code"] == "Updated"
     told = await looked(ann, number)
     assert (told["label"], told["deadline"], told["status"]) == ("new", "2033-05-18T00:00:00+00:00", "ACTIVE")
     assert (told["completion_time"], told["fatal_error"]) == (None, None)
@@ -364,6 +366,13 @@ async def test_an_admin_pauses_resumes_and_cancels_tasks(admin, ann, several):
     assert (await admin.get(f"{V}/endpoint_manager/admin_cancel/{done['id']}")).json()["done"] is True
     told = await looked(ann, several[1])
     assert (told["canceled_by_admin"], told["canceled_by_admin_message"]) == ("BOTH", "tape is down")
+    for action in ("pause", "cancel"):
+        unsaid = {"task_id_list": several[2:], "message": "n\0"}
+        answer = await admin.post(f"{V}/endpoint_manager/admin_{action}", json=unsaid)
+        assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest")
+    for unsaid in ({"filter_task_id": "n\0"}, {"filter_status": "n\0"}):
+        answer = await admin.get(f"{V}/endpoint_manager/task_list", params=unsaid)
+        assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest")
     missing = {"task_id_list": [several[2], str(uuid4())], "message": ""}
     assert (await admin.post(f"{V}/endpoint_manager/admin_cancel", json=missing)).json()["code"] == "TaskNotFound"
     assert (await looked(ann, several[2]))["status"] == "ACTIVE"
@@ -404,6 +413,8 @@ async def test_an_admin_pauses_collections(broker, admin, ann, ends, several):
     assert "maintenance" in refused.json()["message"]
     mine = (await ann.get(f"{V}/endpoint/{ends['disk']}/my_effective_pause_rule_list")).json()["DATA"]
     assert [each["id"] for each in mine] == [made["id"]]
+    unsaid = await admin.post(f"{V}/endpoint_manager/pause_rule", json=rule | {"message": "n\0"})
+    assert (unsaid.status_code, unsaid.json()["code"]) == (400, "ClientError.BadRequest")
     path = f"{V}/endpoint_manager/pause_rule/{made['id']}"
     changed = (await admin.put(path, json={"pause_ls": False, "pause_mkdir": True})).json()
     assert (changed["pause_ls"], changed["pause_mkdir"], changed["message"]) == (False, True, "maintenance")

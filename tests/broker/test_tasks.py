@@ -145,6 +145,8 @@ async def test_a_task_is_its_owners_and_the_admins(world):
         assert (await bob.get(TASKS, params={"owner": owner})).status_code == 403
         everybody = (await world.admin.get(TASKS, params={"owner": owner})).json()["tasks"]
         assert [each["id"] for each in everybody] == [number]
+    for unsaid in ({"owner": "ann\0"}, {"label": "n\0"}):
+        assert (await world.admin.get(TASKS, params=unsaid)).status_code == 422
     assert (await world.admin.get(f"{TASKS}/{number}")).json()["owner"] == "ann"
     assert (await world.admin.get(TASKS)).json()["tasks"] == []
 

@@ -13,7 +13,7 @@ from broker.factory import Factory
 from broker.handlers.globus import documents, tasks
 from broker.handlers.globus.filters import between
 from broker.handlers.globus.parameters import Answer, Fields, Limit, Marker, Offset, Said, TaskId
-from broker.handlers.globus.submissions import Document
+from broker.handlers.globus.submissions import Document, Message
 from broker.models.tasks import Status
 from broker.storage.tasks import Wanted
 
@@ -32,7 +32,7 @@ class Chosen(Document):
 class Told(Chosen):
     """Some tasks, and what their owners are told."""
 
-    message: Annotated[str, Field(max_length=1000)]
+    message: Message
 
 
 async def subject(services: Factory, number: UUID) -> str:

@@ -5,7 +5,6 @@ from typing import Annotated
 from uuid import UUID, uuid4
 
 from fastapi import APIRouter, Body, Request, status
-from pydantic import Field
 
 from broker.dependencies.access import Admin, Guarded
 from broker.dependencies.context import Services
@@ -13,7 +12,7 @@ from broker.factory import Factory
 from broker.handlers.globus import documents
 from broker.handlers.globus.manager import subject
 from broker.handlers.globus.parameters import Answer, CollectionId
-from broker.handlers.globus.submissions import Document
+from broker.handlers.globus.submissions import Document, Message
 from broker.models.collections import PAUSABLE, Collection, PauseRule
 
 __all__ = ["router"]
@@ -24,7 +23,7 @@ router = APIRouter(prefix="/endpoint_manager", route_class=Guarded)
 class Change(Document):
     """What is paused, and what users are told."""
 
-    message: Annotated[str, Field(max_length=1000)] | None = None
+    message: Message | None = None
     pause_ls: bool | None = None
     pause_mkdir: bool | None = None
     pause_rename: bool | None = None
@@ -42,7 +41,7 @@ class Change(Document):
 class NewPauseRule(Change):
     """What is paused at which collection, for one user or for all; everything unless it says what."""
 
-    message: Annotated[str, Field(max_length=1000)]
+    message: Message
     endpoint_id: UUID
     identity_id: UUID | None = None
 

@@ -13,10 +13,12 @@ from broker.models.tasks import FilterRule, Item, NewTask, Options
 from broker.services.paths import normal
 from broker.services.submissions import DAY
 
-__all__ = ["DeleteDocument", "TransferDocument", "label"]
+__all__ = ["DeleteDocument", "Message", "TransferDocument", "label"]
 
 LONGEST_LABEL = 128
 Text = Annotated[str, Field(max_length=5000)]
+Message = Annotated[str, Field(max_length=1000, pattern=r"^[^\x00]*$")]
+"""What an admin tells users."""
 Priority = Annotated[int, Field(ge=-100, le=100)]
 
 
@@ -51,6 +53,7 @@ class TransferItem(Document):
 class DeleteItem(Document):
     """A file or a folder."""
 
+    DATA_TYPE: Literal["delete_item"] = "delete_item"
     path: Text
 
 
@@ -92,6 +95,7 @@ class Submission(Document):
 class TransferDocument(Submission):
     """A transfer, with all that the clients can say of it; `perf_*` tune GridFTP."""
 
+    DATA_TYPE: Literal["transfer"] = "transfer"
     source_endpoint: UUID
     destination_endpoint: UUID
     sync_level: Annotated[int, Field(ge=0, le=3)] | None = None
@@ -128,6 +132,7 @@ class TransferDocument(Submission):
 class DeleteDocument(Submission):
     """What is to be deleted."""
 
+    DATA_TYPE: Literal["delete"] = "delete"
     endpoint: UUID
     recursive: bool = False
     ignore_missing: bool = False

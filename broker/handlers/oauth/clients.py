@@ -66,7 +66,7 @@ async def identities(
     caller: Identified,
     services: Services,
     ids: Annotated[str, Query(max_length=20_000)] = "",
-    usernames: Annotated[str, Query(max_length=100_000)] = "",
+    usernames: Annotated[str, Query(max_length=100_000, pattern=r"^[^\x00]*$")] = "",
 ) -> dict[str, Any]:
     """Those of these that are known: by UUIDs or by user names, separated by commas."""
     if bool(ids) == bool(usernames):

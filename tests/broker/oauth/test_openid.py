@@ -51,7 +51,8 @@ async def test_identities_are_found_by_name_and_by_number(broker, program, ann):
     assert (own["id"], own["username"], own["status"]) == (str(identity("ann")), "ann@localhost", "used")
     (bob,) = await found(ids=str(identity("bob@iam.example")))
     assert (bob["username"], bob["name"], bob["email"]) == ("bob@iam.example", "Bob", None)
-    for query in ({}, {"ids": "x"}, {"ids": ",".join([own["id"]] * 501)}, {"ids": own["id"], "usernames": "a@b"}):
+    both = {"ids": own["id"], "usernames": "a@b"}
+    for query in ({}, both, {"usernames": "ann\0"}, {"ids": "x"}, {"ids": ",".join([own["id"]] * 501)}):
         answer = await client.get("/v2/api/identities", params=query)
         assert (answer.status_code, answer.json()["errors"][0]["status"]) == (422, "422")
     nobody = await broker.with_headers({}).get("/v2/api/identities", params={"ids": own["id"]})
