@@ -17,7 +17,7 @@ from coalloc.errors import VerificationError
 from coalloc.intervals import Intervals
 from coalloc.model import Extent
 from coalloc.pieces import Piece, Pieces
-from coalloc.verify.foresight import Foresight, combined
+from coalloc.verify.foresight import PATIENCE, SLOWER, Foresight, combined
 from coalloc.verify.jury import Jury
 
 __all__ = ["Comparison", "together"]
@@ -30,8 +30,6 @@ WORTH = 256 << 10
 """Bytes from which on a piece that has not grown for a while is asked about; a smaller one only if it cannot grow."""
 LOOK = 0.25
 """Seconds between looks at which pieces have grown."""
-PATIENCE, SLOWER = 0.05, 3.0
-"""At the end another is asked instead of who has not answered in so many seconds, or times as long as the soonest."""
 
 
 class Verdict(NamedTuple):
@@ -137,7 +135,7 @@ class Comparison:
         """Those that nobody confirmed beforehand; who was asked about others that were confirmed is not waited for."""
         if not self._foresight:
             return waiting
-        right = await self._foresight.confirmed(sorted([*waiting, *self._cases]), self._patience)
+        right = await self._foresight.confirmed(sorted([*waiting, *self._cases]))
         for piece in [piece for piece, task in self._cases.items() if not task.done()]:
             if right.covers(piece.start, piece.end):
                 self._late.append(self._cases.pop(piece))
@@ -157,6 +155,7 @@ class Comparison:
 
     @property
     def _patience(self) -> float:
+        """Seconds after which another is asked instead of who has not answered: the soonest would have."""
         return max(PATIENCE, SLOWER * min((self._jury.expected(i) for i in self._jury.members), default=0.0))
 
     def _can_be_told_more(self, piece: Extent, verdict: Verdict) -> bool:

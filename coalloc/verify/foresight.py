@@ -13,7 +13,7 @@ from coalloc.intervals import Intervals
 from coalloc.model import Extent
 from coalloc.verify.jury import Jury
 
-__all__ = ["Foresight", "combined"]
+__all__ = ["PATIENCE", "SLOWER", "Foresight", "combined"]
 
 MARGIN, ROUNDS = 0.1, 2.0
 """Seconds, and answers' worth of time, by which to ask ahead: rates differ from what they were."""
@@ -22,6 +22,8 @@ MOST = 64 << 20
 SHORT = 16 << 20
 """Bytes that are asked about at once while it is not known how long answers take: sessions have to be made first."""
 WITNESSES = 2
+PATIENCE, SLOWER = 0.05, 3.0
+"""Seconds for which an answer is waited for at the end, or times as long as it is expected to need."""
 
 
 class Foresight:
@@ -53,13 +55,15 @@ class Foresight:
         for witness in self._witnesses:
             self._answers[witness] = asyncio.create_task(self._jury.digests(witness, "adler32", ranges))
 
-    async def confirmed(self, pieces: Sequence[Extent], patience: float) -> Intervals:
+    async def confirmed(self, pieces: Sequence[Extent]) -> Intervals:
         """Of which of these pieces all bytes are right, by the word of a replica that did not deliver them.
 
+        Answers are waited for as long as the slowest may need: what is asked anew stands in line behind them.
+
         :param pieces: all that was not asked about otherwise, in order
-        :param patience: seconds to wait for answers
         """
-        until = asyncio.get_running_loop().time() + patience
+        late = [self._jury.expected(witness) for witness, task in self._answers.items() if not task.done()]
+        until = asyncio.get_running_loop().time() + max(PATIENCE, SLOWER * max(late, default=0.0))
         while True:
             right = self._right(pieces)
             pending = [task for task in self._answers.values() if not task.done()]
