@@ -11,6 +11,7 @@ import pytest
 from broker.handlers.globus import progress
 from broker.models.tasks import FilterRule, Item
 from broker.storage.lanes import Lanes
+from broker.tasks.copying import LARGE
 from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
 from tests.support.gridftp import GridFTPServer
 
@@ -329,9 +330,13 @@ async def test_a_file_that_grows_meanwhile_is_copied_as_it_is_in_the_end(world):
 
 
 async def test_what_vanishes_is_left_out_whatever_it_is_called(world):
-    """A name ends for the server where its line ends: it lists files that are not there when they are copied."""
+    """A name ends for the server where its line ends: it lists files that are not there when they are copied.
+
+    Who looks at a large one before is told its URL only, where the blank is none.
+    """
     files = write(world.source.root, {"d/a": 1})
     write(world.source.root, {"d/b c\nd": 2})
+    os.truncate(world.source.root / "d" / "b c\nd", LARGE)
     task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], skip_source_errors=True)
     assert (task.status, task.skipped, task.files_transferred) == ("SUCCEEDED", 1, 1)
     assert read(world.sink.root) == files
