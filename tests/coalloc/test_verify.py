@@ -319,3 +319,21 @@ def test_who_has_many_to_answer_before_is_not_waited_for(monkeypatch):
     verdict, seconds = run(arrive(Jury([*near, distant(2)]), steps(lambda at: at // STEP % 2)))
     assert verdict == (True, {})
     assert seconds < 0.3
+
+
+class Slower(SimulatedSource):
+    """Needs longer to read much than it needed to read a byte."""
+
+    async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
+        await asyncio.sleep(0.6 if end - start > 1 else 0.2)
+        return await super().checksum(algorithm, start, end)
+
+
+def test_an_answer_that_comes_late_is_waited_for_and_nobody_is_asked_again(questions):
+    """Who delivered all is near; the other was asked ahead, and answers a moment after the end."""
+    near = SimulatedSource("s0", DATA, Behaviour(setup_seconds=0.01, offers_checksum=True))
+    slow = Slower("s1", DATA, Behaviour(offers_checksum=True))
+    verdict, seconds = run(arrive(Jury([near, slow]), steps(lambda at: 0)))
+    assert verdict == (True, {})
+    assert 0 < seconds < 0.6
+    assert len([witness for witness, _, end in questions if witness == 1 and end == len(DATA)]) == 1
