@@ -120,6 +120,7 @@ def weigh(memory: State, columns: Columns, near: State, features: State, now: fl
                 same = apart + before + abs(its_like - like) * by_like + abs(its_ago - ago) * by_ago
             else:  # nothing had ended when it began, or when this one does
                 then = 0.0
+            # To the state size matters less, and lately size and load do: found with the differences in `kernel`.
             first = exp(-(larger + busier + other + same + age))
             second = exp(-(0.6 * larger + busier + then + age))
             third = exp(-(0.5 * (larger + busier) + same + since * by_late))

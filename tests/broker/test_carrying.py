@@ -14,6 +14,7 @@ from broker.storage.lanes import Lanes
 from broker.tasks.copying import LARGE
 from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
 from tests.support.gridftp import GridFTPServer
+from tests.support.waiting import until
 
 
 @pytest.fixture
@@ -202,9 +203,12 @@ async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(world)
     number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
     await begun(world, number, 60_000_000)
     world.source.kill()
-    async with asyncio.timeout(60):
-        while (told := progress.task(await world.task(number), {}, 0.0))["is_ok"]:  # noqa: ASYNC110 - a table changes
-            await asyncio.sleep(0.05)
+
+    async def trouble() -> dict[str, object] | None:
+        told = progress.task(await world.task(number), {}, 0.0)
+        return None if told["is_ok"] else told
+
+    told = await until(trouble)
     assert told["nice_status"] in ("CONNECTION_BROKEN", "CONNECT_FAILED")
     assert told["nice_status_short_description"] in ("connection broken", "connect failed")
     assert told["nice_status_details"]

@@ -15,6 +15,7 @@ from broker.services.trees import GridFTPTree
 from broker.storage.lanes import Lanes
 from broker.tasks import looking, worker
 from tests.broker.worlds import ANN, World, held, read, working, world_of, write
+from tests.support.waiting import until
 
 TREE = [Item(source="/d/", destination="/d/")]
 
@@ -40,9 +41,7 @@ async def test_files_of_a_large_folder_are_copied_before_all_of_it_is_read(world
 
     monkeypatch.setattr(GridFTPTree, "list", endless)
     number = await world.submit("TRANSFER", TREE)
-    async with asyncio.timeout(30):
-        while not (await world.task(number)).files_transferred:  # noqa: ASYNC110 - a table changes
-            await asyncio.sleep(0.02)
+    await world.moved(number, 1)
     copied.set()
     task = await world.over(number)
     assert (task.status, task.files_transferred) == ("SUCCEEDED", len(files)), task.error
@@ -53,9 +52,11 @@ async def test_what_one_lane_finds_is_for_all_others_at_once(world):
     write(world.source.root, {f"d/f{i}": 50_000 for i in range(looking.MUCH - 1)})
     await held(world, rate=1e6)
     number = await world.submit("TRANSFER", TREE)
-    async with asyncio.timeout(30):
-        while (await world.task(number)).files < looking.MUCH - 1 or await lanes(world) < 2:  # noqa: ASYNC110 - tables change
-            await asyncio.sleep(0.02)
+
+    async def both() -> bool:
+        return (await world.task(number)).files == looking.MUCH - 1 and await lanes(world) >= 2
+
+    await until(both)
     await world.factory.tasks.cancel(ANN, number)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import base64
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -21,6 +21,7 @@ from broker.services import notices
 from broker.tasks import worker_of
 from tests.broker.conftest import Broker, running
 from tests.support.gridftp import GridFTPServer
+from tests.support.waiting import until
 
 TASKS = "/broker/v1/tasks"
 KEY = bytes(range(32))
@@ -120,12 +121,6 @@ async def submit(admin: httpx.AsyncClient, source: str, path: str, **more: Any) 
     answer = await admin.post(TASKS, json=document)
     assert answer.status_code == 202, answer.text
     return str(answer.json()["id"])
-
-
-async def until(question: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not question():  # noqa: ASYNC110 - another thread changes it
-            await asyncio.sleep(0.02)
 
 
 async def test_a_hook_hears_how_each_task_ended(broker, receiver, gridftp):

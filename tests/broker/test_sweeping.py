@@ -3,7 +3,7 @@
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,7 @@ from broker.storage.leftovers import Leftovers
 from broker.storage.work import Works
 from tests.broker.worlds import ANN, World, begun, held, read, working, world_of, write
 from tests.support.gridftp import GridFTPServer
+from tests.support.waiting import until
 
 ROOT = Caller(subject="root", role="admin")
 FILE = [Item(source="/a", destination="/a")]
@@ -27,12 +28,6 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
         yield world
 
 
-async def until(come: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
-        while not come():  # noqa: ASYNC110 - a folder changes
-            await asyncio.sleep(0.02)
-
-
 async def empty(folder: Path) -> None:
     """Wait until nothing is in a folder."""
     await until(lambda: not any(folder.iterdir()))
@@ -40,12 +35,12 @@ async def empty(folder: Path) -> None:
 
 async def left(world: World) -> None:
     """Wait until nobody is at anything."""
-    async with asyncio.timeout(60):
-        while True:
-            async with world.factory.database.read() as connection:
-                if not await Lanes(connection).open():
-                    return
-            await asyncio.sleep(0.02)
+
+    async def nobody() -> bool:
+        async with world.factory.database.read() as connection:
+            return not await Lanes(connection).open()
+
+    await until(nobody)
 
 
 async def test_a_canceled_task_leaves_nothing_behind(world):
@@ -120,15 +115,13 @@ async def test_what_a_server_cannot_name_is_not_looked_for(world):
     write(world.source.root, {"a": 1})
     async with working(world):
         await world.done("TRANSFER", [Item(source="/a", destination="/\u00fc")])
-        async with asyncio.timeout(60):
-            while await due(world):  # noqa: ASYNC110 - a table changes
-                await asyncio.sleep(0.02)
+        await until(lambda: nothing_due(world))
 
 
-async def due(world: World) -> list[str]:
-    """What is to be cleared away at any time."""
+async def nothing_due(world: World) -> bool:
+    """Whether nothing is to be cleared away at any time."""
     async with world.factory.database.read() as connection:
-        return await Leftovers(connection).due({""}, time.time() + 1e6, 10)
+        return not await Leftovers(connection).due({""}, time.time() + 1e6, 10)
 
 
 async def test_folders_of_workers_are_cleared_of_what_was_fetched_in_part(world):

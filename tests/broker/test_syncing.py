@@ -1,6 +1,5 @@
 """What is at the destination already is left alone, and counted once, by each sync level."""
 
-import asyncio
 import os
 from collections.abc import AsyncIterator
 from contextlib import aclosing
@@ -34,8 +33,7 @@ async def test_a_file_of_a_folder_that_is_gone_through_again_is_counted_once(wor
                 yield batch
         if self.server.source == f"ftp://{world.source.host}:{world.source.port}" and not cut:
             cut.append(path)
-            while (await world.task(number)).files_transferred < 20:  # noqa: ASYNC110 - a table changes
-                await asyncio.sleep(0.02)
+            await world.moved(number, 20)
             raise ConnectionLost("the connection is lost", "try again")
 
     monkeypatch.setattr(GridFTPTree, "list", once)

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from uuid import uuid4
 
@@ -23,6 +23,7 @@ from broker.storage.work import Planned, Result, Works
 from broker.tasks.leases import Leases
 from broker.tasks.recorder import Recorder
 from broker.tasks.worker import Worker
+from tests.support.waiting import until
 
 ANN = Caller(subject="ann", role="transfer")
 SITE, SINK = uuid4(), uuid4()
@@ -86,12 +87,6 @@ async def working(database: Database, performer: Ready) -> AsyncIterator[Worker]
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
-
-
-async def until(question: Callable[[], object]) -> None:
-    async with asyncio.timeout(30):
-        while not await question():  # noqa: ASYNC110 - it is the database that is asked
-            await asyncio.sleep(0.02)
 
 
 async def test_a_task_is_done_with_all_that_is_found_on_the_way(opened):

@@ -19,6 +19,7 @@ from broker.models.tasks import Item, NewTask, Options, Task
 from broker.storage.collections import Collections
 from broker.tasks import worker_of
 from tests.support.gridftp import GridFTPServer
+from tests.support.waiting import until
 
 __all__ = ["ANN", "Server", "World", "begun", "held", "read", "register", "working", "world_of", "world_with", "write"]
 
@@ -62,6 +63,14 @@ class World(NamedTuple):
 
     async def task(self, number: str) -> Task:
         return await self.factory.tasks.one(ANN, number)
+
+    async def moved(self, number: str, files: int) -> None:
+        """Wait until so many files of a task have arrived."""
+
+        async def arrived() -> bool:
+            return (await self.task(number)).files_transferred >= files
+
+        await until(arrived)
 
     async def over(self, number: str, seconds: float = 60) -> Task:
         """The task, when it is over."""
@@ -128,9 +137,11 @@ async def held(world: World, **values: object) -> None:
 
 async def begun(world: World, number: str, count: int) -> None:
     """Wait until so many bytes of a task have arrived."""
-    async with asyncio.timeout(60):
-        while (await world.task(number)).bytes_transferred < count:  # noqa: ASYNC110 - a table changes
-            await asyncio.sleep(0.02)
+
+    async def arrived() -> bool:
+        return (await world.task(number)).bytes_transferred >= count
+
+    await until(arrived)
 
 
 async def register(world: World, name: str, content: bytes, *servers: Server, told: bool = True) -> None:

@@ -1,13 +1,16 @@
 """Fetching with one source in a test: what was delivered, byte for byte."""
 
+import asyncio
 import random
 import socket
 from contextlib import asynccontextmanager
 
+import pytest
+
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import EngineOptions, Source, Span
 
-__all__ = ["Collected", "CountingDialer", "collect", "opened", "options", "random_file"]
+__all__ = ["Collected", "CountingDialer", "cancelled", "collect", "opened", "options", "random_file"]
 
 
 class CountingDialer(DirectDialer):
@@ -61,6 +64,20 @@ async def opened(source: Source):
         yield source
     finally:
         await source.close()
+
+
+async def cancelled(source, span):
+    """Cancel a fetch at its first delivery."""
+    offsets = []
+
+    def deliver(offset, view):
+        offsets.append(offset)
+        task.cancel()
+
+    task = asyncio.create_task(source.fetch(span, deliver))
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(offsets) == 1
 
 
 def random_file(path, size: int, seed: int = 1) -> bytes:

@@ -10,7 +10,7 @@ from coalloc.engine import open_source
 from coalloc.engine.base import Span
 from coalloc.engine.http import HTTPSource, Known
 from coalloc.errors import ConnectionLost, NoSuchFile, ServerBusy
-from tests.support.fetching import Collected, CountingDialer, collect, opened, options, random_file
+from tests.support.fetching import Collected, CountingDialer, cancelled, collect, opened, options, random_file
 from tests.support.nginx import Nginx
 
 SIZE = 6_000_001
@@ -188,20 +188,6 @@ async def test_a_server_that_loses_what_is_asked_ahead_is_asked_one_at_a_time(co
         assert await at_once(source, RANGES) == parts(content, RANGES)
         assert not source.queues
         assert not source.will_queue
-
-
-async def cancelled(source, span):
-    """Cancel a fetch at its first delivery."""
-    offsets = []
-
-    def deliver(offset, view):
-        offsets.append(offset)
-        task.cancel()
-
-    task = asyncio.create_task(source.fetch(span, deliver))
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert len(offsets) == 1
 
 
 async def test_a_cancelled_range_costs_its_connection_only_if_much_is_left(

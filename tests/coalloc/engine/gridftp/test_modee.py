@@ -13,7 +13,7 @@ from coalloc.engine.gridftp import GridFTPSource, Known, modee
 from coalloc.engine.gridftp.modee import port_command
 from coalloc.engine.gridftp.protocol import BlockReader, EndOfData
 from coalloc.errors import ConnectionLost, NoSuchFile, Unsupported
-from tests.support.fetching import Collected, collect, opened, options, random_file
+from tests.support.fetching import Collected, cancelled, collect, opened, options, random_file
 
 SIZE = 6_000_001
 
@@ -86,20 +86,6 @@ async def test_little_that_is_not_wanted_is_skipped(gridftp_server, content, mad
         assert collected.bytes[: span.end - 999] == content[999 : span.end]
         assert await collect(source, 0, SIZE) == content
     assert len(made) <= 2
-
-
-async def cancelled(source, span):
-    """Cancel a fetch at its first delivery."""
-    offsets = []
-
-    def deliver(offset, view):
-        offsets.append(offset)
-        task.cancel()
-
-    task = asyncio.create_task(source.fetch(span, deliver))
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert len(offsets) == 1
 
 
 async def test_a_cancelled_range_costs_its_connection_only_if_much_is_left(gridftp_server, content, made):
