@@ -7,10 +7,9 @@ decisions only: the shares at the start, and what an idle lane does.
 from collections.abc import Iterable, Sequence
 from random import Random
 
-from coalloc.intervals import Intervals
-from coalloc.model import Ending, Estimate
-from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
-from coalloc.schedule.allocator import tail
+from coalloc.model import Estimate
+from coalloc.schedule.actions import Abandon, Action, Connect, Done, GiveUp, Wake
+from coalloc.schedule.copies import Copies
 from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.pauses import TRIES, pause_seconds
 from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
@@ -63,8 +62,8 @@ class Scheduler:
         self._ended = False
         self._first_ready: float | None = None
         self._looked_at = 0.0
-        self._next_copy = 1
         self._actions: list[Action] = []
+        self._copies = Copies(self.state, policy.widens, self._act)
 
     def handle(self, event: Event) -> list[Action]:
         """Take in one event and return what is to be done now, in this order."""
@@ -117,7 +116,7 @@ class Scheduler:
             return
         self.policy.delivered(copy, event.at)
         lane.failures = 0
-        self._release(copy, "relieved" if copy.relieved else "whole", event.at)
+        self._copies.release(copy, "relieved" if copy.relieved else "whole", event.at)
 
     def _ready(self, event: Ready) -> None:
         lane = self.state.lanes[event.source]
@@ -136,7 +135,7 @@ class Scheduler:
         lane.ready_at = event.at if lane.ready_at is None else lane.ready_at
         self._first_ready = event.at if self._first_ready is None else self._first_ready
         if not lane.ranged and not self.state.is_last(lane):
-            self._hand_back(lane, event.at)
+            self._copies.hand_back(lane, event.at)
             lane.status = "spare"
             lane.reason = "it ignores ranges, so it is used only when it is the last"
 
@@ -144,7 +143,7 @@ class Scheduler:
         """It may take long, and is nobody's fault: the others do without this source until it is ready."""
         lane = self.state.lanes[event.source]
         if lane.status == "connecting":
-            self._hand_back(lane, event.at)
+            self._copies.hand_back(lane, event.at)
             lane.status, lane.reason = "waiting", event.reason
 
     def _failed(self, event: Failed) -> None:
@@ -172,22 +171,13 @@ class Scheduler:
                 self._fail_silent(lane, copy, now)
             elif self.policy.widens and event.ways:
                 backlog, way = self.state.backlog(lane), event.ways[lane.source]
-                self._widen(lane, lane.widening.look(now, lane.bytes, backlog, way), now)
+                self._copies.widen(lane, lane.widening.look(now, lane.bytes, backlog, way), now)
         for lane in self.state.lanes:
             if lane.status == "pausing" and lane.resume_at <= now:
                 lane.status = "spare"
             if lane.status == "connecting" and event.ways and (way := event.ways[lane.source]):
                 lane.widening.rtt = way.rtt
-                self._begin_widening(lane, now)  # further streams connect beside the first
-
-    def _begin_widening(self, lane: Lane, now: float) -> None:
-        if self.policy.widens:
-            self._widen(lane, lane.widening.begin(now, self.state.backlog(lane)), now)
-
-    def _widen(self, lane: Lane, streams: int | None, now: float) -> None:
-        if streams is not None:
-            self._note(f"{now:.3f} source {lane.source}: {streams} streams")
-            self._actions.append(Widen(lane.source, streams))
+                self._copies.begin_widening(lane, now)  # further streams connect beside the first
 
     # What follows from it
 
@@ -197,7 +187,10 @@ class Scheduler:
         if state.complete and self._first_ready is not None:  # an answer is needed to ask for checksums, too
             self._end(Done(), now)
             return
-        if isinstance(event, Received) and not self._end_races(event):  # many; idle lanes look again at the next tick
+        lost = self._copies.lost() if isinstance(event, Received) else []
+        for copy in lost:
+            self._retire(copy, now)
+        if isinstance(event, Received) and not lost:  # many; idle lanes look again at the next tick
             return
         self._admit()
         if not any(lane.usable for lane in state.lanes):
@@ -230,98 +223,25 @@ class Scheduler:
             choice = self._choose(lane, now)
             match choice:
                 case Take() if not lane.ranged:
-                    self._fetch_from_zero(lane, now)
+                    self._copies.take_from_zero(lane, now)
                 case Take(start, end):
-                    lane.share.remove(start, end)
-                    self.state.unassigned.remove(start, end)
-                    self._fetch(lane, start, end, now)
+                    self._copies.take(lane, start, end, now)
                 case Steal(victim, nbytes):
-                    self._steal(self.state.lanes[victim], lane, nbytes, now)
+                    if spent := self._copies.steal(self.state.lanes[victim], lane, nbytes, now):
+                        self._retire(spent, now)
                 case Race(copy):
-                    self._race(self.state.copies[copy], lane, now)
-
-    def _fetch_from_zero(self, lane: Lane, now: float) -> None:
-        """All that is missing, in one go; what is here already comes once more."""
-        end = max(end for _, end in [*self.state.unassigned, *lane.share])
-        self.state.unassigned.remove(0, end)
-        lane.share.remove(0, end)
-        self._fetch(lane, 0, end, now)
+                    self._copies.race(self.state.copies[copy], lane, now)
 
     def _choose(self, lane: Lane, now: float) -> Choice | None:
         own = next(iter(lane.share), None)
         return Take(*own) if own else self.policy.choose(self.state, lane, now)
 
-    def _steal(self, victim: Lane, thief: Lane, nbytes: int, now: float) -> None:
-        """Move the last `nbytes` of the victim's backlog to the thief: of its share first, else of its copy."""
-        if victim.share:
-            start, end = list(victim.share)[-1]
-            start = max(start, end - nbytes)
-            victim.share.remove(start, end)
-            self._fetch(thief, start, end, now)
-            return
-        copy = self.state.running(victim)
-        if copy is None:
-            raise self._illegal(f"nothing to take from source {victim.source}")
-        lacking = self.state.lacking(copy)
-        middle, end = tail(lacking, nbytes), copy.end
-        copy.end, copy.relieved = middle, True
-        if middle <= lacking[0][0]:
-            self._actions.append(Abandon(copy.id))
-            self._retire(victim, copy, now)
-        else:
-            self._actions.append(Shorten(copy.id, middle))
-        missing = self.state.final.gaps(middle, end)
-        for start, stop in missing[1:]:
-            thief.share.add(start, stop)
-        self._fetch(thief, *missing[0], now)
-
-    def _retire(self, victim: Lane, copy: Copy, now: float) -> None:
-        """All was taken from the victim. If it was silent it has to connect anew before it gets more."""
+    def _retire(self, copy: Copy, now: float) -> None:
+        """Others do all of it. If its source was silent it has to connect anew before it gets more."""
         if copy.silence(now) > SUSPICIOUS:
-            self._fail_silent(victim, copy, now)
+            self._fail_silent(self.state.lanes[copy.source], copy, now)
         else:
-            self._release(copy, "relieved", now)
-
-    def _end_races(self, event: Received) -> bool:
-        """Stop whoever lost: all that its partial copy lacked was delivered by another. Returns whether one did."""
-        racing = any(copy.racing for copy in self.state.copies.values())
-        lost = [copy for copy in self.state.copies.values() if self._lost(copy)] if racing else []
-        for copy in lost:
-            self._actions.append(Abandon(copy.id))
-            self._retire(self.state.lanes[copy.source], copy, event.at)
-        return bool(lost)
-
-    def _lost(self, copy: Copy) -> bool:
-        """Not so who delivered it all itself: it is about to finish."""
-        return copy.skipped + copy.received < copy.end - copy.start and not self.state.lacking(copy)
-
-    def _race(self, copy: Copy, lane: Lane, now: float) -> None:
-        lacking = self.state.lacking(copy)
-        start, end = lacking[0][0], lacking[-1][1]
-        self.state.raced_bytes += sum(b - a for a, b in lacking)
-        self._fetch(lane, start, end, now, skip=self.state.final.within(start, end)).racing = True
-
-    def _fetch(self, lane: Lane, start: int, end: int, now: float, skip: Sequence[tuple[int, int]] = ()) -> Copy:
-        skipped = sum(b - a for a, b in skip)
-        copy = Copy(self._next_copy, lane.source, start, end, asked_at=now, skipped=skipped)
-        self._next_copy += 1
-        self.state.copies[copy.id] = copy
-        lane.copy, lane.status = copy.id, "fetching"
-        self._note(f"{now:.3f} copy {copy.id}: [{start}, {end}) from source {lane.source}")
-        self._begin_widening(lane, now)
-        self._actions.append(Fetch(copy.id, lane.source, start, end, tuple(skip)))
-        return copy
-
-    def _release(self, copy: Copy, ending: Ending, now: float) -> None:
-        """The lane is free again; what it did not deliver is someone else's."""
-        del self.state.copies[copy.id]
-        copy.over_at, copy.ending = now, ending
-        lane = self.state.lanes[copy.source]
-        lane.copy, lane.status = None, "idle"
-        lane.ended.append(copy)
-        lane.busy_seconds += now - copy.asked_at
-        lane.meter.pause(now)
-        self._note(f"{now:.3f} copy {copy.id}: over at end {copy.end}")
+            self._copies.release(copy, "relieved", now)
 
     def _fail_silent(self, lane: Lane, copy: Copy, now: float) -> None:
         copy.ending = "stalled"
@@ -334,7 +254,7 @@ class Scheduler:
         copy = self.state.running(lane)
         if copy is not None and copy.bytes >= USEFUL:
             lane.failures = 1
-        self._hand_back(lane, now)
+        self._copies.hand_back(lane, now)
         if permanent or lane.failures >= TRIES:
             self._leave(lane, reason, now)
             return
@@ -342,21 +262,9 @@ class Scheduler:
         lane.resume_at = now + pause_seconds(lane.failures, asked, self._chance)
 
     def _leave(self, lane: Lane, reason: str, now: float) -> None:
-        self._hand_back(lane, now)
+        self._copies.hand_back(lane, now)
         lane.status, lane.reason = "left", reason
-        self._note(f"{now:.3f} source {lane.source}: left, {reason}")
-
-    def _hand_back(self, lane: Lane, now: float) -> None:
-        copy = self.state.running(lane)
-        if copy is not None:
-            self._release(copy, copy.ending or "failed", now)
-            held = self.state.held
-            for start, end in self.state.lacking(copy):
-                for a, b in held.gaps(start, end):
-                    self.state.unassigned.add(a, b)
-        for start, end in lane.share:
-            self.state.unassigned.add(start, end)
-        lane.share = Intervals()
+        self.state.note(f"{now:.3f} source {lane.source}: left, {reason}")
 
     def _admit(self) -> None:
         """Connect as many sources as may be used at once; spares come in while others pause, wait or are left."""
@@ -373,7 +281,7 @@ class Scheduler:
     def _end(self, action: Done | GiveUp, now: float) -> None:
         for copy in list(self.state.copies.values()):
             self._actions.append(Abandon(copy.id))
-            self._retire(self.state.lanes[copy.source], copy, now)
+            self._retire(copy, now)
         self._ended = True
         self._actions.append(action)
 
@@ -391,6 +299,9 @@ class Scheduler:
 
     # Small helpers
 
+    def _act(self, action: Action) -> None:
+        self._actions.append(action)
+
     def _some_will_widen(self) -> bool:
         """Whether a source connects of which it is not known how far it is."""
         unknown = any(lane.status == "connecting" and lane.widening.rtt is None for lane in self.state.lanes)
@@ -400,9 +311,6 @@ class Scheduler:
         if copy not in self.state.copies:
             raise self._illegal(f"copy {copy} is not running")
         return self.state.copies[copy]
-
-    def _note(self, line: str) -> None:
-        self.state.history.append(line)
 
     def _illegal(self, what: str) -> IllegalEventError:
         return IllegalEventError("\n".join([what, *self.state.history]))

@@ -137,6 +137,10 @@ class State:
         """What running partial copies will deliver."""
         return Intervals((copy.start, copy.end) for copy in self.copies.values())
 
+    def note(self, line: str) -> None:
+        """Remember what was decided, for messages about defects."""
+        self.history.append(line)
+
     def is_last(self, lane: Lane) -> bool:
         """Whether no other source is in use, or will be again after a pause."""
         return not any(other.usable for other in self.lanes if other is not lane)
