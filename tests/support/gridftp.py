@@ -133,14 +133,19 @@ class GridFTPServer:
         """SIGKILL the server and its sessions: connections are reset, the port is closed when this returns."""
         kill_group(self._process)
 
+    @property
+    def sessions(self) -> list[int]:
+        """The processes of its sessions, one for each client's control connection."""
+        (server,) = _children(self._process.pid)
+        return _children(server)
+
     def end_sessions(self) -> None:
         """SIGKILL the sessions only: clients lose their connections and may come back."""
-        (server,) = _children(self._process.pid)
-        sessions = _children(server)
+        sessions = self.sessions
         for session in sessions:
             os.kill(session, signal.SIGKILL)
         deadline = time.monotonic() + START_SECONDS
-        while set(sessions) & set(_children(server)):
+        while set(sessions) & set(self.sessions):
             assert time.monotonic() < deadline, "sessions outlived SIGKILL"
             time.sleep(0.002)
 

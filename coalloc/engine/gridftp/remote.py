@@ -61,6 +61,7 @@ class RemoteSource(Source):
         self._proxy = proxy
         self._replica = GridFTPSource(url, options, proxy=proxy)
         self._pair: ThirdParty | None = None
+        self._pairing = asyncio.Lock()
         self.slice = FIRST
         """Bytes that are copied in a moment, as far as is known."""
         self.touched = Intervals()
@@ -73,10 +74,18 @@ class RemoteSource(Source):
         return stat
 
     async def _usable_pair(self) -> ThirdParty:
-        if self._pair is None or not self._pair.usable:
-            proxies = self._proxy, self._sink.proxy
-            self._pair = await open_third_party(self.url, self._sink.url, self.options, proxies)
-        return self._pair
+        async with self._pairing:
+            if self._pair is None or not self._pair.usable:
+                self._drop_pair()
+                proxies = self._proxy, self._sink.proxy
+                self._pair = await open_third_party(self.url, self._sink.url, self.options, proxies)
+            return self._pair
+
+    def _drop_pair(self) -> None:
+        """Also one that is of no use: an end of it may stand."""
+        if self._pair:
+            self._pair.close()
+            self._pair = None
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         """Have [span.start, span.end) copied; `deliver` is told of what is on the sink's disk."""
@@ -98,9 +107,7 @@ class RemoteSource(Source):
         return await self._replica.checksum(algorithm, start, end)
 
     async def close(self) -> None:
-        if self._pair:
-            self._pair.close()
-            self._pair = None
+        self._drop_pair()
         await self._replica.close()
 
 

@@ -153,6 +153,8 @@ class Lane:
             if self._channel is None or not self._channel.usable:
                 if self._flying:
                     return None  # they end soon, and are then asked for again in their order
+                if self._channel:
+                    self._channel.close()  # one of its two ends may stand
                 try:
                     self._channel = await self._connect()
                 except SourceError as error:

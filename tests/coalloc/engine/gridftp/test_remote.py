@@ -1,0 +1,27 @@
+"""A replica that is copied to another real server: whose sessions are lost, and made anew."""
+
+import asyncio
+
+from coalloc.engine.gridftp.remote import RemoteSource, Sink
+from tests.support.fetching import opened, options, random_file
+from tests.support.waiting import until
+
+SIZE = 100_000
+
+
+async def test_a_pair_that_has_lost_one_end_is_made_anew_once_and_keeps_no_session_at_the_other(
+    start_gridftp, tmp_path
+):
+    source, sink = start_gridftp(tmp_path / "source", "127.0.0.2"), start_gridftp(tmp_path / "sink", "127.0.0.3")
+    content = random_file(source.root / "file", SIZE)
+    async with opened(
+        RemoteSource(source.url("file"), Sink(sink.url("out"), str(sink.root / "out")), options())
+    ) as remote:
+        before = len(source.sessions), len(sink.sessions)
+        sink.end_sessions()
+        assert await remote.checksum("adler32", 0, 1)  # while that is asked the loss is heard
+        halves = (0, SIZE // 2), (SIZE // 2, SIZE)
+        await asyncio.gather(*(remote.copy(*half, lambda start, end: None) for half in halves))
+        assert (sink.root / "out").read_bytes() == content
+        await until(lambda: (len(source.sessions), len(sink.sessions)) == before)
+    await until(lambda: not source.sessions + sink.sessions)
