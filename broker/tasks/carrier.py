@@ -118,7 +118,9 @@ class Carrier:
         if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree):
             return Copying(self._routes, source.tree, sink.tree, task.options, admission, whose).copy
         if isinstance(sink.tree, LocalTree) and isinstance(source.tree, GridFTPTree | CatalogueTree):
-            return Downloading(self._sources(source.tree, sink.collection), sink.tree, task.options, whose).copy
+            sources = self._sources(source.tree, sink.collection)
+            namings = [each.naming for each in (source.tree, sink.tree) if not isinstance(each, CatalogueTree)]
+            return Downloading(sources, sink.tree, task.options, whose, namings).copy
         raise Unsupported(
             f"nothing is copied from {source.collection.name} to {sink.collection.name}",
             "copy from a GridFTP server or the catalogue, to a GridFTP server or a folder of workers",

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from broker.models.tasks import Options, Work
-from broker.services.trees import GridFTPTree
+from broker.services.trees import GridFTPTree, called
 from broker.storage.work import Result
 from broker.tasks.faults import failed
 from broker.tasks.observing import of_batch
@@ -93,8 +93,7 @@ class Copying:
         for work, error in zip(group, outcomes, strict=True):
             if error and not (broken and isinstance(error, ConnectionLost)):
                 said = str(error)  # what goes wrong at the sink is about the other name
-                there = (self._source.at(work.source), self._source.url(work.source))
-                at_source = MARK not in said and any(each in said for each in there)
+                at_source = MARK not in said and f"{self._source.naming.name}:{work.source}" in said
                 result = failed(work, error, self._options, time.time(), at_source)
                 recorder.report(result)
                 given_up += [work] if result.state != "pending" else []
@@ -108,7 +107,8 @@ class Copying:
         async def some() -> None:
             for number, work in left:
                 try:
-                    recorder.report(await self._copy(route, work, recorder))
+                    with called(self._source.naming, self._sink.naming):
+                        recorder.report(await self._copy(route, work, recorder))
                 except Exception as error:
                     outcomes[number] = error
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from broker.models.tasks import Options, Work
-from broker.services.trees import LocalTree
+from broker.services.trees import LocalTree, Naming, called
 from broker.storage.work import Result
 from broker.tasks.deciding import Deciding
 from broker.tasks.progress import Arriving
@@ -36,11 +36,15 @@ class Downloading:
     """Fetches from a collection into a folder.
 
     :param whose: whose task it is, and the site that it goes to
+    :param namings: of its collections
     """
 
-    def __init__(self, sources: Sources, sink: LocalTree, options: Options, whose: tuple[str, str]) -> None:
+    def __init__(
+        self, sources: Sources, sink: LocalTree, options: Options, whose: tuple[str, str], namings: Sequence[Naming]
+    ) -> None:
         self._sources = sources
         self._sink = sink
+        self._namings = namings
         self._options = options
         self._whose = whose
 
@@ -60,7 +64,10 @@ class Downloading:
             streams=self._options.perf_p,
             checksum=work.details.checksum or (recorded if checked else "none"),
         )
-        with Deciding.of(recorder, work, "download", work.source, self._whose) as deciding:
+        with (
+            Deciding.of(recorder, work, "download", work.source, self._whose) as deciding,
+            called(*self._namings),
+        ):
             (report,) = await download(wanted, arriving.watch, sources)
             deciding.came(report)
         if work.details.compare and report.there:

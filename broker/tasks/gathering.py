@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from broker.models.forecasts import Resolved
 from broker.models.tasks import Options, Work
-from broker.services.trees import GridFTPTree
+from broker.services.trees import GridFTPTree, called
 from broker.storage.work import Result
 from broker.tasks.comparing import same
 from broker.tasks.copying import Admission
@@ -57,7 +57,10 @@ class Gathering:
         if self._admission:
             await self._admission.wait(min(found.size or work.size, PROMISED * self._admission.piece))
         arriving = Arriving(work.task_id, recorder)
-        with Deciding.of(recorder, work, "copy", found.name, (self._owner, self._site)) as deciding:
+        with (
+            Deciding.of(recorder, work, "copy", found.name, (self._owner, self._site)) as deciding,
+            called(self._sink.naming),
+        ):
             report = await copy(
                 [replica.url for replica in speak],
                 self._sink.url(work.destination),

@@ -9,8 +9,8 @@ from typing import NamedTuple, cast
 from urllib.parse import quote
 
 from broker.services.paths import below
+from broker.services.trees.naming import Naming, called
 from coalloc.api import Storage, storage
-from coalloc.errors import SourceError
 from coalloc.model import Entry
 
 __all__ = ["GridFTPTree", "Server", "Sessions"]
@@ -79,12 +79,14 @@ class GridFTPTree:
     A symbolic link at the server may lead out of the folder: nobody but the server can see that.
 
     :param folder: an absolute path, with a slash at its end
+    :param name: of the collection
     """
 
-    def __init__(self, sessions: Sessions, server: Server, folder: str) -> None:
+    def __init__(self, sessions: Sessions, server: Server, folder: str, name: str) -> None:
         self._sessions = sessions
         self.server = server
         self._folder = folder
+        self.naming = Naming(name, folder, server.source)
 
     def url(self, path: str) -> str:
         """Of a file or a folder, as `coalloc.api` takes it."""
@@ -96,14 +98,10 @@ class GridFTPTree:
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Storage]:
-        """A session, whose errors name paths as users know them: where the folder is at the server is not for them."""
+        """A session, whose errors name paths as users know them."""
         async with self._sessions.one(self.server) as session:
-            try:
+            with called(self.naming):
                 yield session
-            except SourceError as error:
-                error.message = error.message.replace(self.url("/").rstrip("/"), "")
-                error.args = (error.message,)
-                raise
 
     async def stat(self, path: str) -> Entry:
         """What is at a path; of a symbolic link what it leads to."""

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
+from broker.services.trees.naming import Naming
 from coalloc.errors import (
     AlreadyThere,
     NoSpace,
@@ -33,10 +34,11 @@ R = TypeVar("R")
 
 
 class LocalTree:
-    """Folders and files below `base`."""
+    """Folders and files below `base`, which is the collection of a name."""
 
-    def __init__(self, base: Path) -> None:
+    def __init__(self, base: Path, name: str) -> None:
         self._base = base
+        self.naming = Naming(name, f"{base}/")
 
     async def stat(self, path: str) -> Entry:
         """What is at a path."""

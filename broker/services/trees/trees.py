@@ -40,7 +40,7 @@ class Trees:
                     f"{collection.name} is a folder at {collection.site}, and this is another place",
                     "transfer from it or to it: workers there can look into it",
                 )
-            return LocalTree(Path(collection.base))
+            return LocalTree(Path(collection.base), collection.name)
         return await self.gridftp(collection)
 
     async def gridftp(self, collection: Collection) -> GridFTPTree:
@@ -51,7 +51,8 @@ class Trees:
                 f"{collection.name} is at {endpoint.name}, which is no GridFTP server", "give it another endpoint"
             )
         server = Server(endpoint.source, self._credential(collection))
-        return GridFTPTree(self._sessions, server, below(endpoint.prefix, collection.base))
+        folder = below(endpoint.prefix, collection.base)
+        return GridFTPTree(self._sessions, server, folder, collection.name)
 
     def _credential(self, collection: Collection) -> Path | None:
         if not collection.credential:

@@ -1,0 +1,54 @@
+"""What a collection's folder is called at its server, and what users call it: where it is there is not for them; pure."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+from urllib.parse import quote, unquote
+
+from coalloc.errors import CoallocError
+
+__all__ = ["Naming", "called"]
+
+
+class Naming(NamedTuple):
+    """A collection: its name, its folder with a slash at the end, and the URL of the server that has it.
+
+    Without a server it is a folder of this machine.
+    """
+
+    name: str
+    folder: str
+    server: str = ""
+
+    def of(self, said: str) -> str:
+        """The same in the words of users: of paths below the folder what comes after it, behind the name.
+
+        >>> Naming("runs", "/data/", "ftp://host:2811").of("ftp://host:2811/data/a%20b: it says 550 /data/a b")
+        'runs:/a b: it says 550 /a b'
+        >>> Naming("here", "/srv/").of("cannot write /srv/a: disk full")
+        'cannot write here:/a: disk full'
+        """
+        if not self.server:
+            return _without(self.folder, said, f"{self.name}:")
+        url = re.escape(self.server + quote(self.folder.rstrip("/")))
+        told, found = re.subn(rf"{url}(/\S*|(?![\w.-]))", lambda path: f"{self.name}:{unquote(path[1]) or '/'}", said)
+        return _without(self.folder, told, "") if found else said  # else its words are about something else
+
+
+def _without(folder: str, said: str, instead: str) -> str:
+    """A text whose paths begin with something else instead of the folder; those that only look like it are left."""
+    base = re.escape(folder.rstrip("/"))
+    return re.sub(rf"(?<![\w.:~-]){base}(/|(?![\w-]))", f"{instead}/", said) if base else said
+
+
+@contextmanager
+def called(*namings: Naming) -> Iterator[None]:
+    """Errors name what users know. Of folders within each other the inner one is meant."""
+    try:
+        yield
+    except CoallocError as error:
+        for naming in sorted(namings, key=lambda each: (not each.server, -len(each.folder))):
+            error.message = naming.of(error.message)
+        error.args = (error.message,)
+        raise

@@ -1,0 +1,90 @@
+"""Where a collection's folder is, at its server or on a worker's disk, is not for users: what they read names none."""
+
+import doctest
+import json
+
+import pytest
+
+from broker.handlers.globus import progress
+from broker.models.tasks import Item
+from broker.services.trees import Naming, naming
+from coalloc.errors import CoallocError
+from tests.broker.worlds import ANN, register, working, world_of, write
+from tests.support.waiting import until
+
+
+@pytest.fixture
+async def world(database, tmp_path):
+    async with world_of(database, tmp_path) as world, working(world):
+        yield world
+
+
+async def read_of(world, number):
+    """All that its owner reads of a task."""
+    task = await world.task(number)
+    events, _ = await world.factory.tasks.events(ANN, number, None, 100, 0)
+    skipped = await world.factory.tasks.done(ANN, number, "skipped", 0, 10)
+    documents = [progress.task(task, {}, 0.0), *map(progress.event, events), *map(progress.skipped, skipped)]
+    return json.dumps(documents)
+
+
+@pytest.mark.parametrize(
+    ("origin", "to", "source", "destination", "told"),
+    [
+        ("source", "sink", "/no such", "/x", "source:/no such: the server says 550"),
+        ("source", "sink", "/a b", "/file/x", "sink:/file"),
+        ("source", "sink", "/d/", "/d/", "source:/d/gone c: the server says"),
+        ("source", "local", "/d/", "/d/", "source:/d/gone c: the server says"),
+        ("source", "local", "/a b", "/full", "local:/full.coget is in the way"),
+        ("catalogue", "sink", "/cms/data", "/file/x", "sink:/file/"),
+        ("source", None, "/no such", "", "source:/no such: the server says"),
+    ],
+)
+async def test_failures_of_tasks_name_paths_of_collections(world, tmp_path, origin, to, source, destination, told):
+    write(world.source.root, {"a b": 1, "d/gone c\nd": 2})  # of which the server lists what is before the line's end
+    write(world.sink.root, {"file": 1})
+    write(world.local, {"full.coget": 1})
+    await register(world, "cms:data", b"x" * 1000, world.source)
+    kind = "TRANSFER" if to else "DELETE"
+    number = await world.submit(kind, [Item(source=source, destination=destination)], to, origin)
+
+    async def trouble():
+        return (await world.task(number)).error
+
+    assert told in await until(trouble)
+    read = await read_of(world, number)
+    replica = f"ftp://{world.source.host}:{world.source.port}{world.source.root}/cms"  # which the catalogue tells all
+    assert str(tmp_path) not in read.replace(replica, "")
+    assert "%20" not in read
+
+
+async def test_what_is_left_out_is_named_as_users_know_it(world, tmp_path):
+    write(world.source.root, {"d/gone c\nd": 2})
+    task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], skip_source_errors=True)
+    assert (task.status, task.skipped) == ("SUCCEEDED", 1)
+    assert str(tmp_path) not in await read_of(world, task.id)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("ftp://h:1/data: it says 550 /data is gone", "runs:/: it says 550 / is gone"),
+        ("ftp://h:1/data/x: it says 550 '/data/x' or /mnt/data/x", "runs:/x: it says 550 '/x' or /mnt/data/x"),
+        ("ftp://h:1/database/x: it says 550 /data/x", "ftp://h:1/database/x: it says 550 /data/x"),
+        ("/data/x had 3 bytes", "/data/x had 3 bytes"),  # which is a path in the collection
+    ],
+)
+def test_paths_that_only_look_like_the_folder_are_left(said, shown):
+    with pytest.raises(CoallocError) as told, naming.called(Naming("runs", "/data/", "ftp://h:1")):
+        raise CoallocError(said)
+    assert (told.value.message, str(told.value)) == (shown, shown)
+
+
+def test_of_folders_within_each_other_the_inner_one_is_meant():
+    outer, inner = Naming("all", "/", "ftp://h:1"), Naming("runs", "/data/", "ftp://h:1")
+    with pytest.raises(CoallocError, match="^runs:/x$"), naming.called(outer, inner):
+        raise CoallocError("ftp://h:1/data/x")
+
+
+def test_the_examples_in_the_docstrings_hold():
+    assert doctest.testmod(naming).failed == 0
