@@ -179,9 +179,9 @@ class Runner:
             self.failed(TransferFailed(f"{item.name} cannot be had: {error.message}", error.remedy))
 
     def _delivered(self, send: Send) -> None:
-        """A piece is at the destination; if it was the last of its file, that is finished."""
+        """A piece is at the destination; if it was the last of its file, that is finished, unless all is over."""
         coming = self._coming[send.piece.file]
-        if coming.add(send.piece.start, send.piece.end):
+        if coming.add(send.piece.start, send.piece.end) and not self._over.done():
             task = self._loop.create_task(self._finished(coming))
             self._finishing.add(task)
 

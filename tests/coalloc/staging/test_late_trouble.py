@@ -10,6 +10,7 @@ from coalloc.errors import ReplicaChanged, TransferFailed, Unreachable
 from coalloc.staging.carrying.carrier import Carrier
 from coalloc.staging.checking import Verdict
 from coalloc.staging.finishing import Finisher
+from coalloc.staging.runner import Runner
 from tests.support.fetching import random_file
 
 SIZE = 9_000_000
@@ -98,3 +99,28 @@ async def test_a_file_that_became_shorter_since_it_was_listed_is_not_asked_for_a
     with pytest.raises(TransferFailed, match="one cannot be had") as raised:
         await collect(servers[0], str(tmp_path / "out") if place == "here" else servers[1].url("out"))
     assert {file.name: file.outcome for file in raised.value.report.files}["one"] == "missing"
+
+
+async def test_a_file_that_is_whole_when_all_is_over_does_not_get_its_name(servers, tmp_path, monkeypatch):
+    deliver, delivered, finished = asyncio.get_running_loop().create_future(), Runner._delivered, []
+
+    def held(self, send):
+        if send.piece.file == "one":
+            delivered(self, send)
+        else:
+            deliver.set_result(lambda: delivered(self, send))
+
+    async def finish(self, item, pieces, began):
+        finished.append(item.name)
+        collecting.cancel()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            (await deliver)()
+
+    monkeypatch.setattr(Runner, "_delivered", held)
+    monkeypatch.setattr(Finisher, "finish", finish)
+    collecting = asyncio.create_task(collect(servers[0], str(tmp_path / "out")))
+    with pytest.raises(asyncio.CancelledError):
+        await collecting
+    assert finished == ["one"]
