@@ -42,7 +42,7 @@ class Tasks:
 
     @retried
     async def submit(self, new: NewTask) -> Submitted:
-        """Take a task; the same again when its owner submits it again."""
+        """Take a task; the same again when its owner submits it again. :raises Conflict: as a task of another kind"""
         kind: WorkKind = "look" if new.kind == "TRANSFER" else "delete"
         planned = [Planned.of(kind, item) for item in new.items]
         async with self._database.write() as connection:

@@ -8,6 +8,7 @@ import orjson
 from sqlalchemy import BigInteger, and_, case, func, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from broker.errors import Conflict
 from broker.models.tasks import Event, NewTask, Options, Status, Task, TaskKind
 from broker.schema.tasks import events, tasks, work
 from broker.storage.upsert import insert
@@ -76,7 +77,10 @@ class Tasks:
         self._connection = connection
 
     async def add(self, new: NewTask, planned: Sequence[Planned], now: float) -> tuple[str, bool]:
-        """Take a task, unless its owner has submitted it before; its id, and whether it is new."""
+        """Take a task, unless its owner has submitted it before; its id, and whether it is new.
+
+        :raises Conflict: when what was submitted before is of the other kind
+        """
         values = {
             "id": str(uuid4()),
             **new.model_dump(include={"owner", "kind", "label", "queue", "deadline"}),
@@ -95,10 +99,12 @@ class Tasks:
         once = once.on_conflict_do_nothing(index_elements=["owner", "submission_id"]).returning(tasks.c.id)
         number = (await self._connection.execute(once)).scalar()
         if number is None:
-            known = select(tasks.c.id).where(
-                tasks.c.owner == new.owner, tasks.c.submission_id == str(new.submission_id)
-            )
-            return (await self._connection.execute(known)).scalar_one(), False
+            same = (tasks.c.owner == new.owner, tasks.c.submission_id == str(new.submission_id))
+            known = (await self._connection.execute(select(tasks.c.id, tasks.c.kind).where(*same))).one()
+            if known.kind != new.kind:
+                taken = f"the submission id {new.submission_id} is that of a {known.kind.lower()}, task {known.id}"
+                raise Conflict(taken, "submit with another one")
+            return known.id, False
         await Works(self._connection).add(number, planned)
         return number, True
 

@@ -84,6 +84,16 @@ async def test_a_submission_is_a_task_once(ann, ends):
     assert (await ann.get(f"{V}/task_list")).json()["total"] == 1
 
 
+async def test_a_submission_id_names_one_submission_of_whichever_kind(ann, ends):
+    document = transfer(ends)
+    assert (await ann.post(f"{V}/transfer", json=document)).json()["code"] == "Accepted"
+    other = {"DATA_TYPE": "delete", "submission_id": document["submission_id"], "endpoint": ends["near"]}
+    refused = await ann.post(f"{V}/delete", json=other | {"DATA": [{"DATA_TYPE": "delete_item", "path": "/a"}]})
+    assert (refused.status_code, refused.json()["code"]) == (409, "Conflict")
+    assert "transfer" in refused.json()["message"]
+    assert (await ann.get(f"{V}/task_list")).json()["total"] == 1
+
+
 async def test_somebody_else_may_have_the_same_submission_id(broker, ann, ends):
     bob = await somebody(broker, "bob")
     document = transfer(ends)
@@ -316,6 +326,8 @@ async def test_a_task_is_changed_canceled_and_then_over(ann, several):
     changed = await ann.put(f"{V}/task/{number}", json={"DATA_TYPE": "task", "label": "new", "deadline": None})
     assert changed.json()["code"] == "Updated"
     assert (await ann.put(f"{V}/task/{number}", json={"deadline": "2033-05-18"})).status_code == 200
+    passed = await ann.put(f"{V}/task/{number}", json={"label": "old", "deadline": "2020-05-18"})
+    assert (passed.status_code, passed.json()["code"]) == (400, "ClientError.BadRequest")
     assert (await ann.put(f"{V}/task/{number}", json={})).json()["code"] == "Updated"
     told = await looked(ann, number)
     assert (told["label"], told["deadline"], told["status"]) == ("new", "2033-05-18T00:00:00+00:00", "ACTIVE")
@@ -616,6 +628,9 @@ async def test_every_failure_has_globuss_shape(broker, ann, admin, monkeypatch):
         (await nobody.get(f"{V}/task_list"), 401, "ClientError.AuthenticationFailed"),
         (await wrong.get(f"{V}/task_list"), 401, "ClientError.AuthenticationFailed"),
         (await ann.get(f"{V}/none"), 404, "ClientError.NotFound"),
+        (await ann.get(V), 404, "ClientError.NotFound"),
+        (await ann.get("/v2/tunnels"), 404, "ClientError.NotFound"),
+        (await ann.get("/v2"), 404, "ClientError.NotFound"),
         (await ann.patch(f"{V}/task_list"), 405, "ClientError.MethodNotAllowed"),
         (await ann.get(f"{V}/task/none"), 400, "ClientError.BadRequest"),
         (await ann.post(f"{V}/transfer", content=b"{"), 400, "ClientError.BadRequest"),

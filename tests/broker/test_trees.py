@@ -189,7 +189,8 @@ async def test_a_folder_of_a_gridftp_server_is_looked_at_and_changed(far, remote
     assert set(await listed(far, "/data/")) == {"a.root", "run 1#%41.root"}
     entry = await far.stat("/data/run 1#%41.root")
     assert (entry.name, entry.kind, entry.size) == ("run 1#%41.root", "file", 1000)
-    assert (await far.stat("/")).kind == "dir"
+    root = await far.stat("/")
+    assert (root.name, root.kind) == ("/", "dir")
     await far.make("/data/new")
     await far.rename("/data/a.root", "/data/new/b.root")
     assert (remote.root / "base/data/new/b.root").stat().st_size == 1000

@@ -11,6 +11,8 @@ from coalloc.errors import AlreadyThere, CoallocError, NoSuchFile, NotDirectory,
 __all__ = ["PREFIX", "Error", "GlobusError", "NoItems", "error", "refusals", "request_id"]
 
 PREFIX = "/v0.10"
+ROOTS = (PREFIX, "/v2")
+"""Below which its clients ask; of `/v2` what is no login is tunnels and other things that there are none of here."""
 OWN = f"{PREFIX}/broker/"
 """Our own interface, where the globus CLI can reach it: its errors have our own shape."""
 KINDS: dict[type[BrokerError], str] = {
@@ -63,7 +65,7 @@ class NoItems(BrokerError):
 
 def error(path: str, status: int, fault: Fault, cause: BrokerError | None) -> tuple[int, Error] | None:
     """The status and the document of a failed request to this path; None where Globus has no say."""
-    if not path.startswith(f"{PREFIX}/") or path.startswith(OWN):
+    if not f"{path}/".startswith(tuple(f"{root}/" for root in ROOTS)) or path.startswith(OWN):
         return None
     known = CODES.get(fault.code, fault.code)
     code = KINDS.get(type(cause), known) if cause else known

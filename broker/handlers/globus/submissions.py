@@ -13,7 +13,7 @@ from broker.models.tasks import FilterRule, Item, NewTask, Options
 from broker.services.paths import normal
 from broker.services.submissions import DAY
 
-__all__ = ["DeleteDocument", "Message", "TransferDocument", "label"]
+__all__ = ["DeleteDocument", "Message", "TransferDocument", "label", "later"]
 
 LONGEST_LABEL = 128
 Text = Annotated[str, Field(max_length=5000)]
@@ -80,14 +80,11 @@ class Submission(Document):
         """What all tasks have. :raises Invalid: :raises Forbidden: for a priority that is no admin's"""
         if self.priority and not caller.may("admin"):
             raise Forbidden(f"{caller.subject} may not set a priority", "leave it out, or ask an admin")
-        deadline = now + DAY if self.deadline is None else moment(self.deadline)
-        if deadline <= now:
-            raise Invalid(f"the deadline {self.deadline} has passed", "name a later one, or none for a day from now")
         return {
             "owner": caller.subject,
             "submission_id": self.submission_id,
             "label": label(self.label),
-            "deadline": deadline,
+            "deadline": now + DAY if self.deadline is None else later(self.deadline, now),
             "priority": self.priority,
         }
 
@@ -151,6 +148,14 @@ class DeleteDocument(Submission):
             options=Options(**{name: getattr(self, name) for name in shared}),
             items=tuple(Item(source=normal(each.path)) for each in self.DATA),
         )
+
+
+def later(said: str, now: float) -> float:
+    """A deadline, in seconds since the epoch. :raises Invalid: when it has passed, or is no time"""
+    deadline = moment(said)
+    if deadline <= now:
+        raise Invalid(f"the deadline {said} has passed", "name a later one, or leave it out")
+    return deadline
 
 
 def label(said: str | None) -> str | None:

@@ -10,9 +10,9 @@ from broker.dependencies.access import Guarded, Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.globus import documents, progress
-from broker.handlers.globus.filters import between, chosen, clauses, moment, ordered
+from broker.handlers.globus.filters import between, chosen, clauses, ordered
 from broker.handlers.globus.parameters import Answer, Fields, Limit, Marker, Offset, Order, Said, TaskId
-from broker.handlers.globus.submissions import Document, label
+from broker.handlers.globus.submissions import Document, label, later
 from broker.models.access import Caller
 from broker.models.tasks import Status, Task, TaskKind
 from broker.storage.tasks import ORDERED, Wanted
@@ -82,7 +82,7 @@ async def change(
     task_id: TaskId, document: Annotated[Change, Body()], caller: Transferrer, services: Services, request: Request
 ) -> Answer:
     """Give a task that is under way another label, or another deadline."""
-    deadline = None if document.deadline is None else moment(document.deadline)
+    deadline = None if document.deadline is None else later(document.deadline, time.time())
     await services.tasks.change(caller, str(task_id), label(document.label), deadline)
     return documents.result("result", "Updated", "Updated task", request.url.path)
 

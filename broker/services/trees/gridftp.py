@@ -104,9 +104,10 @@ class GridFTPTree:
                 yield session
 
     async def stat(self, path: str) -> Entry:
-        """What is at a path; of a symbolic link what it leads to."""
+        """What is at a path; of a symbolic link what it leads to. The root is called `/`, as it is everywhere."""
         async with self._session() as session:
-            return await session.stat(self.at(path))
+            found = await session.stat(self.at(path))
+        return found._replace(name="/") if path == "/" else found
 
     async def list(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
         """What a folder has, in batches as they come; to stop early, close it."""
