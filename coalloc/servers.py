@@ -64,6 +64,7 @@ async def copy(
     parallelism: int = 1,
     data_hosts: frozenset[str] = frozenset(),
     watch: Callable[[Snapshot], None] | None = None,
+    beside: str | None = None,
 ) -> TransferReport:
     """Copy one file from several GridFTP servers at once to another one, verified by the servers' own checksums.
 
@@ -78,13 +79,15 @@ async def copy(
     :param proxies: the files of the proxy certificates for sources and sink; None for the user's usual one
     :param parallelism: streams from each source
     :param watch: is shown snapshots as the copy goes
+    :param beside: the path at the sink that is written, at which nothing is yet, for who may have to find it when this
+        process has died; None for one that nobody else has
     :raises CoallocError: as a download does, or NoSpace at the sink; its `report` has what was known
     """
     address = parse(sink)
     expected = (checksums.parse(checksum),) if checksum else ()
     file = ReplicaSet(address.path.rpartition("/")[2], tuple(map(Replica, sources)), size, expected)
     options = EngineOptions(DirectDialer(), streams=parallelism, data_hosts=data_hosts)
-    names = temporary(address.named), address.named
+    names = beside or temporary(address.named), address.named
     where = Sink(sink, names[0], proxies[1])
     replicas = [RemoteSource(url, where, options, proxies[0]) for url in sources]
     known = [(estimates or {}).get(url, Estimate()) for url in sources]

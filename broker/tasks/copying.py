@@ -18,6 +18,7 @@ from broker.tasks.faults import failed
 from broker.tasks.observing import of_batch
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Ends, Route, Routes
+from broker.tasks.side_by_side import of_each
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
 from coalloc.intervals import Intervals
 
@@ -234,7 +235,7 @@ async def leave(sink: GridFTPTree, batch: Sequence[Work]) -> None:
         with suppress(NoSuchFile, Unsupported):  # what cannot be named was never written
             await sink.delete(temporary(work.destination, work))
 
-    await asyncio.gather(*map(one, batch))
+    await of_each(one, batch)
 
 
 def _pieces(ranges: Sequence[tuple[int, int]], most: int) -> Iterator[tuple[int, int]]:

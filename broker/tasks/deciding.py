@@ -1,7 +1,7 @@
 """Which replicas a file came from, and why, on its way to the recorder; nothing about that ends a transfer."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from broker.models.decisions import Decided, Made
 from broker.models.tasks import Work
+from broker.services.trees import Naming, called, named
 from broker.tasks.recorder import Recorder
 from coalloc.decision import decision, worth_telling
 from coalloc.errors import CoallocError
@@ -17,6 +18,8 @@ from coalloc.model import TransferReport
 
 __all__ = ["Deciding"]
 
+TEXTS = ("url", "error", "rationale", "reason")
+"""What of a decision may say where something is."""
 log = structlog.get_logger("broker.tasks")
 
 
@@ -25,6 +28,7 @@ class Deciding(NamedTuple):
 
     :param kind: download or copy
     :param whose: whose task it is, and the site that it goes to
+    :param namings: of its collections: what went wrong, and where files came from, is told in the words of users
     """
 
     recorder: Recorder
@@ -32,15 +36,25 @@ class Deciding(NamedTuple):
     kind: str
     thing: str
     whose: tuple[str, str]
+    namings: Sequence[Naming]
     began: float
 
     @classmethod
     @contextmanager
-    def of(cls, recorder: Recorder, work: Work, kind: str, thing: str, whose: tuple[str, str]) -> Iterator["Deciding"]:
+    def of(
+        cls,
+        recorder: Recorder,
+        work: Work,
+        kind: str,
+        thing: str,
+        whose: tuple[str, str],
+        namings: Sequence[Naming],
+    ) -> Iterator["Deciding"]:
         """Tells of a transfer that fails in the block; of one that does not, `came` has to be told."""
-        deciding = cls(recorder, work, kind, thing, whose, time.time())
+        deciding = cls(recorder, work, kind, thing, whose, namings, time.time())
         try:
-            yield deciding
+            with called(*namings):
+                yield deciding
         except CoallocError as error:
             if isinstance(error.report, TransferReport):
                 deciding.came(error.report, error.message)
@@ -52,8 +66,11 @@ class Deciding(NamedTuple):
             return
         owner, site = self.whose
         key = f"task.{self.work.task_id}.{self.work.id}.{self.work.attempt}"
+        document = decision(report, error, self.began, key, self.kind, self.thing, site)
+        for part in (document, *document["sources"]):
+            part |= {name: named(part[name], self.namings) for name in TEXTS if part.get(name)}
         try:
-            decided = Decided.model_validate(decision(report, error, self.began, key, self.kind, self.thing, site))
+            decided = Decided.model_validate(document)
         except ValidationError as wrong:
             log.warning("a decision could not be kept", error=str(wrong))
             return

@@ -6,12 +6,12 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from broker.models.tasks import Options, Work
-from broker.services.trees import LocalTree, Naming, called
+from broker.services.trees import LocalTree, Naming
 from broker.storage.work import Result
 from broker.tasks.deciding import Deciding
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
-from broker.tasks.side_by_side import side_by_side
+from broker.tasks.side_by_side import of_each, side_by_side
 from coalloc.api import Request, discard, download
 from coalloc.errors import NoSuchFile
 from coalloc.model import Estimate, TransferReport
@@ -64,10 +64,7 @@ class Downloading:
             streams=self._options.perf_p,
             checksum=work.details.checksum or (recorded if checked else "none"),
         )
-        with (
-            Deciding.of(recorder, work, "download", work.source, self._whose) as deciding,
-            called(*self._namings),
-        ):
+        with Deciding.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
             (report,) = await download(wanted, arriving.watch, sources)
             deciding.came(report)
         if work.details.compare and report.there:
@@ -80,10 +77,13 @@ class Downloading:
 
 async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
     """Delete what was fetched of files that will not be whole. :raises CoallocError: when it may still be there"""
-    for work in batch:
+
+    async def one(work: Work) -> None:
         with suppress(NoSuchFile):
             await _reached(sink, work)
             await asyncio.to_thread(discard, sink.at(work.destination))
+
+    await of_each(one, batch)
 
 
 async def _reached(sink: LocalTree, work: Work) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from broker.models.forecasts import Resolved
 from broker.models.tasks import Options, Work
-from broker.services.trees import GridFTPTree, called
+from broker.services.trees import GridFTPTree
 from broker.storage.work import Result
 from broker.tasks.comparing import same
-from broker.tasks.copying import Admission
+from broker.tasks.copying import Admission, leave, temporary
 from broker.tasks.deciding import Deciding
 from broker.tasks.observing import of_sources
 from broker.tasks.progress import Arriving
@@ -56,11 +56,10 @@ class Gathering:
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         if self._admission:
             await self._admission.wait(min(found.size or work.size, PROMISED * self._admission.piece))
+        await leave(self._sink, [work])  # what was begun by a worker that died
         arriving = Arriving(work.task_id, recorder)
-        with (
-            Deciding.of(recorder, work, "copy", found.name, (self._owner, self._site)) as deciding,
-            called(self._sink.naming),
-        ):
+        whose, namings = (self._owner, self._site), (self._sink.naming,)
+        with Deciding.of(recorder, work, "copy", found.name, whose, namings) as deciding:
             report = await copy(
                 [replica.url for replica in speak],
                 self._sink.url(work.destination),
@@ -70,6 +69,7 @@ class Gathering:
                 proxies=(None, self._sink.server.proxy),
                 parallelism=self._options.perf_p or 1,
                 watch=arriving.watch,
+                beside=temporary(self._sink.at(work.destination), work),
             )
             deciding.came(report)
         arriving.whole(report.size)

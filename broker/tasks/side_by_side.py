@@ -1,4 +1,4 @@
-"""Pieces of work side by side, some at a time; what goes wrong with one is its own affair."""
+"""Pieces of work side by side; what goes wrong with one is its own affair."""
 
 import asyncio
 import time
@@ -10,7 +10,7 @@ from broker.tasks.faults import failed
 from broker.tasks.looking import of_source
 from broker.tasks.recorder import Recorder
 
-__all__ = ["side_by_side"]
+__all__ = ["of_each", "side_by_side"]
 
 
 async def side_by_side(
@@ -28,3 +28,10 @@ async def side_by_side(
         recorder.report(result)
 
     await asyncio.gather(*(one(work) for work in batch))
+
+
+async def of_each(do: Callable[[Work], Awaitable[None]], batch: Sequence[Work]) -> None:
+    """Do it with all of a batch. :raises Exception: the first that went wrong, when all were tried"""
+    for outcome in await asyncio.gather(*map(do, batch), return_exceptions=True):
+        if outcome is not None:
+            raise outcome

@@ -65,14 +65,20 @@ class Sweeper:
         await self._done(number)
 
     async def _leave(self, task: Candidate) -> None:
-        after = 0
+        """Clear away all that can be; what is left of one batch keeps no other from it."""
+        after, wrong = 0, []
         while True:
             async with self._database.read() as connection:
                 batch = await Leftovers(connection).begun(task.task, after, BATCH)
             if not batch:
-                return
-            await self._leaver.leave(task, batch)
+                break
+            try:
+                await self._leaver.leave(task, batch)
+            except (BrokerError, CoallocError) as error:
+                wrong.append(error)
             after = batch[-1].id
+        if wrong:
+            raise wrong[0]
 
     @retried
     async def _take(self, number: str) -> Candidate | None:

@@ -8,6 +8,7 @@ import pytest
 from broker.handlers.globus import progress
 from broker.models.tasks import Item
 from broker.services.trees import Naming, naming
+from broker.storage.decisions import Decisions, Wanted
 from coalloc.errors import CoallocError
 from tests.broker.worlds import ANN, register, working, world_of, write
 from tests.support.waiting import until
@@ -65,6 +66,21 @@ async def test_what_is_left_out_is_named_as_users_know_it(world, tmp_path):
     assert str(tmp_path) not in await read_of(world, task.id)
 
 
+async def test_decisions_name_files_as_users_know_them(world, tmp_path):
+    write(world.source.root, {"a b": 20_000_000})
+    task = await world.done("TRANSFER", [Item(source="/a b", destination="/a")], "local")
+    assert task.status == "SUCCEEDED"
+
+    async def decided():
+        async with world.factory.database.read() as connection:
+            return (await Decisions(connection).page(Wanted(), 10)).decisions
+
+    (listed,) = await until(decided)
+    kept = await world.factory.decisions.one(ANN, listed.id)
+    assert [part.url for part in kept.sources] == ["source:/a b"]
+    assert str(tmp_path) not in repr(kept)
+
+
 @pytest.mark.parametrize(
     ("said", "shown"),
     [
@@ -82,7 +98,7 @@ def test_paths_that_only_look_like_the_folder_are_left(said, shown):
 
 def test_of_folders_within_each_other_the_inner_one_is_meant():
     outer, inner = Naming("all", "/", "ftp://h:1"), Naming("runs", "/data/", "ftp://h:1")
-    with pytest.raises(CoallocError, match="^runs:/x$"), naming.called(outer, inner):
+    with pytest.raises(CoallocError, match=r"^runs:/x$"), naming.called(outer, inner):
         raise CoallocError("ftp://h:1/data/x")
 
 

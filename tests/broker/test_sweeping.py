@@ -13,8 +13,11 @@ from broker.models.tasks import Item
 from broker.storage import leftovers
 from broker.storage.lanes import Lanes
 from broker.storage.leftovers import Leftovers
-from broker.storage.work import Works
-from tests.broker.worlds import ANN, World, begun, held, read, working, world_of, write
+from broker.storage.work import Planned, Works
+from broker.tasks import sweeping
+from broker.tasks.carrier import Carrier
+from broker.tasks.copying import temporary
+from tests.broker.worlds import ANN, World, begun, held, read, working, world_of, world_with, write
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import until
 
@@ -133,6 +136,50 @@ async def test_folders_of_workers_are_cleared_of_what_was_fetched_in_part(world)
         world.source.pause()
         await world.factory.tasks.cancel(ANN, number)
         await empty(world.local)
+
+
+async def tried(world: World, destinations: list[str], to: str = "sink") -> list[str]:
+    """A task that is over, and that had begun to copy to all of these; what its files were called meanwhile."""
+    number, now = await world.submit("TRANSFER", FILE, to), time.time()
+    async with world.factory.database.write() as connection:
+        works = Works(connection)
+        await works.enrol("w", "", "here", now)
+        await works.add(number, [Planned("copy", "/a", destination) for destination in destinations])
+        leased = await works.lease(number, "w", ["copy"], False, 10, 100, now)
+        assert len(leased) == len(destinations)
+        await works.leave(["w"])
+    await world.factory.tasks.cancel(ANN, number)
+    return [temporary(work.destination, work) for work in leased]
+
+
+async def sweep(world: World) -> None:
+    """Clear away what is due, once."""
+    factory = world.factory
+    carrier = Carrier(factory.database, factory.trees, factory.places, factory.replicas)
+    await sweeping.Sweeper(factory.database, carrier, {"", "here"}).sweep()
+
+
+async def test_what_cannot_be_cleared_away_keeps_nothing_else(database, tmp_path, monkeypatch):
+    monkeypatch.setattr(sweeping, "BATCH", 1)
+    kept = tmp_path / "to" / "kept"
+    kept.mkdir(parents=True)
+    with (
+        GridFTPServer(tmp_path / "from") as source,
+        GridFTPServer(tmp_path / "to", "127.0.0.2", options=("-rp", f"{tmp_path / 'to'},R{kept}")) as sink,
+    ):
+        async with world_with(database, tmp_path, source, sink) as world:
+            names = await tried(world, ["/kept/a", "/b"])
+            write(sink.root, {name.lstrip("/"): 10 for name in names})
+            await sweep(world)
+            assert [name for name in names if (sink.root / name.lstrip("/")).exists()] == names[:1]
+            assert not await nothing_due(world)  # it is tried again
+
+
+async def test_a_folder_of_a_worker_is_cleared_of_all_that_can_be(world):
+    await tried(world, ["/folder", "/b"], "local")
+    write(world.local, {"folder/x": 1, "folder.coget/data": 1, "b.coget/data": 1})
+    await sweep(world)
+    assert set(read(world.local)) == {"folder/x", "folder.coget/data"}
 
 
 async def test_nobody_clears_away_while_somebody_is_at_it_or_clears_already(world):

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -10,14 +11,17 @@ import pytest
 import sqlalchemy as sa
 
 from broker.errors import Unavailable
+from broker.models.catalogue import Dataset, Replica
 from broker.models.tasks import Item
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from broker.tasks import Queue
-from tests.broker.worlds import World, read, world_of, write
+from tests.broker.worlds import ANN, World, read, world_of, write
 from tests.support.broker import PROGRAM, BrokerProcess
 from tests.support.postgres import postgres
+from tests.support.waiting import until
 
+LARGE = 4 << 30
 TREE = [Item(source="/d/", destination="/d/", recursive=True)]
 
 
@@ -67,6 +71,17 @@ async def moving(world: World, number: str, files: int) -> None:
             await asyncio.sleep(0.02)
 
 
+async def half_copied(world: World) -> str:
+    """A task that copies a large dataset from the catalogue, at the moment when its file is begun."""
+    (world.source.root / "a").touch()
+    os.truncate(world.source.root / "a", LARGE)
+    await world.factory.catalogue.put("root", Dataset(name="cms:a", size=LARGE))
+    await world.factory.catalogue.put_replica("root", Replica(dataset="cms:a", endpoint="source"))
+    number = await world.submit("TRANSFER", [Item(source="/cms/a", destination="/a")], origin="catalogue")
+    await until(lambda: any(world.sink.root.iterdir()))
+    return number
+
+
 async def attempts(world: World, number: str) -> list[tuple[str, int]]:
     """How often each file of a task was begun, and what became of it."""
     asked = sa.text("SELECT state, attempt FROM work WHERE task_id = :task AND kind = 'copy'")
@@ -99,6 +114,17 @@ async def test_a_killed_workers_files_are_done_by_others_and_none_that_was_done_
     assert read(world.sink.root / "d") == files  # and nothing under the names of what was begun
     again = [attempt for _, attempt in await attempts(world, number) if attempt > 1]
     assert len(again) <= 3000 - done
+
+
+async def test_of_a_dataset_that_a_killed_worker_copied_nothing_half_written_is_left(world, workers):
+    first = workers.start()
+    number = await half_copied(world)
+    first.kill()
+    first.wait()
+    await world.factory.tasks.cancel(ANN, number)
+    assert any(world.sink.root.iterdir())
+    workers.start()
+    await until(lambda: not any(world.sink.root.iterdir()))
 
 
 async def test_a_worker_that_is_told_to_end_gives_back_what_it_has(world, workers):
@@ -150,3 +176,16 @@ async def test_a_broker_that_is_killed_goes_on_where_it_was(database, tmp_path):
         assert (task.status, task.files_transferred) == ("SUCCEEDED", 3000)
         assert read(world.sink.root / "d") == files
         assert len([attempt for _, attempt in await attempts(world, number) if attempt > 1]) <= 3000 - done
+
+
+async def test_of_a_dataset_that_a_killed_broker_copied_nothing_half_written_is_left(database, tmp_path):
+    if not database.startswith("sqlite"):
+        pytest.skip("on PostgreSQL others work")
+    async with world_of(database, tmp_path) as world:
+        with BrokerProcess(database, tmp_path, "none") as broker:
+            number = await half_copied(world)
+            broker.process.kill()
+        assert any(world.sink.root.iterdir())
+        await world.factory.tasks.cancel(ANN, number)
+        with BrokerProcess(database, tmp_path, "none"):
+            await until(lambda: not any(world.sink.root.iterdir()))

@@ -7,7 +7,7 @@ from broker.services.trees.base import Tree
 from broker.services.trees.catalogue import CatalogueTree
 from broker.services.trees.gridftp import GridFTPTree
 from broker.services.trees.local import LocalTree
-from broker.services.trees.naming import Naming, called
+from broker.services.trees.naming import Naming, called, named
 from broker.services.trees.trees import Trees
 
-__all__ = ["CatalogueTree", "GridFTPTree", "LocalTree", "Naming", "Tree", "Trees", "called"]
+__all__ = ["CatalogueTree", "GridFTPTree", "LocalTree", "Naming", "Tree", "Trees", "called", "named"]

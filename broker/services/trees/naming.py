@@ -1,14 +1,14 @@
-"""What a collection's folder is called at its server, and what users call it: where it is there is not for them; pure."""
+"""What a collection is called at its server, and by users, for whom it is not where its folder is there; pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 from urllib.parse import quote, unquote
 
 from coalloc.errors import CoallocError
 
-__all__ = ["Naming", "called"]
+__all__ = ["Naming", "called", "named"]
 
 
 class Naming(NamedTuple):
@@ -39,16 +39,22 @@ class Naming(NamedTuple):
 def _without(folder: str, said: str, instead: str) -> str:
     """A text whose paths begin with something else instead of the folder; those that only look like it are left."""
     base = re.escape(folder.rstrip("/"))
-    return re.sub(rf"(?<![\w.:~-]){base}(/|(?![\w-]))", f"{instead}/", said) if base else said
+    return re.sub(rf"(?<![\w.:~\]-]){base}(/|(?![\w-]))", f"{instead}/", said) if base else said
+
+
+def named(said: str, namings: Iterable[Naming]) -> str:
+    """The same in the words of users, of several collections; of folders within each other the inner one is meant."""
+    for naming in sorted(namings, key=lambda each: (not each.server, -len(each.folder))):
+        said = naming.of(said)
+    return said
 
 
 @contextmanager
 def called(*namings: Naming) -> Iterator[None]:
-    """Errors name what users know. Of folders within each other the inner one is meant."""
+    """Errors are in the words of users."""
     try:
         yield
     except CoallocError as error:
-        for naming in sorted(namings, key=lambda each: (not each.server, -len(each.folder))):
-            error.message = naming.of(error.message)
+        error.message = named(error.message, namings)
         error.args = (error.message,)
         raise
