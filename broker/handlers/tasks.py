@@ -92,7 +92,7 @@ async def tasks(
         owner=None if whose == "*" else whose,
         kinds=kind and [kind],
         statuses=status,
-        labels=[(label, True)] if label else [],
+        labels=[(f"~{label}", True)] if label else [],
         requested=(since, until),
         collection=None if collection is None else str(collection),
         before=last and (last.requested_at, last.id),

@@ -5,7 +5,7 @@ from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 import orjson
-from sqlalchemy import BigInteger, and_, case, func, literal, or_, select, update
+from sqlalchemy import BigInteger, ColumnElement, and_, case, func, literal, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Conflict
@@ -30,7 +30,8 @@ ORDERED = {
 class Wanted(NamedTuple):
     """Which tasks; what is None does not matter.
 
-    Each of `labels` is (pattern with `*`, whether it is to fit): one of those that are, none of those that are not.
+    Each of `labels` is (a label, or `~` and a pattern with `*` in any case; whether it is to fit): one of those that
+    are, none of those that are not.
     `before` is the request and the id of the last one of a page of the newest first; `side` the end at which a task
     has its collection.
     """
@@ -257,12 +258,18 @@ def _conditions(wanted: Wanted) -> list[Any]:
     for column, (since, until) in ((columns.requested_at, wanted.requested), (columns.completed_at, wanted.completed)):
         chosen += [column >= since] if since is not None else []
         chosen += [column < until] if until is not None else []
-    label = func.lower(func.coalesce(columns.label, ""))
-    likes = [(label.like(_like(pattern), escape="\\"), fits) for pattern, fits in wanted.labels]
+    likes = [(_labelled(pattern), fits) for pattern, fits in wanted.labels]
     chosen += [~like for like, fits in likes if not fits]
     if to_fit := [like for like, fits in likes if fits]:
         chosen.append(or_(*to_fit))
     return chosen
+
+
+def _labelled(pattern: str) -> ColumnElement[bool]:
+    label = func.coalesce(tasks.c.label, "")
+    if not pattern.startswith("~"):
+        return label == pattern.removeprefix("=")
+    return func.lower(label).like(_like(pattern.removeprefix("~")), escape="\\")
 
 
 def _like(pattern: str) -> str:

@@ -275,6 +275,7 @@ async def several(ann, ends):
         ("label:~*a", [1, 0]),
         ("label:~AL*", [0]),
         ("label:=beta", [1]),
+        ("label:=BETA,b*", []),
         ("label:beta,=alpha", [1, 0]),
         ("label:!~*a,!=gone", [3, 2]),
         ("label:~100%", [2]),
@@ -477,6 +478,8 @@ async def test_a_collection_is_described(admin, ann, ends):
     assert (await ann.get(f"{V}/endpoint/{ends['disk']}/server_list")).json()["DATA"] == []
     assert (await ann.put(f"{V}/endpoint/{ends['near']}", json={"description": "x"})).status_code == 403
     assert (await admin.put(f"{V}/endpoint/{ends['near']}", json={"description": "x"})).json()["code"] == "Updated"
+    refused = await admin.put(f"{V}/endpoint/{ends['near']}", json={"display_name": "y"})
+    assert (refused.status_code, "display_name" in refused.json()["message"]) == (400, True)
     assert (await ann.get(f"{V}/endpoint/{ends['near']}")).json()["description"] == "x"
     assert (await ann.post(f"{V}/endpoint/{ends['near']}/autoactivate")).status_code == 200
 

@@ -5,10 +5,11 @@ from typing import Annotated, Any, Literal
 from uuid import UUID
 
 from fastapi import APIRouter, Body, Query, Request
+from pydantic import ConfigDict
 
 from broker.dependencies.access import Guarded, Reader, Transferrer
 from broker.dependencies.context import Services
-from broker.errors import NoCollection
+from broker.errors import Invalid, NoCollection
 from broker.factory import Factory
 from broker.handlers.globus import documents
 from broker.handlers.globus.errors import GlobusError
@@ -39,8 +40,10 @@ RECENT = 100
 
 
 class Description(Document):
-    """What may be changed of a collection."""
+    """What may be changed of a collection, and what else somebody would like to change."""
 
+    model_config = ConfigDict(extra="allow")
+    DATA_TYPE: Literal["endpoint"] = "endpoint"
     description: Remark | None = None
 
 
@@ -137,6 +140,9 @@ async def describe(
     request: Request,
 ) -> Answer:
     """Say what a collection is; nothing else of it can be changed here."""
+    if document.model_extra or "description" not in document.model_fields_set:
+        said = ", ".join(document.model_extra or ())[:200]
+        raise Invalid(f"only its description can be changed here, not {said or 'nothing'}", "ask an admin")
     await services.collections.describe(caller, endpoint_id, document.description or "")
     return documents.result("result", "Updated", "Endpoint updated successfully", request.url.path)
 

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from broker.errors import BrokerError, NoBookmark, NoCollection, NoTask, NotGranted, Paused
 from broker.models.base import Fault, Wire
-from coalloc.errors import AlreadyThere, CoallocError, NoSuchFile, NotDirectory, PermissionRefused
+from coalloc.errors import AlreadyThere, CoallocError, IsDirectory, NoSuchFile, NotDirectory, PermissionRefused
 
 __all__ = ["PREFIX", "Error", "GlobusError", "NoItems", "error", "refusals", "request_id"]
 
@@ -97,8 +97,8 @@ def _said(operation: str, refused: CoallocError) -> tuple[int, str]:
         return 403, "EndpointPermissionDenied"
     if operation == "Stat" and isinstance(refused, NoSuchFile):
         return 404, "NotFound"  # the CLI knows it by this word
-    if isinstance(refused, NotDirectory):
-        return 502, f"ExternalError.{operation}Failed.NotDirectory"
+    if isinstance(refused, NotDirectory | IsDirectory):
+        return 502, f"ExternalError.{operation}Failed.{type(refused).__name__}"
     if isinstance(refused, NoSuchFile):
         return 404, "ClientError.NotFound"
     if isinstance(refused, AlreadyThere):

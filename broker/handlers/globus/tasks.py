@@ -34,7 +34,7 @@ class Change(Document):
 def wanted(said: str, owner: str) -> Wanted:
     """Which tasks a filter means. :raises Invalid: when it is none"""
     asked = clauses(said, FILTERS)
-    labels = [(value.lstrip("!~="), not value.startswith("!")) for value in asked.get("label", ())]
+    labels = [(value.removeprefix("!"), not value.startswith("!")) for value in asked.get("label", ())]
     return Wanted(
         owner=owner,
         kinds=cast("list[TaskKind] | None", asked.get("type")),
