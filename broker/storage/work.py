@@ -31,7 +31,7 @@ from broker.models.tasks import Details, Item, Work, WorkKind, WorkState
 from broker.schema.tasks import UNFINISHED, lanes, tasks, work, workers
 from broker.storage.tabled import Columns, among, gathered, tabled
 
-__all__ = ["WELL", "Planned", "Result", "Works", "earliest"]
+__all__ = ["LINKED", "WELL", "Planned", "Result", "Works", "earliest"]
 
 PLANNED: Columns = {
     "key": Text(),
@@ -51,7 +51,13 @@ DONE: Columns = {
     "error": Text(),
     "not_before": Double(),
 }
-ABOUT: dict[WorkKind, str] = {"copy": "files", "delete": "files", "link": "symlinks", "expand": "directories"}
+ABOUT: dict[WorkKind, str] = {
+    "copy": "files",
+    "delete": "files",
+    "link": "symlinks",
+    "expand": "directories",
+    "remove": "directories",
+}
 """Which counters say what a task is about."""
 HELD: Columns = {"id": BigInteger(), "attempt": Integer()}
 WORK = [work.c[name] for name in Work._fields]
@@ -60,6 +66,8 @@ WRITTEN = ("details", "received")
 LARGEST = 2**63 - 1
 WELL = {"error_code": None, "error": None}
 """What stands in a task's row where nothing gives trouble."""
+LINKED = 1
+"""The phase in which links are made: when all is copied, since servers want what they lead to to be there."""
 COUNTED = {"succeeded": "succeeded", "failed": "failed", "skipped": "skipped"}
 
 
@@ -77,7 +85,9 @@ class Planned(NamedTuple):
     def of(cls, kind: WorkKind, item: Item) -> Self:
         """The first piece of work about an item that was submitted."""
         details = Details(checksum=item.checksum, recursive=item.recursive)
-        return cls("link" if item.symlink else kind, item.source, item.destination, details=details)
+        if item.symlink:
+            return cls("link", item.source, item.destination, details=details, phase=LINKED)
+        return cls(kind, item.source, item.destination, details=details)
 
     @property
     def key(self) -> str:

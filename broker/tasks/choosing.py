@@ -1,12 +1,29 @@
-"""What of a folder is transferred: filter rules and sync levels; pure."""
+"""What of a folder is meant: patterns, filter rules and sync levels; pure."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 
 from broker.models.tasks import FilterRule, Options
 from coalloc.model import Entry
 
-__all__ = ["included", "outdated"]
+__all__ = ["globbed", "included", "outdated"]
+
+ESCAPED = re.compile(r"\\(.)")
+
+
+def globbed(name: str) -> Callable[[str], bool] | None:
+    r"""What fits a name with `*`, `?` or `[ ]`, or a backslash before these; None for one that is plain.
+
+    As in a shell, what is hidden only fits what begins with a dot.
+
+    >>> [[each for each in ("a*", "ab", ".a") if globbed(name)(each)] for name in ("a?", r"a\*", "[!b]*", ".*")]
+    [['a*', 'ab'], ['a*'], ['a*', 'ab'], ['.a']]
+    """
+    if not set(name) & set("*?[\\"):
+        return None
+    pattern = ESCAPED.sub(lambda found: f"[{found[1]}]" if found[1] in "*?[" else found[1], name)
+    return lambda called: called.startswith(".") <= name.startswith(".") and fnmatchcase(called, pattern)
 
 
 def included(name: str, folder: bool, rules: Sequence[FilterRule]) -> bool:

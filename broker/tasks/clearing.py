@@ -1,13 +1,13 @@
 """Deletes files and folders: each folder is gone through, and removed once all in it is gone."""
 
+from collections.abc import Callable
 from contextlib import aclosing
-from fnmatch import fnmatchcase
 
 from broker.models.tasks import Details, Options, Work
 from broker.services.trees import Tree
 from broker.storage.database import Database
 from broker.storage.work import Planned, Result, Works
-from broker.tasks.choosing import included
+from broker.tasks.choosing import globbed, included
 from broker.tasks.faults import MISSING
 from coalloc.errors import IsDirectory, NoSuchFile, NotEmpty
 from coalloc.model import Entry
@@ -16,6 +16,8 @@ __all__ = ["Clearing"]
 
 EMPTIED = 1_000_000
 """The phase in which folders at the root are removed; what is deeper comes before."""
+NO_FILE = {"files": -1}
+"""What was counted as a file to be deleted is a folder, or a pattern."""
 
 
 class Clearing:
@@ -45,8 +47,10 @@ class Clearing:
             raise
 
     async def _delete(self, work: Work) -> Result:
-        if self._options.interpret_globs and not work.details.found and "*" in work.source.rpartition("/")[2]:
-            return await self._globbed(work)
+        if self._options.interpret_globs and not work.details.found:
+            folder, _, name = work.source.rstrip("/").rpartition("/")
+            if fits := globbed(name):
+                return await self._globbed(work, folder, fits)
         found = work.details.found or _kind(await self._tree.stat(work.source))
         if found != "dir":
             await self._tree.delete(work.source)
@@ -54,26 +58,30 @@ class Clearing:
         if not self._recursive:
             raise IsDirectory(f"{work.source} is a folder", "delete it recursively")
         folder = work.source.rstrip("/")
-        await self._plan(work, folder, "*")
+        await self._plan(work, folder, lambda _: True)
         depth = folder.count("/")
-        return Result(work, "succeeded", children=(Planned("remove", folder, phase=EMPTIED - depth),))
+        children = (Planned("remove", folder, phase=EMPTIED - depth),)
+        return Result(work, "succeeded", counts=NO_FILE, children=children)
 
-    async def _globbed(self, work: Work) -> Result:
-        folder, _, pattern = work.source.rpartition("/")
-        await self._plan(work, folder, pattern)
-        return Result(work, "succeeded")
+    async def _globbed(self, work: Work, folder: str, fits: Callable[[str], bool]) -> Result:
+        if not await self._plan(work, folder, fits):
+            raise NoSuchFile(f"nothing fits {work.source}", "list the folder to see what there is")
+        return Result(work, "succeeded", counts=NO_FILE)
 
-    async def _plan(self, work: Work, folder: str, pattern: str) -> None:
-        """Plan to delete what is in a folder and fits a pattern, some at a time."""
+    async def _plan(self, work: Work, folder: str, fits: Callable[[str], bool]) -> int:
+        """Plan to delete what is in a folder and is called so, some at a time; how much that is."""
+        found = 0
         async with aclosing(self._tree.list(folder or "/")) as listing:
             async for entries in listing:
                 children = [
                     Planned("delete", f"{folder}/{entry.name}", details=Details(found=_kind(entry)), phase=work.phase)
                     for entry in entries
-                    if fnmatchcase(entry.name, pattern) and included(entry.name, _kind(entry) == "dir", self._kept)
+                    if fits(entry.name) and included(entry.name, _kind(entry) == "dir", self._kept)
                 ]
+                found += len(children)
                 async with self._database.write() as connection:
                     await Works(connection).add(work.task_id, children)
+        return found
 
     async def remove(self, work: Work) -> Result:
         """Remove a folder that is empty by now."""

@@ -9,7 +9,7 @@ from contextlib import aclosing, contextmanager
 from broker.models.tasks import Details, Options, Work
 from broker.services.trees import Tree
 from broker.storage.database import Database
-from broker.storage.work import Planned, Result, Works
+from broker.storage.work import LINKED, Planned, Result, Works
 from broker.tasks.choosing import included, outdated
 from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, SourceError
 from coalloc.model import Entry
@@ -17,8 +17,8 @@ from coalloc.model import Entry
 __all__ = ["EXTRA", "Looking", "of_source"]
 
 AT_SOURCE = "raised by the source"
-EXTRA = 1
-"""The phase in which what is only at the destination is deleted: when all is copied."""
+EXTRA = 2
+"""The phase in which what is only at the destination is deleted: when all is copied, and links are made."""
 MUCH = 500
 """So much work is for more than one lane."""
 DEEPEST = 100
@@ -158,7 +158,8 @@ class Looking:
         source, destination = work.source + entry.name, work.destination + entry.name
         if entry.link_target is not None or entry.kind == "link":
             if self._options.recursive_symlinks == "keep":
-                plan.children.append(Planned("link", source, destination, details=Details(link=entry.link_target)))
+                link = Details(link=entry.link_target)
+                plan.children.append(Planned("link", source, destination, details=link, phase=LINKED))
             if self._options.recursive_symlinks != "copy":
                 return
         if folder:

@@ -13,7 +13,7 @@ from broker.services.paths import normal
 from broker.services.trees import CatalogueTree, GridFTPTree, LocalTree
 from broker.services.trees import catalogue as catalogue_trees
 from broker.services.trees.gridftp import MOST, Server, Sessions
-from coalloc.errors import AlreadyThere, NoSuchFile, PermissionRefused
+from coalloc.errors import AlreadyThere, NoSuchFile, NotDirectory, PermissionRefused
 from tests.support.gridftp import GridFTPServer
 
 
@@ -200,6 +200,31 @@ async def test_a_folder_of_a_gridftp_server_is_looked_at_and_changed(far, remote
     assert str(remote.root) not in str(refused.value)
     with pytest.raises(AlreadyThere):
         await far.make("/data")
+
+
+async def test_a_file_of_a_gridftp_server_is_no_folder(far, remote):
+    """Servers list a file as if it were in itself."""
+    with pytest.raises(NotDirectory, match="no folder"):
+        await listed(far, "/data/a.root")
+    (remote.root / "base" / "same").mkdir()
+    (remote.root / "base" / "same" / "same").touch()
+    assert set(await listed(far, "/same")) == {"same"}
+
+
+async def test_links_lead_from_where_they_are(far, remote):
+    """Servers say where at the server they end, which neither means anything elsewhere nor is for users to know."""
+    data = remote.root / "base" / "data"
+    (data / "near").symlink_to("a.root")
+    (data / "in").mkdir()
+    (data / "in" / "up").symlink_to(data)
+    (data / "out").symlink_to(remote.root / "beside" / "b.root")
+    assert (await far.stat("/data/near")).link_target == "a.root"
+    entries = await listed(far, "/data") | await listed(far, "/data/in")
+    assert {name: entry.link_target for name, entry in entries.items() if entry.link_target} == {
+        "near": "a.root",
+        "up": "..",
+        "out": f"{remote.root}/beside/b.root",
+    }
 
 
 async def test_sessions_are_kept_for_a_moment(far, remote):

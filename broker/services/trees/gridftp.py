@@ -5,12 +5,14 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from posixpath import join, normpath, relpath
 from typing import NamedTuple, cast
 from urllib.parse import quote
 
 from broker.services.paths import below
 from broker.services.trees.naming import Naming, called
 from coalloc.api import Storage, storage
+from coalloc.errors import NotDirectory
 from coalloc.model import Entry
 
 __all__ = ["GridFTPTree", "Server", "Sessions"]
@@ -106,16 +108,31 @@ class GridFTPTree:
     async def stat(self, path: str) -> Entry:
         """What is at a path; of a symbolic link what it leads to. The root is called `/`, as it is everywhere."""
         async with self._session() as session:
-            found = await session.stat(self.at(path))
+            found = self._led(path.rstrip("/").rpartition("/")[0], await session.stat(self.at(path)))
         return found._replace(name="/") if path == "/" else found
 
     async def list(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
         """What a folder has, in batches as they come; to stop early, close it."""
+        doubtful: Sequence[Entry] = ()
         async with self._session() as session:
             listing = cast("AsyncGenerator[Sequence[Entry], None]", session.list(self.at(path)))
             async with aclosing(listing):  # before somebody else has the session
                 async for batch in listing:
-                    yield batch
+                    if [entry.name for entry in batch] == [path.rstrip("/").rpartition("/")[2]]:
+                        doubtful = batch  # of a file servers list that file
+                    else:
+                        yield [self._led(path, entry) for entry in batch]
+            if doubtful and (await session.stat(self.at(path))).kind != "dir":
+                raise NotDirectory(f"{path} is no folder", "look at it, or list the folder that it is in")
+        if doubtful:
+            yield [self._led(path, entry) for entry in doubtful]
+
+    def _led(self, folder: str, entry: Entry) -> Entry:
+        """An entry of a folder whose link, if it is one, leads from there: servers say where at the server it ends."""
+        target = entry.link_target
+        if target is None or not f"{target}/".startswith(self._folder):
+            return entry
+        return entry._replace(link_target=relpath(target, self.at(folder) or "/"))
 
     async def make(self, path: str) -> None:
         """Make a folder in one that there is."""
@@ -143,6 +160,8 @@ class GridFTPTree:
             return await session.checksum(self.at(path), algorithm, 0, size)
 
     async def link(self, target: str, path: str) -> None:
-        """Make a symbolic link; its target is kept as it is."""
+        """Make a symbolic link; its target is named from the folder of the link, or from the server's root."""
+        if not target.startswith("/"):  # servers want to hear where among all of their files it is
+            target = self.at(normpath(join("/", path, "..", target)))
         async with self._session() as session:
             await session.link(target, self.at(path))
