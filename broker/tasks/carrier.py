@@ -24,11 +24,11 @@ from broker.tasks.copying import Admission, Copying, leave
 from broker.tasks.downloading import Downloading, Located, Sources, discarded
 from broker.tasks.faults import failed
 from broker.tasks.gathering import Gathering
-from broker.tasks.looking import Looking
+from broker.tasks.looking import Looking, at_source
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Routes
 from broker.tasks.side_by_side import side_by_side
-from coalloc.errors import AlreadyThere, CoallocError, Unsupported
+from coalloc.errors import AlreadyThere, CoallocError, PermissionRefused, Unsupported
 from coalloc.model import Estimate
 
 __all__ = ["Carrier"]
@@ -191,9 +191,12 @@ async def _left_alone(batch: Sequence[Work], recorder: Recorder) -> None:
 
 async def _link(work: Work, source: Tree, sink: Tree) -> Result:
     """Make a link that leads to what the one at the source leads to."""
-    target = work.details.link or (await source.stat(work.source)).link_target
-    if target is None:
-        raise Unsupported(f"{work.source} is no symbolic link, as far as its server says", "transfer it as a file")
+    with at_source():
+        target = work.details.link or (await source.stat(work.source)).link_target
+        if target is None:
+            raise Unsupported(f"{work.source} is no symbolic link, as far as its server says", "transfer it as a file")
+        if target.startswith("/"):
+            raise PermissionRefused(f"{work.source} leads out of its collection", "have links followed, or left out")
     try:
         await sink.link(target, work.destination)
     except AlreadyThere:

@@ -14,7 +14,7 @@ from broker.tasks.choosing import included, outdated
 from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, SourceError
 from coalloc.model import Entry
 
-__all__ = ["EXTRA", "Looking", "of_source"]
+__all__ = ["EXTRA", "Looking", "at_source", "of_source"]
 
 AT_SOURCE = "raised by the source"
 EXTRA = 2
@@ -46,7 +46,7 @@ class Plan:
 
 
 @contextmanager
-def _at_source() -> Iterator[None]:
+def at_source() -> Iterator[None]:
     """What goes wrong here is the source's doing: only that may be left out."""
     try:
         yield
@@ -81,7 +81,7 @@ class Looking:
 
         :raises IsDirectory: :raises NotDirectory: when it is not what was said
         """
-        with _at_source():
+        with at_source():
             entry = await self._source.stat(work.source)
         if entry.kind == "dir":
             if work.details.recursive is False:
@@ -138,7 +138,7 @@ class Looking:
         """A listing of the source."""
         async with aclosing(self._source.list(path)) as listing:
             while True:
-                with _at_source():
+                with at_source():
                     entries = await anext(listing, None)
                 if entries is None:
                     return
@@ -210,7 +210,7 @@ def _bounded(work: Work) -> None:
     """:raises NotDirectory: when a folder is its own ancestor, or may well be"""
     *above, here = work.details.above or ("",)
     if here in above or work.details.depth > DEEPEST:
-        with _at_source():
+        with at_source():
             raise NotDirectory(f"{work.source} leads in a circle, or too deep", "mend the link, or leave links out")
 
 

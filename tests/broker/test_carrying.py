@@ -323,6 +323,16 @@ async def test_links_are_kept_and_kept_again(world):
     assert (world.sink.root / "new" / "d" / "l").readlink() == world.sink.root / "new" / "d" / "z" / "a"
 
 
+async def test_links_that_lead_out_are_not_made(world, tmp_path):
+    write(world.source.root, {"d/a": 1})
+    (tmp_path / "secret").write_bytes(b"x")
+    (world.source.root / "d" / "out").symlink_to(tmp_path / "secret")
+    wanted = {"recursive_symlinks": "keep", "skip_source_errors": True}
+    task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], **wanted)
+    assert (task.status, task.skipped) == ("SUCCEEDED", 1)
+    assert [each.name for each in (world.sink.root / "d").iterdir()] == ["a"]
+
+
 async def test_links_that_lead_in_a_circle_are_followed_once(world):
     files = write(world.source.root, {"d/a": 1, "d/deep/b": 1})
     for name in ("x", "y"):  # two of them: each round would double what there is to do

@@ -42,5 +42,5 @@ class Tree(Protocol):
         ...
 
     async def link(self, target: str, path: str) -> None:
-        """Make a symbolic link; its target is named from the folder of the link, or from the server's root."""
+        """Make a symbolic link; its target is named from the folder of the link, or from the collection's root."""
         ...

@@ -160,8 +160,10 @@ class GridFTPTree:
             return await session.checksum(self.at(path), algorithm, 0, size)
 
     async def link(self, target: str, path: str) -> None:
-        """Make a symbolic link; its target is named from the folder of the link, or from the server's root."""
-        if not target.startswith("/"):  # servers want to hear where among all of their files it is
-            target = self.at(normpath(join("/", path, "..", target)))
+        """Make a symbolic link; its target is named from the folder of the link, or from the collection's root.
+
+        None leads out of the collection.
+        """
+        led = normpath(join("/", path, "..", target))
         async with self._session() as session:
-            await session.link(target, self.at(path))
+            await session.link(self.at(led), self.at(path))  # servers want to hear where among all of their files
