@@ -17,7 +17,7 @@ from coalloc.config import access, some_access
 from coalloc.dialer import forbid
 from coalloc.download import Download, Wishes
 from coalloc.engine import open_source
-from coalloc.engine.base import Source
+from coalloc.engine.base import Admission, Source
 from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, SourceError, UsageError
 from coalloc.globus import tasks as globus_tasks
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from coalloc.planner.scenario import Scenario
 
 __all__ = [
+    "Admission",
     "Engine",
     "Handover",
     "Probe",
@@ -101,10 +102,12 @@ async def download(
     request: Request,
     watch: Callable[[Snapshot], None] | None = None,
     expected: Mapping[str, Estimate] | None = None,
+    limits: Mapping[str, Admission] | None = None,
 ) -> list[TransferReport]:
     """Fetch every file that the request names; `watch` is shown snapshots as the transfer goes.
 
-    `expected` is what is known of replicas, by URL, where that is more than this user's history.
+    `expected` is what is known of replicas, by URL, where that is more than this user's history. Of those that have
+    `limits`, by URL, no piece is asked for before there is leave; whoever sends only the whole, when there is for that.
     Raises a CoallocError; with several files, its `done` has the reports of those before. Cancelling stops cleanly
     and leaves a state that the next call resumes; the CancelledError has `report` and `done` as its arguments.
     """
@@ -116,7 +119,7 @@ async def download(
     done: list[TransferReport] = []
     for found in files:
         try:
-            done.append(await _download(request, found, many, broker, watch))
+            done.append(await _download(request, found, many, broker, watch, limits))
         except CoallocError as error:
             error.done = done if many else None
             raise
@@ -137,6 +140,7 @@ async def _download(
     many: bool,
     broker: Broker | None,
     watch: Callable[[Snapshot], None] | None,
+    limits: Mapping[str, Admission] | None,
 ) -> TransferReport:
     if request.staging is not None and (relayed := await _relayed(request, found, many, watch)):
         return relayed
@@ -149,7 +153,7 @@ async def _download(
     where = target(found.file.name, request.output, many)
     ordered, estimates = ranked(found, past)
     counted = replace(request.options, slots=Slots.from_environment())
-    sources = sources_of(request, ordered, counted)
+    sources = sources_of(request, ordered, counted, limits)
     fetch = Download(ordered, sources, estimates, where, wishes, watch, seed=getrandbits(32))
     began = time.time()
     try:

@@ -41,7 +41,8 @@ def source_reports(
     :param until: when the last byte was there, or now; what comes after is nobody's idle time
     """
     rates = {lane.source: lane.bytes / busy for lane in state.lanes if (busy := _busy(state, lane, until)) > 0}
-    fastest = max(rates.values(), default=0.0)
+    paces = {lane.source: lane.bytes / busy for lane in state.lanes if (busy := _busy(state, lane, until, False)) > 0}
+    fastest = max(paces.values(), default=0.0)
     return tuple(
         SourceReport(
             url=urls[lane.source],
@@ -52,7 +53,7 @@ def source_reports(
             streams=lane.widening.streams,
             idle_seconds=0.0 if lane.ready_at is None else max(0.0, until - lane.ready_at - _busy(state, lane, until)),
             setup_seconds=lane.setup_seconds if lane.bytes else None,
-            outcome=_outcome(lane, bad, rates.get(lane.source, 0.0) < SLOW * fastest),
+            outcome=_outcome(lane, bad, paces.get(lane.source, 0.0) < SLOW * fastest),
             error=bad.get(lane.source) or lane.reason,
             copies=tuple(_partial_copy(copy, began) for copy in state.copies_of(lane)),
             ready_seconds=None if lane.ready_at is None else lane.ready_at - began,
@@ -108,9 +109,11 @@ def _outcome(lane: Lane, bad: Container[int], slow: bool) -> Outcome:
     return "slow" if slow else "ok"
 
 
-def _busy(state: State, lane: Lane, now: float) -> float:
+def _busy(state: State, lane: Lane, now: float, held: bool = True) -> float:
+    """How long it had something to deliver; if not `held`, without the time that its rate's limit took of that."""
     copy = state.running(lane)
-    return lane.busy_seconds + (now - copy.asked_at if copy else 0.0)
+    busy = lane.busy_seconds + (now - copy.asked_at if copy else 0.0)
+    return busy if held else busy - sum(copy.held(now) for copy in state.copies_of(lane))
 
 
 def _flowing(state: State, lane: Lane) -> bool:
@@ -121,8 +124,7 @@ def _flowing(state: State, lane: Lane) -> bool:
 def _state(state: State, lane: Lane, now: float) -> SourceState:
     copy = state.running(lane)
     if copy is not None:
-        heard = copy.asked_at if copy.last_byte_at is None else copy.last_byte_at
-        return "stalled" if now - heard > SILENT else "fetching"
+        return "stalled" if copy.silence(now) > SILENT else "fetching"
     if lane.status in ("connecting", "waiting", "pausing", "left"):
         return lane.status
     return "idle"

@@ -2,6 +2,8 @@
 
 import math
 import time
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -9,7 +11,7 @@ from coalloc import checksums
 from coalloc.brokerclient import Broker, Found
 from coalloc.dialer import DirectDialer
 from coalloc.engine import open_source, speaks
-from coalloc.engine.base import EngineOptions, Source, Span
+from coalloc.engine.base import Admission, EngineOptions, Source, Span
 from coalloc.errors import UsageError
 from coalloc.history import History
 from coalloc.model import Checksum, Estimate, Replica, ReplicaSet
@@ -118,5 +120,12 @@ def ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
     return file._replace(replicas=replicas), [expected[replica.url] for replica in replicas]
 
 
-def sources_of(request: Request, file: ReplicaSet, options: EngineOptions) -> list[Source]:
-    return [open_source(replica.url, request.engine, options) for replica in file.replicas]
+def sources_of(
+    request: Request, file: ReplicaSet, options: EngineOptions, limits: Mapping[str, Admission] | None = None
+) -> list[Source]:
+    """Sources for the replicas, not connected yet. `limits` are the rates of some, by URL."""
+    known = limits or {}
+    return [
+        open_source(replica.url, request.engine, replace(options, admission=known.get(replica.url)))
+        for replica in file.replicas
+    ]

@@ -9,12 +9,13 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from random import Random
 from typing import Any
 
-from coalloc.engine.base import Source, Span
+from coalloc.engine.admission import pieces
+from coalloc.engine.base import Deliver, Source, Span
 from coalloc.errors import NoFreeConnection, ServerBusy, SourceError, TransferFailed
 from coalloc.model import Stat
 from coalloc.schedule import Scheduler
 from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
-from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Tick, Waiting
+from coalloc.schedule.events import Event, Failed, Finished, Held, Ready, Received, Tick, Waiting
 from coalloc.schedule.pauses import TRIES, pause_seconds
 
 __all__ = ["Runner", "Write"]
@@ -49,7 +50,7 @@ class Runner:
         self._opening: dict[int, asyncio.Task[Stat]] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
         self._asked_at: dict[int, float] = {}
-        self._answered: set[int] = set()
+        self._answered: dict[int, Stat] = {}
         self._slowest = 0.0
         self._spans: dict[int, Span] = {}
         self._fetching: dict[int, asyncio.Task[None]] = {}
@@ -232,7 +233,7 @@ class Runner:
         try:
             stat = await self._open_when_free(source)
             self._agree(source, stat)
-            self._answered.add(source)
+            self._answered[source] = stat
         except SourceError as error:
             await self._failed(source, None, error)
         except Exception as error:
@@ -254,7 +255,7 @@ class Runner:
                 handle(Received(time(), copy, offset, offset + len(view)))
 
         try:
-            await self._sources[source].fetch(span, deliver)
+            await self._fetch_admitted(copy, source, span, deliver)
         except SourceError as error:
             await self._failed(source, copy, error)
         except Exception as error:  # the disk, or a defect
@@ -264,6 +265,22 @@ class Runner:
                 handle(Finished(time(), copy))
         finally:
             self._spans.pop(copy, None)
+
+    async def _fetch_admitted(self, copy: int, source: int, span: Span, deliver: Deliver) -> None:
+        """Fetch a range, each piece when there is leave for it; what comes only as a whole, when there is for all."""
+        fetch, admission = self._sources[source].fetch, self._sources[source].options.admission
+        if admission is None:
+            await fetch(span, deliver)
+            return
+        ranged = self._answered[source].ranged
+        for piece in pieces(span, admission.piece):
+            self._handle(Held(self._loop.time(), copy))
+            await admission.wait(piece.end - piece.start)
+            self._handle(Held(self._loop.time(), copy, over=True))
+            if ranged:
+                await fetch(piece, deliver)
+        if not ranged:
+            await fetch(span, deliver)
 
     async def _failed(self, source: int, copy: int | None, error: SourceError) -> None:
         """Tell of a failure, and let go of the source, so that others may have its connections while it pauses."""

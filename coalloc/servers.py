@@ -1,6 +1,7 @@
 """GridFTP servers as such: their names, and copies between them, with no byte through this machine. Wires the rooms."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import getrandbits
@@ -8,7 +9,7 @@ from random import getrandbits
 from coalloc import checksums
 from coalloc.copying import Copy
 from coalloc.dialer import DirectDialer
-from coalloc.engine.base import EngineOptions
+from coalloc.engine.base import Admission, EngineOptions
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.remote import RemoteSource, Sink, temporary
 from coalloc.engine.gridftp.storage import Storage, open_storage
@@ -65,6 +66,7 @@ async def copy(
     data_hosts: frozenset[str] = frozenset(),
     watch: Callable[[Snapshot], None] | None = None,
     beside: str | None = None,
+    limits: Mapping[str, Admission] | None = None,
 ) -> TransferReport:
     """Copy one file from several GridFTP servers at once to another one, verified by the servers' own checksums.
 
@@ -81,6 +83,7 @@ async def copy(
     :param watch: is shown snapshots as the copy goes
     :param beside: the path at the sink that is written, at which nothing is yet, for who may have to find it when this
         process has died; None for one that nobody else has
+    :param limits: leave without which no piece is copied from a source, by its URL; those without any need none
     :raises CoallocError: as a download does, or NoSpace at the sink; its `report` has what was known
     """
     address = parse(sink)
@@ -89,7 +92,8 @@ async def copy(
     options = EngineOptions(DirectDialer(), streams=parallelism, data_hosts=data_hosts)
     names = beside or temporary(address.named), address.named
     where = Sink(sink, names[0], proxies[1])
-    replicas = [RemoteSource(url, where, options, proxies[0]) for url in sources]
+    held = [replace(options, admission=(limits or {}).get(url)) for url in sources]
+    replicas = [RemoteSource(url, where, each, proxies[0]) for url, each in zip(sources, held, strict=True)]
     known = [(estimates or {}).get(url, Estimate()) for url in sources]
     connect = partial(open_storage, sink, options, proxies[1])
     policy = make(strategy, widens=False)

@@ -43,7 +43,8 @@ class NewCollection(Wire):
 
     `gridftp` has an endpoint, and everything lies below `base` there; `local` is a folder `base` at the workers of a
     `site`; `catalogue` shows datasets as files, for reading. `credential` names one that the workers know. At most
-    `concurrency` transfers run there at once, and `rate` bytes per second over all workers.
+    `concurrency` transfers run there at once, and `rate` bytes per second come from its folder or go there, over all
+    workers and by whichever name.
     """
 
     name: Title

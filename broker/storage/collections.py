@@ -1,24 +1,37 @@
 """Collections in the database, with who may use them, and what is paused there."""
 
 from collections.abc import Collection as Some
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import delete, or_, select
+from sqlalchemy import Row, delete, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import NotFound
+from broker.models.catalogue import Endpoint
 from broker.models.collections import AccessRule, Bookmark, Collection, NewCollection, PauseRule
 from broker.schema.catalogue import endpoints
 from broker.schema.collections import access_rules, bookmarks, collections, pause_rules
 from broker.storage.upsert import insert
 
-__all__ = ["Collections"]
+__all__ = ["Collections", "Limited"]
 
 RULE = [access_rules.c[name] for name in AccessRule.model_fields]
 BOOKMARK = [bookmarks.c[name] for name in Bookmark.model_fields]
 PAUSE = [pause_rules.c[name] for name in PauseRule.model_fields]
+
+
+class Limited(NamedTuple):
+    """A collection that has a rate, and the URL of its folder if it is at an endpoint."""
+
+    id: str
+    rate: float
+    url: str | None
+
+    def has(self, urls: Iterable[str]) -> bool:
+        """Whether one of these is in its folder."""
+        return self.url is not None and any(url.startswith(self.url) for url in urls)
 
 
 class Collections:
@@ -39,6 +52,15 @@ class Collections:
         """The endpoint of each, by id, if it has one; and the site that it is said to be at."""
         joined = select(collections.c.id, endpoints.c.name, collections.c.site).outerjoin_from(collections, endpoints)
         return {row.id: (row.name, row.site) for row in await self._connection.execute(joined)}
+
+    async def limited(self) -> list[Limited]:
+        """All that have a rate."""
+        where = [endpoints.c[name] for name in ("scheme", "host", "port", "prefix")]
+        joined = select(collections.c.id, collections.c.rate, collections.c.base, *where).outerjoin_from(
+            collections, endpoints
+        )
+        rows = await self._connection.execute(joined.where(collections.c.rate.is_not(None)))
+        return [Limited(row.id, row.rate, row.scheme and _url(row)) for row in rows]
 
     async def put(self, number: UUID, owner: str, new: NewCollection, now: float) -> UUID:
         """Make it, or change the one of this name; its id. :raises NotFound: when there is no such endpoint"""
@@ -126,6 +148,12 @@ class Collections:
         """Whether there was one."""
         done = await self._connection.execute(delete(pause_rules).where(pause_rules.c.id == number))
         return bool(done.rowcount)
+
+
+def _url(row: Row[Any]) -> str:
+    """Of a collection's folder, from its base and what its endpoint is."""
+    at = Endpoint.model_construct(scheme=row.scheme, host=row.host, port=row.port, prefix=row.prefix)
+    return at.url(row.base)
 
 
 def _of(model: Any, row: Sequence[Any], columns: Sequence[Any]) -> Any:

@@ -1,6 +1,5 @@
 """Does the work of tasks: knows which collections there are, and who does what between them."""
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
@@ -15,15 +14,16 @@ from broker.services.replicas import Replicas
 from broker.services.trees import CatalogueTree, GridFTPTree, LocalTree, Tree, Trees
 from broker.storage.collections import Collections
 from broker.storage.database import Database
-from broker.storage.lanes import Candidate, Lanes
+from broker.storage.lanes import Candidate
 from broker.storage.tasks import Tasks
 from broker.storage.work import Result
 from broker.tasks.clearing import Clearing
 from broker.tasks.comparing import recorded
-from broker.tasks.copying import Admission, Copying, leave
+from broker.tasks.copying import Copying, leave
 from broker.tasks.downloading import Downloading, Located, Sources, discarded
 from broker.tasks.faults import failed
 from broker.tasks.gathering import Gathering
+from broker.tasks.limits import Limits
 from broker.tasks.looking import Looking, at_source
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Routes
@@ -36,8 +36,6 @@ __all__ = ["Carrier"]
 LOOKS_AT_ONCE = 8
 Doer = Callable[[Sequence[Work], Recorder], Awaitable[None]]
 """Does all of a batch of one kind, and reports each."""
-SMALLEST_PIECE = 1 << 20
-"""Bytes that are moved at once where the rate is limited, or what goes in a second."""
 
 
 class End(NamedTuple):
@@ -110,17 +108,17 @@ class Carrier:
 
     async def _copier(self, task: Candidate, source: End, sink: End) -> Doer:
         """Who copies between such collections."""
-        admission = self._admission(task, source.collection, sink.collection)
+        limits = await self._limits(task)
         whose = (task.owner, await self._site(sink.collection))
         if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):
             where = self._where(source.tree, sink.collection)
-            return Gathering(where, sink.tree, task.options, admission, whose).copy
+            return Gathering(where, sink.tree, task.options, limits, whose).copy
         if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree):
-            return Copying(self._routes, source.tree, sink.tree, task.options, admission, whose).copy
+            return Copying(self._routes, source.tree, sink.tree, task.options, limits, whose).copy
         if isinstance(sink.tree, LocalTree) and isinstance(source.tree, GridFTPTree | CatalogueTree):
             sources = self._sources(source.tree, sink.collection)
             namings = [each.naming for each in (source.tree, sink.tree) if not isinstance(each, CatalogueTree)]
-            return Downloading(sources, sink.tree, task.options, whose, namings).copy
+            return Downloading(sources, sink.tree, task.options, limits, whose, namings).copy
         raise Unsupported(
             f"nothing is copied from {source.collection.name} to {sink.collection.name}",
             "copy from a GridFTP server or the catalogue, to a GridFTP server or a folder of workers",
@@ -149,18 +147,10 @@ class Carrier:
     async def _site(self, collection: Collection) -> str:
         return (await self._places.endpoint(collection.endpoint)).site if collection.endpoint else collection.site
 
-    def _admission(self, task: Candidate, *ends: Collection) -> Admission | None:
-        """How fast collections let bytes be moved; None where they do not care."""
-        rates = [end.rate for end in ends if end.rate]
-        if not rates:
-            return None
-
-        async def wait(size: int) -> None:
-            async with self._database.write() as connection:
-                start = await Lanes(connection).promise([end for end in task.pair if end], size, time.time())
-            await asyncio.sleep(max(0.0, start - time.time()))
-
-        return Admission(max(SMALLEST_PIECE, int(min(rates))), wait)
+    async def _limits(self, task: Candidate) -> Limits:
+        """How fast bytes may be moved for a task."""
+        async with self._database.read() as connection:
+            return Limits(self._database, await Collections(connection).limited(), task.pair)
 
     async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
         """Clear away what was begun of copies that will not be ended."""

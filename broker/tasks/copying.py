@@ -7,14 +7,14 @@ shall not take others with it.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from broker.models.tasks import Options, Work
 from broker.services.trees import GridFTPTree, called
 from broker.storage.work import Result
 from broker.tasks.faults import failed
+from broker.tasks.limits import Limits
 from broker.tasks.observing import of_batch
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Ends, Route, Routes
@@ -22,7 +22,7 @@ from broker.tasks.side_by_side import of_each
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
 from coalloc.intervals import Intervals
 
-__all__ = ["Admission", "Copying", "leave", "temporary"]
+__all__ = ["Copying", "leave", "temporary"]
 
 AT_ONCE = 32
 """Files under way on one pair of sessions, unless the user says otherwise."""
@@ -37,13 +37,6 @@ LONGEST = 200
 """Bytes of a name that still has room for more beside it."""
 
 
-class Admission(NamedTuple):
-    """How fast bytes may be moved: at most `piece` at once, each when `wait` has returned."""
-
-    piece: int
-    wait: Callable[[int], Awaitable[None]]
-
-
 class Copying:
     """Copies between two collections at servers.
 
@@ -56,7 +49,7 @@ class Copying:
         source: GridFTPTree,
         sink: GridFTPTree,
         options: Options,
-        admission: Admission | None,
+        limits: Limits,
         whose: tuple[str, str],
     ) -> None:
         self._routes = routes
@@ -64,7 +57,7 @@ class Copying:
         self._sink = sink
         self._options = options
         self._ends = Ends(source.server, sink.server, options.perf_p or 1)
-        self._admission = admission
+        self._limits = limits
         self._owner, self._site = whose
         self._at_once = options.perf_pp or AT_ONCE
 
@@ -168,15 +161,16 @@ class Copying:
 
         told = arrived if size >= TOLD else None
         ranges = received.gaps(0, size) if had else None
-        if self._admission and size:
-            for start, end in _pieces(ranges or [(0, size)], self._admission.piece):
-                await self._admission.wait(end - start)
+        admission = self._limits.of(self._source.url(work.source), self._sink.url(work.destination))
+        if admission and size:
+            for start, end in _pieces([(0, size)] if ranges is None else ranges, admission.piece):
+                await admission.wait(end - start)
                 await route.pair.copy(source, beside, size, [(start, end)], told)
         elif ranges is None or ranges:
             await route.pair.copy(source, beside, size, ranges, told)
         if received.total < size:
             recorder.moved(work.task_id, size - received.total)
-        if ranges or self._admission:  # whoever reads to the end of a file would have noticed
+        if ranges or admission:  # whoever reads to the end of a file would have noticed
             now = (await route.source.stat(source)).size
             if now != size:
                 raise ReplicaChanged(f"{work.source} had {size} bytes and has {now}", "it is copied again")

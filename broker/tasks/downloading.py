@@ -9,6 +9,7 @@ from broker.models.tasks import Options, Work
 from broker.services.trees import LocalTree, Naming
 from broker.storage.work import Result
 from broker.tasks.deciding import Deciding
+from broker.tasks.limits import Limits
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from broker.tasks.side_by_side import of_each, side_by_side
@@ -40,12 +41,19 @@ class Downloading:
     """
 
     def __init__(
-        self, sources: Sources, sink: LocalTree, options: Options, whose: tuple[str, str], namings: Sequence[Naming]
+        self,
+        sources: Sources,
+        sink: LocalTree,
+        options: Options,
+        limits: Limits,
+        whose: tuple[str, str],
+        namings: Sequence[Naming],
     ) -> None:
         self._sources = sources
         self._sink = sink
         self._namings = namings
         self._options = options
+        self._limits = limits
         self._whose = whose
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
@@ -65,7 +73,7 @@ class Downloading:
             checksum=work.details.checksum or (recorded if checked else "none"),
         )
         with Deciding.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
-            (report,) = await download(wanted, arriving.watch, sources)
+            (report,) = await download(wanted, arriving.watch, sources, self._limits.by_url(sources))
             deciding.came(report)
         if work.details.compare and report.there:
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})

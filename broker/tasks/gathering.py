@@ -7,8 +7,9 @@ from broker.models.tasks import Options, Work
 from broker.services.trees import GridFTPTree
 from broker.storage.work import Result
 from broker.tasks.comparing import same
-from broker.tasks.copying import Admission, leave, temporary
+from broker.tasks.copying import leave, temporary
 from broker.tasks.deciding import Deciding
+from broker.tasks.limits import Limits
 from broker.tasks.observing import of_sources
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
@@ -19,8 +20,6 @@ from coalloc.errors import NothingToFetchFrom
 __all__ = ["Gathering"]
 
 AT_ONCE = 4
-PROMISED = 10
-"""Seconds of a collection's rate that a file counts as at most: it is moved as fast as it goes, and may be given up."""
 SCHEMES = ("ftp://", "gsiftp://")
 Where = Callable[[str], Awaitable[Resolved]]
 """Where a dataset is that a path of the catalogue names, the best replica first."""
@@ -33,12 +32,12 @@ class Gathering:
     """
 
     def __init__(
-        self, where: Where, sink: GridFTPTree, options: Options, admission: Admission | None, whose: tuple[str, str]
+        self, where: Where, sink: GridFTPTree, options: Options, limits: Limits, whose: tuple[str, str]
     ) -> None:
         self._where = where
         self._sink = sink
         self._options = options
-        self._admission = admission
+        self._limits = limits
         self._owner, self._site = whose
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
@@ -51,18 +50,17 @@ class Gathering:
         speak = [replica for replica in found.replicas if replica.url.startswith(SCHEMES)]
         if not speak:
             raise NothingToFetchFrom(f"no GridFTP server has {found.name}", "register a replica at one, or fetch it")
+        urls, sink = [replica.url for replica in speak], self._sink.url(work.destination)
         known = work.details.checksum or next((f"{name}:{value}" for name, value in found.checksums.items()), None)
-        if work.details.compare and await same(self._sink, work, found.checksums, [replica.url for replica in speak]):
+        if work.details.compare and await same(self._sink, work, found.checksums, urls):
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
-        if self._admission:
-            await self._admission.wait(min(found.size or work.size, PROMISED * self._admission.piece))
         await leave(self._sink, [work])  # what was begun by a worker that died
         arriving = Arriving(work.task_id, recorder)
         whose, namings = (self._owner, self._site), (self._sink.naming,)
         with Deciding.of(recorder, work, "copy", found.name, whose, namings) as deciding:
             report = await copy(
-                [replica.url for replica in speak],
-                self._sink.url(work.destination),
+                urls,
+                sink,
                 found.size,
                 checksum=known,
                 estimates={replica.url: replica.estimate for replica in speak},
@@ -70,6 +68,7 @@ class Gathering:
                 parallelism=self._options.perf_p or 1,
                 watch=arriving.watch,
                 beside=temporary(self._sink.at(work.destination), work),
+                limits=self._limits.by_url(urls, sink),
             )
             deciding.came(report)
         arriving.whole(report.size)

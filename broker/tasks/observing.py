@@ -1,4 +1,7 @@
-"""What transfers of tasks achieved, as observations: forecasts learn from the broker's own work, too."""
+"""What transfers of tasks achieved, as observations: forecasts learn from the broker's own work, too.
+
+Also where a collection's rate held it back: what came then is what is to be expected, as long as there is that rate.
+"""
 
 import time
 from collections.abc import Sequence

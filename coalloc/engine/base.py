@@ -4,14 +4,15 @@ Every engine passes `tests/contracts`; what stands here is what that suite asks.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coalloc.dialer import Dialer
 from coalloc.engine.slots import Slots
 from coalloc.model import Stat, Way
 
-__all__ = ["Deliver", "EngineOptions", "Source", "Span"]
+__all__ = ["Admission", "Deliver", "EngineOptions", "Source", "Span"]
 
 Deliver = Callable[[int, memoryview], None]
 """`deliver(offset, view)`: these bytes of the file have arrived. The view is only valid during the call.
@@ -37,6 +38,13 @@ class Span:
         self.skip = skip
 
 
+class Admission(NamedTuple):
+    """Leave to move bytes: at most `piece` at once, each when `wait`, which is told how many, has returned."""
+
+    piece: int
+    wait: Callable[[int], Awaitable[None]]
+
+
 @dataclass(frozen=True)
 class EngineOptions:
     """What the user or an endpoint's record says about how to reach a replica."""
@@ -48,6 +56,8 @@ class EngineOptions:
     """Third hosts that a PASV reply may name (striped servers, dCache)."""
     slots: Slots | None = None
     """What limits the sessions of all cogets of this machine with one server; None for no limit."""
+    admission: Admission | None = None
+    """What limits the rate of the replica; None for no limit. The runner waits for it, engines need not know."""
 
 
 class Source(ABC):

@@ -83,9 +83,18 @@ class Copies:
             self._act(Abandon(copy.id))
         return lost
 
+    def hold(self, copy: Copy, now: float, over: bool) -> None:
+        """It waits for leave to ask for more, or no more if that is `over`."""
+        if over:
+            copy.go_on(now)
+        else:
+            copy.held_at = now
+            self._state.lanes[copy.source].meter.hold(now)
+
     def release(self, copy: Copy, ending: Ending, now: float) -> None:
         """The lane is free again; what it did not deliver is someone else's."""
         del self._state.copies[copy.id]
+        copy.go_on(now)
         copy.over_at, copy.ending = now, ending
         lane = self._state.lanes[copy.source]
         lane.copy, lane.status = None, "idle"

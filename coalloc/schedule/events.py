@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from coalloc.model import Way
 
-__all__ = ["Event", "Failed", "Finished", "Ready", "Received", "Rejected", "Started", "Tick", "Waiting"]
+__all__ = ["Event", "Failed", "Finished", "Held", "Ready", "Received", "Rejected", "Started", "Tick", "Waiting"]
 
 
 class Started(NamedTuple):
@@ -44,6 +44,17 @@ class Received(NamedTuple):
     copy: int
     start: int
     end: int
+
+
+class Held(NamedTuple):
+    """Partial copy `copy` waits for leave to ask for more, as the rate of its source is limited; if `over`, it has it.
+
+    That is nobody's fault, and may take as long as others have leave before it.
+    """
+
+    at: float
+    copy: int
+    over: bool = False
 
 
 class Finished(NamedTuple):
@@ -89,4 +100,4 @@ class Tick(NamedTuple):
     ways: tuple[Way | None, ...] = ()
 
 
-Event = Started | Ready | Waiting | Received | Finished | Failed | Rejected | Tick
+Event = Started | Ready | Waiting | Held | Received | Finished | Failed | Rejected | Tick

@@ -10,7 +10,7 @@ from random import Random
 from coalloc.model import Estimate
 from coalloc.schedule.actions import Abandon, Action, Connect, Done, GiveUp, Wake
 from coalloc.schedule.copies import Copies
-from coalloc.schedule.events import Event, Failed, Finished, Ready, Received, Rejected, Started, Tick, Waiting
+from coalloc.schedule.events import Event, Failed, Finished, Held, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.pauses import TRIES, pause_seconds
 from coalloc.schedule.policies.base import Choice, Policy, Race, Steal, Take
 from coalloc.schedule.stalls import SUSPICIOUS, stalled
@@ -73,6 +73,8 @@ class Scheduler:
                 self._received(event)
             case Tick():
                 self._tick(event)
+            case Held():
+                self._copies.hold(self._copy(event.copy), event.at, event.over)
             case Finished():
                 self._finished(event)
             case Ready():
@@ -96,11 +98,11 @@ class Scheduler:
         lane = self.state.lanes[copy.source]
         if copy.last_byte_at is None:
             copy.first_byte_at = event.at
-            lane.learn_setup(event.at - copy.asked_at)
+            lane.learn_setup(copy.silence(event.at))
             lane.meter.begin(event.at)
         else:
             lane.meter.add(event.end - event.start, event.at)
-            lane.longest_gap = max(0.99 * lane.longest_gap, event.at - copy.last_byte_at)
+            lane.longest_gap = max(0.99 * lane.longest_gap, copy.silence(event.at))
         copy.last_byte_at = event.at
         copy.received += event.end - event.start
         before = self.state.final.total
@@ -169,7 +171,7 @@ class Scheduler:
             if stalled(copy, self.state.setup(lane), lane.longest_gap, now):
                 self._actions.append(Abandon(copy.id))
                 self._fail_silent(lane, copy, now)
-            elif self.policy.widens and event.ways:
+            elif self.policy.widens and event.ways and not copy.throttled(now):
                 backlog, way = self.state.backlog(lane), event.ways[lane.source]
                 self._copies.widen(lane, lane.widening.look(now, lane.bytes, backlog, way), now)
         for lane in self.state.lanes:

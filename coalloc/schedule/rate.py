@@ -1,6 +1,6 @@
 """How fast a source is now: one small estimator, fed by the bytes that arrive. Pure; time is an argument."""
 
-from math import exp
+from math import exp, inf
 
 __all__ = ["RateMeter"]
 
@@ -28,26 +28,34 @@ class RateMeter:
     1000000.0
     """
 
-    __slots__ = ("_at", "_long", "_short")
+    __slots__ = ("_at", "_held_at", "_long", "_short")
 
     def __init__(self, prior: float | None) -> None:
         self._long = _Sums(MEMORY, prior)
         self._short = _Sums(MOMENT, None)
         self._at: float | None = None
+        self._held_at = inf
 
     def begin(self, now: float) -> None:
-        """Bytes flow from now on: what was set-up or waiting until here does not count."""
+        """Bytes flow from now on: what was set-up or waiting until here does not count, but for being held."""
+        if self._held_at < inf:
+            self.add(0, now)
         self._at = now
+
+    def hold(self, now: float) -> None:
+        """Nothing may come for a while: that counts when something comes again, as the rate is no other until then."""
+        self._at = now if self._at is None else self._at
+        self._held_at = now
 
     def pause(self, now: float) -> None:
         """Nothing is asked of the source from now on; silence until here counts."""
-        self._pass(now, 0)
-        self._at = None
+        self._pass(min(now, self._held_at), 0)
+        self._at, self._held_at = None, inf
 
     def add(self, nbytes: int, now: float) -> None:
         """`nbytes` arrived at `now`, after `begin`."""
         self._pass(now, nbytes)
-        self._at = now
+        self._at, self._held_at = now, inf
 
     def _pass(self, now: float, nbytes: int) -> None:
         elapsed = 0.0 if self._at is None else now - self._at
@@ -57,7 +65,7 @@ class RateMeter:
 
     def rate(self, now: float) -> float | None:
         """Bytes per second, or None while there is neither a forecast nor a measurement."""
-        elapsed = 0.0 if self._at is None else now - self._at
+        elapsed = 0.0 if self._at is None else min(now, self._held_at) - self._at
         (nbytes, seconds), (lately, moment) = self._long.after(elapsed), self._short.after(elapsed)
         if seconds < LEAST:
             return None

@@ -32,6 +32,9 @@ SETUP_TRIPS = 2
 GROWING_TRIPS = 10
 """Round trips from the first byte on in which TCP may still double its rate with each."""
 
+THROTTLED = 0.1
+"""Part of its time that a partial copy waits for leave from which on it is its rate's limit that it waits for."""
+
 USUAL_GAP = 0.05
 """Seconds between two arrivals that mean nothing."""
 
@@ -84,6 +87,7 @@ class Copy:
 
     `received` are the bytes it delivered, `bytes` those that it delivered first; `racing` says that it was begun as
     the second to fetch its range, but for `skipped` bytes that were here, `relieved` that others were given some of it.
+    Since `held_at` it waits for leave to ask for more, if it does; it did so for `held_seconds`, until `went_on_at`.
     """
 
     id: int
@@ -100,10 +104,27 @@ class Copy:
     relieved: bool = False
     over_at: float | None = None
     ending: Ending | None = None
+    held_at: float | None = None
+    held_seconds: float = 0.0
+    went_on_at: float = 0.0
+
+    def go_on(self, now: float) -> None:
+        """It has leave to ask for more, or need not wait for it."""
+        self.held_seconds, self.held_at, self.went_on_at = self.held(now), None, now
+
+    def held(self, now: float) -> float:
+        """Seconds that it has waited for leave."""
+        return self.held_seconds + (0.0 if self.held_at is None else now - self.held_at)
+
+    def throttled(self, now: float) -> bool:
+        """Whether more could come if only there were leave for it."""
+        return self.held(now) > THROTTLED * (now - self.asked_at)
 
     def silence(self, now: float) -> float:
-        """Seconds since its last byte came, or since it was asked for if none has."""
-        return now - (self.asked_at if self.last_byte_at is None else self.last_byte_at)
+        """Seconds since its last byte came, or since more was asked for if that is later; none while it is held."""
+        if self.held_at is not None:
+            return 0.0
+        return now - max(self.asked_at, self.last_byte_at or 0.0, self.went_on_at)
 
 
 class State:

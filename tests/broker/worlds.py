@@ -126,13 +126,13 @@ async def working(world: World) -> AsyncIterator[None]:
             await running
 
 
-async def held(world: World, **values: object) -> None:
-    """Change the collection at the sink."""
+async def held(world: World, name: str = "sink", **values: object) -> None:
+    """Change a collection."""
     async with world.factory.database.write() as connection:
         kept = Collections(connection)
-        (sink,) = [each for each in await kept.all() if each.name == "sink"]
-        changed = NewCollection(**{"name": "sink", "endpoint": "sink", **values})
-        await kept.put(sink.id, "ann", changed, time.time())
+        (found,) = await kept.all({str(world.collections[name])})
+        said = {field: getattr(found, field) for field in NewCollection.model_fields}
+        await kept.put(found.id, "ann", NewCollection(**{**said, **values}), time.time())
 
 
 async def begun(world: World, number: str, count: int) -> None:

@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from coalloc.engine.base import Admission
 from coalloc.errors import CoallocError, ReplicaChanged
 from coalloc.model import Estimate, Stat
 from coalloc.runner import Runner
@@ -40,13 +41,16 @@ def simulate(
     most: int | None = None,
     missing: list[tuple[int, int]] | None = None,
     limit: float = 1e6,
+    admissions: Sequence[Admission | None] = (),
 ) -> Result:
     """Download `content` from sources with these behaviours; `limit` is in virtual seconds."""
-    return run(_download(content, behaviours, strategy, blocks, estimates, most, missing, limit))
+    return run(_download(content, behaviours, strategy, blocks, estimates, most, missing, limit, admissions))
 
 
-async def _download(content, behaviours, strategy, blocks, estimates, most, missing, limit) -> Result:
+async def _download(content, behaviours, strategy, blocks, estimates, most, missing, limit, admissions) -> Result:
     sources = [SimulatedSource(f"s{i}", content, behaviour) for i, behaviour in enumerate(behaviours)]
+    for source, admission in zip(sources, admissions, strict=False):
+        source.options = replace(source.options, admission=admission)
     sink = bytearray(len(content))
     for start, end in _there(missing, len(content)):
         sink[start:end] = content[start:end]

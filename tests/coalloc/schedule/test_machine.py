@@ -4,7 +4,7 @@ import pytest
 
 from coalloc.model import Estimate, Way
 from coalloc.schedule.actions import Abandon, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
-from coalloc.schedule.events import Failed, Finished, Ready, Received, Rejected, Started, Tick, Waiting
+from coalloc.schedule.events import Failed, Finished, Held, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.machine import SOON, TICK, IllegalEventError
 from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies import make
@@ -51,6 +51,20 @@ def test_a_far_source_has_its_streams_as_soon_as_it_is_known_how_far_it_is():
     widen, wake = machine.handle(Tick(wake.at, (Way(0.01), Way(0.08))))
     assert widen == Widen(1, FIRST)
     assert wake.at == pytest.approx(2 * SOON + TICK)
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_a_far_source_has_more_streams_unless_it_waits_for_leave(held):
+    machine, actions = scheduler(size=100 * MB, sources=1), []
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0, rtt=0.1)), Fetch)
+    for i in range(20):
+        now = 0.5 * (i + 1)
+        if held:
+            machine.handle(Held(now - 0.3, fetch.copy))
+            machine.handle(Held(now - 0.1, fetch.copy, over=True))
+        machine.handle(Received(now, fetch.copy, i * MB, (i + 1) * MB))
+        actions += machine.handle(Tick(now, (Way(0.1),)))
+    assert bool(kinds(actions, Widen)) != held
 
 
 @pytest.mark.parametrize(("strategy", "rtt"), [("adaptive", 0.001), ("adaptive", None), ("single", 0.1)])
