@@ -23,7 +23,7 @@ from broker.tasks.copying import Copying, leave
 from broker.tasks.downloading import Downloading, Located, Sources, discarded
 from broker.tasks.faults import failed
 from broker.tasks.gathering import Gathering
-from broker.tasks.limits import Limits
+from broker.tasks.limits import Limits, Promises
 from broker.tasks.looking import Looking, at_source
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Routes
@@ -54,6 +54,7 @@ class Carrier:
         self._places = places
         self._replicas = replicas
         self._routes = Routes()
+        self._promises = Promises(database)
 
     async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
         """Do all of a batch, and report each piece."""
@@ -150,7 +151,7 @@ class Carrier:
     async def _limits(self, task: Candidate) -> Limits:
         """How fast bytes may be moved for a task."""
         async with self._database.read() as connection:
-            return Limits(self._database, await Collections(connection).limited(), task.pair)
+            return Limits(self._promises, await Collections(connection).limited(), task.pair)
 
     async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
         """Clear away what was begun of copies that will not be ended."""
