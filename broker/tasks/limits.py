@@ -10,6 +10,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+import structlog
+
+from broker.errors import Unavailable
 from broker.storage.collections import Limited
 from broker.storage.database import Database, retried
 from broker.storage.lanes import Lanes
@@ -17,12 +20,16 @@ from coalloc.api import Admission
 
 __all__ = ["Limits", "Promises"]
 
+AGAIN = 1.0
+"""Seconds after which a database that cannot be used is asked again."""
+log = structlog.get_logger("broker.tasks")
+
 
 class Promises:
     """Promises of bytes that all workers make in the same rows.
 
     Here one is made after the other, when the time of the one before has come: so a process that dies, or stops what it
-    was about to move, blocks a rate for a moment only.
+    was about to move, blocks a rate for a moment only. While the database cannot be used there is no leave.
     """
 
     def __init__(self, database: Database) -> None:
@@ -32,7 +39,16 @@ class Promises:
     async def wait(self, numbers: frozenset[str], size: int) -> None:
         """Until so many bytes may be moved that count for these collections."""
         async with self._turns[numbers]:
-            await asyncio.sleep(max(0.0, await self._promise(numbers, size) - time.time()))
+            await asyncio.sleep(max(0.0, await self._start(numbers, size) - time.time()))
+
+    async def _start(self, numbers: frozenset[str], size: int) -> float:
+        """From when on they may be moved, once that can be promised."""
+        while True:
+            try:
+                return await self._promise(numbers, size)
+            except Unavailable as error:
+                log.warning("the database cannot be used now", error=error.message)
+                await asyncio.sleep(AGAIN)
 
     @retried
     async def _promise(self, numbers: frozenset[str], size: int) -> float:

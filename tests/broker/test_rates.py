@@ -7,12 +7,14 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from broker.config import Settings
+from broker.errors import Unavailable
 from broker.factory import Factory
 from broker.models.catalogue import Dataset, Endpoint, Replica
 from broker.models.collections import NewCollection
@@ -20,12 +22,15 @@ from broker.models.tasks import Item, Task
 from broker.schema.collections import collections
 from broker.schema.tasks import lanes
 from broker.storage.collections import Collections
+from broker.storage.database import addressed
+from broker.storage.migration import upgrade
 from broker.tasks import worker
 from broker.tasks.limits import Limits, Promises
 from tests.broker.test_traces import decided
 from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
+from tests.support.postgres import postgres
 from tests.support.waiting import until
 
 RATE = 2_000_000
@@ -140,6 +145,25 @@ async def test_what_is_stopped_blocks_the_rate_for_no_longer_than_a_moment(world
     async with world.factory.database.read() as connection:
         promised = max(row.rate_until for row in await connection.execute(collections.select()))
     assert promised <= time.time() + 2.5  # two pieces of a second each
+
+
+async def test_a_database_that_crashes_takes_nothing_away_from_what_is_under_way(tmp_path):
+    """Nothing is kept of such a copy that fails: without a database it waits for leave."""
+    content = os.urandom(SIZE)
+    with postgres() as server:
+        database = server.create()
+        upgrade(addressed(database))
+        async with world_of(database, tmp_path) as world, working(world):
+            await register(world, "cms:a", content, world.source)
+            await held(world, rate=RATE)
+            number = await world.submit("TRANSFER", DATASET, origin="catalogue")
+            await begun(world, number, 1)
+            await asyncio.to_thread(server.crash)
+            with suppress(Unavailable):  # the pool finds out which of its connections are gone
+                await world.task(number)
+            task = await world.over(number)
+    assert (task.status, task.faults) == ("SUCCEEDED", 0), task.error
+    assert (world.sink.root / "a").read_bytes() == content
 
 
 async def test_a_rate_is_that_of_a_folder_whoever_it_is_named_by(world):
