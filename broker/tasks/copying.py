@@ -161,7 +161,8 @@ class Copying:
 
         told = arrived if size >= TOLD else None
         ranges = received.gaps(0, size) if had else None
-        admission = self._limits.of(self._source.url(work.source), self._sink.url(work.destination))
+        ends = (self._source.url(work.source), self._sink.url(work.destination)) if self._limits else ()
+        admission = self._limits.of(*ends)
         if admission and size:
             for start, end in _pieces([(0, size)] if ranges is None else ranges, admission.piece):
                 await admission.wait(end - start)

@@ -68,6 +68,10 @@ class Limits:
         self._limited = limited
         self._pair = pair
 
+    def __bool__(self) -> bool:
+        """Whether there is any: of very many files URLs are not made for nothing."""
+        return bool(self._limited)
+
     def of(self, *urls: str) -> Admission | None:
         """For bytes on their way from or to these, a second's worth at once; None where nothing limits them."""
         met = [each for each in self._limited if each.id in self._pair or each.has(urls)]
