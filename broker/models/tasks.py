@@ -71,7 +71,7 @@ class Item(Wire):
     recursive: bool | None = None
     symlink: bool = False
     checksum: str | None = None
-    """ALGORITHM:HEX that the file must have, as its owner says."""
+    """ALGORITHM:HEX that the file must have, as its owner says; without HEX, by what it is to be verified."""
 
 
 class NewTask(Wire):
@@ -93,9 +93,9 @@ class NewTask(Wire):
 class Details(NamedTuple):
     """What is known of a piece of work beside its paths.
 
-    `checksum` is what the file must have; `link` what a link is to lead to; `found` what was there in a listing;
-    `compare`: it is only copied if its checksum differs; `above` are the folders on the way to this one and itself, as
-    the server tells them apart, where links are followed.
+    `checksum` is what the file must have, or `ALGORITHM:` by which it is verified; `link` what a link is to lead to;
+    `found` what was there in a listing; `compare`: it is only copied if its checksum differs; `above` are the folders
+    on the way to this one and itself, as the server tells them apart, where links are followed.
     """
 
     modified: float | None = None
@@ -106,6 +106,11 @@ class Details(NamedTuple):
     found: str | None = None
     compare: bool = False
     above: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str | None:
+        """The checksum that the file must have, if anybody has told."""
+        return None if self.checksum is None or self.checksum.endswith(":") else self.checksum
 
 
 class Work(NamedTuple):

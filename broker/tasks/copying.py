@@ -183,13 +183,13 @@ class Copying:
 
         :raises VerificationError: when they differ
         """
-        if not (self._options.verify_checksum or work.details.checksum):
+        if not (self._options.verify_checksum or work.details.told):
             return None
         source, beside, size = what
         name, ours, theirs = await self._checksums(route, source, beside, size, algorithm)
         if algorithm and name is None:
             raise Unsupported(f"{work.source}: no server knows the checksum {algorithm}", "leave the checksum out")
-        told = work.details.checksum.partition(":")[2].lower() if work.details.checksum else ours
+        told = work.details.told.partition(":")[2].lower() if work.details.told else ours
         if ours == theirs == told:
             return name and f"{name}:{ours}"
         with suppress(CoallocError):

@@ -70,7 +70,7 @@ class Downloading:
             tuple(sources),
             output=self._sink.at(work.destination),
             streams=self._options.perf_p,
-            checksum=work.details.checksum or (recorded if checked else "none"),
+            checksum=work.details.told or (recorded if checked else "none"),
         )
         with Deciding.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
             (report,) = await download(wanted, arriving.watch, sources, self._limits.by_url(sources))

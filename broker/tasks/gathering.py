@@ -51,7 +51,7 @@ class Gathering:
         if not speak:
             raise NothingToFetchFrom(f"no GridFTP server has {found.name}", "register a replica at one, or fetch it")
         urls, sink = [replica.url for replica in speak], self._sink.url(work.destination)
-        known = work.details.checksum or next((f"{name}:{value}" for name, value in found.checksums.items()), None)
+        known = work.details.told or next((f"{name}:{value}" for name, value in found.checksums.items()), None)
         if work.details.compare and await same(self._sink, work, found.checksums, urls):
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         await leave(self._sink, [work])  # what was begun by a worker that died

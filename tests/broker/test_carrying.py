@@ -137,6 +137,17 @@ async def test_a_checksum_that_was_told_has_to_be_right(world):
     assert sorted(read(world.sink.root)) == ["a"]
 
 
+@pytest.mark.parametrize("to", ["sink", "local"])
+async def test_a_file_is_verified_by_the_algorithm_that_was_named(world, to):
+    files = write(world.source.root, {"a": 10})
+    task = await world.done("TRANSFER", [Item(source="/a", destination="/a", checksum="md5:")], to)
+    assert task.status == "SUCCEEDED", task.error
+    (done,) = await world.factory.tasks.done(ANN, task.id, "succeeded", 0, 10)
+    if to == "sink":  # what is fetched is verified by what was recorded
+        assert done.checksum == f"md5:{hashlib.md5(files['a']).hexdigest()}"
+    assert read(world.sink.root if to == "sink" else world.local) == files
+
+
 async def test_a_tree_is_deleted(world):
     write(world.source.root, {"d/a": 1, "d/e/f/b": 2, "kept": 3})
     task = await world.done("DELETE", [Item(source="/d")], to=None, recursive=True)

@@ -128,6 +128,7 @@ async def test_all_that_a_client_can_say_is_kept(broker, ann, ends):
     document["DATA"][0] |= {"recursive": True, "x_range": 1}
     document["DATA"][1] |= {"DATA_TYPE": "transfer_symlink_item"}
     document["DATA"][2] |= {"external_checksum": "0A", "checksum_algorithm": "SHA-256"}
+    document["DATA"].append({"source_path": "/z", "destination_path": "/z", "checksum_algorithm": "SHA1"})
     number = await submitted(ann, document | more)
     told = await looked(ann, number)
     shared = options.keys() & told.keys()
@@ -136,9 +137,10 @@ async def test_all_that_a_client_can_say_is_kept(broker, ann, ends):
     assert told["filter_rules"] == more["filter_rules"]
     async with broker.factory.database.read() as connection:
         rows = await connection.exec_driver_sql("SELECT source, destination, kind, details FROM work ORDER BY source")
-        kept = [tuple(row) for row in rows][:3]
+        *kept, last = [tuple(row) for row in rows]
     assert [row[:3] for row in kept] == [("/a b/", "/x/y", "look"), ("/d", "/e", "look"), ("/l", "/m", "link")]
     assert '"sha256:0a"' in kept[1][3]
+    assert '"sha1:"' in last[3]
 
 
 @pytest.mark.parametrize(

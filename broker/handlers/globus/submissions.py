@@ -41,12 +41,13 @@ class TransferItem(Document):
     def item(self) -> Item:
         """As the broker takes it. :raises Invalid: when a path makes no sense"""
         algorithm = (self.checksum_algorithm or "md5").lower().replace("-", "")
+        said = self.external_checksum or self.checksum_algorithm  # without the first it is verified by the second
         return Item(
             source=normal(self.source_path),
             destination=normal(self.destination_path),
             recursive=self.recursive,
             symlink=self.DATA_TYPE == "transfer_symlink_item",
-            checksum=f"{algorithm}:{self.external_checksum.lower()}" if self.external_checksum else None,
+            checksum=f"{algorithm}:{(self.external_checksum or '').lower()}" if said else None,
         )
 
 
