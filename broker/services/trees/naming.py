@@ -1,4 +1,4 @@
-"""What a collection is called at its server, and by users, for whom it is not where its folder is there; pure."""
+"""What a collection's folder is called at its server, and what users call it, who are not told where it is; pure."""
 
 import re
 from collections.abc import Iterable, Iterator
