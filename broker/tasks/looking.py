@@ -4,7 +4,7 @@ A folder is only held where it has to be compared with its other end: for sync l
 """
 
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 
 from broker.models.tasks import Details, Options, Work
 from broker.services.trees import Tree
@@ -193,17 +193,21 @@ class Looking:
 
     async def _make(self, path: str) -> None:
         """Make a folder at the destination, and those that it is in, unless they are there."""
-        path = path.rstrip("/") or "/"
-        if path in self._there:
-            return
-        try:
-            await self._destination.make(path)
-        except AlreadyThere:
-            pass
-        except NoSuchFile:
-            await self._make(path.rpartition("/")[0] or "/")
-            await self._destination.make(path)
-        self._there.add(path)
+        outer = path.rstrip("/") or "/"
+        inner = []
+        while outer not in self._there:
+            try:
+                await self._one(outer)
+            except NoSuchFile:
+                inner.append(outer)
+                outer = outer.rpartition("/")[0] or "/"
+        for folder in reversed(inner):
+            await self._one(folder)
+
+    async def _one(self, folder: str) -> None:
+        with suppress(AlreadyThere):
+            await self._destination.make(folder)
+        self._there.add(folder)
 
 
 def _bounded(work: Work) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import os
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -165,6 +166,24 @@ async def test_a_folder_is_deleted_only_if_that_is_meant(world):
     assert [each.error_code for each in (folder, missing)] == ["IS_A_DIRECTORY", "FILE_NOT_FOUND"]
     assert [each.status for each in (ignored, globbed)] == ["SUCCEEDED", "SUCCEEDED"]
     assert sorted(read(world.source.root)) == ["d/a"]
+
+
+async def test_what_can_have_no_such_name_is_not_tried_until_the_deadline(world):
+    write(world.source.root, {"a": 1})
+    (world.source.root / "loop").symlink_to("loop")
+    long = await world.done("TRANSFER", [Item(source="/a", destination="/" + "x" * 300)])
+    loop = await world.done("TRANSFER", [Item(source="/loop", destination="/b")])
+    assert [each.status for each in (long, loop)] == ["FAILED", "FAILED"]
+    assert [each.error_code for each in (long, loop)] == ["ENDPOINT_ERROR", "FILE_NOT_FOUND"]
+
+
+async def test_folders_are_made_however_deep_they_are(world):
+    write(world.source.root, {"a": 1})
+    try:
+        task = await world.done("TRANSFER", [Item(source="/a", destination="/" + "d/" * 1000 + "a")])
+        assert task.status == "SUCCEEDED", task.error
+    finally:  # pytest would go too deep
+        await asyncio.to_thread(subprocess.run, ["rm", "-rf", world.sink.root / "d"], check=True)
 
 
 async def test_patterns_are_read_as_a_shell_reads_them(world):

@@ -22,6 +22,7 @@ from coalloc.errors import (
     PermissionRefused,
     ServerSays,
     SourceError,
+    Unsupported,
 )
 from coalloc.model import Entry, Kind
 
@@ -146,6 +147,7 @@ REFUSALS: dict[int, type[SourceError]] = {
     errno.ENOTDIR: NotDirectory,
     errno.EEXIST: AlreadyThere,
     errno.ENOTEMPTY: NotEmpty,
+    errno.ENAMETOOLONG: Unsupported,
     errno.EACCES: PermissionRefused,
     errno.EPERM: PermissionRefused,
     errno.EROFS: PermissionRefused,

@@ -20,16 +20,17 @@ from coalloc.errors import (
 
 __all__ = ["refusal"]
 
-MISSING = r"no such|not found|not exist|PATH_NOT_FOUND|not a (plain|regular) file"
+MISSING = r"no such|levels of symbolic links|not found|not exist|PATH_NOT_FOUND|not a (plain|regular) file"
 DISK = (
     (r"no space|disk full|quota|insufficient (disk|storage)", NoSpace, "make room there, or ask for more"),
+    (r"name too long", Unsupported, "choose a shorter one"),
     (r"not empty", NotEmpty, "delete what is in it first"),
     (r"is a directory|IS_A_DIRECTORY", IsDirectory, "name a file in it"),
     (r"not a directory|NOT_A_DIRECTORY", NotDirectory, "check the path"),
     (r"(file|already) exists|PATH_EXISTS", AlreadyThere, "choose another name, or delete what is there"),
 )
 """What file systems say, in the words of the C library, and the Globus servers' names for it."""
-FULL = r"too many|\bbusy\b|maximum|\bmax \d|limit exceeded|overload"
+FULL = r"too many(?! levels)|\bbusy\b|maximum|\bmax \d|limit exceeded|overload"
 """What servers say that have as many clients as they want: with 421, as they should, or with 425, 450 or 530."""
 FORBIDDEN = r"permission|denied|not (allowed|permitted)|forbidden|not authori[sz]ed|read-only|GSSAPI"
 
