@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
-from coalloc.errors import SinkError
+from coalloc.errors import DiskFull, SinkError
 
 __all__ = ["Disk", "disk_error", "in_thread"]
 
@@ -67,7 +67,8 @@ def disk_error(error: OSError, what: str, path: Path) -> SinkError:
     """The SinkError for an OSError: "cannot `what` `path`: reason", with what to do about it."""
     reason = os.strerror(error.errno) if error.errno else str(error)
     remedy = _REMEDIES.get(error.errno or 0, "choose another place")
-    return SinkError(f"cannot {what} {path}: {reason}", remedy)
+    kind = DiskFull if error.errno in (errno.ENOSPC, errno.EDQUOT) else SinkError
+    return kind(f"cannot {what} {path}: {reason}", remedy)
 
 
 async def in_thread(job: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -7,6 +7,7 @@
     ├── VerificationError      4  a checksum does not match, or replicas disagree
     ├── TransferFailed         5  every source was tried and left
     ├── SinkError              6  the local disk: full, unwritable, failing
+    │   └── DiskFull              no room on it, or in what the user may have of it
     ├── NotAllowed             7  every source refused us
     ├── TargetInUse            8  another coget writes this target
     └── SourceError               one replica, one attempt; never ends a transfer by itself
@@ -38,6 +39,7 @@ __all__ = [
     "AlreadyThere",
     "CoallocError",
     "ConnectionLost",
+    "DiskFull",
     "IsDirectory",
     "NoFreeConnection",
     "NoSpace",
@@ -125,6 +127,10 @@ class SinkError(CoallocError):
 
     status = 6
     code = "local_disk"
+
+
+class DiskFull(SinkError):
+    """There is no room on the local disk, or in what this user may have of it."""
 
 
 class NotAllowed(CoallocError):

@@ -41,7 +41,8 @@ CODES: tuple[tuple[type[errors.CoallocError], Fault], ...] = (
     (errors.ConnectionLost, Fault("CONNECTION_BROKEN", False)),
     (errors.Unreachable, Fault("CONNECT_FAILED", False)),
     (errors.UnknownHost, Fault("CONNECT_FAILED", False)),
-    (errors.SinkError, Fault("NO_SPACE_LEFT", False)),
+    (errors.DiskFull, Fault("NO_SPACE_LEFT", False)),
+    (errors.SinkError, Fault("ENDPOINT_ERROR", True)),
     (errors.UsageError, Fault("UNKNOWN", True)),
 )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from coalloc.checksums import hasher
 from coalloc.disk import Disk, disk_error
-from coalloc.errors import SinkError
+from coalloc.errors import DiskFull, SinkError
 from coalloc.sink.writeback import WriteBack
 
 __all__ = ["BLOCK", "Data"]
@@ -53,7 +53,7 @@ class Data:
         free = self._disk.free(self.path.parent)
         if free is not None and needed > free:
             where = self.path.parent.parent.absolute()
-            raise SinkError(
+            raise DiskFull(
                 f"{where} has {free} bytes free, but {needed} more are needed",
                 "free some space, or choose another disk",
             )

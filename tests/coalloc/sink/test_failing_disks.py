@@ -9,7 +9,7 @@ import subprocess
 import pytest
 
 from coalloc.disk import Disk
-from coalloc.errors import SinkError
+from coalloc.errors import DiskFull, SinkError
 from coalloc.sink import PartialFile
 from coalloc.testing.failing_disk import FailingDisk
 from tests.support.mounts import small_tmpfs
@@ -101,7 +101,7 @@ def test_too_little_room_keeps_what_an_earlier_run_left(target):
     with PartialFile(target) as partial:
         partial.begin(100)
         extents = partial.write(0, 0, CONTENT[:10])
-    with PartialFile(target) as partial, pytest.raises(SinkError, match="needed"):
+    with PartialFile(target) as partial, pytest.raises(DiskFull, match="needed"):
         partial.begin(1 << 60, extents)
     with PartialFile(target) as partial:
         assert partial.begin(100, extents) == extents
@@ -109,7 +109,7 @@ def test_too_little_room_keeps_what_an_earlier_run_left(target):
 
 @as_root
 def test_a_small_file_system_is_seen_before_the_start(small_disk):
-    with PartialFile(small_disk / "x") as partial, pytest.raises(SinkError, match="bytes free"):
+    with PartialFile(small_disk / "x") as partial, pytest.raises(DiskFull, match="bytes free"):
         partial.begin(1 << 21)
 
 
@@ -139,7 +139,7 @@ def test_a_disk_that_gets_full_ends_with_a_state_that_can_go_on(small_disk):
 
     with PartialFile(small_disk / "x", disk=Blind()) as partial:
         partial.begin(size)
-        with pytest.raises(SinkError, match="No space left"):
+        with pytest.raises(DiskFull, match="No space left"):
             fetch(partial)
     assert extents
     subprocess.run(["mount", "-o", "remount,size=4m", small_disk], check=True)
