@@ -141,6 +141,8 @@ def test_mkdir_and_rename(place):
     assert "renamed successfully" in place.globus.cli("rename", place.two, "/new", "/newer").stdout
     assert (place.sink / "newer").is_dir()
     place.globus.cli("rename", place.two, "/none", "/x", status=1)
+    onto = place.globus.cli("rename", place.one, "/data/a.txt", "/data/sub", status=1).stderr
+    assert "RenameFailed.IsDirectory" in onto
 
 
 def test_transfer_of_a_file(place):
