@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.support.broker import BrokerProcess
-from tests.support.coget import CONTENT, NAME, coget
+from tests.support.coget import CONTENT, NAME, coget, patient
 from tests.support.mounts import silent_names
 
 DATASET = "lab:2024/x.root"
@@ -47,7 +47,8 @@ def known(broker: BrokerProcess, start_gridftp: Callable, tmp_path: Path) -> htt
 
 
 def _environment(broker: BrokerProcess) -> dict[str, str]:
-    return {"COGET_BROKER": broker.url, "COGET_BROKER_TOKEN": broker.token, "COGET_SITE": "HERE"}
+    named = {"COGET_BROKER": broker.url, "COGET_BROKER_TOKEN": broker.token, "COGET_SITE": "HERE"}
+    return {**named, **patient(broker.folder)}
 
 
 def _reported(client: httpx.Client) -> list[dict]:

@@ -53,7 +53,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 def _asked(broker: BrokerProcess) -> str:
     """Where a program sends the browser, which wants the code to be shown."""
-    made = httpx.post(f"{broker.url}/v2/api/clients", json={"client": {"name": "a program"}}).json()
+    made = httpx.post(f"{broker.url}/v2/api/clients", json={"client": {"name": "a program"}}, timeout=60).json()
     asked = {"client_id": made["client"]["id"], "redirect_uri": f"{broker.url}/v2/web/auth-code"}
     return f"{broker.url}/v2/oauth2/authorize?" + urlencode({**asked, "response_type": "code"})
 

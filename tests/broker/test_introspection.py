@@ -12,7 +12,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-import httpx
 import pytest
 
 from broker.config import Introspection, Issuer, Settings, configured
@@ -53,18 +52,18 @@ class Server(NamedTuple):
     def token(self, scope: str = TRANSFER) -> str:
         """One that it gives."""
         form = {"grant_type": "client_credentials", "scope": scope}
-        answer = httpx.post(f"{self.process.url}/v2/oauth2/token", data=form, auth=(self.client, self.secret))
+        answer = self.process.client().post("/v2/oauth2/token", data=form, auth=(self.client, self.secret))
         token = answer.raise_for_status().json()["access_token"]
         assert token.startswith("elsewhere_")
         return token
 
     def revoke(self, token: str) -> None:
         who = (self.client, self.secret)
-        httpx.post(f"{self.process.url}/v2/oauth2/token/revoke", data={"token": token}, auth=who).raise_for_status()
+        self.process.client().post("/v2/oauth2/token/revoke", data={"token": token}, auth=who).raise_for_status()
 
     def asked(self) -> int:
         """How often it was asked for a token."""
-        lines = httpx.get(f"{self.process.url}/metrics").text.splitlines()
+        lines = self.process.client().get("/metrics").text.splitlines()
         counts = [line for line in lines if line.startswith("coget_broker_requests_total") and "introspect" in line]
         return int(sum(float(line.split()[-1]) for line in counts))
 

@@ -19,9 +19,9 @@ from tests.support.nginx import Nginx
 def test_it_starts_with_nothing_and_ends_when_told(empty_database, tmp_path):
     with BrokerProcess(empty_database, tmp_path) as broker:
         assert broker.client().get("/broker/v1/whoami").json()["role"] == "admin"
-        assert httpx.get(f"{broker.url}/readyz").json() == {"status": "ok"}
+        assert httpx.get(f"{broker.url}/readyz", timeout=60).json() == {"status": "ok"}
         assert broker.client().put("/broker/v1/sites/X", json={"name": "X"}).status_code == 200
-        assert "coget_broker_requests_total" in httpx.get(f"{broker.url}/metrics").text
+        assert "coget_broker_requests_total" in httpx.get(f"{broker.url}/metrics", timeout=60).text
         token = broker.token
     assert broker.process.returncode in (0, -15)
     assert token not in json.dumps(broker.events())
@@ -33,7 +33,7 @@ def test_without_numba_it_serves_and_says_what_to_do(empty_database, tmp_path, m
     for name, value in without("numba", tmp_path).items():
         monkeypatch.setenv(name, value)
     with BrokerProcess(empty_database, tmp_path) as broker:
-        assert httpx.get(f"{broker.url}/readyz").json() == {"status": "ok"}
+        assert httpx.get(f"{broker.url}/readyz", timeout=60).json() == {"status": "ok"}
         (said,) = [event for event in broker.events() if "numba" in event["event"]]
         assert (said["level"], said["remedy"]) == ("warning", "pip install 'coget[compiled]'")
 

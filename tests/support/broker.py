@@ -56,6 +56,7 @@ class BrokerProcess:
     """
 
     def __init__(self, database: str, folder: Path, token: str = "", *words: str) -> None:
+        self.folder = folder
         self._log = folder / f"broker-{time.monotonic_ns()}.log"
         command = [PROGRAM, "serve", "--port", "0", "--database", database, *words]
         with self._log.open("wb") as log:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["CONTENT", "NAME", "REPORT_KEYS", "SOURCE_KEYS", "coget", "coget_process", "without"]
+__all__ = ["CONTENT", "NAME", "REPORT_KEYS", "SOURCE_KEYS", "coget", "coget_process", "patient", "without"]
 
 LIFE_SECONDS = 60
 
@@ -65,6 +65,12 @@ def coget(
 def without(module: str, folder: Path) -> dict[str, str]:
     """The environment of a Python that does not have this module."""
     (folder / "sitecustomize.py").write_text(f"import sys\nsys.modules[{module!r}] = None\n")
+    return {"PYTHONPATH": str(folder)}
+
+
+def patient(folder: Path) -> dict[str, str]:
+    """The environment of a coget that tells a broker what it did however long that takes, not only within a second."""
+    (folder / "sitecustomize.py").write_text("from coalloc import outbox\noutbox.PATIENCE = 60.0\n")
     return {"PYTHONPATH": str(folder)}
 
 

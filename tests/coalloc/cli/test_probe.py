@@ -6,7 +6,7 @@ import pytest
 
 from coalloc.planner.written import read
 from tests.support.broker import BrokerProcess
-from tests.support.coget import coget
+from tests.support.coget import coget, patient
 
 BRIEFLY = ["--bytes", "2 MB"]
 
@@ -71,7 +71,7 @@ def test_a_broker_is_told(roots, home, tmp_path):
         host, port = roots[1].split("/")[2].split(":")
         endpoint = {"name": "two", "site": "LAB", "scheme": "ftp", "host": host, "port": int(port)}
         assert client.put("/broker/v1/endpoints/two", json=endpoint).status_code == 200
-        environment = {"COGET_BROKER": broker.url, "COGET_BROKER_TOKEN": broker.token}
+        environment = {"COGET_BROKER": broker.url, "COGET_BROKER_TOKEN": broker.token, **patient(tmp_path)}
         assert coget(["probe", *BRIEFLY, "--blast", *roots[:2]], home, **environment).returncode == 0
         told = client.get("/broker/v1/transfers").json()["transfers"]
     one, two = ("/".join(root.split("/")[:3]) for root in roots[:2])
