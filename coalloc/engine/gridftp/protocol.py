@@ -30,6 +30,8 @@ BEGINNING = re.compile(rb"[1-6]\d\d([ -]|$)")
 UNSENDABLE = re.compile(r"[\r\n\0]")
 MAX_LINE = 64 * 1024
 MAX_LINES = 10_000
+SHOWN = 400
+"""Characters of a reply that are shown: half of them from its end, where servers say why, behind a path."""
 
 
 class Reply(NamedTuple):
@@ -51,7 +53,9 @@ class Reply(NamedTuple):
     def text(self) -> str:
         """The words in one line, without what cannot be printed, short enough for a message."""
         words = "; ".join(line for line in self.lines if line and line not in ("End.", "End"))
-        return "".join(character if character.isprintable() else "?" for character in words[:400])
+        if len(words) > SHOWN:
+            words = f"{words[: SHOWN // 2]}...{words[3 - SHOWN // 2 :]}"
+        return "".join(character if character.isprintable() else "?" for character in words)
 
 
 class LineReader:

@@ -15,6 +15,7 @@ from coalloc.errors import (
     PermissionRefused,
     ServerBusy,
     ServerSays,
+    Unsupported,
 )
 from tests.support.fetching import opened, options, random_file
 
@@ -52,6 +53,7 @@ def test_a_server_that_is_full(code, text):
         (550, "Operation not permitted", PermissionRefused),
         (521, "Directory already exists", AlreadyThere),
         (550, "x: Directory not empty", NotEmpty),
+        (500, f"System error in open of {'/x' * 3000}: File name too long", Unsupported),
     ],
 )
 def test_other_refusals(code, text, kind):
