@@ -40,7 +40,7 @@ def test_quiet_is_silent(urls, home):
 
 
 def test_a_source_without_the_file_is_named(urls, home):
-    result = coget(["--json", *urls], home)
+    result = coget(["--json", "--strategy", "brute", *urls], home)  # which waits for answers
     assert result.returncode == 0
     third = json.loads(result.stdout)["sources"][2]
     assert third["outcome"] == "failed"
