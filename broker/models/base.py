@@ -4,8 +4,10 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
-__all__ = ["Count", "Fault", "Latitude", "Longitude", "Moment", "Problem", "Seconds", "Size", "Wire"]
+__all__ = ["KEPT", "Count", "Fault", "Latitude", "Longitude", "Moment", "Problem", "Seconds", "Size", "Wire"]
 
+KEPT = r"^[^\x00]*$"
+"""Text that databases keep: not with a NUL."""
 Size = Annotated[int, Field(ge=0, lt=2**63)]
 """Bytes."""
 Moment = Annotated[float, Field(ge=0, lt=1e11, allow_inf_nan=False)]

@@ -66,8 +66,8 @@ class Copies:
         self._state.raced_bytes += sum(b - a for a, b in lacking)
         self._fetch(lane, start, end, now, skip=self._state.final.within(start, end)).racing = True
 
-    def lost(self) -> list[Copy]:
-        """Those that lost a race: all that they lacked was delivered by another. They are abandoned, to be released.
+    def abandon_losers(self) -> list[Copy]:
+        """Stop those that lost a race, all that they lacked being delivered by another; which they are, to be released.
 
         Not so who delivered it all itself: it is about to finish.
         """

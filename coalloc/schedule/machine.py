@@ -189,11 +189,12 @@ class Scheduler:
         if state.complete and self._first_ready is not None:  # an answer is needed to ask for checksums, too
             self._end(Done(), now)
             return
-        lost = self._copies.lost() if isinstance(event, Received) else []
-        for copy in lost:
-            self._retire(copy, now)
-        if isinstance(event, Received) and not lost:  # many; idle lanes look again at the next tick
-            return
+        if isinstance(event, Received):
+            losers = self._copies.abandon_losers()
+            for copy in losers:
+                self._retire(copy, now)
+            if not losers:  # such events are many; idle lanes look again at the next tick
+                return
         self._admit()
         if not any(lane.usable for lane in state.lanes):
             self._end(GiveUp("; ".join(sorted({lane.reason for lane in state.lanes if lane.reason}))), now)

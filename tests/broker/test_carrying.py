@@ -344,6 +344,13 @@ async def test_empty_files_pass_where_the_rate_is_limited(world):
     assert task.status == "SUCCEEDED", task.error
 
 
+async def test_a_collection_whose_folder_cannot_be_made_fails_its_tasks(world):
+    write(world.source.root, {"d/a": 1})
+    await held(world, base="/gone/deep/")
+    task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/e/")])
+    assert (task.status, "sink:/" in task.error) == ("FAILED", True), task.error
+
+
 async def test_links_are_kept_and_kept_again(world):
     """They lead to what they led to, at the destination: servers make none before that is there."""
     write(world.source.root, {"d/z/a": 1})

@@ -141,8 +141,8 @@ async def describe(
 ) -> Answer:
     """Say what a collection is; nothing else of it can be changed here."""
     if document.model_extra or "description" not in document.model_fields_set:
-        said = ", ".join(document.model_extra or ())[:200]
-        raise Invalid(f"only its description can be changed here, not {said or 'nothing'}", "ask an admin")
+        said = ", ".join(document.model_extra or ())[:200] or "no description"
+        raise Invalid(f"only a collection's description can be changed here: {said} was given", "ask an admin")
     await services.collections.describe(caller, endpoint_id, document.description or "")
     return documents.result("result", "Updated", "Endpoint updated successfully", request.url.path)
 

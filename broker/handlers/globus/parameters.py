@@ -6,9 +6,11 @@ from uuid import UUID
 import orjson
 from fastapi import Path, Query, Response
 
+from broker.models.base import KEPT
+
 __all__ = ["Answer", "CollectionId", "Fields", "Limit", "Marker", "Offset", "Order", "Said", "TaskId", "quick"]
 
-Said = Annotated[str, Query(max_length=5000, pattern=r"^[^\x00]*$")]
+Said = Annotated[str, Query(max_length=5000, pattern=KEPT)]
 Fields = Annotated[str, Query(max_length=2000, description="of documents, with commas between")]
 Order = Annotated[str, Query(max_length=500, description="FIELD, or FIELD DESC, with commas between")]
 Limit = Annotated[int, Query(ge=0, le=1000)]

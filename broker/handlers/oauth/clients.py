@@ -12,6 +12,7 @@ from broker.errors import Forbidden, Invalid
 from broker.factory import Factory
 from broker.handlers.oauth.documents import client_document, consent_document, identity_document
 from broker.handlers.oauth.forms import address, authenticated, body
+from broker.models.base import KEPT
 from broker.models.identities import identity
 from broker.models.names import Remark
 from broker.models.oauth import VIEW_CONSENTS, Client
@@ -66,7 +67,7 @@ async def identities(
     caller: Identified,
     services: Services,
     ids: Annotated[str, Query(max_length=20_000)] = "",
-    usernames: Annotated[str, Query(max_length=100_000, pattern=r"^[^\x00]*$")] = "",
+    usernames: Annotated[str, Query(max_length=100_000, pattern=KEPT)] = "",
 ) -> dict[str, Any]:
     """Those of these that are known: by UUIDs or by user names, separated by commas."""
     if bool(ids) == bool(usernames):
