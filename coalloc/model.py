@@ -13,6 +13,7 @@ __all__ = [
     "Estimate",
     "Extent",
     "Kind",
+    "Origin",
     "Outcome",
     "PartialCopy",
     "Phase",
@@ -56,12 +57,25 @@ class PieceHashes(NamedTuple):
     values: tuple[str, ...]
 
 
+class Origin(NamedTuple):
+    """The origin of a replica's name, which decides what the name may reach.
+
+    `user`: the user's own words. `document`: a file on this machine, such as a Metalink. `server`: an answer of a
+    server (a Metalink by URL, a broker, a redirect, a listing); `address` is then the numeric address of that server,
+    None if it is not known.
+    """
+
+    kind: Literal["user", "document", "server"] = "user"
+    address: str | None = None
+
+
 class Replica(NamedTuple):
     """One place that has the file. Lower `priority` is better; `location` is an ISO 3166 country code."""
 
     url: str
     priority: int | None = None
     location: str | None = None
+    origin: Origin = Origin()
 
 
 class ReplicaSet(NamedTuple):
