@@ -81,6 +81,8 @@ class ThirdParty:
         self._window = asyncio.Semaphore(WINDOW)
         self._under_way: set[Transfer] = set()
         self._error: SourceError | None = None
+        self.doubtful = False
+        """Whether a transfer has failed, and it is not yet known why: nothing is begun or ended until it is."""
         self._loop = asyncio.get_running_loop()
         self._moved = 0.0
         self._look: asyncio.TimerHandle | None = None
@@ -95,7 +97,7 @@ class ThirdParty:
     @property
     def usable(self) -> bool:
         """Whether more can be copied."""
-        return self._error is None and self.source.usable and self.sink.usable
+        return self._error is None and not self.doubtful and self.source.usable and self.sink.usable
 
     async def copy(
         self,
@@ -146,7 +148,7 @@ class ThirdParty:
         self._under_way.add(transfer)
         if self._error:
             transfer.end(self._error)
-        else:
+        elif not self.doubtful:
             transfer.begin()
 
     def ended(self, transfer: Transfer) -> None:

@@ -11,13 +11,15 @@ from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.markers import Progress
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.engine.gridftp.refusals import refusal
-from coalloc.errors import ConnectionLost, ReplicaChanged, SourceError
+from coalloc.errors import ConnectionLost, ReplicaChanged, ServerSays, SourceError
 
 if TYPE_CHECKING:
     from coalloc.engine.gridftp.thirdparty import ThirdParty
 
 __all__ = ["KeptRange", "Transfer"]
 
+OTHER_END_SECONDS = 5.0
+"""For the other end's answer, when the first says no more than that its data connection has failed."""
 KeptRange = Callable[[int, int], None]
 """`received(start, end)`: these bytes of the file are on the sink's disk."""
 
@@ -45,6 +47,10 @@ class Transfer:
         self._store = store
         self._received = received
         self._sent = self._asked = self._kept = False
+        self._begun = False
+        self._answers = 0
+        self._vague: ServerSays | None = None
+        self._patience: asyncio.TimerHandle | None = None
         self.progress = Progress()
         self.ended = False
         self.over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
@@ -56,13 +62,14 @@ class Transfer:
 
     def _opened(self, _: Reply | None) -> None:
         """The source has the file and sends it: now ask the sink."""
-        if not self._asked:
+        if not self._asked and not self._pair.doubtful:
             self._asked = True
             self._pair.moved()
             self._pair.sink.control.send(self._store[0], self._stored, heard=self._heard)
 
     def _heard(self, reply: Reply) -> None:
         """A marker of the sink."""
+        self._begun = True
         for start, end in self.progress.hear(reply):
             self._tell(start, end)
         if self.progress.moved:
@@ -77,6 +84,7 @@ class Transfer:
             self._broken(error)
 
     def _retrieved(self, answer: Reply | SourceError) -> None:
+        self._answers += 1
         error = _trouble(answer, self._retrieve[1])
         if error and not self._asked and self._pair.source.usable:
             self.end(error)  # the sink has not heard of it
@@ -88,6 +96,7 @@ class Transfer:
             self._finish()
 
     def _stored(self, answer: Reply | SourceError) -> None:
+        self._answers += 1
         if error := _trouble(answer, self._store[1]):
             self._broken(error)
         else:
@@ -96,12 +105,29 @@ class Transfer:
 
     def _broken(self, error: Exception) -> None:
         """What is left of this range stands in the connection, where the next file is expected."""
+        if isinstance(error, ServerSays):
+            # When one end dies, the other may be the first to say so, and knows only that its connection has ended.
+            if self._vague is None and self._begun and self._answers < 2:
+                self._wait_for_other_end(error)
+                return
+            error = self._vague or error
+        self._vague = None
         self.end(error)
         ends = f"{self._pair.source.control.where} to {self._pair.sink.control.where}"
         self._pair.fail(ConnectionLost(f"another file's copy from {ends} has failed: {error}", "connect again"))
 
+    def _wait_for_other_end(self, error: ServerSays) -> None:
+        self._vague = error
+        self._pair.doubtful = True
+        self._patience = asyncio.get_running_loop().call_later(OTHER_END_SECONDS, self._broken, error)
+
     def _finish(self) -> None:
         """Count what has come, once both ends say that they are done."""
+        if self._vague:  # one end has failed, and the other has nothing to add
+            self._broken(self._vague)
+            return
+        if self._pair.doubtful:
+            return
         self._pair.moved()
         if not (self._sent and self._kept):
             return
@@ -118,9 +144,11 @@ class Transfer:
         if self.ended:
             return
         self.ended = True
+        if self._patience:
+            self._patience.cancel()
         self._pair.ended(self)
         if not self.over.done():  # whoever waits may have been cancelled
-            self.over.set_result(error)
+            self.over.set_result(self._vague or error)
 
 
 def _trouble(answer: Reply | SourceError, thing: Address) -> SourceError | None:

@@ -2,7 +2,8 @@
 
 import asyncio
 import os
-from contextlib import closing, suppress
+from contextlib import AsyncExitStack, closing, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -169,6 +170,77 @@ async def test_a_server_is_killed_in_the_middle(servers, pair, victim):
         await copy
     assert not raised.value.permanent
     assert not pair.usable
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+async def test_the_end_that_died_is_named_though_the_other_speaks_first(servers, victim):
+    survivor = servers[1 - victim]
+    async with LateNews(servers[victim], survivor) as late:
+        ends = [f"ftp://{server.host}:{port}/" for server, port in zip(late.servers, late.ports, strict=True)]
+        ends = ends if victim == 0 else ends[::-1]
+        async with await api.third_party(*ends) as pair:
+            copy = asyncio.create_task(pair.copy(huge(servers[0]), f"{servers[1].root}/file", HUGE))
+            await until(begun(servers[1].root / "file"))
+            servers[victim].kill()
+            with pytest.raises(ConnectionLost) as raised:
+                await copy
+            assert servers[victim].host in str(raised.value)
+            assert not pair.usable
+
+
+class LateNews:
+    """Relays the control connections of two servers; that the first has died is told once the other has refused."""
+
+    def __init__(self, dies, survives):
+        self.servers = (dies, survives)
+        self.ports = []
+        self._refused = asyncio.Event()
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self):
+        for number, server in enumerate(self.servers):
+            relay = await asyncio.start_server(partial(self._relay, number), server.host, 0)
+            self._stack.push_async_callback(relay.wait_closed)
+            self._stack.callback(relay.close)
+            self.ports.append(relay.sockets[0].getsockname()[1])
+        return self
+
+    async def __aexit__(self, *error):
+        await self._stack.aclose()
+
+    async def _relay(self, number, reader, writer):
+        server = self.servers[number]
+        there, to_there = await asyncio.open_connection(server.host, server.port)
+        for each in (writer, to_there):
+            self._stack.push_async_callback(gone, each)
+        up = asyncio.create_task(self._pass(reader, to_there))
+        self._stack.push_async_callback(cancelled, up)
+        with suppress(ConnectionError):
+            while said := await there.read(65536):
+                writer.write(said)
+                if number == 1 and b"\n500 " in said:
+                    await writer.drain()
+                    self._refused.set()
+        if number == 0:
+            await self._refused.wait()
+        writer.close()
+
+    async def _pass(self, reader, writer):
+        with suppress(ConnectionError):
+            while said := await reader.read(65536):
+                writer.write(said)
+        writer.close()
+
+
+async def cancelled(task):
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def gone(writer):
+    writer.close()
+    with suppress(ConnectionError):
+        await writer.wait_closed()
 
 
 @pytest.mark.parametrize("victim", [0, 1])
