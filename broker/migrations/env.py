@@ -16,6 +16,7 @@ context.configure(
     target_metadata=METADATA,
     include_name=_ours,
     render_as_batch=True,
+    transactional_ddl=True,  # SQLite's is, on connections that begin transactions themselves
 )
 with context.begin_transaction():
     context.run_migrations()

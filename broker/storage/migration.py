@@ -1,5 +1,6 @@
-"""Which version of the tables a database has, and how it gets to ours."""
+"""The version of a database's tables, and upgrades to ours: each is one transaction, after a copy of a SQLite file."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -8,7 +9,7 @@ import alembic.command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import Connection, create_engine, inspect, text
+from sqlalchemy import Connection, create_engine, event, inspect, make_url, text
 from sqlalchemy.exc import OperationalError
 
 from broker import migrations
@@ -17,14 +18,21 @@ from broker.storage.queue import prepare
 
 __all__ = ["check", "differences", "upgrade"]
 
+WAIT = 30
+"""Seconds to wait for another process that writes to the same SQLite file."""
+
 
 def upgrade(url: str) -> bool:
     """Bring the database to our version of the tables; make them where there are none.
 
+    All or nothing: an upgrade that is killed can be started again. A SQLite file is copied first, to
+    `FILE.before-VERSION`, where VERSION is ours.
+
     :returns: whether there were none
     :raises Invalid: when its tables are of a newer broker, or somebody else's
     """
-    with _connected(url) as connection:
+    _keep_copy(url)
+    with _connected(url, "BEGIN IMMEDIATE") as connection:
         if connection.dialect.name == "postgresql":  # of several that start at once the first makes them
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget upgrade'))"))
         before = _version(connection)
@@ -53,6 +61,23 @@ def check(url: str) -> bool:
         return not empty
 
 
+def _keep_copy(url: str) -> None:
+    """Copy the SQLite file of older tables, for this user only."""
+    path = make_url(url).database
+    if not url.startswith("sqlite") or not path:
+        return
+    with _connected(url, "") as connection:  # SQLite copies outside of transactions only
+        before, ours = _version(connection), _scripts(connection).get_current_head()
+        if before is None or before == ours:
+            return
+        _refuse_strange(connection, before, empty=False)
+        new = Path(f"{path}.before-{ours}.new")
+        new.unlink(missing_ok=True)
+        os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        connection.exec_driver_sql("VACUUM INTO ?", (str(new),))
+        new.replace(f"{path}.before-{ours}")
+
+
 def differences(url: str) -> None:
     """:raises alembic.util.CommandError: when the tables are not what `broker.schema` says. For tests."""
     with _connected(url) as connection:
@@ -71,8 +96,16 @@ def _refuse_strange(connection: Connection, version: str | None, empty: bool) ->
 
 
 @contextmanager
-def _connected(url: str) -> Iterator[Connection]:
-    engine = create_engine(url.replace("+aiosqlite", ""))
+def _connected(url: str, begin: str = "BEGIN") -> Iterator[Connection]:
+    """A connection, and a transaction that is committed when the block ends well.
+
+    :param begin: how it begins on SQLite, where Python's driver would leave changes of tables out of it
+    """
+    sqlite = url.startswith("sqlite")
+    engine = create_engine(url.replace("+aiosqlite", ""), connect_args={"timeout": WAIT} if sqlite else {})
+    if sqlite:
+        event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))
+        event.listen(engine, "begin", lambda connection: begin and connection.exec_driver_sql(begin))
     try:
         with engine.connect() as connection:
             yield connection

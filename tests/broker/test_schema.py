@@ -1,6 +1,13 @@
 """Tables: made, upgraded, and as the code thinks they are."""
 
 import asyncio
+import contextlib
+import itertools
+import multiprocessing
+import os
+import signal
+import sqlite3
+import stat
 
 import alembic.command
 import pytest
@@ -59,6 +66,70 @@ def test_tokens_of_the_first_version_are_good_after_an_upgrade(empty_database):
             await factory.database.close()
 
     assert asyncio.run(ask()) == Caller(subject="ann", role="curator", site="CERN")
+
+
+def _of_first_version(address: str, *tokens: str) -> None:
+    with migration._connected(address) as connection:
+        alembic.command.upgrade(migration._config(connection), "0001")
+    for token in tokens:
+        _run(
+            address,
+            f"INSERT INTO tokens (hash, subject, role, site, created_at) VALUES ('{token}', 'ann', 'admin', '', 1.0)",
+        )
+
+
+def _upgrade_and_die(address: str, at: int) -> bool:
+    """Upgrade in a process that is killed before its statement number `at`; whether there was such a statement."""
+
+    def child() -> None:
+        left = itertools.count(at, -1)
+
+        def look(*_: object) -> None:
+            if not next(left):
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        sa.event.listen(sa.Engine, "before_cursor_execute", look)
+        upgrade(address)
+
+    process = multiprocessing.get_context("fork").Process(target=child)
+    process.start()
+    process.join()
+    assert process.exitcode in (0, -signal.SIGKILL)
+    return process.exitcode != 0
+
+
+def test_an_upgrade_that_is_killed_at_any_statement_goes_on(tmp_path):
+    """Each attempt dies a few statements later than the one before, on the same file."""
+    path = tmp_path / "broker.sqlite"
+    address = addressed(f"sqlite:///{path}")
+    _of_first_version(address, "one", "two")
+    steps = itertools.count(1, 7)
+    while _upgrade_and_die(address, next(steps)):
+        engine = sa.create_engine(f"sqlite:///{path}")
+        with engine.connect() as connection:
+            assert connection.execute(sa.text("SELECT version_num FROM alembic_version")).scalar() == "0001"
+        engine.dispose()
+    assert next(steps) > 50
+    assert check(address)
+    differences(address)
+    engine = sa.create_engine(f"sqlite:///{path}")
+    with engine.connect() as connection:
+        assert set(connection.execute(sa.text("SELECT hash FROM tokens")).scalars()) == {"one", "two"}
+    engine.dispose()
+
+
+def test_the_older_file_is_kept_beside_for_its_owner_only(tmp_path):
+    path = tmp_path / "broker.sqlite"
+    address = addressed(f"sqlite:///{path}")
+    _of_first_version(address, "one")
+    upgrade(address)
+    (kept,) = tmp_path.glob("broker.sqlite.before-*")
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    with contextlib.closing(sqlite3.connect(kept)) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == ("0001",)
+        assert connection.execute("SELECT hash FROM tokens").fetchall() == [("one",)]
+    assert not upgrade(address)
+    assert list(tmp_path.glob("broker.sqlite.before-*")) == [kept]
 
 
 def test_a_schema_of_a_newer_broker_is_left_alone(empty_database):
