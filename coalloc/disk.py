@@ -29,8 +29,14 @@ _REMEDIES = {
     errno.ENOENT: "create the directory first, or choose another one",
     errno.ENOTDIR: "choose a directory that exists",
     errno.ENAMETOOLONG: "choose a shorter name",
+    errno.EISDIR: "remove or rename the directory, or choose another name",
+    errno.ELOOP: "remove the symbolic link, or choose another name",
     errno.EIO: "the disk may be failing: see the system's log, and choose another disk",
 }
+
+
+_NOREPLACE = 1
+"""RENAME_NOREPLACE of renameat2(2)."""
 
 
 class Disk:
@@ -57,7 +63,23 @@ class Disk:
         """Return when the bytes of the file are on the medium."""
         os.fdatasync(fd)
 
-    def free(self, directory: Path) -> int | None:
+    def rename(self, name: str, directory: int, to: str, into: int, /) -> None:
+        """Give a file another name, in another directory, and replace the file that has it."""
+        os.rename(name, to, src_dir_fd=directory, dst_dir_fd=into)
+
+    def rename_new(self, name: str, directory: int, to: str, into: int, /) -> None:
+        """As `rename`, but fail with EEXIST where the name is taken. Some file systems know no such call (EINVAL)."""
+        import ctypes  # for transfers that may replace nothing only
+
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+        if rename(directory, os.fsencode(name), into, os.fsencode(to), _NOREPLACE):
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    def link(self, name: str, directory: int, to: str, into: int, /) -> None:
+        """Give a file a second name, or fail with EEXIST where that is taken."""
+        os.link(name, to, src_dir_fd=directory, dst_dir_fd=into, follow_symlinks=False)
+
+    def free(self, directory: Path | int) -> int | None:
         """Bytes that this user may still write in `directory`; None when the file system does not say."""
         found = os.statvfs(directory)
         return found.f_bavail * found.f_frsize if found.f_blocks else None

@@ -158,9 +158,9 @@ class Download:
         expected = expectation(self._file.checksums) or expectation(self._agreement.digests)
         algorithm = expected.algorithm if expected else None
         header = describe(size, self._urls, self._agreement.validators, [expected] if expected else [])
-        earlier = recall(self._partial.journal_path, header)
+        earlier = recall(self._partial.journal_path, header, self._partial.directory)
         kept = await in_thread(self._partial.begin, size, earlier.extents, algorithm)
-        self._journal = Journal.create(self._partial.journal_path, earlier.header, kept)
+        self._journal = Journal.create(self._partial.journal_path, earlier.header, kept, own=self._partial.directory)
         self._resumed = Intervals((extent.start, extent.end) for extent in kept)
         if earlier.trouble and not self._resumed:
             self._notice = earlier.trouble

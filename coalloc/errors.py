@@ -9,6 +9,7 @@
     ├── SinkError              6  the local disk: full, unwritable, failing
     │   └── DiskFull              no room on it, or in what the user may have of it
     ├── NotAllowed             7  every source refused us
+    ├── TargetExists           7  a file has the target's name, and is not to be replaced
     ├── TargetInUse            8  another coget writes this target
     └── SourceError               one replica, one attempt; never ends a transfer by itself
         ├── UnknownHost           permanent
@@ -56,6 +57,7 @@ __all__ = [
     "SinkError",
     "SourceError",
     "Stalled",
+    "TargetExists",
     "TargetInUse",
     "TooMuch",
     "TransferFailed",
@@ -138,6 +140,12 @@ class NotAllowed(CoallocError):
 
     status = 7
     code = "not_allowed"
+
+
+class TargetExists(CoallocError):
+    """A file that is not to be replaced has the target's name."""
+
+    status = 7
 
 
 class TargetInUse(CoallocError):

@@ -6,8 +6,8 @@ takes its place in one rename.
 """
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Self
 
@@ -16,6 +16,7 @@ from coalloc.errors import SinkError
 from coalloc.journal.format import Contents, Header, Origin, decode, encode_extent, encode_header, encode_revoke
 from coalloc.journal.resume import carry_over, why_not
 from coalloc.model import Checksum, Extent
+from coalloc.owned import OwnDirectory
 from coalloc.pieces import Pieces
 from coalloc.urls import redact
 
@@ -52,28 +53,51 @@ def _boot() -> str:
         return os.urandom(16).hex()
 
 
-def recall(path: Path, now: Header) -> Recollection:
+def recall(path: Path, now: Header, own: OwnDirectory | None = None) -> Recollection:
     """What can be used of the journal at `path`, if there is one.
 
     Of one that is damaged a copy is kept beside it. One that is of no use at all is removed, before anybody
     writes over the data that it vouches for.
 
-    :raises SinkError: if the disk fails
+    :param own: the directory in which it is, if that is open already
+    :raises SinkError: if the disk fails, or the journal is not own
     """
     try:
-        contents = decode(path.read_bytes())
-        if contents.trouble:
-            import shutil  # and with it all kinds of archives: not for the rule, for this exception
-
-            shutil.copyfile(path, path.with_name(path.name + ".broken"))
-        found = _judge(contents, now)
-        if not found.extents:
-            path.unlink()
+        with _directory(path, own) as directory:
+            data = _read(directory, path.name)
+            contents = decode(data)
+            if contents.trouble:
+                _keep(directory, f"{path.name}.broken", data)
+            found = _judge(contents, now)
+            if not found.extents:
+                directory.unlink(path.name)
     except FileNotFoundError:
         return Recollection(now)
     except OSError as error:
         raise disk_error(error, "use", path) from None
     return found
+
+
+@contextmanager
+def _directory(path: Path, own: OwnDirectory | None) -> Iterator[OwnDirectory]:
+    """The directory of `path`: the one that is open already, or one that is opened for a while."""
+    if own is not None:
+        yield own
+        return
+    with OwnDirectory.at(path.parent) as opened:
+        yield opened
+
+
+def _read(directory: OwnDirectory, name: str) -> bytes:
+    with open(directory.open(name, os.O_RDONLY), "rb", buffering=0) as file:
+        return file.readall()
+
+
+def _keep(directory: OwnDirectory, name: str, data: bytes) -> None:
+    with open(directory.renew(name), "wb", buffering=0) as file:
+        view = memoryview(data)
+        while view:
+            view = view[file.write(view) :]
 
 
 def _judge(contents: Contents, now: Header) -> Recollection:
@@ -100,27 +124,40 @@ class Journal:
         self._grain = size // _GRAINS
 
     @classmethod
-    def create(cls, path: Path, header: Header, extents: Iterable[Extent] = (), disk: Disk | None = None) -> Self:
-        """Begin a journal with what is here already; it replaces the one at `path`, whole or not at all."""
-        new = path.with_name(path.name + ".new")
-        disk = disk or Disk()
-        try:  # for this user only: URLs may carry keys
-            fd = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        except OSError as error:
-            raise disk_error(error, "write", new) from None
-        journal = cls(path, fd, header.size, disk)
+    def create(
+        cls,
+        path: Path,
+        header: Header,
+        extents: Iterable[Extent] = (),
+        disk: Disk | None = None,
+        own: OwnDirectory | None = None,
+    ) -> Self:
+        """Begin a journal with what is here already; it replaces the one at `path`, whole or not at all.
+
+        It is for this user only, as URLs may carry keys.
+
+        :param own: the directory in which it is, if that is open already
+        """
+        new = f"{path.name}.new"
+        journal: Self | None = None
         try:
-            records = (encode_extent(e.start, e.end, e.source, e.adler32) for e in extents)
-            journal._write(encode_header(header) + b"".join(records))
-            disk.sync(fd)  # else a power cut could leave the new name and neither journal
-            new.rename(path)
-        except OSError as error:
-            journal.close()
-            raise disk_error(error, "write", new) from None
-        except SinkError:
-            journal.close()
+            with _directory(path, own) as directory:
+                journal = cls(path, directory.renew(new), header.size, disk or Disk())
+                records = (encode_extent(e.start, e.end, e.source, e.adler32) for e in extents)
+                journal._write(encode_header(header) + b"".join(records))
+                journal._sync()  # else a power cut could leave the new name and neither journal
+                directory.rename(new, path.name)
+        except (OSError, SinkError) as error:
+            if journal:
+                journal.close()
+            if isinstance(error, OSError):
+                raise disk_error(error, "write", path.with_name(new)) from None
             raise
         return journal
+
+    def _sync(self) -> None:
+        assert self._fd is not None
+        self._disk.sync(self._fd)
 
     def append(self, extents: Iterable[Extent]) -> None:
         """Take note of bytes that were written. They are recorded when they are enough to be worth it."""

@@ -5,11 +5,11 @@ Every failure of the disk comes out as a SinkError.
 
 import os
 from contextlib import suppress
-from pathlib import Path
 
 from coalloc.checksums import hasher
 from coalloc.disk import Disk, disk_error
 from coalloc.errors import DiskFull, SinkError
+from coalloc.owned import OwnDirectory
 from coalloc.sink.writeback import WriteBack
 
 __all__ = ["BLOCK", "Data"]
@@ -19,16 +19,22 @@ BLOCK = 4 << 20
 
 
 class Data:
-    """The open file `path`; made if it is not there. `room` comes before all else."""
+    """The open file of that name; made if it is not there. `room` comes before all else.
 
-    def __init__(self, path: Path, disk: Disk) -> None:
-        self.path = path
+    Its mode and group are those that any file gets that is made there, as they are the final file's.
+
+    :raises SinkError: if a file of that name is not own
+    """
+
+    def __init__(self, own: OwnDirectory, name: str, disk: Disk) -> None:
+        self.path = own.path / name
+        self._own = own
         self._disk = disk
         self._pwrite = disk.pwrite
         try:
-            self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            self._fd = _open(own, name)
         except OSError as error:
-            raise disk_error(error, "write", path) from None
+            raise disk_error(error, "write", self.path) from None
         self._writeback = WriteBack(self._fd, disk)
 
     def room(self, size: int, keep: bool) -> bool:
@@ -50,7 +56,7 @@ class Data:
         return False
 
     def _refuse_if_too_big(self, needed: int) -> None:
-        free = self._disk.free(self.path.parent)
+        free = self._disk.free(self._own.fd)
         if free is not None and needed > free:
             where = self.path.parent.parent.absolute()
             raise DiskFull(
@@ -93,15 +99,10 @@ class Data:
             found.update(block)
         return found.hexdigest()
 
-    def publish(self, target: Path) -> None:
-        """Rename the file to `target`: first its bytes reach the disk, then its name, then this returns."""
-        try:
-            self._disk.sync(self._fd)
-            self.path.rename(target)
-        except OSError as error:
-            raise disk_error(error, "write", target) from None
-        with suppress(OSError):  # not every file system can; the file is whole and has its name already
-            _sync_directory(target.parent)
+    def sync(self) -> os.stat_result:
+        """Return when all bytes are on the medium, with what is known of the file. :raises OSError:"""
+        self._disk.sync(self._fd)
+        return os.fstat(self._fd)
 
     def close(self) -> None:
         """Let go of the file; to be called once."""
@@ -109,9 +110,7 @@ class Data:
         os.close(self._fd)
 
 
-def _sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
+def _open(own: OwnDirectory, name: str) -> int:
+    with suppress(FileNotFoundError):
+        return own.open(name, os.O_RDWR)
+    return own.create(name, 0o666)

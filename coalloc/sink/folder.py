@@ -1,8 +1,12 @@
 """The directory `NAME.coget/` beside a target, and the lock that makes it one process's own.
 
 The lock is flock(2) on the file `lock` in it: the kernel lets go of it when the process ends, however it ends.
-Whoever has it may remove the directory while another waits at the door with `lock` already open; so, once
-locked, the file is looked up again, and if its name now leads elsewhere the whole is tried anew.
+The process that has it may remove the directory while another waits with `lock` already open; so, once
+locked, the file is looked up again, and if its name now leads elsewhere all is tried anew.
+
+Other users may be able to write where the target is. So the directory is for this user only (0700), it is used only
+if it and all in it are own (`coalloc.owned`), and it is reached by descriptors from there on. One that others
+could write until now is closed to them first and looked at then.
 """
 
 import fcntl
@@ -13,15 +17,22 @@ from pathlib import Path
 
 from coalloc.disk import disk_error
 from coalloc.errors import SinkError, TargetInUse
+from coalloc.owned import DIRECTORY, OwnDirectory, owner_of_new_files
 
-__all__ = ["Folder", "discard"]
+__all__ = ["DATA", "JOURNAL", "Folder", "discard"]
+
+DATA, JOURNAL, LOCK = "data", "journal", "lock"
+NAMES = (DATA, JOURNAL, f"{JOURNAL}.new", f"{JOURNAL}.broken", LOCK)
+"""All that coget makes in it. The lock is last, so that it is removed last."""
+OPEN_ON_NFS = ".nfs"
+"""How names begin that NFS gives to files that were removed while a process has them open."""
 
 
 def discard(target: Path) -> None:
     """Delete what was fetched of a file that is not whole; a file of that name is left alone.
 
     :raises TargetInUse: while another process fetches it
-    :raises SinkError: when that cannot be told
+    :raises SinkError: when that cannot be told, or another user made it
     """
     folder = _beside(target)
     if folder.is_dir() and not folder.is_symlink():
@@ -35,35 +46,66 @@ class Folder:
         """Make the directory if it is not there, and lock it.
 
         :raises TargetInUse: if another process has the lock
-        :raises SinkError: if the target cannot be written
+        :raises SinkError: if the target cannot be written, or what is there is not own
         """
-        _refuse_special(target)
         self.path = _beside(target)
+        self.name = target.name
         self._lock: int | None = None
+        self._own: OwnDirectory | None = None
         try:
+            self.outside = os.open(target.parent, os.O_PATH | DIRECTORY)
+        except OSError as error:
+            raise disk_error(error, "create", self.path) from None
+        try:
+            _refuse_special(target, self.outside)
+            self._owner = owner_of_new_files(self.outside)
             while self._lock is None:
                 self._lock = self._try_lock()
+            self._end_publication()
         except BlockingIOError:
+            self.unlock()
             raise TargetInUse(
                 f"another coget is fetching {target}", "wait until it is done, or choose another name"
             ) from None
         except OSError as error:
+            self.unlock()
             raise disk_error(error, "create", self.path) from None
+        except BaseException:
+            self.unlock()
+            raise
+
+    @property
+    def own(self) -> OwnDirectory:
+        """What is in it."""
+        if self._own is None:
+            raise RuntimeError(f"{self.path} is used after close")
+        return self._own
+
+    @property
+    def has_data(self) -> bool:
+        """Whether any data are in it; not once it is unlocked."""
+        with suppress(OSError):
+            return self._own is not None and self._own.stat(DATA).st_size > 0
+        return False
 
     def _try_lock(self) -> int | None:
         """A descriptor that holds the lock, or None when the directory was removed meanwhile."""
+        with suppress(FileExistsError):
+            os.mkdir(self.path.name, 0o700, dir_fd=self.outside)
         try:
-            self.path.mkdir()
-        except FileExistsError:
-            _refuse_other_than_folder(self.path)
-        lock = self.path / "lock"
+            opened = self._open()
+        except FileNotFoundError:
+            return None
+        self._close_own()
+        self._own = OwnDirectory(self.path, opened, self._owner)
+        self._refuse_foreign()
         try:
-            fd = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+            fd = _open_lock(self._own)
         except FileNotFoundError:
             return None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(fd), lock.stat()):
+            if os.path.samestat(os.fstat(fd), self._own.stat(LOCK)):
                 return fd
         except FileNotFoundError:
             pass
@@ -73,48 +115,123 @@ class Folder:
         os.close(fd)
         return None
 
-    def remove(self) -> None:
-        """While locked, remove the directory and all in it, and let go of the lock. What cannot be removed stays.
+    def _open(self) -> int:
+        """Open the directory, if it is own, and close it to all others."""
+        flags = DIRECTORY | os.O_NOFOLLOW
+        try:
+            held = os.open(self.path.name, os.O_PATH | flags, dir_fd=self.outside)
+        except NotADirectoryError:
+            raise SinkError(
+                f"{self.path} is in the way: partial data would go there, and it is no directory",
+                "remove or rename it, or choose another name",
+            ) from None
+        try:
+            found = os.fstat(held)
+            if found.st_uid != self._owner:
+                raise SinkError(
+                    f"{self.path} is in the way: partial data would go there, and it belongs to another user "
+                    f"(uid {found.st_uid})",
+                    "choose another name, or a directory that others cannot write",
+                )
+            _narrow(held, found)
+            return os.open(".", os.O_RDONLY | flags, dir_fd=held)
+        finally:
+            os.close(held)
 
-        The lock file goes last, and is closed before the directory goes (NFS keeps open files in it). Who
+    def _refuse_foreign(self) -> None:
+        """Raise a SinkError that names what is in the directory and is not own, before anything in it is changed."""
+        for name in sorted(self.own.names()):
+            try:
+                found = self.own.stat(name)
+            except FileNotFoundError:  # another process of this user has it, and it will be seen by its lock
+                continue
+            if name not in NAMES and not name.startswith(OPEN_ON_NFS):
+                raise SinkError(
+                    f"{self.path} is in the way: partial data would go there, and it has {name!r} in it, "
+                    "which coget did not make",
+                    "remove or rename it, or choose another name",
+                )
+            own_link = stat.S_ISLNK(found.st_mode) and found.st_uid == self._owner  # is refused when it is opened
+            if not (own_link or (name == DATA and self._is_target(found))):
+                self.own.refuse_foreign(name, found)
+
+    def _is_target(self, found: os.stat_result) -> bool:
+        with suppress(OSError):
+            return os.path.samestat(found, os.stat(self.name, dir_fd=self.outside, follow_symlinks=False))
+        return False
+
+    def _end_publication(self) -> None:
+        """Remove the data's old name where a crash left it with both."""
+        with suppress(FileNotFoundError):
+            if self._is_target(self.own.stat(DATA)):
+                for name in (JOURNAL, DATA):
+                    with suppress(FileNotFoundError):
+                        self.own.unlink(name)
+
+    def remove(self) -> None:
+        """While locked, remove the directory and all in it, and let go of the lock. What coget did not make stays.
+
+        The lock file goes last, and is closed before the directory goes (NFS keeps open files in it). A process that
         opens a new lock file from then on has the directory for its own: it is not empty, and so it stays.
         """
         if self._lock is None:
             return
         with suppress(OSError):
-            for path in sorted(self.path.iterdir(), key=lambda path: path.name == "lock"):
-                path.unlink()
-        self.unlock()
+            for name in NAMES:
+                with suppress(FileNotFoundError):
+                    self.own.unlink(name)
+        os.close(self._lock)
+        self._lock = None
+        self._close_own()
         with suppress(OSError):
-            self.path.rmdir()
+            os.rmdir(self.path.name, dir_fd=self.outside)
+        self.unlock()
 
     def unlock(self) -> None:
         """Let go of the lock. May be called twice."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+        self._close_own()
+        if self.outside >= 0:
+            os.close(self.outside)
+            self.outside = -1
+
+    def _close_own(self) -> None:
+        if self._own is not None:
+            self._own.close()
+            self._own = None
 
 
 def _beside(target: Path) -> Path:
-    return target.with_name(target.name + ".coget")
+    return target.parent / f"{target.name}.coget"
 
 
-def _refuse_other_than_folder(path: Path) -> None:
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:  # removed meanwhile
+def _open_lock(own: OwnDirectory) -> int:
+    while True:
+        with suppress(FileNotFoundError):
+            return own.open(LOCK, os.O_RDWR)
+        with suppress(FileExistsError):
+            return own.create(LOCK, 0o600)
+
+
+def _narrow(held: int, found: os.stat_result) -> None:
+    """Give a directory the mode 0700; setgid stays, as it gives the data their group."""
+    if stat.S_IMODE(found.st_mode) & 0o777 == 0o700:
         return
-    if not (stat.S_ISDIR(mode) or path.is_dir()):
-        raise SinkError(
-            f"{path} is in the way: partial data would go there, and it is no directory",
-            "remove or rename it, or choose another name",
-        )
+    mode = stat.S_IMODE(found.st_mode) & stat.S_ISGID | 0o700
+    try:
+        Path(f"/proc/self/fd/{held}").chmod(mode)  # fchmod refuses a descriptor that is open for no more than its path
+    except PermissionError:  # file systems without modes: whoever mounted it decided who may do what
+        pass
+    except FileNotFoundError:
+        raise OSError("this takes a /proc") from None
 
 
-def _refuse_special(target: Path) -> None:
+def _refuse_special(target: Path, outside: int) -> None:
     """A rename would replace a device, and fail at a directory: say so before anything is fetched."""
     try:
-        mode = target.stat().st_mode
+        mode = os.stat(target.name or ".", dir_fd=outside).st_mode
     except FileNotFoundError:
         return
     except OSError as error:

@@ -5,7 +5,6 @@ the bytes are right, is for others to say; so is what to remember of all this (`
 """
 
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -16,10 +15,12 @@ from coalloc.checksums import adler32_combine, crc32_combine
 from coalloc.disk import Disk
 from coalloc.intervals import Intervals
 from coalloc.model import Extent
+from coalloc.owned import OwnDirectory
 from coalloc.pieces import Pieces
 from coalloc.sink.data import Data
-from coalloc.sink.folder import Folder
+from coalloc.sink.folder import DATA, JOURNAL, Folder
 from coalloc.sink.follower import Follower
+from coalloc.sink.publishing import publish
 
 __all__ = ["PartialFile"]
 
@@ -48,7 +49,6 @@ class PartialFile:
         self._keeps_adler32 = keep_checksums
         self._keeps_crc32 = False
         self._folder = Folder(target)
-        self._path = self._folder.path / "data"
         self._data: Data | None = None
         self._follower: Follower | None = None
         self._held = Intervals()
@@ -67,12 +67,17 @@ class PartialFile:
     @property
     def journal_path(self) -> Path:
         """Where a journal of this fetch belongs."""
-        return self._folder.path / "journal"
+        return self._folder.path / JOURNAL
+
+    @property
+    def directory(self) -> OwnDirectory:
+        """The directory of the journal, open while this is."""
+        return self._folder.own
 
     @property
     def _file(self) -> Data:
         if self._data is None:
-            raise RuntimeError(f"{self._path} is used before begin or after close")
+            raise RuntimeError(f"{self._folder.path / DATA} is used before begin or after close")
         return self._data
 
     def begin(self, size: int, extents: Iterable[Extent] = (), expected: str | None = None) -> list[Extent]:
@@ -89,7 +94,7 @@ class PartialFile:
         extents = list(extents)
         self.size = size
         self._keeps_crc32 = expected == "crc32"
-        self._data = Data(self._path, self._disk)
+        self._data = Data(self._folder.own, DATA, self._disk)
         had_room = self._data.room(size, keep=bool(extents))
         kept = [extent for extent in extents if had_room and self._adopt(extent)]
         if expected is not None and expected not in _ROLLING:
@@ -183,11 +188,15 @@ class PartialFile:
     def _sum(self, algorithm: str, start: int, end: int) -> int:
         return int(self._file.digest(algorithm, start, end), 16)
 
-    def publish(self) -> None:
-        """Give the file its name and remove all else; what was fetched outlives a power cut then. Writes the disk."""
+    def publish(self, *, replace: bool = True) -> None:
+        """Give the file its name and remove all else; what was fetched outlives a power cut then. Writes the disk.
+
+        :param replace: whether a file that has the name by then is replaced
+        :raises TargetExists: if it is not; what was fetched stays for a later run
+        """
         if self.missing():
             raise RuntimeError(f"{self._target} is not whole")
-        self._file.publish(self._target)
+        publish(self._file, self._folder, self._target, self._disk, replace)
         self._let_go()
         self._folder.remove()
 
@@ -201,9 +210,7 @@ class PartialFile:
     def _is_worth_keeping(self) -> bool:
         if self._begun:
             return bool(self._held)
-        with suppress(OSError):  # what an earlier run left, if this one came to nothing
-            return self._path.stat().st_size > 0
-        return False
+        return self._folder.has_data  # which an earlier run left, if this one came to nothing
 
     def _let_go(self) -> None:
         if self._follower is not None:

@@ -35,9 +35,9 @@ class _Open:
         validator = {} if item.modified is None else dict.fromkeys(range(len(item.paths)), str(item.modified))
         urls = [f"{label}{path}" for label, path in item.paths.items()]
         header = describe(item.size, urls, validator, [item.expected] if item.expected else [])
-        earlier = recall(self.partial.journal_path, header)
+        earlier = recall(self.partial.journal_path, header, self.partial.directory)
         kept = self.partial.begin(item.size, earlier.extents, item.expected.algorithm if item.expected else None)
-        self.journal = Journal.create(self.partial.journal_path, earlier.header, kept)
+        self.journal = Journal.create(self.partial.journal_path, earlier.header, kept, own=self.partial.directory)
 
     def close(self) -> None:
         self.journal.close()

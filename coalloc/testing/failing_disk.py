@@ -46,6 +46,6 @@ class FailingDisk(Disk):
             raise OSError(errno.EIO, os.strerror(errno.EIO))
         os.fdatasync(fd)
 
-    def free(self, directory: Path) -> int | None:
+    def free(self, directory: Path | int) -> int | None:
         """What is free is not told, so that a full disk is met while writing."""
         return None

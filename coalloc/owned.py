@@ -1,0 +1,138 @@
+"""A directory of this user, held by a descriptor: no link in it is followed, and no file of another user is used.
+
+A path is looked up anew at each call, and who may write a directory on it can put a link there between two calls.
+So the directory is opened once, and what is in it is reached by its name alone.
+
+A file counts as own when it is regular, has one name, and has the owner that a file just made there gets. That is
+not always the user who asks: NFS gives what root makes to another user.
+"""
+
+import errno
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from coalloc.errors import SinkError
+
+__all__ = ["DIRECTORY", "OwnDirectory", "owner_of_new_files"]
+
+DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+"""O_NONBLOCK: else opening a FIFO would wait until it has another end."""
+_NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+
+
+def owner_of_new_files(directory: int) -> int:
+    """Return the number of the user who owns a file just made in this directory.
+
+    :raises OSError: if no file can be made there
+    """
+    try:
+        fd = os.open(".", os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=directory)
+    except OSError as error:
+        if error.errno not in _NO_TMPFILE:
+            raise
+        return _owner_of_named(directory)
+    try:
+        return os.fstat(fd).st_uid
+    finally:
+        os.close(fd)
+
+
+def _owner_of_named(directory: int) -> int:
+    """As `owner_of_new_files`, on file systems that make no file without a name, as NFS."""
+    name = f".coget-{os.urandom(8).hex()}"
+    fd = os.open(name, os.O_CREAT | os.O_EXCL | os.O_WRONLY | _FILE, 0o600, dir_fd=directory)
+    try:
+        return os.fstat(fd).st_uid
+    finally:
+        os.close(fd)
+        with suppress(OSError):
+            os.unlink(name, dir_fd=directory)
+
+
+class OwnDirectory:
+    """An open directory, which is closed with `close`. Methods raise OSError when the system refuses.
+
+    :param path: what messages call it
+    :param fd: its descriptor, whose owner was checked
+    :param owner: who owns what is made in it
+    """
+
+    def __init__(self, path: Path, fd: int, owner: int) -> None:
+        self.path = path
+        self.fd = fd
+        self._owner = owner
+
+    @classmethod
+    @contextmanager
+    def at(cls, path: Path) -> "Iterator[OwnDirectory]":
+        """Open the directory at `path`, which must not be a link."""
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | DIRECTORY)
+        try:
+            yield cls(path, fd, owner_of_new_files(fd))
+        finally:
+            os.close(fd)
+
+    def open(self, name: str, flags: int) -> int:
+        """Open an own file that is there.
+
+        :raises SinkError: if it is not own
+        """
+        fd = os.open(name, flags | _FILE, dir_fd=self.fd)
+        try:
+            found = os.fstat(fd)
+            if stat.S_ISDIR(found.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            self.refuse_foreign(name, found)
+        except BaseException:
+            os.close(fd)
+            raise
+        return fd
+
+    def create(self, name: str, mode: int) -> int:
+        """Make a file, to be read and written. :raises FileExistsError: if anything has that name"""
+        return os.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL | _FILE, mode, dir_fd=self.fd)
+
+    def renew(self, name: str) -> int:
+        """Make a file for this user alone in place of what has that name. A link is removed, not followed."""
+        with suppress(FileNotFoundError):
+            self.unlink(name)
+        return self.create(name, 0o600)
+
+    def stat(self, name: str) -> os.stat_result:
+        """Return what is known of a file; of a link, not of where it leads."""
+        return os.stat(name, dir_fd=self.fd, follow_symlinks=False)
+
+    def unlink(self, name: str) -> None:
+        """Remove a file, or a link."""
+        os.unlink(name, dir_fd=self.fd)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file another name in this directory."""
+        os.rename(old, new, src_dir_fd=self.fd, dst_dir_fd=self.fd)
+
+    def names(self) -> list[str]:
+        """Return the names in it."""
+        with os.scandir(self.fd) as found:
+            return [entry.name for entry in found]
+
+    def refuse_foreign(self, name: str, found: os.stat_result) -> None:
+        """Raise a SinkError that says why a file is not own, if so."""
+        if found.st_uid != self._owner:
+            why = f"belongs to another user (uid {found.st_uid})"
+        elif not stat.S_ISREG(found.st_mode):
+            why = "is not a plain file"
+        elif found.st_nlink > 1:
+            why = "has a second name (a hard link), by which others may write it"
+        else:
+            return
+        raise SinkError(f"{self.path / name} {why}", f"remove {self.path}, or choose another name")
+
+    def close(self) -> None:
+        """Let go of it. May be called twice."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1

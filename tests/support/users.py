@@ -1,0 +1,68 @@
+"""Another user of this machine, who plants things where a test's own user will work."""
+
+import os
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+__all__ = ["OTHER", "another_user", "as_root", "set_default_acl", "shared_directory", "umask"]
+
+OTHER = 65534
+"""The number of `nobody`."""
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+
+
+@contextmanager
+def another_user() -> Iterator[None]:
+    """Be another user for a while, in no group of the first one's."""
+    groups = os.getgroups()
+    os.setgroups([])
+    os.setegid(OTHER)
+    os.seteuid(OTHER)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+        os.setegid(0)
+        os.setgroups(groups)
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    """Have another umask for a while."""
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+@contextmanager
+def shared_directory(where: Path, mode: int) -> Iterator[Path]:
+    """A directory that all can reach, of this mode; what it is in is opened to all for as long."""
+    above = [each for each in where.parents if not each.stat().st_mode & 0o001]
+    modes = [each.stat().st_mode & 0o7777 for each in above]
+    for each in above:
+        each.chmod(0o755)
+    where.mkdir()
+    where.chmod(mode)
+    try:
+        yield where
+    finally:
+        for each, old in zip(above, modes, strict=True):
+            each.chmod(old)
+
+
+def set_default_acl(directory: Path, user: int, rights: int) -> None:
+    """Let `user` have these rights to all that is made in a directory; skip where the file system knows no ACLs."""
+    none = 0xFFFFFFFF
+    entries = [(0x01, 7, none), (0x02, rights, user), (0x04, 5, none), (0x10, 7, none), (0x20, 0, none)]
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *each) for each in entries)
+    try:
+        os.setxattr(directory, "system.posix_acl_default", acl)
+    except OSError as error:
+        pytest.skip(f"{directory} has no ACLs: {error}")
