@@ -1,5 +1,7 @@
 """A target that is there already: is it the file that is wanted?"""
 
+import os
+import stat
 from pathlib import Path
 
 from coalloc.checksums import hasher
@@ -30,9 +32,16 @@ def has(target: Path, wanted: Checksum, size: int | None) -> bool:
         return False
     try:
         found, block = hasher(wanted.algorithm), memoryview(bytearray(BLOCK))
-        with target.open("rb", buffering=0) as file:
+        with open(target, "rb", buffering=0, opener=_open) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # exchanged in between
+                return False
             while count := file.readinto(block):
                 found.update(block[:count])
     except OSError as error:
         raise disk_error(error, "read", target) from None
     return found.hexdigest() == wanted.value
+
+
+def _open(path: str, flags: int) -> int:
+    """Open a file without waiting for the other end of a FIFO."""
+    return os.open(path, flags | os.O_NONBLOCK)
