@@ -18,8 +18,9 @@ from coalloc.dialer import forbid
 from coalloc.download import Download, Wishes
 from coalloc.engine import open_source
 from coalloc.engine.base import Admission, Source
+from coalloc.engine.places import PROCESSES
 from coalloc.engine.slots import Slots
-from coalloc.errors import CoallocError, SourceError, UsageError
+from coalloc.errors import CoallocError, NoFreeConnection, SourceError, UsageError
 from coalloc.globus import tasks as globus_tasks
 from coalloc.handover import Handover, cancel, submit, tasks, watch
 from coalloc.history import History, SourceSummary
@@ -284,7 +285,7 @@ async def _plan(request: Request, found: Found, ask_checksum: bool = False) -> t
     ordered, estimates = ranked(found, History.open())
     sources = sources_of(request, ordered, request.options)
     try:
-        answers, agreement = await _answers(ordered, sources)
+        answers, agreement = await _answers(ordered, sources, keep=ask_checksum and len(sources) <= PROCESSES)
         known = [*ordered.checksums, *agreement.digests]
         if ask_checksum and not known:
             jury = Jury(sources, lambda source: isinstance(answers[source], Stat))
@@ -300,10 +301,15 @@ async def _plan(request: Request, found: Found, ask_checksum: bool = False) -> t
     return made, ordered._replace(replicas=tuple(usable), size=made.size, checksums=made.checksums)
 
 
-async def _answers(file: ReplicaSet, sources: Sequence[Source]) -> tuple[dict[int, Stat | SourceError], Agreement]:
-    """What each server says; at least one says what can be used."""
+async def _answers(
+    file: ReplicaSet, sources: Sequence[Source], keep: bool
+) -> tuple[dict[int, Stat | SourceError], Agreement]:
+    """What each server says; at least one says what can be used.
+
+    :param keep: whether they are asked more soon, and keep their connections
+    """
     agreement = Agreement(file)
-    answers = dict(enumerate(await asyncio.gather(*(_stat(source) for source in sources))))
+    answers = dict(enumerate(await asyncio.gather(*(_stat(source, keep) for source in sources))))
     for i, answer in answers.items():
         try:
             if isinstance(answer, Stat):
@@ -316,11 +322,19 @@ async def _answers(file: ReplicaSet, sources: Sequence[Source]) -> tuple[dict[in
     return answers, agreement
 
 
-async def _stat(source: Source) -> Stat | SourceError:
+async def _stat(source: Source, keep: bool = False) -> Stat | SourceError:
+    """What a server says, when there is a place to ask it; its connection is closed unless it is to be kept."""
     try:
-        return await source.open()
+        while True:
+            try:
+                return await source.open()
+            except NoFreeConnection as error:
+                await error.until_free()
     except SourceError as error:
         return error
+    finally:
+        if not keep:
+            await source.close()
 
 
 async def probe(urls: Sequence[str], engine: Engine = "auto") -> list[Probe]:

@@ -12,6 +12,7 @@ from functools import partial
 from coalloc.agreement import Agreement, unusable
 from coalloc.engine.gridftp.remote import RemoteSource
 from coalloc.engine.gridftp.storage import Storage
+from coalloc.engine.places import CONNECTING
 from coalloc.errors import CoallocError, NoSpace, SourceError, TransferFailed, VerificationError
 from coalloc.intervals import Intervals
 from coalloc.model import Estimate, Extent, Phase, ReplicaSet, Snapshot, TransferReport
@@ -106,10 +107,10 @@ class Copy:
         return self.report()
 
     async def _copy(self) -> None:
-        if not await self._runner.connect(len(self._sources)):
+        if not await self._runner.connect(min(len(self._sources), CONNECTING)):
             raise unusable(self._urls, self._runner.errors)
         size = self._agreement.size or 0
-        self._scheduler = Scheduler(size, self._estimates, self._policy, seed=self._seed)
+        self._scheduler = Scheduler(size, self._estimates, self._policy, most=CONNECTING, seed=self._seed)
         lanes = self._scheduler.state.lanes
         jury = Jury(self._sources, lambda source: lanes[source].answers)
         self._checked = AtSink(jury, size, expectation(self._file.checksums))

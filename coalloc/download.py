@@ -9,6 +9,7 @@ from typing import NamedTuple
 from coalloc.agreement import Agreement, unusable
 from coalloc.disk import in_thread
 from coalloc.engine.base import Source
+from coalloc.engine.places import CONNECTING
 from coalloc.errors import CoallocError, VerificationError
 from coalloc.intervals import Intervals
 from coalloc.journal import Journal, describe, recall
@@ -63,7 +64,7 @@ class Download:
         self._estimates = estimates
         self._target = target
         self._wishes = wishes
-        self._most = wishes.most or len(sources)
+        self._most = min(wishes.most or len(sources), CONNECTING)
         self._watch = watch
         self._seed = seed
         self._loop = asyncio.get_running_loop()

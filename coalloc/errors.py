@@ -18,6 +18,7 @@
         ├── Stalled               open, but no bytes
         ├── ServerBusy            it takes no more work now; says when to come back, or not
         ├── NoFreeConnection      other transfers of this machine have all that it may have to this server
+        │   └── NoFreeProcess     this process runs as many copies of a program as it may
         ├── NoSuchFile            permanent
         │   ├── IsDirectory       where a file is needed
         │   └── NotDirectory      where a directory is needed
@@ -29,6 +30,7 @@
         ├── Unsupported           permanent: the server lacks what we need (ranges, a command)
         ├── ReplicaChanged        permanent: size or validator differ from what was agreed
         └── ServerSays            the server's own words, when nothing above fits
+            └── LimitExceeded     permanent: it sends more than a transfer has use for
 
 The number is the exit status of `coget`. Foreign exceptions (OSError, httpx, ssl, fsspec) become one of
 these at the border where they arise.
@@ -42,7 +44,9 @@ __all__ = [
     "ConnectionLost",
     "DiskFull",
     "IsDirectory",
+    "LimitExceeded",
     "NoFreeConnection",
+    "NoFreeProcess",
     "NoSpace",
     "NoSuchFile",
     "NotAllowed",
@@ -226,6 +230,21 @@ class NoFreeConnection(SourceError):
         self.until_free = until_free
 
 
+class NoFreeProcess(NoFreeConnection):
+    """This process runs as many copies of a program as it may.
+
+    :param program: its name
+    """
+
+    code = "no_free_process"
+
+    def __init__(self, program: str, most: int, until_free: Callable[[], Awaitable[None]]) -> None:
+        SourceError.__init__(
+            self, f"waiting for one of {most} processes of {program}", "wait for them, or use fewer replicas"
+        )
+        self.until_free = until_free
+
+
 class NoSuchFile(SourceError):
     """The server has no such file, or it is not a plain file."""
 
@@ -302,3 +321,11 @@ class ServerSays(SourceError):
     """The server's own words, when nothing more exact is known."""
 
     code = "server_says"
+
+
+class LimitExceeded(ServerSays):
+    """A server sends more, or in smaller parts, than any transfer has use for."""
+
+    status = 3
+    code = "limit_exceeded"
+    permanent = True

@@ -5,6 +5,7 @@ secret; for us (audience), not expired, with a subject. What a token says of its
 """
 
 import asyncio
+import json
 import logging
 import math
 import re
@@ -30,6 +31,8 @@ PAUSE = 30.0
 """Seconds before an issuer is asked again for a key that it did not have, or when it did not answer."""
 SECONDS = 10.0
 LARGEST = 1 << 20
+NO_TOKEN = (jwt.PyJWTError, RecursionError, OverflowError)
+"""What comes of reading what is no token: it may be nested as deep as a header is long, and have infinite times."""
 CLAIMS = ("scope", "scp", "wlcg.groups", "groups", "roles", "entitlements")
 """Where profiles say what somebody may."""
 
@@ -68,7 +71,7 @@ class Issuers:
         """Whether a token says that one of these has signed it."""
         try:
             said = jwt.decode(token, options={"verify_signature": False})
-        except jwt.PyJWTError:
+        except NO_TOKEN:
             return False
         return str(said.get("iss")) in self._issuers
 
@@ -107,7 +110,7 @@ class Issuers:
                 issuer=issuer.url,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
-        except jwt.PyJWTError:
+        except NO_TOKEN:
             raise _unknown() from None
         return issuer, claims
 
@@ -152,11 +155,19 @@ async def document(client: httpx.AsyncClient, url: str, method: str = "GET", **r
     parts = urlsplit(url)
     if parts.scheme != "https" and parts.hostname not in LOOPBACK:
         raise ValueError(f"{url} is not https")
-    answer = await client.request(method, url, **request)
-    answer.raise_for_status()
-    if len(answer.content) > LARGEST:
-        raise ValueError(f"{url} is too long")
-    said = answer.json()
+    text = bytearray()
+    # What is sent packed could fill the memory before it is counted.
+    headers = {"Accept-Encoding": "identity", **request.pop("headers", {})}
+    async with client.stream(method, url, headers=headers, **request) as answer:
+        answer.raise_for_status()
+        async for piece in answer.aiter_raw():
+            text += piece
+            if len(text) > LARGEST:
+                raise ValueError(f"{url} is too long")
+    try:
+        said = json.loads(text)
+    except RecursionError:
+        raise ValueError(f"{url} is nested too deep") from None
     if not isinstance(said, dict):
         raise ValueError(f"{url} is no JSON object")
     return said

@@ -1,11 +1,11 @@
 """Where a broker knows datasets to be and what to expect of each replica; and what came of it, told back."""
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from coalloc.brokerclient.connection import NONSENSE, BrokerRefuses, Connection
+from coalloc.brokerclient.connection import LARGEST, NONSENSE, BrokerRefuses, Connection
+from coalloc.brokerclient.documents import document, number, whole
 from coalloc.checksums import checksum, normalise
 from coalloc.config import Access
 from coalloc.errors import NothingToFetchFrom
@@ -14,6 +14,10 @@ from coalloc.urls import redact
 
 __all__ = ["Broker", "Dataset", "Found"]
 
+PER_NAME = 24 * 1024
+"""Bytes of an answer for each name that is asked for, beside what any may have."""
+MOST_REPLICAS = 1_000
+"""Of one dataset, the best of those that a broker names."""
 QUESTIONS = 10_000
 """Forecasts that a broker is asked for at once."""
 BULK = 600.0
@@ -55,9 +59,10 @@ class Broker:
         wanted: dict[str, Any] = {"names": list(names)}
         if self.access.site:
             wanted["sink"] = self.access.site
-        answer = await self._broker.ask("POST", "/replicas/resolve", json=wanted)
+        largest = LARGEST + PER_NAME * len(names)
+        answer = await self._broker.ask("POST", "/replicas/resolve", largest=largest, json=wanted)
         try:
-            *lines, end = (json.loads(line) for line in answer.splitlines())
+            *lines, end = (document(line) for line in answer.splitlines())
             if end != {"end": True, "count": len(lines)}:
                 raise ValueError("it is not whole")
             if [line["name"] for line in lines] != list(dict.fromkeys(names)):
@@ -74,19 +79,20 @@ class Broker:
             raise NothingToFetchFrom(
                 f"{self.access.url} knows no replica of {name} that is available", f"see coget datasets {name}"
             )
-        replicas = tuple(Replica(str(each["url"]), int(each["rank"])) for each in line["replicas"])
+        best = sorted(line["replicas"], key=lambda each: whole(each["rank"]))[:MOST_REPLICAS]
+        replicas = tuple(Replica(str(each["url"]), each["rank"]) for each in best)
         known = [pair for pair in line["checksums"].items() if normalise(pair[0])]
-        size = None if line["size"] is None else int(line["size"])
+        size = None if line["size"] is None else whole(line["size"])
         plain = name.rpartition(":")[2].rpartition("/")[2]
         file = ReplicaSet(plain, replicas, size, tuple(checksum(*pair) for pair in known))
-        measured = frozenset(str(each["url"]) for each in line["replicas"] if each["measured"])
-        return Found(file, {str(each["url"]): _estimate(each) for each in line["replicas"]}, name, measured)
+        measured = frozenset(str(each["url"]) for each in best if each["measured"])
+        return Found(file, {str(each["url"]): _estimate(each) for each in best}, name, measured)
 
     async def report(self, observations: Sequence[Mapping[str, Any]]) -> int:
         """Tell what transfers achieved, as the broker's interface writes it; how many were news."""
         answer = await self._broker.ask("POST", "/transfers", json=list(observations))
         try:
-            return int(json.loads(answer)["accepted"])
+            return whole(document(answer)["accepted"])
         except NONSENSE as error:
             raise self._broker.nonsense(error) from None
 
@@ -104,10 +110,10 @@ class Broker:
             asked = [{"source": source, "sink": sink} for source, sink in pairs[begin : begin + QUESTIONS]]
             answer = await self._broker.ask("POST", "/forecasts", json={"forecasts": asked})
             try:
-                said = json.loads(answer)["forecasts"]
+                said = document(answer)["forecasts"]
                 if len(said) != len(asked):
                     raise ValueError("it is not whole")
-                found += [(_estimate({**each, "rationale": each["reason"]}), each["newest_age"]) for each in said]
+                found += [(_estimate({**each, "rationale": each["reason"]}), _age(each["newest_age"])) for each in said]
             except NONSENSE as error:
                 raise self._broker.nonsense(error) from None
         return found
@@ -131,9 +137,9 @@ class Broker:
         lines = "\n".join(json.dumps(_registration(name, file)) for name, file in files)
         answer = await self._broker.ask("POST", "/import", BULK, content=lines)
         try:
-            *refused, end = (json.loads(each) for each in answer.splitlines())
-            errors = {files[int(each["line"]) - 1][0]: self._broker.refused(each["error"]) for each in refused}
-            return int(end["changed"]), errors
+            *refused, end = (document(each) for each in answer.splitlines())
+            errors = {files[whole(each["line"]) - 1][0]: self._broker.refused(each["error"]) for each in refused}
+            return whole(end["changed"]), errors
         except (*NONSENSE, IndexError) as error:
             raise self._broker.nonsense(error) from None
 
@@ -144,8 +150,8 @@ class Broker:
         while len(found) < most:
             answer = await self._broker.ask("GET", "/datasets", params=params)
             try:
-                page = json.loads(answer)
-                new = [Dataset(str(each["name"]), each["size"], dict(each["checksums"])) for each in page["datasets"]]
+                page = document(answer)
+                new = [_dataset(each) for each in page["datasets"]]
                 after = page["next"]
             except NONSENSE as error:
                 raise self._broker.nonsense(error) from None
@@ -154,6 +160,11 @@ class Broker:
                 break
             params["after"] = after
         return found[:most]
+
+
+def _dataset(said: Mapping[str, Any]) -> Dataset:
+    sums = {str(name): str(value) for name, value in said["checksums"].items()}
+    return Dataset(str(said["name"]), None if said["size"] is None else whole(said["size"]), sums)
 
 
 def _registration(name: str, file: ReplicaSet) -> dict[str, Any]:
@@ -166,14 +177,18 @@ def _registration(name: str, file: ReplicaSet) -> dict[str, Any]:
     }
 
 
+def _age(said: Any) -> float | None:
+    """Seconds; none when a broker's clock is ahead of another one's."""
+    return None if said is None else number(max(said, 0))
+
+
 def _estimate(said: Mapping[str, Any]) -> Estimate:
     """What is expected of a replica. :raises ValueError: for what nobody can expect"""
-    setup, rate, reason = said["setup_seconds"], said["rate"], str(said["rationale"])
-    if setup is not None and not 0 <= float(setup) < math.inf:
-        raise ValueError(f"a set-up of {setup} s")
+    setup = None if said["setup_seconds"] is None else number(said["setup_seconds"])
+    rate, reason = said["rate"], str(said["rationale"])
     if rate is None:
         return Estimate(setup, reason=reason)
-    low, middle, high = (float(rate[name]) for name in ("p10", "p50", "p90"))
+    low, middle, high = (number(rate[name]) for name in ("p10", "p50", "p90"))
     if not 1e-3 <= low <= middle <= high <= 1e15:
         raise ValueError(f"rates of {low}, {middle} and {high}")
     return Estimate(setup, middle, reason, (low, high))

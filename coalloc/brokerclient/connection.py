@@ -1,12 +1,12 @@
 """Requests to a broker: answers that are whole, and streams of events."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, asynccontextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from urllib.parse import urlsplit
 
+from coalloc.brokerclient.documents import document
 from coalloc.config import LOOPBACK, Access
 from coalloc.errors import CoallocError, NotAllowed, NothingToFetchFrom, UsageError
 
@@ -21,12 +21,12 @@ WHOLE = 60.0
 """Seconds for one answer."""
 QUIET = 60.0
 """Seconds without a byte after which a stream is given up: a broker says every 15 s that it is there."""
-LARGEST = 256 << 20
-"""Bytes of one answer: some four times what 10,000 names take."""
+LARGEST = 16 << 20
+"""Bytes of one answer, where no more is asked for; what is made of it takes up to twenty times as much."""
 LONGEST = 1 << 20
 """Bytes of one event."""
 PATH = "/broker/v1"
-NONSENSE = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+NONSENSE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, IndexError, OverflowError)
 """What comes of reading an answer that is not as it should be."""
 
 
@@ -59,24 +59,25 @@ class Connection:
         self.access = access
         self._remedy = remedy
 
-    async def ask(self, method: str, path: str, seconds: float = WHOLE, **what: Any) -> str:
+    async def ask(self, method: str, path: str, seconds: float = WHOLE, largest: int = LARGEST, **what: Any) -> str:
         """The whole answer.
 
         :param seconds: how long that may take
+        :param largest: bytes that it may have
         :param what: as httpx has it: `params`, `json`, `content`
         :raises BrokerSilent: :raises BrokerRefuses: :raises NotAllowed:
         """
         async with self._open(method, path, seconds, **what) as answer:
-            document = await self._read(answer)
-        self._refuse(answer, document)
-        return document
+            text = await self._read(answer, largest)
+        self._refuse(answer, text)
+        return text
 
     async def events(self, path: str, seen: str = "") -> AsyncGenerator[ServerEvent, None]:
         """A stream of events; what is new since the one whose id was `seen`. Raises what `ask` does."""
         headers = {"Last-Event-ID": seen} if seen else {}
         async with self._open("GET", path, None, headers=headers) as answer:
             if not answer.is_success:
-                self._refuse(answer, await self._read(answer))
+                self._refuse(answer, await self._read(answer, LARGEST))
             async with aclosing(self._lines(answer)) as lines:
                 said: dict[str, str] = {}
                 async for line in lines:
@@ -94,14 +95,17 @@ class Connection:
         """The answer as it begins, of which all has to be there after `whole` seconds."""
         import httpx
 
-        token = {"Authorization": f"Bearer {self.access.token}"} if self.access.token else {}
+        # An answer that is sent packed could fill the memory before it is counted.
+        headers = {"Accept-Encoding": "identity"}
+        if self.access.token:
+            headers["Authorization"] = f"Bearer {self.access.token}"
         near = urlsplit(self.access.url).hostname in LOOPBACK  # no proxy is to see what goes in clear on this machine
         seconds = httpx.Timeout(SECONDS, read=SECONDS if whole else QUIET)
         try:
             # Redirects are not followed: they could lead the token elsewhere.
             async with (
                 asyncio.timeout(whole),
-                httpx.AsyncClient(timeout=seconds, headers=token, trust_env=not near) as client,
+                httpx.AsyncClient(timeout=seconds, headers=headers, trust_env=not near) as client,
                 client.stream(method, f"{self.access.url}{PATH}{path}", **what) as answer,
             ):
                 yield answer
@@ -109,17 +113,17 @@ class Connection:
             said = str(error) or type(error).__name__
             raise BrokerSilent(f"the broker {self.access.url} does not answer: {said}", self._remedy) from None
 
-    async def _read(self, answer: "httpx.Response") -> str:
-        document = bytearray()
-        async for piece in answer.aiter_bytes():
-            document += piece
-            if len(document) > LARGEST:
-                raise self.nonsense(ValueError("it does not end"))
-        return document.decode(errors="replace")
+    async def _read(self, answer: "httpx.Response", largest: int) -> str:
+        text = bytearray()
+        async for piece in answer.aiter_raw():
+            text += piece
+            if len(text) > largest:
+                raise self.nonsense(ValueError(f"it is longer than {largest} bytes"))
+        return text.decode(errors="replace")
 
     async def _lines(self, answer: "httpx.Response") -> AsyncGenerator[str, None]:
         rest = b""
-        async with aclosing(cast("AsyncGenerator[bytes, None]", answer.aiter_bytes())) as pieces:
+        async with aclosing(cast("AsyncGenerator[bytes, None]", answer.aiter_raw())) as pieces:
             async for piece in pieces:
                 *lines, rest = (rest + piece).split(b"\n")
                 for line in lines:
@@ -129,17 +133,17 @@ class Connection:
 
     def _event(self, said: Mapping[str, str]) -> ServerEvent:
         try:
-            return ServerEvent(said.get("event", "message"), said.get("id", ""), json.loads(said["data"]))
+            return ServerEvent(said.get("event", "message"), said.get("id", ""), document(said["data"]))
         except NONSENSE as error:
             raise self.nonsense(error) from None
 
-    def _refuse(self, answer: "httpx.Response", document: str) -> None:
+    def _refuse(self, answer: "httpx.Response", text: str) -> None:
         if answer.is_success:
             return
         if answer.is_redirect:
             raise UsageError(f"{self.access.url} leads to {answer.headers.get('location')}", "name that one instead")
         try:
-            error = self.refused(json.loads(document)["error"])
+            error = self.refused(document(text)["error"])
         except NONSENSE:
             raise self.nonsense(ValueError(f"{answer.status_code} {answer.reason_phrase}")) from None
         if answer.status_code in (401, 403):

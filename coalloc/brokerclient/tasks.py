@@ -1,7 +1,5 @@
 """Tasks that a broker does for this user: handed over, listed, followed, canceled."""
 
-import json
-import math
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
@@ -9,6 +7,7 @@ from typing import Any, NamedTuple, get_args
 from urllib.parse import quote
 
 from coalloc.brokerclient.connection import NONSENSE, BrokerSilent, Connection
+from coalloc.brokerclient.documents import document, number, whole
 from coalloc.config import Access
 from coalloc.errors import UsageError
 from coalloc.model import TaskStatus, TaskView
@@ -47,7 +46,7 @@ class BrokerTasks:
         """Those that the user may use, by name."""
         answer = await self._broker.ask("GET", "/collections")
         try:
-            found = json.loads(answer)["collections"]
+            found = document(answer)["collections"]
             return [Collection(str(each["id"]), str(each["name"]), str(each["kind"])) for each in found]
         except NONSENSE as error:
             raise self._broker.nonsense(error) from None
@@ -62,7 +61,7 @@ class BrokerTasks:
                 if not left:
                     raise
         try:
-            said = json.loads(answer)
+            said = document(answer)
             return Submitted(str(said["id"]), bool(said["new"]))
         except NONSENSE as error:
             raise self._broker.nonsense(error) from None
@@ -74,7 +73,7 @@ class BrokerTasks:
         while len(found) < most:
             answer = await self._broker.ask("GET", "/tasks", params=params)
             try:
-                page = json.loads(answer)
+                page = document(answer)
                 new, before = [_view(each) for each in page["tasks"]], page["next"]
             except NONSENSE as error:
                 raise self._broker.nonsense(error) from None
@@ -117,7 +116,7 @@ class BrokerTasks:
 
     def _viewed(self, answer: str) -> TaskView:
         try:
-            return _view(json.loads(answer))
+            return _view(document(answer))
         except NONSENSE as error:
             raise self._broker.nonsense(error) from None
 
@@ -131,7 +130,7 @@ def _view(said: Mapping[str, Any]) -> TaskView:
     if said["status"] not in get_args(TaskStatus):
         raise ValueError(f"a status of {said['status']!r}"[:80])
     counts = ("files", "files_transferred", "files_skipped", "faults", "bytes", "bytes_transferred")
-    count, work = {name: int(said[name]) for name in counts}, {name: int(n) for name, n in said["work"].items()}
+    count, work = {name: whole(said[name]) for name in counts}, {name: whole(n) for name, n in said["work"].items()}
     deletes = said["kind"] == "DELETE"
     moments = ("requested_at", "completed_at", "rate", "seconds_left")
     asked, ended, rate, left = (_number(said[name]) for name in moments)
@@ -162,9 +161,4 @@ def _view(said: Mapping[str, Any]) -> TaskView:
 
 
 def _number(said: Any) -> float | None:
-    if said is None:
-        return None
-    number = float(said)
-    if not 0 <= number < math.inf:
-        raise ValueError(f"a number of {number}")
-    return number
+    return None if said is None else number(said)

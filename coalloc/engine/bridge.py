@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
+from coalloc.counts import count
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.errors import (
     ConnectionLost,
@@ -71,7 +72,9 @@ class BridgeSource(Source):
             raise NoSuchFile(f"{self._shown} is no plain file", "name a file")
         if info["size"] is None:
             raise Unsupported(f"{self._shown}: the size is not known", "use another replica")
-        return Stat(int(info["size"]), self._files.ukey(self._path))
+        if (size := count(str(info["size"]))) is None:
+            raise Unsupported(f"{self._shown}: the size makes no sense: {info['size']!s:.40}", "use another replica")
+        return Stat(size, self._files.ukey(self._path))
 
     def _connect(self) -> None:
         from fsspec.core import url_to_fs

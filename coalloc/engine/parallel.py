@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from coalloc.engine.base import Deliver, Source, Span
 from coalloc.engine.dealing import Dealing
+from coalloc.engine.places import connecting
 from coalloc.errors import ReplicaChanged, SourceError
 from coalloc.model import Stat, Way
 from coalloc.urls import redact
@@ -36,7 +37,8 @@ class Parallel(Source):
 
     async def open(self) -> Stat:
         await self._forget_joined()
-        self._agreed = await self._sessions[0].open()
+        async with connecting.here():
+            self._agreed = await self._sessions[0].open()
         return self._agreed
 
     def widen(self, streams: int) -> None:
@@ -107,6 +109,7 @@ class Parallel(Source):
 
 async def _open(session: Source) -> Stat | None:
     try:
-        return await session.open()
+        async with connecting.here():
+            return await session.open()
     except SourceError:
         return None

@@ -3,10 +3,13 @@
 from typing import Protocol
 
 from coalloc.engine.base import Deliver, Span
-from coalloc.errors import SourceError
+from coalloc.errors import LimitExceeded, SourceError
 from coalloc.intervals import Intervals
 
 __all__ = ["Turn"]
+
+MOST_GAPS = 256
+"""Parts of a range that may have arrived apart: each takes memory in many books. Servers read a few ahead."""
 
 
 class Over(Protocol):
@@ -28,7 +31,7 @@ class Turn:
     def __init__(self, span: Span, deliver: Deliver, over: Over) -> None:
         self.span = span
         self.start = span.start
-        self.left = span.end - span.start
+        self.left = self._asked = span.end - span.start
         self.received = Intervals()
         self.refusal: SourceError | None = None
         self._deliver = deliver
@@ -44,8 +47,15 @@ class Turn:
         return self.received.total >= length and self.received.covers(self.start, self.span.end)
 
     def take(self, offset: int, view: memoryview) -> None:
-        """Deliver what is wanted of these bytes, which lie `offset` behind the range's start."""
+        """Deliver what is wanted of these bytes, which lie `offset` behind the range's start.
+
+        :raises LimitExceeded: when they are not of the range, or more than it has, or scattered over it
+        """
         self.left -= len(view)
+        if self.left < 0 or offset + len(view) > self._asked:
+            raise _too_much("bytes that were not asked for")
+        if len(self.received) > MOST_GAPS:
+            raise _too_much(f"a range in more than {MOST_GAPS} scattered parts")
         if not self.wanted:
             return
         start = self.start + offset
@@ -67,3 +77,7 @@ class Turn:
             self._over.set_exception(error)
         else:
             self._over.set_result(None)
+
+
+def _too_much(what: str) -> LimitExceeded:
+    return LimitExceeded(f"the server sends {what}", "use another replica, or tell the server's owner")

@@ -18,9 +18,12 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
+from coalloc.counts import count
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
+from coalloc.engine.places import processes
 from coalloc.errors import (
     ConnectionLost,
+    NoFreeProcess,
     NoSuchFile,
     PermissionRefused,
     ServerBusy,
@@ -41,6 +44,8 @@ Result = TypeVar("Result")
 
 TOOL = "globus-url-copy"
 CHUNK = 1024 * 1024
+MOST_WORDS = 64 * 1024
+"""Bytes of what the tool says that are read: servers make it say as much as they like."""
 SAFE = "/:@%~!$&'()+,;="
 """What the tool takes as it is after the scheme: `*`, `?` and `[` would be patterns."""
 
@@ -76,15 +81,37 @@ class URLCopySource(Source):
         super().__init__(url, options)
         self._shown = redact(url)
         self._told = _as_told(url, self._shown)
+        self._place: asyncio.Semaphore | None = None
 
     async def open(self) -> Stat:
+        """As every engine's.
+
+        :raises NoFreeProcess: when others of this process run as many as may run
+        """
         _refuse_unheard(self._told, self._shown)
+        await self._take_place()
         seconds = 2 * self.options.connect_seconds  # the tool needs some twenty round trips
         try:
             async with asyncio.timeout(seconds):
                 return await self._stat()
         except TimeoutError:
+            await self.close()
             raise Stalled(f"{self._shown} did not answer within {seconds:g} s", "try again later") from None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _take_place(self) -> None:
+        if self._place is None:
+            if processes.here().locked():
+                raise NoFreeProcess(TOOL, processes.most, self._wait_for_place)
+            await self._wait_for_place()
+
+    async def _wait_for_place(self) -> None:
+        if self._place is None:
+            places = processes.here()
+            await places.acquire()
+            self._place = places
 
     async def _stat(self) -> Stat:
         with tempfile.TemporaryDirectory(prefix="coget-") as folder:
@@ -94,8 +121,8 @@ class URLCopySource(Source):
             ) as tool:
                 words = await self._words(tool)
             facts = _facts(found)
-        if "size" in facts:
-            return Stat(int(facts["size"]), facts.get("modify"))
+        if (size := count(facts.get("size", ""))) is not None:
+            return Stat(size, facts.get("modify"))
         if facts:
             raise NoSuchFile(f"{self._shown} is no plain file", "check the path in the URL")
         raise meaning(words, self._shown)
@@ -103,6 +130,7 @@ class URLCopySource(Source):
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         if span.start >= span.end:
             return
+        await self._take_place()
         at, asked = span.start, span.end
         async with self._running("-off", str(at), "-len", str(asked - at), to="-") as tool:
             assert tool.stdout is not None
@@ -120,7 +148,9 @@ class URLCopySource(Source):
         return None
 
     async def close(self) -> None:
-        pass
+        if self._place:
+            self._place.release()
+            self._place = None
 
     @asynccontextmanager
     async def _running(self, *options: str, to: str) -> AsyncIterator[asyncio.subprocess.Process]:
@@ -163,7 +193,11 @@ class URLCopySource(Source):
     async def _words(self, tool: asyncio.subprocess.Process) -> str:
         """What the tool says when it has ended, on one line; it repeats the URL with its password."""
         assert tool.stderr is not None
-        said = (await tool.stderr.read()).decode(errors="replace")
+        kept = bytearray()
+        while part := await tool.stderr.read(CHUNK):
+            kept += part
+            del kept[MOST_WORDS // 2 : -MOST_WORDS // 2]  # how it begins and how it ends tell most
+        said = kept.decode(errors="replace")
         return " ".join(said.replace(self._told, self._shown).removeprefix("\nerror: ").split())
 
 
@@ -189,8 +223,12 @@ async def _whole(task: "asyncio.Task[Result]") -> Result:
 
 def _facts(dump: Path) -> dict[str, str]:
     """What a dump says of the one file in it: `"source" "destination" 0,-1 size=10;modify=1795257693;mode=0644;`."""
-    said = dump.read_text(errors="replace").rpartition('" ')[2] if dump.exists() else ""
-    return dict(re.findall(r"(\w+)=(\d+);", said))
+    if not dump.exists():
+        return {}
+    with dump.open(errors="replace") as file:
+        said = file.read(MOST_WORDS).rpartition('" ')[2]
+    pairs = (fact.rpartition(" ")[2].partition("=") for fact in said.split(";"))
+    return {name: value for name, _, value in pairs if count(value) is not None}
 
 
 def meaning(words: str, shown: str) -> SourceError:

@@ -18,7 +18,8 @@ __all__ = ["FIRST", "read"]
 
 FIRST = "DATE="
 """How its lines begin."""
-FIELD = re.compile(r"([A-Z][A-Z.]*)=(.*?)(?=\s+[A-Z][A-Z.]*=|\s*$)")
+NAME = re.compile(r"(?<!\S)([A-Z][A-Z.]*)=")
+"""How a field begins. A value ends where the next field begins, and may have blanks in it."""
 WRITES = ("STOR", "ESTO", "APPE", "STOU")
 READS = ("RETR", "ERET")
 
@@ -32,7 +33,7 @@ def read(lines: Iterable[str]) -> Log:
 def _transfer(line: str) -> Observation | None:
     if not line.strip():
         return None
-    fields = dict(FIELD.findall(line))
+    fields = _fields(line)
     kind, client = fields["TYPE"], fields["DEST"].strip("[]")
     if kind not in READS + WRITES:
         return None
@@ -48,6 +49,17 @@ def _transfer(line: str) -> Observation | None:
         file_class=fields.get("VOLUME", ""),
         outcome="ok" if fields.get("CODE", "").startswith("2") else "failed",
     )
+
+
+def _fields(line: str) -> dict[str, str]:
+    """The values by their names, in one pass over the line.
+
+    >>> _fields("DATE=1 FILE=/a b  c TYPE=RETR ")
+    {'DATE': '1', 'FILE': '/a b  c', 'TYPE': 'RETR'}
+    """
+    names = list(NAME.finditer(line))
+    ends = [name.start() for name in names[1:]] + [len(line)]
+    return {name[1]: line[name.end() : end].rstrip() for name, end in zip(names, ends, strict=False)}
 
 
 def _time(digits: str) -> float:

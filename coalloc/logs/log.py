@@ -29,7 +29,7 @@ def gather(kind: str, rows: Iterable[tuple[int, Any]], read: Callable[[Any], Obs
 
     :param rows: each with its number
     :param read: makes an observation of a row; None for one that is left out on purpose. What it raises as ValueError,
-        KeyError or PredictorError is why the row is refused
+        TypeError (of a value that is missing), OverflowError, KeyError or PredictorError is why the row is refused
     """
     observations, refused = [], []
     for number, row in rows:
@@ -38,7 +38,7 @@ def gather(kind: str, rows: Iterable[tuple[int, Any]], read: Callable[[Any], Obs
                 observations.append(observation)
         except KeyError as error:
             refused.append(Refused(number, f"it has no {error.args[0]}"))
-        except (ValueError, PredictorError) as error:
+        except (ValueError, TypeError, OverflowError, PredictorError) as error:
             refused.append(Refused(number, str(error)))
     observations.sort(key=lambda observation: observation.start)
     return Log(kind, observations, refused)

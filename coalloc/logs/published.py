@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from coalloc.logs.log import Log, gather, others_under_way
+from coalloc.logs.log import Log, Refused, gather, others_under_way
 from predictors.observation import Observation
 
 __all__ = ["KNOWN"]
@@ -71,15 +71,26 @@ def _series(rows: Iterable[Row]) -> Log:
 
 
 def _backbone(rows: Iterable[Row]) -> Log:
-    samples = [(datetime.fromisoformat(row["time_count"]), float(row["bytes"])) for row in rows]
-    most = BACKBONE_SHARE * max(traffic for _, traffic in samples)
-    times = [moment.replace(tzinfo=UTC).timestamp() for moment, _ in samples]
-    pairs = zip(pairwise(times), samples[1:], strict=True)
-    return gather(
+    samples, refused = _samples(rows)
+    most = BACKBONE_SHARE * max((traffic for _, traffic in samples), default=0.0)
+    log = gather(
         "what a backbone had to spare",
-        ((n, (began, ended, most - traffic)) for n, ((began, ended), (_, traffic)) in enumerate(pairs, 3)),
+        ((n, (began, ended, most - traffic)) for n, ((began, _), (ended, traffic)) in enumerate(pairwise(samples), 3)),
         lambda row: _probe("backbone", *row),
     )
+    return log._replace(refused=[*refused, *log.refused])
+
+
+def _samples(rows: Iterable[Row]) -> tuple[list[tuple[float, float]], list[Refused]]:
+    """When each sample was taken, and the traffic until then; and the rows that are none."""
+    found, refused = [], []
+    for number, row in enumerate(rows, 2):
+        try:
+            moment = datetime.fromisoformat(row["time_count"]).replace(tzinfo=UTC)
+            found.append((moment.timestamp(), float(row["bytes"])))
+        except (ValueError, TypeError, OverflowError) as error:
+            refused.append(Refused(number, str(error)))
+    return found, refused
 
 
 def _probe(name: str, began: float, ended: float, rate: float) -> Observation | None:

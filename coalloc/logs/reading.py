@@ -45,7 +45,7 @@ def read_log(path: Path, most: int | None = None) -> Log:
             return _database(path, most)
         with _text(path, head) as text:
             return _log(path, _lines(path, text, most))
-    except (OSError, EOFError, zlib.error, sqlite3.Error) as error:
+    except (OSError, EOFError, zlib.error, sqlite3.Error, csv.Error, OverflowError) as error:
         why = getattr(error, "strerror", None) or error
         raise UsageError(f"{path} cannot be read: {why}", "name a log of transfers that is whole") from None
     except UnicodeDecodeError:
@@ -95,6 +95,8 @@ def _log(path: Path, text: Iterator[str]) -> Log:
 
 def _database(path: Path, most: int | None) -> Log:
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)  # a column may be computed, of any length
+        database.execute("PRAGMA trusted_schema = OFF")
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         for table in tables & {esgf.TABLE, OURS}:
             (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()

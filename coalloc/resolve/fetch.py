@@ -4,7 +4,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from coalloc.errors import ConnectionLost, NoSuchFile, PermissionRefused, ServerSays, Unreachable, UsageError
+from coalloc.errors import (
+    ConnectionLost,
+    NoSuchFile,
+    PermissionRefused,
+    ServerSays,
+    Unreachable,
+    Unsupported,
+    UsageError,
+)
 from coalloc.urls import redact
 
 if TYPE_CHECKING:
@@ -45,7 +53,7 @@ async def get(url: str, limit: int) -> bytes:
     shown = redact(url)
     async with _answer(url, shown) as answer:
         document = bytearray()
-        async for chunk in answer.aiter_bytes():
+        async for chunk in answer.aiter_raw():
             document += chunk
             if len(document) > limit:
                 raise UsageError(f"{shown} is larger than {limit} bytes, too large for a Metalink", "check the URL")
@@ -82,9 +90,13 @@ def _refuse_failure(answer: "httpx.Response", shown: str) -> None:
         raise NoSuchFile(status, "check the path in the URL")
     if not answer.is_success:
         raise ServerSays(status, "try again later, or ask the server's operators")
+    if (encoding := answer.headers.get("content-encoding", "identity")) != "identity":
+        raise Unsupported(f"{shown}: the server sends it encoded as {encoding[:40]}", "save it as a file first")
 
 
 def _client() -> "httpx.AsyncClient":
     import httpx
 
-    return httpx.AsyncClient(follow_redirects=True, timeout=SECONDS)
+    # A document that is sent packed could fill the memory before it is counted.
+    headers = {"Accept-Encoding": "identity", "User-Agent": "coget"}
+    return httpx.AsyncClient(follow_redirects=True, timeout=SECONDS, headers=headers)

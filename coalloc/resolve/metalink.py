@@ -14,6 +14,7 @@ from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import DefusedXMLParser
 
 from coalloc import checksums
+from coalloc.counts import LARGEST, count
 from coalloc.errors import UsageError
 from coalloc.model import Checksum, PieceHashes, Replica, ReplicaSet
 from coalloc.resolve import names, urls
@@ -26,6 +27,8 @@ VERSION_3 = "{http://www.metalinker.org/}metalink"
 MAX_BYTES = 16 * 1024 * 1024
 MAX_ELEMENTS = 250_000
 """With MAX_BYTES, keeps the parsed document below 100 MB; enough for the pieces of 1 TB, 4 MiB each."""
+MOST_REPLICAS = 1_000
+"""Of one file."""
 WORST_PRIORITY = 999_999
 
 
@@ -114,13 +117,13 @@ class _Reader:
         name = element.get("name", "")
         if reason := names.why_unsafe(name):
             raise self._wrong(
-                element, f"the file name {name!r} {reason}", "do not use a Metalink that you do not trust"
+                element, f"the file name {name[:200]!r} {reason}", "do not use a Metalink that you do not trust"
             )
         return name
 
     def _size(self, element: Element) -> int | None:
         size = element.find(_tag("size"))
-        return None if size is None else self._integer(size, _text(size), 0, 2**63 - 1)
+        return None if size is None else self._integer(size, _text(size), 0, LARGEST)
 
     def _checksums(self, element: Element) -> tuple[Checksum, ...]:
         found: dict[str, Checksum] = {}
@@ -146,7 +149,7 @@ class _Reader:
 
     def _piece_hashes(self, element: Element, size: int | None) -> PieceHashes | None:
         kind = self._attribute(element, "type")
-        length = self._integer(element, self._attribute(element, "length"), 1, 2**63 - 1)
+        length = self._integer(element, self._attribute(element, "length"), 1, LARGEST)
         hashes = [self._hash(child, kind) for child in element.findall(_tag("hash"))]
         expected = len(hashes) if size is None else -(-size // length)
         if len(hashes) != expected:
@@ -160,6 +163,8 @@ class _Reader:
         for child in element.findall(_tag("url")):
             replica = self._replica(child)
             found.setdefault(replica.url, replica)
+            if len(found) > MOST_REPLICAS:
+                raise self._wrong(child, f"the file has more than {MOST_REPLICAS} replicas", "leave some of them out")
         if not found:
             raise self._wrong(element, "it has no <url>", "ask for a Metalink that names ftp, gsiftp or http replicas")
         return tuple(found.values())
@@ -183,8 +188,9 @@ class _Reader:
         return value
 
     def _integer(self, element: Element, text: str, least: int, most: int) -> int:
-        if re.fullmatch("[0-9]{1,19}", text.strip()) and least <= int(text) <= most:
-            return int(text)
+        value = count(text)
+        if value is not None and least <= value <= most:
+            return value
         raise self._wrong(element, f"{text[:40]!r} is no whole number from {least} to {most}")
 
     def _wrong(self, element: Element, what: str, remedy: str = "ask its author for a correct one") -> UsageError:

@@ -10,6 +10,9 @@ from coalloc.resolve.names import UNPRINTABLE, from_url
 
 __all__ = ["check", "replica_set"]
 
+LONGEST, SHOWN = 8 * 1024, 200
+"""Characters of a URL, more than servers take; and of one that is refused, in a message."""
+
 
 def replica_set(urls: Sequence[str]) -> ReplicaSet:
     """Replicas of one file, named by the first URL; the same URL again is dropped.
@@ -29,13 +32,15 @@ def check(url: str) -> None:
     """
     reason = _why_malformed(url)
     if reason:
-        shown = UNPRINTABLE.sub("?", re.sub("//.*@", "//", url))
+        shown = UNPRINTABLE.sub("?", re.sub("//.*@", "//", url[:LONGEST]))[:SHOWN]
         raise UsageError(
             f"'{shown}' is no URL: {reason}", "write it as SCHEME://HOST[:PORT]/PATH, like ftp://host/data/x"
         )
 
 
 def _why_malformed(url: str) -> str | None:
+    if len(url) > LONGEST:
+        return f"it is longer than {LONGEST} characters"
     if not re.match("[A-Za-z][A-Za-z0-9+.-]*://", url):
         return "it does not begin with a scheme"
     if UNPRINTABLE.search(url):

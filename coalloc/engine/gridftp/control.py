@@ -14,7 +14,7 @@ from typing import NamedTuple, Protocol, cast
 from coalloc.dialer import Dialer, round_trip
 from coalloc.engine.gridftp.protocol import LineReader, Reply, ReplyReader, format_command
 from coalloc.engine.gridftp.refusals import refusal
-from coalloc.errors import ConnectionLost, NotThatProtocol, ServerBusy, SourceError, Stalled
+from coalloc.errors import ConnectionLost, LimitExceeded, NotThatProtocol, ServerBusy, SourceError, Stalled
 
 __all__ = ["ControlConnection", "PendingReply", "Protection"]
 
@@ -25,6 +25,10 @@ Answered = Callable[[Reply | SourceError], None]
 
 LOOK_SECONDS = 1.0
 """How often it is looked whether a command has come to its turn that may not take for ever."""
+
+
+MOST_PRELIMINARIES = 10_000
+"""Preliminary replies to one command whose progress is not followed: one every 5 s while a checksum takes 14 hours."""
 
 
 class Protection(Protocol):
@@ -73,6 +77,7 @@ class ControlConnection(asyncio.Protocol):
         self._unsent = bytearray()
         self._lost: SourceError | None = None
         self._time = self._loop.time
+        self._preliminaries = 0
         self._stirred = 0.0
         self._look: asyncio.TimerHandle | None = None
 
@@ -217,7 +222,6 @@ class ControlConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        self.stir()
         try:
             for line in self._lines.feed(data):
                 protection = self._pending[0].protection if self._pending else self.protection
@@ -227,7 +231,7 @@ class ControlConnection(asyncio.Protocol):
                 for plain in self._plain_lines.feed(protection.open(line)):
                     self._line_received(plain)
         except SourceError as error:
-            self._end(type(error)(f"{self.where} is no GridFTP server: {error.message}", error.remedy))
+            self._end(type(error)(f"{self.where}: {error.message}", error.remedy))
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = f": {exc}" if exc else ""
@@ -237,16 +241,28 @@ class ControlConnection(asyncio.Protocol):
         reply = self._replies.feed(line)
         if reply is None:
             return
+        self.stir()  # by a whole reply only, else a server could go on for ever with a long one
         if reply.preliminary:
-            if self._pending and (heard := self._pending[0].heard):
-                heard(reply)
+            self._preliminary(reply)
             return
+        self._preliminaries = 0
         if not self._greeting.done():
             self._greeted(reply)
         if not self._pending:  # no one asked: a farewell, such as "421 Idle timeout"
             self._end(ConnectionLost(f"{self.where} ended the session: {reply.code} {reply.text}", "try again"))
             return
         self._pending.popleft().answered(reply)
+
+    def _preliminary(self, reply: Reply) -> None:
+        if self._pending and (heard := self._pending[0].heard):
+            heard(reply)
+            return
+        self._preliminaries += 1
+        if self._preliminaries > MOST_PRELIMINARIES:
+            raise LimitExceeded(
+                f"it sent more than {MOST_PRELIMINARIES} preliminary replies to one command",
+                "use another replica, or tell the server's owner",
+            )
 
     def _greeted(self, reply: Reply) -> None:
         if reply.code == 421:

@@ -5,17 +5,23 @@
 What to ask for is left to `storage`.
 """
 
+import re
 from calendar import timegm
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
+from coalloc.counts import count
 from coalloc.engine.gridftp.protocol import LineReader
+from coalloc.errors import LimitExceeded
 from coalloc.model import Entry, Kind
 
 __all__ = ["Listing", "entry", "stamp"]
 
 KINDS: dict[str, Kind] = {"file": "file", "dir": "dir", "cdir": "dir", "pdir": "dir"}
 LINK = ("os.unix=slink", "os.unix=symlink")
+DIGITS = re.compile("[0-9]{14}")
+MOST_ENTRIES, MOST_BYTES = 1_000_000, 256 << 20
+"""Of one directory: what is made of it is kept in the memory by most who ask."""
 HERE = ("cdir", "pdir")
 """Types of the directory that is listed and the one above it."""
 
@@ -33,15 +39,23 @@ unique=None)]
 
     def __init__(self) -> None:
         self._lines = LineReader()
+        self._bytes = self._entries = 0
 
     def feed(self, data: bytes) -> list[Entry]:
-        """:raises ServerSays: when a line never ends"""
+        """:raises LimitExceeded: when a line never ends, or the listing does not"""
         found = []
+        self._bytes += len(data)
         for line in self._lines.feed(data):
             facts, blank, path = line.decode("utf-8", "surrogateescape").partition("; ")
             name = path.rpartition("/")[2]  # some servers write whole paths
             if blank and name not in ("", ".", "..") and _facts(facts).get("type", "").lower() not in HERE:
                 found.append(entry(facts, name))
+        self._entries += len(found)
+        if self._bytes > MOST_BYTES or self._entries > MOST_ENTRIES:
+            raise LimitExceeded(
+                f"its listing has more than {MOST_ENTRIES} entries or {MOST_BYTES} bytes",
+                "name a directory with fewer entries, or the files one by one",
+            )
         return found
 
 
@@ -59,7 +73,7 @@ def entry(facts: str, name: str) -> Entry:
     return Entry(
         name,
         kind="link" if kind.lower() in LINK else KINDS.get(kind.lower(), "other"),
-        size=int(size) if size.isdecimal() else None,
+        size=count(size),
         modified=_seconds(known.get("modify", "")),
         permissions=mode or None,
         user=known.get("unix.owner") or known.get("unix.uid"),
@@ -75,6 +89,8 @@ def _facts(facts: str) -> dict[str, str]:
 
 
 def _seconds(said: str) -> int | None:
+    if not DIGITS.match(said):
+        return None
     try:
         return timegm((int(said[:4]), *(int(said[at : at + 2]) for at in (4, 6, 8, 10, 12)), 0, 0, 0))
     except ValueError:

@@ -102,8 +102,8 @@ class Login:
         """Connect and log in; once more command by command where a server loses commands."""
         try:
             return await cls._open(address, options, security, reached, pipelined)
-        except (ConnectionLost, Stalled, ServerSays):
-            if not pipelined:
+        except (ConnectionLost, Stalled, ServerSays) as error:
+            if not pipelined or error.permanent:
                 raise
             return await cls._open(address, options, security, reached, pipelined=False)
 

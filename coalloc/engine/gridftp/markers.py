@@ -12,13 +12,17 @@ Offsets are counted from where the transfer began (GFD.20, 3.4; RFC 959 has 110 
 import re
 
 from coalloc.engine.gridftp.protocol import Reply
+from coalloc.errors import LimitExceeded
 from coalloc.intervals import Intervals
 
 __all__ = ["Progress", "performance", "ranges"]
 
 RANGE, PERFORMANCE = 111, 112
-RANGES = re.compile(r"(\d+)-(\d+)")
-FACT = re.compile(r"^\s*Stripe (Index|Bytes Transferred): *(\d+)\s*$", re.MULTILINE | re.ASCII)
+RANGES = re.compile(r"(?<![0-9])([0-9]{1,19})-([0-9]{1,19})(?![0-9])")
+FACT = re.compile(r"\s*Stripe (Index|Bytes Transferred): {0,20}([0-9]{1,19})\s*", re.ASCII)
+MOST_STRIPES = 10_000
+MOST_GAPS = 10_000
+"""Ranges apart from each other that a sink may have of one copy."""
 
 
 def ranges(reply: Reply) -> list[tuple[int, int]]:
@@ -36,7 +40,7 @@ def performance(reply: Reply) -> tuple[int, int] | None:
     >>> performance(Reply(112, ("Perf Marker", "Stripe Index: 1", "Stripe Bytes Transferred: 12", "End.")))
     (1, 12)
     """
-    facts = dict(FACT.findall("\n".join(reply.lines)))
+    facts = {found[1]: found[2] for line in reply.lines if (found := FACT.fullmatch(line))}
     count = facts.get("Bytes Transferred")
     return None if count is None else (int(facts.get("Index", 0)), int(count))
 
@@ -72,6 +76,8 @@ class Progress:
         self.moved = False
         if reply.code == PERFORMANCE and (told := performance(reply)):
             stripe, count = told
+            if stripe not in self._stripes and len(self._stripes) >= MOST_STRIPES:
+                raise _too_much(f"markers of more than {MOST_STRIPES} stripes")
             self.moved = count > self._stripes.get(stripe, 0)
             self._stripes[stripe] = count
         if reply.code != RANGE:
@@ -80,5 +86,11 @@ class Progress:
         for start, end in ranges(reply):
             news += self.kept.gaps(start, end)
             self.kept.add(start, end)
+        if len(self.kept) > MOST_GAPS:
+            raise _too_much(f"markers of more than {MOST_GAPS} ranges")
         self.moved = bool(news)
         return news
+
+
+def _too_much(what: str) -> LimitExceeded:
+    return LimitExceeded(f"the server sends {what}", "use another server, or tell its owner")

@@ -8,7 +8,8 @@ import re
 from struct import Struct
 from typing import NamedTuple
 
-from coalloc.errors import NotThatProtocol, ServerSays, Unsupported
+from coalloc.checksums import ALGORITHMS
+from coalloc.errors import LimitExceeded, NotThatProtocol, ServerSays, Unsupported
 
 __all__ = [
     "Block",
@@ -18,6 +19,7 @@ __all__ = [
     "LineReader",
     "Reply",
     "ReplyReader",
+    "digest_in",
     "extended_passive_port",
     "facts",
     "features",
@@ -27,9 +29,14 @@ __all__ = [
 ]
 
 BEGINNING = re.compile(rb"[1-6]\d\d([ -]|$)")
+HEX = re.compile("[0-9a-f]+")
 UNSENDABLE = re.compile(r"[\r\n\0]")
+PASSIVE = re.compile(",".join([r"([0-9]{1,3})"] * 6))
+EXTENDED = re.compile(r"\(([!-~])\1\1([0-9]{1,5})\1\)")
 MAX_LINE = 64 * 1024
 MAX_LINES = 10_000
+MAX_REPLY = 1024 * 1024
+"""Bytes of one reply; the longest that servers have reason to send lists their commands, in some kilobytes."""
 SHOWN = 400
 """Characters of a reply that are shown: half of them from its end, where servers say why, behind a path."""
 
@@ -70,11 +77,13 @@ class LineReader:
         self._rest = b""
 
     def feed(self, data: bytes) -> list[bytes]:
-        """:raises ServerSays: when a line is longer than any server has reason to send"""
+        """:raises LimitExceeded: when a line is longer than any server has reason to send"""
         data = self._rest + data
         *lines, self._rest = data.replace(b"\r\n", b"\n").split(b"\n")
         if len(data) > MAX_LINE and max(map(len, (*lines, self._rest))) > MAX_LINE:
-            raise ServerSays("the server sent an endless line", "check that this is a GridFTP server")
+            raise LimitExceeded(
+                f"the server sent a line of more than {MAX_LINE} bytes", "check host and port, or use another replica"
+            )
         return lines
 
 
@@ -87,6 +96,7 @@ class ReplyReader:
     def __init__(self) -> None:
         self._code = b""
         self._lines: list[bytes] = []
+        self._bytes = 0
 
     def feed(self, line: bytes) -> Reply | None:
         """:raises NotThatProtocol: when a reply does not begin with three digits, or never ends"""
@@ -104,13 +114,17 @@ class ReplyReader:
             return self._take()
         else:
             self._lines.append(line[4:] if line[3:4] == b"-" else line.strip())
-        if len(self._lines) > MAX_LINES:
-            raise NotThatProtocol("the server sent an endless reply", "check that this is a GridFTP server")
+        self._bytes += len(line)
+        if len(self._lines) > MAX_LINES or self._bytes > MAX_REPLY:
+            raise NotThatProtocol(
+                f"the server sent an endless reply, of more than {MAX_LINES} lines or {MAX_REPLY} bytes",
+                "check host and port, or use another replica",
+            )
         return None
 
     def _take(self) -> Reply:
         lines = b"\n".join(self._lines).decode("utf-8", "replace").split("\n")
-        self._lines = []
+        self._lines, self._bytes = [], 0
         return Reply(int(self._code), tuple(lines))
 
 
@@ -135,7 +149,7 @@ def passive_address(reply: Reply) -> tuple[str, int]:
     >>> passive_address(Reply(227, ("Entering Passive Mode (127,0,0,1,4,1)",)))
     ('127.0.0.1', 1025)
     """
-    if match := re.search(r"(\d+),(\d+),(\d+),(\d+),(\d+),(\d+)", reply.text):
+    if match := PASSIVE.search(reply.text):
         numbers = [int(group) for group in match.groups()]
         port = numbers[4] * 256 + numbers[5]
         if max(numbers) < 256 and port:
@@ -149,7 +163,7 @@ def extended_passive_port(reply: Reply) -> int:
     >>> extended_passive_port(Reply(229, ("Entering Extended Passive Mode (|||1025|)",)))
     1025
     """
-    if (match := re.search(r"\(([!-~])\1\1(\d{1,5})\1\)", reply.text)) and 0 < int(match[2]) < 65536:
+    if (match := EXTENDED.search(reply.text)) and 0 < int(match[2]) < 65536:
         return int(match[2])
     raise _no_address(reply)
 
@@ -194,6 +208,16 @@ def facts(reply: Reply) -> dict[str, str]:
     return {name.lower(): value for name, _, value in pairs}
 
 
+def digest_in(reply: Reply, algorithm: str) -> str | None:
+    """The digest that a reply to CKSM gives, in lower-case hex; None where it gives none.
+
+    >>> digest_in(Reply(213, ("03DA0195",)), "adler32"), digest_in(Reply(213, ("soon",)), "adler32")
+    ('03da0195', None)
+    """
+    said = reply.lines[0].strip().lower()
+    return said if len(said) == ALGORITHMS.get(algorithm.lower(), len(said)) and HEX.fullmatch(said) else None
+
+
 class Block(NamedTuple):
     """Bytes of the range that was asked for; `offset` is counted from its start."""
 
@@ -226,14 +250,20 @@ class BlockReader:
 
     HEADER = Struct("!BQQ")
     ERROR, EOF, EOD, CLOSE = 0x20, 0x40, 0x08, 0x04
+    SPARE_BLOCKS, LEAST_BLOCK = 1024, 512
+    """Blocks of any size that a range may have, and the mean bytes of those beyond: servers send 256 KiB."""
 
     def __init__(self) -> None:
+        self._blocks = self._bytes = 0  # of the range that is under way
         self._header = b""
         self._left = 0
         self._offset = 0
 
     def feed(self, data: memoryview) -> list[Block | EndOfData | EndOfFile]:
-        """The views handed out are parts of `data`."""
+        """The views handed out are parts of `data`.
+
+        :raises LimitExceeded: when blocks are so small that the work for each is all that they bring
+        """
         events: list[Block | EndOfData | EndOfFile] = []
         while data:
             if self._left:
@@ -241,6 +271,7 @@ class BlockReader:
                 events.append(Block(self._offset, piece))
                 self._offset += len(piece)
                 self._left -= len(piece)
+                self._bytes += len(piece)
                 data = data[len(piece) :]
                 continue
             missing = self.HEADER.size - len(self._header)
@@ -254,11 +285,18 @@ class BlockReader:
     def _begin(self, descriptor: int, count: int, offset: int) -> list[Block | EndOfData | EndOfFile]:
         if descriptor & self.ERROR:
             raise ServerSays("the server marked a block as suspect", "try again, or without --streams")
+        self._blocks += 1
+        if self._blocks > self.SPARE_BLOCKS + self._bytes // self.LEAST_BLOCK:
+            raise LimitExceeded(
+                f"the server sends its data in blocks of {self._bytes / self._blocks:.0f} bytes on average",
+                "use another replica, or tell the server's owner",
+            )
         ends: list[Block | EndOfData | EndOfFile] = []
         if descriptor & self.EOF:
             ends.append(EndOfFile(offset))
         else:
             self._left, self._offset = count, offset
         if descriptor & self.EOD:
+            self._blocks = self._bytes = 0
             ends.append(EndOfData(bool(descriptor & self.CLOSE)))
         return ends

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from copy import copy
 from typing import Self
 
+from coalloc.counts import count
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
 from coalloc.engine.gridftp.login import Login
-from coalloc.engine.gridftp.protocol import Reply, facts
+from coalloc.engine.gridftp.protocol import Reply, digest_in, facts
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.errors import NoSuchFile, Unsupported
 from coalloc.model import Stat
@@ -52,10 +53,14 @@ class Session(Login):
         if known.get("type", "").lower() in ("dir", "cdir", "pdir"):
             raise NoSuchFile(f"{self.address.shown} is a directory", "name a file in it")
         said = known.get("size") or (size.lines[0].strip() if size.code == 213 else "")
-        if not said.isdecimal():
+        if not said and not size.positive:
             raise refusal(size, self.address.shown)
+        if (length := count(said)) is None:
+            raise Unsupported(
+                f"{self.address.shown}: the server gives a size that no file has: {said[:40]!r}", "use another replica"
+            )
         validator = known.get("modify") or (modified.lines[0].strip() if modified.code == 213 else None)
-        return Stat(int(said), validator, ranged=ranged, rtt=self.control.round_trip)
+        return Stat(length, validator, ranged=ranged, rtt=self.control.round_trip)
 
     def _check_name(self, listed: Reply) -> None:
         """Refuse a server that heard another name: Globus servers drop all but ASCII on unprotected connections."""
@@ -100,4 +105,4 @@ class Session(Login):
         if asked is None:
             return None
         reply = await asked
-        return reply.lines[0].strip().lower() if reply.code == 213 else None
+        return digest_in(reply, algorithm) if reply.code == 213 else None

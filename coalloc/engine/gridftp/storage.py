@@ -17,9 +17,9 @@ from coalloc.engine.gridftp.address import Address, parse_server
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
 from coalloc.engine.gridftp.listing import Listing, entry, stamp
 from coalloc.engine.gridftp.login import Login, security_for
-from coalloc.engine.gridftp.protocol import Reply
+from coalloc.engine.gridftp.protocol import Reply, digest_in
 from coalloc.engine.gridftp.refusals import refusal
-from coalloc.errors import ConnectionLost
+from coalloc.errors import ConnectionLost, LimitExceeded
 from coalloc.model import Entry
 
 __all__ = ["Storage", "open_storage"]
@@ -97,6 +97,8 @@ class Storage(Login):
                 self.control.stir()
                 if entries := listing.feed(piece):
                     yield entries
+        except LimitExceeded as error:
+            raise LimitExceeded(f"{address.shown}: {error.message}", error.remedy) from None
         except OSError as error:
             raise ConnectionLost(f"{address.shown}: the listing was lost: {error}", "try again") from None
 
@@ -149,7 +151,7 @@ class Storage(Login):
         address = await self.locate(path)
         async with self._turn:
             asked = self._checksum_of(address.path, algorithm, start, end)
-            return None if asked is None else _positive(await asked, address).lines[0].strip().lower()
+            return None if asked is None else digest_in(_positive(await asked, address), algorithm)
 
     async def _ask(self, command: str, path: str) -> Reply:
         address = await self.locate(path)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TypeVar
 
+from coalloc.counts import count
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address, parse_server
 from coalloc.engine.gridftp.login import Login, security_for
@@ -174,9 +175,9 @@ class ThirdParty:
         """Where there were no markers: whether the file at the sink is as long as it should be."""
         reply = await self.sink.control.submit(f"SIZE {sink.path}", self.sink.options.connect_seconds)
         said = reply.lines[0].strip()
-        if reply.code == 213 and said.isdecimal() and least <= int(said) <= size:
+        if reply.code == 213 and (has := count(said)) is not None and least <= has <= size:
             return
-        raise ConnectionLost(f"{sink.shown} has {said} of {size} bytes", "copy it again")
+        raise ConnectionLost(f"{sink.shown} has {said[:40]} of {size} bytes", "copy it again")
 
     def fail(self, error: SourceError) -> None:
         """End both sessions and all that is under way; may be called twice."""

@@ -71,7 +71,8 @@ class Transfer:
         """A marker of the sink."""
         self._begun = True
         for start, end in self.progress.hear(reply):
-            self._tell(start, end)
+            if start < self._length:
+                self._tell(start, min(end, self._length))
         if self.progress.moved:
             self._pair.moved()
 

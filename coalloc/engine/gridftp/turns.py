@@ -44,6 +44,7 @@ class Turns:
         """Bytes have arrived.
 
         :raises ServerSays: when they are not what was asked for
+        :raises LimitExceeded: when they are more than that, or come in too many parts
         """
         for event in self._reader.feed(data):
             if not self._turns:

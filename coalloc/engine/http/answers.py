@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 from coalloc.checksums import ALGORITHMS, normalise
+from coalloc.counts import count
 from coalloc.errors import (
     NoSuchFile,
     PermissionRefused,
@@ -64,11 +65,13 @@ def content_range(headers: Headers) -> tuple[int, int, int | None] | None:
     >>> content_range({"content-range": "bytes 10-19/100"})
     (10, 20, 100)
     """
-    match = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+|\*)", headers.get("content-range", "").strip())
+    match = re.fullmatch(r"bytes ([0-9]+)-([0-9]+)/([0-9]+|\*)", headers.get("content-range", "").strip())
     if match is None:
         return None
-    first, last, size = match.groups()
-    return int(first), int(last) + 1, None if size == "*" else int(size)
+    first, last, size = (count(each) for each in match.groups())
+    if first is None or last is None or (size is None and match[3] != "*"):
+        return None
+    return first, last + 1, size
 
 
 def digests(headers: Headers) -> tuple[Checksum, ...]:
@@ -117,7 +120,7 @@ def retry_after(headers: Headers) -> float | None:
 def _date(said: str) -> datetime | None:
     try:
         date = parsedate_to_datetime(said)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     return date if date.tzinfo else date.replace(tzinfo=UTC)
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from coalloc.counts import count
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.engine.hands import Part
 from coalloc.engine.http.answers import (
@@ -92,13 +93,13 @@ class HTTPSource(Source):
             await self._finish(head)
             if head.status_code in BUSY:
                 raise self._server.refusal(head)
-            size = _decimal(head.headers.get("content-length"))
+            size = count(head.headers.get("content-length", ""))
             if head.status_code == 200 and size is not None and head.headers.get("accept-ranges") == "bytes":
                 if not head.history:  # else a GET may be led somewhere else
                     self._keep(head)
                 return self._stat(size, head, ranged=True)
         async with self._server.answer("GET", {**WANTED_DIGESTS, "Range": "bytes=0-0"}) as part:
-            if part.headers.get("content-length") == "1":
+            if part.headers.get("content-length") == "1" and "transfer-encoding" not in part.headers:
                 await self._finish(part)
                 self._keep(part)
             return self._understand(part)
@@ -116,7 +117,7 @@ class HTTPSource(Source):
         elif part.status_code == NOTHING_THERE and part.headers.get("content-range") == "bytes */0":
             size = 0
         elif part.status_code == 200:
-            size = _decimal(part.headers.get("content-length"))
+            size = count(part.headers.get("content-length", ""))
         else:
             raise self._server.refusal(part)
         if size is None:
@@ -277,7 +278,3 @@ class HTTPSource(Source):
             self._channel.close()
             self._channel = None
         await self._server.close()
-
-
-def _decimal(said: str | None) -> int | None:
-    return int(said) if said and said.isdecimal() else None

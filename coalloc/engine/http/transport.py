@@ -24,7 +24,8 @@ __all__ = ["Reached", "client", "proxied"]
 MAGIC = b"HTTP/"
 """How every answer begins."""
 CHUNK = 1024 * 1024  # bytes asked of the system at once; httpcore's own 64 KiB halve the speed
-
+BEGINNING, HEADERS = 64 * 1024, 128 * 1024
+"""Bytes read at once, and until when, where an answer's headers are expected; httpcore takes 100 KiB of those."""
 
 Reached = Callable[[float | None], None]
 """Is told of each connection that is made, and how far the server is: seconds of a round trip, None if not known."""
@@ -120,13 +121,27 @@ class _Backend(httpcore.AsyncNetworkBackend):
 
 
 class _Opening:
-    """Watches how the other side begins: h11 would take what other servers say for the start of an answer."""
+    """Watches how the other side begins: h11 would take what other servers say for the start of an answer.
+
+    The beginning of each answer is read in small pieces, as h11 limits only the headers that do not end.
+    """
 
     def __init__(self) -> None:
         self._over = False
+        self._received = 0
+
+    def asked(self) -> None:
+        """A request goes out: what comes next are headers."""
+        self._received = 0
+
+    @property
+    def most(self) -> int:
+        """Bytes to read at once."""
+        return CHUNK if self._received > HEADERS else BEGINNING
 
     def check(self, data: bytes) -> bytes:
         """:raises httpcore.RemoteProtocolError: when these first bytes are not HTTP's"""
+        self._received += len(data)
         if not self._over and data:
             self._over = True
             if data[: len(MAGIC)] != MAGIC[: len(data)]:
@@ -146,9 +161,10 @@ class _Plain(httpcore.AsyncNetworkStream):
         self._opening = _Opening()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._opening.check(await self._loop.sock_recv(self._sock, CHUNK))
+        return self._opening.check(await self._loop.sock_recv(self._sock, self._opening.most))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._opening.asked()
         try:
             await self._loop.sock_sendall(self._sock, buffer)
         except OSError as error:  # httpcore then looks whether the server has said why
@@ -202,9 +218,10 @@ class _Secured(httpcore.AsyncNetworkStream):
         self._opening = _Opening()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        return self._opening.check(await self._reader.read(CHUNK))
+        return self._opening.check(await self._reader.read(self._opening.most))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        self._opening.asked()
         try:
             self._writer.write(buffer)
             await self._writer.drain()

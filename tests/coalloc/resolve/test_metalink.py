@@ -13,6 +13,7 @@ from coalloc import checksums
 from coalloc.errors import UsageError
 from coalloc.model import Checksum, PieceHashes, Replica, ReplicaSet
 from coalloc.resolve import metalink
+from tests.support.scripted import limited
 
 PUBLISHED = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
 MD5, OTHER_MD5, SHA1, SHA256 = "0" * 32, "1" * 32, "a" * 40, "b" * 64
@@ -201,3 +202,46 @@ def test_aria2_fetches_and_verifies_by_what_is_written(serve, tmp_path):
     document.write_text(metalink.write([wrong], PUBLISHED), encoding="utf-8")
     (tmp_path / "été/x y").unlink()
     assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode != 0
+
+
+def many(number):
+    """A Metalink of a file with so many replicas."""
+    replicas = "".join(f"<url>ftp://h/{each}</url>" for each in range(number))
+    return f'<metalink xmlns="urn:ietf:params:xml:ns:metalink"><file name="x">{replicas}</file></metalink>'.encode()
+
+
+def test_replicas_of_a_file_are_bounded():
+    (file,) = metalink.read(many(metalink.MOST_REPLICAS), "x.meta4")
+    assert len(file.replicas) == metalink.MOST_REPLICAS
+    with pytest.raises(UsageError, match="more than 1000 replicas") as caught:
+        metalink.read(many(240_000), "x.meta4")
+    assert caught.value.remedy
+
+
+READ = """
+from pathlib import Path
+from coalloc.resolve import metalink
+try:
+    print(len(metalink.read(Path(sys.argv[1]).read_bytes(), "x.meta4")))
+except CoallocError as error:
+    told(error)
+"""
+BEGIN = '<metalink xmlns="urn:ietf:params:xml:ns:metalink">'
+LARGE = {
+    "replicas": many(240_000).decode(),
+    "slashes": f'{BEGIN}<file name="x"><url>ftp{"/" * 15_000_000}</url></file></metalink>',
+    "a long name": f'{BEGIN}<file name="{"/" * 15_000_000}"><url>ftp://h/x</url></file></metalink>',
+    "a long host": f'{BEGIN}<file name="x"><url>ftp://{"a." * 7_000_000}/x</url></file></metalink>',
+    "a long size": f'{BEGIN}<file name="x"><size>{"9" * 15_000_000}</size><url>ftp://h/x</url></file></metalink>',
+    "depth": BEGIN + '<file name="x">' * 240_000,
+    "nested": f"{BEGIN}{'<file>' * 100_000}{'</file>' * 100_000}</metalink>",
+}
+
+
+@pytest.mark.parametrize("kind", LARGE)
+async def test_a_large_document_takes_little_time_and_memory(tmp_path, kind):
+    document = tmp_path / "x.meta4"
+    document.write_text(LARGE[kind])
+    said = await limited(READ, str(document), seconds=20)
+    assert said.startswith("UsageError |"), said
+    assert len(said) < 1000

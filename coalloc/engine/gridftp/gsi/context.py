@@ -13,6 +13,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable
 
 from coalloc.engine.gridftp.gsi.failures import no_handshake
+from coalloc.engine.gridftp.protocol import Reply
 from coalloc.errors import ConnectionLost, ServerSays
 
 __all__ = ["ContextProtection", "Exchange", "SecurityContext", "read_token"]
@@ -20,6 +21,8 @@ __all__ = ["ContextProtection", "Exchange", "SecurityContext", "read_token"]
 DELEGATION, NO_DELEGATION = b"D", b"0"
 LONGEST_MESSAGE = 64 * 1024
 TOKEN = re.compile(r"ADAT=(\S*)")
+CLOSING = b"421 "
+LONGEST_SHOWN = 200
 PROTECTED = (b"631", b"632", b"633")  # RFC 2228: signed, signed and encrypted, encrypted
 
 CheckPeer = Callable[[ssl.SSLObject], None]
@@ -144,7 +147,8 @@ class Exchange:
 class ContextProtection:
     """A control connection under a security context: `coalloc.engine.gridftp.control.Protection`.
 
-    An unprotected reply is believed only if it is a refusal: whoever could put that in could as well cut the line.
+    An unprotected reply is believed only if it ends the session (421): whoever could put that in could as well cut
+    the line. Any other one could make this replica look as if it had no such file.
     """
 
     def __init__(self, context: SecurityContext) -> None:
@@ -154,10 +158,13 @@ class ContextProtection:
         return b"ENC " + b64encode(self._context.wrap(command)) + b"\r\n"
 
     def open(self, line: bytes) -> bytes:
-        if line[:3] not in PROTECTED:
-            if line[:1] in (b"4", b"5"):
+        if line[:3] not in PROTECTED or line[3:4] not in (b" ", b"-"):
+            if line[:4] == CLOSING:
                 return line + b"\r\n"
-            raise ServerSays("the server answered without protection", "report this: the connection may be attacked")
+            said = Reply(0, (line[:LONGEST_SHOWN].decode(errors="replace"),)).text
+            raise ServerSays(
+                f"the server answered without protection: {said}", "report this: the connection may be attacked"
+            )
         try:
             plain = self._context.unwrap(b64decode(line[4:].strip(), validate=True))
         except (ssl.SSLError, binascii.Error):

@@ -7,6 +7,8 @@ from coalloc.engine.gridftp.gsi.credential import NEW_PROXY
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.errors import NotThatProtocol, PermissionRefused, SourceError, Unsupported
 
+MODULE = re.compile(r"\bglobus_\w+: ")
+
 __all__ = ["no_handshake", "no_security", "not_admitted", "not_authenticated", "wrong_host"]
 
 
@@ -58,5 +60,5 @@ def no_handshake(error: ssl.SSLError, where: str) -> SourceError:
 def _words(reply: Reply) -> str:
     """The last part of a Globus error chain, which is the cause, without the module's name."""
     told = " ".join(line for line in reply.lines if line not in ("End.", "End"))
-    cause = re.sub(r".*\bglobus_\w+: ", "", " ".join(told.split()))
+    *_, cause = MODULE.split(" ".join(told.split()))
     return f"the server says {reply.code} {Reply(reply.code, (cause,)).text}"

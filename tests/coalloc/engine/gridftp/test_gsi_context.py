@@ -74,15 +74,33 @@ def test_a_reply_longer_than_a_record(ends):
     assert protection.open(server.reply(long)) == long
 
 
-def test_a_refusal_needs_no_protection(ends):
+def test_the_end_of_a_session_needs_no_protection(ends):
     _, protection = ends
     assert protection.open(b"421 Idle timeout.") == b"421 Idle timeout.\r\n"
 
 
-def test_a_success_does(ends):
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"227 Entering Passive Mode (10,0,0,1,4,1)",
+        b"213 5",
+        b"550 No such file.",
+        b"550-No such file.",
+        b"421-Idle",
+        b"530 Login incorrect.",
+        b"4",
+        b"",
+        b" 632 AAAA",
+        b"6329",
+        b"500 " + b"x" * 60_000,
+    ],
+)
+def test_any_other_reply_does(ends, line):
     _, protection = ends
-    with pytest.raises(ServerSays, match="without protection"):
-        protection.open(b"227 Entering Passive Mode (10,0,0,1,4,1)")
+    with pytest.raises(ServerSays, match="without protection") as caught:
+        protection.open(line)
+    assert caught.value.remedy
+    assert len(caught.value.message) < 500
 
 
 @pytest.mark.parametrize("spoil", [lambda line: line[:-8] + b"AAAAAAA=", lambda line: b"632 !!"])

@@ -1,7 +1,9 @@
 """What a sink says of its progress, and listings, in whatever pieces they come."""
 
 import doctest
+import itertools
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -9,6 +11,7 @@ from coalloc.engine.gridftp import listing, markers
 from coalloc.engine.gridftp.listing import Listing
 from coalloc.engine.gridftp.markers import Progress
 from coalloc.engine.gridftp.protocol import Reply
+from coalloc.errors import LimitExceeded
 from coalloc.intervals import Intervals
 
 PAIRS = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)).map(lambda pair: tuple(sorted(pair))))
@@ -55,3 +58,57 @@ def test_a_listing_in_any_pieces(cuts):
         at = cut
     assert [(entry.name, entry.kind, entry.size) for entry in found] == [("a b", "dir", 1), ("ü", "file", 7)]
     assert found[1].modified == 1709208000
+
+
+@pytest.mark.parametrize(
+    ("code", "line"),
+    [
+        (111, "1" * 60_000),
+        (111, "Range Marker " + "1" * 60_000 + "-2"),
+        (111, "Range Marker 1-" + "9" * 4301),
+        (111, "Range Marker 0-１０"),
+        (112, "Stripe Bytes Transferred: " + "9" * 4301),
+        (112, " " * 60_000),
+        (112, "Stripe Bytes Transferred: " + " " * 60_000),
+    ],
+)
+def test_numbers_that_are_none_tell_nothing(code, line):
+    progress = Progress()
+    assert progress.hear(Reply(code, ("Perf Marker", *[line] * 10))) == []
+    assert not progress.told
+
+
+def test_markers_without_end_are_too_much(monkeypatch):
+    monkeypatch.setattr(markers, "MOST_GAPS", 10)
+    monkeypatch.setattr(markers, "MOST_STRIPES", 10)
+    ranges, stripes = Progress(), Progress()
+    with pytest.raises(LimitExceeded, match="ranges"):
+        ranges.hear(Reply(111, (",".join(f"{at}-{at + 1}" for at in range(0, 40, 2)),)))
+    for index in range(10):
+        stripes.hear(Reply(112, (f"Stripe Index: {index}", "Stripe Bytes Transferred: 1")))
+    with pytest.raises(LimitExceeded, match="stripes"):
+        stripes.hear(Reply(112, ("Stripe Index: 10", "Stripe Bytes Transferred: 1")))
+
+
+NUMBERS = ["9" * 4301, "-5", "１２", "²", "1e3", str(2**63), ""]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_sizes_and_times_of_a_listing_that_are_none(number):
+    (found,) = Listing().feed(f"Type=file;Size={number};Modify={number}; a\r\n".encode())
+    assert (found.size, found.modified) == (None, None)
+
+
+@pytest.mark.parametrize(("limit", "most"), [("MOST_ENTRIES", 100), ("MOST_BYTES", 5_000)])
+def test_a_listing_that_does_not_end_is_too_much(monkeypatch, limit, most):
+    monkeypatch.setattr(listing, limit, most)
+    lines = Listing()
+    with pytest.raises(LimitExceeded, match="more than"):
+        [lines.feed(b"Type=file;Size=1; name-%d\r\n" % number) for number in itertools.count()]
+
+
+def test_a_listing_of_the_directory_alone_ends_too(monkeypatch):
+    monkeypatch.setattr(listing, "MOST_BYTES", 5_000)
+    lines = Listing()
+    with pytest.raises(LimitExceeded):
+        [lines.feed(b"Type=cdir; .\r\n") for _ in itertools.count()]

@@ -1,0 +1,83 @@
+"""What identity providers answer, and tokens that nobody has signed: neither fills the memory nor is a defect."""
+
+import base64
+import gzip
+import json
+
+import httpx
+import pytest
+
+from broker.config import Issuer
+from broker.errors import Unauthenticated
+from broker.services.issuers import LARGEST, Issuers, document
+from tests.support.scripted import limited, raw_server
+
+BOMB = gzip.compress(bytes(1 << 26)) * 8
+"""Half a gigabyte."""
+
+
+def answering(body, headers=""):
+    async def serve(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n{headers}\r\n".encode() + body)
+        await writer.drain()
+        await reader.read()
+
+    return raw_server(serve)
+
+
+async def endless(reader, writer):
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n")
+    while True:
+        writer.write(b"x" * 65536)
+        await writer.drain()
+
+
+ASK = """
+import httpx
+from broker.services.issuers import document
+
+async def ask(url):
+    async with httpx.AsyncClient() as client:
+        try:
+            await document(client, url)
+        except ValueError as error:
+            print("refused", error)
+
+asyncio.run(ask(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("server", [raw_server(endless), answering(BOMB, "Content-Encoding: gzip\r\n")])
+async def test_an_answer_without_end_takes_no_memory(server):
+    async with server as port:
+        assert (await limited(ASK, f"http://127.0.0.1:{port}/")).startswith("refused")
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"1", b"null", b"[" * 500_000, b'{"a": ' * 100_000, b"1" * 4301, b"\xff", b"x" * (LARGEST + 1)]
+)
+async def test_what_is_no_document_is_refused(body):
+    async with answering(body) as port, httpx.AsyncClient() as client:
+        with pytest.raises(ValueError, match=r"."):
+            await document(client, f"http://127.0.0.1:{port}/")
+
+
+def encoded(part):
+    return base64.urlsafe_b64encode(part.encode()).decode().rstrip("=")
+
+
+@pytest.mark.parametrize(
+    "claims", ["[" * 30_000, '{"a": ' * 9_000, "1" * 4301, '{"iss": Infinity}', '{"exp": 1e999}', "null", '"x"', ""]
+)
+@pytest.mark.parametrize("header", [{"alg": "RS256"}, {"alg": "RS256", "kid": 1}, {"alg": ["none"]}])
+async def test_a_token_that_is_none_is_not_valid(claims, header):
+    issuers = Issuers([Issuer("https://id.example", ("here",), {})])
+    token = f"{encoded(json.dumps(header))}.{encoded(claims)}.AAAA"
+    assert not issuers.signed(token)
+    with pytest.raises(Unauthenticated):
+        await issuers.caller(token)
+    nested = f"{encoded('[' * 30_000)}.{encoded('{}')}.AAAA"
+    with pytest.raises(Unauthenticated):
+        await issuers.caller(nested)

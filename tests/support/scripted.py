@@ -1,0 +1,117 @@
+"""Servers that say what a test wants, byte for byte; and programs that run under limits of memory and time."""
+
+import asyncio
+import contextlib
+import socket
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from pathlib import Path
+
+__all__ = ["PREAMBLE", "Script", "ftp_server", "limited", "raw_server", "sent_back"]
+
+Script = bytes | Callable[[asyncio.StreamWriter, str], Awaitable[None]]
+"""What a command is answered with: bytes, or what writes them; it is told the command's argument."""
+DEFAULTS: Mapping[str, Script] = {
+    "GREETING": b"220 ready\r\n",
+    "USER": b"331 password\r\n",
+    "PASS": b"230 in\r\n",
+    "TYPE": b"200 ok\r\n",
+    "FEAT": b"211-Extensions\r\n ERET\r\n PARALLEL\r\n SIZE\r\n211 End\r\n",
+    "SIZE": b"213 1000000\r\n",
+    "MDTM": b"213 20260101000000\r\n",
+    "MODE": b"200 ok\r\n",
+}
+
+
+@contextlib.asynccontextmanager
+async def raw_server(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[int]:
+    """A server at 127.0.0.1 that does this with each connection; its port."""
+    tasks = set()
+
+    async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tasks.add(asyncio.current_task())
+        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
+            await serve(reader, writer)
+        writer.close()
+
+    listener = await asyncio.start_server(accepted, "127.0.0.1")
+    try:
+        yield listener.sockets[0].getsockname()[1]
+    finally:
+        listener.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def ftp_server(**answers: Script) -> AsyncIterator[str]:
+    """A server that answers commands so, and else as most do; the URL of a file there."""
+    said = {**DEFAULTS, **answers}
+
+    async def say(writer: asyncio.StreamWriter, verb: str, argument: str) -> None:
+        answer = said.get(verb, b"500 what?\r\n")
+        if isinstance(answer, bytes):
+            writer.write(answer)
+            await writer.drain()
+        else:
+            await answer(writer, argument)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await say(writer, "GREETING", "")
+        while line := await reader.readline():
+            verb, _, argument = line.decode().strip().partition(" ")
+            await say(writer, verb, argument)
+
+    async with raw_server(serve) as port:
+        yield f"ftp://127.0.0.1:{port}/file"
+
+
+async def sent_back(argument: str) -> socket.socket:
+    """A connection to where the argument of a PORT command says."""
+    *host, high, low = argument.split(",")
+    sock = socket.socket()
+    sock.setblocking(False)
+    await asyncio.get_running_loop().sock_connect(sock, (".".join(host), int(high) * 256 + int(low)))
+    return sock
+
+
+PREAMBLE = """
+import asyncio, sys
+from coalloc.dialer import DirectDialer
+from coalloc.engine import open_source
+from coalloc.engine.base import EngineOptions, Span
+from coalloc.errors import CoallocError
+
+def told(error):
+    print(type(error).__name__, "|", str(error)[:2000], "|", error.remedy)
+
+async def fetched(url):
+    source = open_source(url, "auto", EngineOptions(DirectDialer(), connect_seconds=60.0))
+    try:
+        stat = await source.open()
+        await source.fetch(Span(0, stat.size), lambda offset, view: None)
+        print("fetched", stat.size)
+    except CoallocError as error:
+        told(error)
+    finally:
+        await source.close()
+"""
+
+
+async def limited(program: str, *arguments: str, memory: int = 400 << 20, seconds: int = 60) -> str:
+    """What a program of ours prints, in a process that has so much memory and processor time, and no more."""
+    limits = f"import resource\nresource.setrlimit(resource.RLIMIT_AS, ({memory}, {memory}))\n"
+    limits += f"resource.setrlimit(resource.RLIMIT_CPU, ({seconds}, {seconds}))\n"
+    code = f"{PREAMBLE}\n{limits}\n{textwrap.dedent(program)}"
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, *arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )  # fmt: skip
+    out, err = await child.communicate()
+    assert child.returncode == 0, f"ended with {child.returncode}: {err.decode()[-2000:]}"
+    return out.decode()
