@@ -337,9 +337,9 @@ async def _stat(source: Source, keep: bool = False) -> Stat | SourceError:
             await source.close()
 
 
-async def probe(urls: Sequence[str], engine: Engine = "auto") -> list[Probe]:
-    """Whether each of these servers answers."""
-    request = Request(tuple(urls), engine=engine)
+async def probe(urls: Sequence[str], engine: Engine = "auto", delegate: frozenset[str] = frozenset()) -> list[Probe]:
+    """Whether each of these servers answers; `delegate` are hosts that may be given a limited proxy."""
+    request = Request(tuple(urls), engine=engine, delegate=delegate)
     return list(await asyncio.gather(*(_probe(url, request) for url in urls)))
 
 

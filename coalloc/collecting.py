@@ -50,7 +50,7 @@ async def collect(
 ) -> CollectionReport:
     """As `coalloc.api.collect`, which says all about it."""
     given = labelled(network) if network else None
-    gathering = Gathering(EngineOptions(DirectDialer(), data_hosts=wanted.data_hosts))
+    gathering = Gathering(EngineOptions(DirectDialer(), data_hosts=wanted.data_hosts, delegate=wanted.delegate))
     for url in wanted.via:
         gathering.add(url, _folder(url))
     landing = _landing(wanted.to, gathering)

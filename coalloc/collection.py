@@ -34,7 +34,7 @@ class Wanted(NamedTuple):
     `sources` are URLs of files at GridFTP servers, or of directories if they end with a slash, Metalinks, or names of
     datasets that the broker knows. `to` is a directory of this machine, or the URL of one at a server; it is made if
     need be. `via` are URLs of servers that may relay, and of the directories in which they may stage pieces; sources
-    may relay, too.
+    may relay, too. `delegate` are hosts that may be given a limited proxy if they insist on one.
     """
 
     sources: tuple[str, ...]
@@ -43,6 +43,7 @@ class Wanted(NamedTuple):
     method: str | None = None
     broker: str | None = None
     data_hosts: frozenset[str] = frozenset()
+    delegate: frozenset[str] = frozenset()
 
 
 class Collected(NamedTuple):

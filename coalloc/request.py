@@ -33,6 +33,7 @@ class Request(NamedTuple):
     "none" to keep no checksums at all, or None for the default (adler32 kept, replicas compared). `streams` is their
     number for each source, or None to have as many as help. `staging` are URLs of servers over which pieces may go
     where that pays, or none to have those between which something was measured; None to go straight in any case.
+    `delegate` are hosts that may be given a limited proxy if they insist on one.
     """
 
     sources: tuple[str, ...]
@@ -46,6 +47,7 @@ class Request(NamedTuple):
     data_hosts: frozenset[str] = frozenset()
     broker: str | None = None
     staging: tuple[str, ...] | None = None
+    delegate: frozenset[str] = frozenset()
 
     @property
     def expected(self) -> Checksum | None:
@@ -55,7 +57,9 @@ class Request(NamedTuple):
     @property
     def options(self) -> EngineOptions:
         """How servers are reached. Questions take a moment and no data: only downloads count their connections."""
-        return EngineOptions(DirectDialer(), streams=self.streams or 1, data_hosts=self.data_hosts)
+        return EngineOptions(
+            DirectDialer(), streams=self.streams or 1, data_hosts=self.data_hosts, delegate=self.delegate
+        )
 
 
 async def named_files(request: Request, broker: Broker | None) -> list[Found]:

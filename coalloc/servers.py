@@ -22,15 +22,22 @@ __all__ = ["Storage", "ThirdParty", "copy", "storage", "third_party"]
 Proxies = tuple[Path | None, Path | None]
 
 
-async def storage(url: str, proxy: Path | None = None, data_hosts: frozenset[str] = frozenset()) -> Storage:
+async def storage(
+    url: str,
+    proxy: Path | None = None,
+    data_hosts: frozenset[str] = frozenset(),
+    delegate: frozenset[str] = frozenset(),
+) -> Storage:
     """A session with the GridFTP server of a URL, to list, make, rename and delete; an async context manager, too.
 
     :param url: `ftp://[USER:PASSWORD@]HOST[:PORT]/` or `gsiftp://...`; a path in it makes no difference
     :param proxy: the file of the proxy certificate to show; None for the user's usual one
     :param data_hosts: third hosts that listings may come from
+    :param delegate: hosts that may be given a limited proxy if they insist on one
     :raises SourceError: when there is no login
     """
-    return await open_storage(url, EngineOptions(DirectDialer(), data_hosts=data_hosts), proxy)
+    options = EngineOptions(DirectDialer(), data_hosts=data_hosts, delegate=delegate)
+    return await open_storage(url, options, proxy)
 
 
 async def third_party(
@@ -40,6 +47,7 @@ async def third_party(
     parallelism: int = 1,
     stall_seconds: float = 30.0,
     data_hosts: frozenset[str] = frozenset(),
+    delegate: frozenset[str] = frozenset(),
 ) -> ThirdParty:
     """Sessions with two GridFTP servers that copy from one to the other; an async context manager, too.
 
@@ -48,9 +56,10 @@ async def third_party(
     :param proxies: the files of the proxy certificates for either; None for the user's usual one
     :param parallelism: streams between them
     :param stall_seconds: after which a copy that does not move is given up; servers tell every 5 s what moves
+    :param delegate: hosts that may be given a limited proxy; where one insists on it, both need to be among them
     :raises SourceError: when one of them lets us not in, or they cannot be introduced to each other
     """
-    options = EngineOptions(DirectDialer(), streams=parallelism, data_hosts=data_hosts)
+    options = EngineOptions(DirectDialer(), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
     return await open_third_party(source, sink, options, proxies, stall_seconds)
 
 
@@ -67,6 +76,7 @@ async def copy(
     watch: Callable[[Snapshot], None] | None = None,
     beside: str | None = None,
     limits: Mapping[str, Admission] | None = None,
+    delegate: frozenset[str] = frozenset(),
 ) -> TransferReport:
     """Copy one file from several GridFTP servers at once to another one, verified by the servers' own checksums.
 
@@ -84,12 +94,13 @@ async def copy(
     :param beside: the path at the sink that is written, at which nothing is yet, for who may have to find it when this
         process has died; None for one that nobody else has
     :param limits: leave without which no piece is copied from a source, by its URL; those without any need none
+    :param delegate: hosts that may be given a limited proxy, as for `third_party`
     :raises CoallocError: as a download does, or NoSpace at the sink; its `report` has what was known
     """
     address = parse(sink)
     expected = (checksums.parse(checksum),) if checksum else ()
     file = ReplicaSet(address.path.rpartition("/")[2], tuple(map(Replica, sources)), size, expected)
-    options = EngineOptions(DirectDialer(), streams=parallelism, data_hosts=data_hosts)
+    options = EngineOptions(DirectDialer(), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
     names = beside or temporary(address.named), address.named
     where = Sink(sink, names[0], proxies[1])
     held = [replace(options, admission=(limits or {}).get(url)) for url in sources]

@@ -39,12 +39,14 @@ async def survey(
     blast: bool = False,
     broker: str | None = None,
     told: Callable[[Measured], None] | None = None,
+    delegate: Sequence[str] = (),
 ) -> Survey:
     """Measure what goes from server to server, as `coalloc.probing.measure` has it.
 
     What was measured is remembered, also when it is cancelled in the middle. Every result, as it comes, is `told`.
 
     :param broker: the address of the one to tell, if it is not the user's usual one
+    :param delegate: hosts that may be given a limited proxy if they insist on one
     :raises UsageError: when the URLs make no sense
     """
     known, past = access(broker), Pairs.open()
@@ -56,7 +58,7 @@ async def survey(
             told(result)
 
     try:
-        await measure(sources, sinks, limits, peers, blast, getrandbits(32), note)
+        await measure(sources, sinks, limits, peers, blast, getrandbits(32), note, frozenset(delegate))
     finally:
         past.add(measured)
     if known:

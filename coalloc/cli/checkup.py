@@ -3,7 +3,7 @@
 import os
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -15,6 +15,7 @@ from coalloc.urls import redact
 
 __all__ = ["Finding", "checkup"]
 
+MOST_NAMES = 3
 REQUIRED = ("click", "rich", "httpx", "fsspec", "aiohappyeyeballs", "defusedxml", "zlib-ng")
 
 
@@ -120,9 +121,30 @@ def _authorities() -> Iterator[Finding]:
     except PermissionRefused as error:
         yield Finding("authorities", "limited", f"{error.message}; needed for gsiftp:// only", error.remedy)
         return
+    from coalloc.engine.gridftp.gsi.trust import FETCH, INSTALL, survey
+
     count = sum(1 for _ in folder.glob("*.[0-9]"))
     remedy = "" if count else "install your grid's CA certificates there, each as HASH.0"
     yield Finding("authorities", "ok" if count else "limited", f"{folder}, {count} CA certificates", remedy)
+    found = survey(folder)
+    if not found.number:
+        return
+    for thing, lacks, names, remedy in (
+        ("revocation lists", "no list that can be read", found.without_list, FETCH),
+        ("revocation lists", "a list that is not valid now", found.expired_list, FETCH),
+        ("signing policies", "no policy", found.without_policy, INSTALL),
+    ):
+        if names:
+            yield Finding(thing, "limited", f"{len(names)} of {found.number} CAs have {lacks}: {_some(names)}", remedy)
+    if not (found.without_list or found.expired_list):
+        yield Finding("revocation lists", "ok", "every CA has one that is valid")
+    if not found.without_policy:
+        yield Finding("signing policies", "ok", "every CA has one")
+
+
+def _some(names: Sequence[str]) -> str:
+    """Return the first few of many names."""
+    return ", ".join([*names[:MOST_NAMES], *(["..."] if len(names) > MOST_NAMES else [])])
 
 
 def _environment() -> Iterator[Finding]:

@@ -43,6 +43,7 @@ __all__ = ["collect"]
 )
 @options.broker
 @options.data_hosts
+@options.delegate
 @options.as_json
 @click.option("--quiet", is_flag=True, help="Show errors only.")
 def collect(
@@ -53,6 +54,7 @@ def collect(
     network: Path | None,
     broker: str | None,
     data_hosts: tuple[str, ...],
+    delegate: tuple[str, ...],
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -82,7 +84,7 @@ def collect(
         from coalloc.cli.flows import load
 
         known = load(network)
-    wanted = api.Wanted(sources, to, relays, method, broker, frozenset(data_hosts))
+    wanted = api.Wanted(sources, to, relays, method, broker, frozenset(data_hosts), frozenset(delegate))
     try:
         with nullcontext() if quiet else showing(_printer) as watch:
             report = interrupts.run(

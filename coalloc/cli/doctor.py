@@ -21,8 +21,9 @@ __all__ = ["doctor"]
 @click.command(short_help="Say what is installed, which servers answer, and what to do.")
 @options.sources(required=False)
 @options.engine
+@options.delegate
 @options.as_json
-def doctor(sources: tuple[str, ...], engine: "Engine", as_json: bool) -> int:
+def doctor(sources: tuple[str, ...], engine: "Engine", delegate: tuple[str, ...], as_json: bool) -> int:
     """Say what is installed and configured here, whether each named server answers, and what to do if not.
 
     Ends with status 3 when a named server does not answer.
@@ -36,7 +37,7 @@ def doctor(sources: tuple[str, ...], engine: "Engine", as_json: bool) -> int:
     from coalloc.cli.checkup import checkup
 
     findings = checkup()
-    probes = interrupts.run(api.probe(sources, engine)) if sources else []
+    probes = interrupts.run(api.probe(sources, engine, frozenset(delegate))) if sources else []
     if as_json:
         click.echo(json.dumps(_document(findings, probes), indent=2))
     else:

@@ -12,7 +12,7 @@ from coalloc.errors import UsageError
 if TYPE_CHECKING:
     from coalloc.api import Request
 
-__all__ = ["as_json", "broker", "data_hosts", "engine", "request", "size", "sources", "transfer_options"]
+__all__ = ["as_json", "broker", "data_hosts", "delegate", "engine", "request", "size", "sources", "transfer_options"]
 
 STRATEGIES = ("single", "brute", "history", "conservative", "aggressive", "adaptive")
 ENGINES = ("auto", "gridftp", "globus-url-copy")
@@ -63,6 +63,14 @@ data_hosts = click.option(
     help="Let a server send data from this other host, as striped servers and dCache do. May be repeated.",
 )
 
+delegate = click.option(
+    "--delegate",
+    "delegate",
+    multiple=True,
+    metavar="HOST",
+    help="Give this very host a limited proxy for an hour if it insists on one (gsiftp). May be repeated.",
+)
+
 _TRANSFER_OPTIONS = (
     click.option(
         "--strategy",
@@ -87,6 +95,7 @@ _TRANSFER_OPTIONS = (
     engine,
     broker,
     data_hosts,
+    delegate,
 )
 
 
@@ -105,7 +114,7 @@ def request(sources: tuple[str, ...], output: Path | None = None, checksum: str 
     from coalloc.api import Request
 
     _refuse_nonsense(**how)
-    how["data_hosts"] = frozenset(how["data_hosts"])
+    how["data_hosts"], how["delegate"] = frozenset(how["data_hosts"]), frozenset(how["delegate"])
     return Request(sources, output, checksum=checksum, **how)
 
 

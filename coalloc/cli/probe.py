@@ -42,6 +42,7 @@ ALL = "all at once"
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), help="Write the network as YAML into this file."
 )
 @options.broker
+@options.delegate
 @options.as_json
 def probe(
     urls: tuple[str, ...],

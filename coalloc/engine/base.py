@@ -54,10 +54,25 @@ class EngineOptions:
     connect_seconds: float = 10.0
     data_hosts: frozenset[str] = frozenset()
     """Third hosts that a PASV reply may name (striped servers, dCache)."""
+    delegate: frozenset[str] = frozenset()
+    """Hosts that may be given a limited proxy for an hour, if they insist on one for their data connections."""
     slots: Slots | None = None
     """What limits the sessions of all cogets of this machine with one server; None for no limit."""
     admission: Admission | None = None
     """What limits the rate of the replica; None for no limit. The runner waits for it, engines need not know."""
+
+    def delegates_to(self, host: str) -> bool:
+        """Return whether `host` may be given a proxy: that very name was allowed, in whatever case."""
+        return _plain(host) in map(_plain, self.delegate)
+
+
+def _plain(host: str) -> str:
+    """Return a host's name as it is compared.
+
+    >>> _plain("SE.Example."), _plain("[::1]")
+    ('se.example', '::1')
+    """
+    return host.strip("[]").rstrip(".").lower()
 
 
 class Source(ABC):

@@ -4,6 +4,9 @@ A process of the tool per range writes into a pipe; we count. Neither its exit s
 (it ends with 0 after a range beyond the end of the file); its last words tell what went wrong. It has no command
 that tells a size: `-sync` with `-do` ("dump only") writes size and time of change of what it would copy, which is
 what we ask for. It sends checksums nowhere. It goes wherever a server's PASV reply sends it.
+
+It delegates to every gsiftp:// server. So it is given a proxy of an hour, and where the user has not allowed the host
+one, below which none is valid.
 """
 
 import asyncio
@@ -12,6 +15,7 @@ import re
 import shutil
 import signal
 import tempfile
+import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -46,6 +50,8 @@ TOOL = "globus-url-copy"
 CHUNK = 1024 * 1024
 MOST_WORDS = 64 * 1024
 """Bytes of what the tool says that are read: servers make it say as much as they like."""
+PROXY_SECONDS = 600.0
+"""How long a proxy that was made for the tool is given to it again."""
 SAFE = "/:@%~!$&'()+,;="
 """What the tool takes as it is after the scheme: `*`, `?` and `[` would be patterns."""
 
@@ -60,6 +66,11 @@ MEANINGS: Sequence[tuple[str, type[SourceError], str]] = [
     ),
     (r"unable to connect|connection refused|no route|unreachable", Unreachable, "check host and port in the URL"),
     (r"permission denied|login incorrect|access denied|\b530\b", PermissionRefused, "ask the owner for access"),
+    (
+        r"\b534\b|\bDCAU\b|data channel auth",
+        PermissionRefused,
+        "if you trust the host, let it have a proxy: --delegate HOST",
+    ),
     (r"credential|certificate|\bGSS\b|gssapi", PermissionRefused, "check your proxy with grid-proxy-info"),
     (r"end.of.file|connection reset|broken pipe|closed", ConnectionLost, "try again"),
     (
@@ -82,6 +93,8 @@ class URLCopySource(Source):
         self._shown = redact(url)
         self._told = _as_told(url, self._shown)
         self._place: asyncio.Semaphore | None = None
+        self._host = urlsplit(self._told).hostname or ""
+        self._proxy: tuple[float, bytes] | None = None
 
     async def open(self) -> Stat:
         """As every engine's.
@@ -160,11 +173,44 @@ class URLCopySource(Source):
             raise Unsupported(
                 f"{self._shown} needs {TOOL}, which is not installed", "apt-get install globus-gass-copy-progs"
             )
+        with tempfile.NamedTemporaryFile(prefix="coget-") as proxy:
+            grid = self._told.startswith("gsiftp:")
+            if grid:
+                proxy.write(self._short_proxy())
+                proxy.flush()
+            async with self._started(program, *options, proxy=proxy.name if grid else None) as tool:
+                assert tool.stdin is not None
+                tool.stdin.write(f'"{self._told}" {to}\n'.encode())
+                tool.stdin.close()
+                yield tool
+
+    def _short_proxy(self) -> bytes:
+        """A proxy of ours for the tool; one serves several ranges."""
+        from coalloc.engine.gridftp.gsi.credential import find_credential
+        from coalloc.engine.gridftp.gsi.delegation import short_proxy
+        from coalloc.engine.gridftp.gsi.security import warn_once
+
+        if self._proxy is None or time.monotonic() > self._proxy[0] + PROXY_SECONDS:
+            delegates = self.options.delegates_to(self._host)
+            self._proxy = time.monotonic(), short_proxy(find_credential(), delegates)
+            if delegates:
+                warn_once(f"{self._host}: {TOOL} delegates a limited proxy to it, valid for an hour at most")
+        return self._proxy[1]
+
+    @asynccontextmanager
+    async def _started(
+        self, program: str, *options: str, proxy: str | None
+    ) -> AsyncIterator[asyncio.subprocess.Process]:
+        """The tool as a process of its own, with this file of a proxy; ended at the end."""
+        environment = {**os.environ, "X509_USER_PROXY": proxy} if proxy else None
+        unprotected = ["-nodcau"] if proxy and not self.options.delegates_to(self._host) else []
         starting = asyncio.create_task(
             asyncio.create_subprocess_exec(
                 program,
                 *options,
+                *unprotected,
                 *("-f", "-"),
+                env=environment,
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
@@ -173,11 +219,7 @@ class URLCopySource(Source):
             )
         )
         try:
-            tool = await _whole(starting)  # cancelled half-way, asyncio would leave pipes open
-            assert tool.stdin is not None
-            tool.stdin.write(f'"{self._told}" {to}\n'.encode())
-            tool.stdin.close()
-            yield tool
+            yield await _whole(starting)  # cancelled half-way, asyncio would leave pipes open
         finally:
             if not starting.exception():
                 await _end(starting.result())

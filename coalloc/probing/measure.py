@@ -40,6 +40,7 @@ async def measure(
     blast: bool = False,
     seed: int = 0,
     told: Told | None = None,
+    delegate: frozenset[str] = frozenset(),
 ) -> list[Measured]:
     """Measure what goes from server to server by short third-party transfers.
 
@@ -48,10 +49,11 @@ async def measure(
     :param peers: of each source by chance, in place of all others
     :param blast: also have all measured peers of each server send to it at once, and it to all of them
     :param told: of each result as it comes
+    :param delegate: hosts that may be given a limited proxy if they insist on one
     :return: one for each pair, failed ones too; what servers send to EVERYBODY, and get of it, last
     :raises UsageError: when the URLs make no sense
     """
-    options = EngineOptions(DirectDialer(), streams=limits.streams)
+    options = EngineOptions(DirectDialer(), streams=limits.streams, delegate=delegate)
     ends = _ends([*sources, *sinks], options, limits.bytes)
     senders = list(dict.fromkeys(_key(url, ends) for url in sources))
     receivers = list(dict.fromkeys(_key(url, ends) for url in sinks)) or senders

@@ -13,6 +13,7 @@ import getpass
 import secrets
 import subprocess
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 __all__ = ["LIMITED", "Authority", "Identity"]
@@ -113,6 +114,43 @@ class Authority:
     def user(self, name: str = "Alice", days: int = 1, kind: str = "rsa") -> Identity:
         """A user's certificate and unencrypted key."""
         return self._issue(f"{ORGANIZATION}/CN={name}", name, self.authority, EXTENSIONS["end"], days, kind)
+
+    def intermediate(self, name: str = "Intermediate CA", stem: str = "intermediate") -> Identity:
+        """A CA below this one, which is not in the folder of trusted ones."""
+        return self._issue(f"{ORGANIZATION}/CN={name}", stem, self.authority, EXTENSIONS["ca"], kind="rsa")
+
+    def host_below(self, intermediate: Identity, stem: str = "below") -> Identity:
+        """A certificate for this host that another CA has issued, followed by that CA's."""
+        host = self._issue(
+            f"{ORGANIZATION}/CN=localhost", stem, intermediate, EXTENSIONS["end"] + f"subjectAltName={LOOPBACK}\n"
+        )
+        host.certificate.write_text(host.certificate.read_text() + intermediate.certificate.read_text())
+        return host
+
+    def hashed(self, ca: Identity | None = None, old: bool = False) -> str:
+        """What files of a CA in the folder begin with."""
+        option = "-subject_hash_old" if old else "-hash"
+        return _openssl("x509", "-in", (ca or self.authority).certificate, "-noout", option)
+
+    def revoke(
+        self, *revoked: Identity, by: Identity | None = None, days: tuple[int, int] = (-1, 1), to: Path | None = None
+    ) -> Path:
+        """Write a revocation list; into the folder of trusted CAs, as `HASH.r0`, unless `to` is another file.
+
+        :param by: the CA, if it is not this one
+        :param days: from when until when it is valid, from now
+        """
+        ca, place = by or self.authority, self.place / f"list-{secrets.token_hex(4)}"
+        place.mkdir()
+        begin, end = (f"{datetime.now(UTC) + timedelta(each):%y%m%d%H%M%SZ}" for each in days)
+        serials = [_openssl("x509", "-in", each.certificate, "-noout", "-serial").partition("=")[2] for each in revoked]
+        lines = [f"R\t{end}\t{begin}\t{serial}\tunknown\t/CN=x\n" for serial in serials]
+        (place / "index.txt").write_text("".join(lines))
+        (place / "ca.cnf").write_text(f"[ca]\ndefault_ca=x\n[x]\ndatabase={place}/index.txt\ndefault_md=sha256\n")
+        file = to or self.trusted / f"{self.hashed(ca)}.r0"
+        signer = ["-config", place / "ca.cnf", "-keyfile", ca.key, "-cert", ca.certificate]
+        _openssl("ca", "-gencrl", *signer, "-crl_lastupdate", begin, "-crl_nextupdate", end, "-out", file)
+        return file
 
     def _issue(
         self,

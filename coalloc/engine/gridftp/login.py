@@ -23,7 +23,7 @@ from coalloc.errors import ConnectionLost, ServerSays, Stalled, Unsupported
 if TYPE_CHECKING:
     from coalloc.engine.gridftp.gsi.security import DataMode
 
-__all__ = ["Login", "Security", "security_for"]
+__all__ = ["Login", "LoginAgain", "Security", "security_for"]
 
 CHECKSUM_RATE = 20e6  # bytes per second: what the slowest server is granted before it counts as silent
 
@@ -40,6 +40,11 @@ class Security(Protocol):
     @property
     def protects_data(self) -> bool:
         """Whether `secure` has something to do."""
+        ...
+
+    @property
+    def outlived(self) -> bool:
+        """Whether a new login is due before the next data connection."""
         ...
 
     async def authenticate(self, control: ControlConnection, pipelined: bool) -> None:
@@ -64,11 +69,16 @@ class Security(Protocol):
         ...
 
 
-def security_for(
-    address: Address, proxy: Path | None = None, modes: Sequence["DataMode"] | None = None
-) -> Security | None:
-    """What a login there needs.
+class LoginAgain(ConnectionLost):
+    """A login that has to begin anew, since another way to authenticate was agreed on."""
 
+
+def security_for(
+    address: Address, options: EngineOptions, proxy: Path | None = None, modes: Sequence["DataMode"] | None = None
+) -> Security | None:
+    """Return what a login there needs.
+
+    :param options: name the hosts that a proxy may be delegated to
     :param proxy: the file of the one to show in place of the user's usual one
     :param modes: of data channel authentication, where not all will do
     """
@@ -76,7 +86,10 @@ def security_for(
         return None
     from coalloc.engine.gridftp.gsi import GridSecurity  # it takes its time, and plain FTP has no use for it
 
-    return GridSecurity(address, modes, proxy) if modes else GridSecurity(address, proxy=proxy)
+    delegates = options.delegates_to(address.host)
+    if modes is None:
+        return GridSecurity(address, proxy=proxy, delegates=delegates)
+    return GridSecurity(address, proxy=proxy, delegates=delegates, modes=modes)
 
 
 class Login:
@@ -100,12 +113,15 @@ class Login:
         cls, address: Address, options: EngineOptions, security: Security | None, reached: Reached, pipelined: bool
     ) -> Self:
         """Connect and log in; once more command by command where a server loses commands."""
-        try:
-            return await cls._open(address, options, security, reached, pipelined)
-        except (ConnectionLost, Stalled, ServerSays) as error:
-            if not pipelined or error.permanent:
-                raise
-            return await cls._open(address, options, security, reached, pipelined=False)
+        while True:
+            try:
+                return await cls._open(address, options, security, reached, pipelined)
+            except LoginAgain:
+                continue  # with fewer ways left to agree on
+            except (ConnectionLost, Stalled, ServerSays) as error:
+                if not pipelined or error.permanent:
+                    raise
+                pipelined = False
 
     @classmethod
     async def _open(
@@ -187,8 +203,13 @@ class Login:
 
     @property
     def usable(self) -> bool:
-        """Whether the connection still stands, as far as is known."""
-        return self.control.usable
+        """Whether the connection still stands, as far as is known, and what was delegated over it is still good."""
+        return self.control.usable and not (self._security and self._security.outlived)
+
+    @property
+    def protects_data(self) -> bool:
+        """Whether the ends of data connections authenticate each other."""
+        return bool(self._security and self._security.protects_data)
 
     async def secure(self, data: socket.socket) -> None:
         """Protect a data connection as was agreed when logging in."""

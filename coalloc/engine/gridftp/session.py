@@ -77,7 +77,7 @@ class Session(Login):
     def sends_blocks(self) -> bool:
         """Whether the server offers MODE E and takes commands ahead, and data connections need no handshake."""
         offered = {"ERET", "PARALLEL"} <= self._features.keys()
-        return offered and self.pipelined and not (self._security and self._security.protects_data)
+        return offered and self.pipelined and not self.protects_data
 
     def ask_ahead(self) -> None:
         """Prepare the next data connection already, behind the commands that are under way."""

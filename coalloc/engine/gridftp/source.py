@@ -88,7 +88,11 @@ class GridFTPSource(Source):
 
     async def _open_session(self) -> Session:
         session = await Session.open(
-            self._address, self.options, security_for(self._address, self._proxy), self._reached, self._known.pipelined
+            self._address,
+            self.options,
+            security_for(self._address, self.options, self._proxy),
+            self._reached,
+            self._known.pipelined,
         )
         self._known.pipelined = session.pipelined
         return session

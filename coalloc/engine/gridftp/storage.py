@@ -177,7 +177,7 @@ async def open_storage(url: str, options: EngineOptions, proxy: Path | None = No
     :param proxy: the file of the proxy to show, in place of the user's usual one
     """
     address = parse_server(url)
-    return await Storage.open(address, options, security_for(address, proxy), lambda _: None, pipelined=True)
+    return await Storage.open(address, options, security_for(address, options, proxy), lambda _: None, pipelined=True)
 
 
 def _positive(reply: Reply, address: Address) -> Reply:

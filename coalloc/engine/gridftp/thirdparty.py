@@ -29,6 +29,8 @@ __all__ = ["ThirdParty", "open_third_party"]
 End = TypeVar("End", bound=Login)
 UNPROTECTED: Sequence["DataMode"] = ("N",)
 """Data channel authentication: none, since the two ends may trust different authorities."""
+DELEGATED: Sequence["DataMode"] = ("A",)
+"""Each end shows the other the proxy that it was given: where one insists, and both hosts may have one."""
 WINDOW = 64
 """Files that may be under way at once. When one fails in the middle, all behind it have to begin anew."""
 LOOKS = 4
@@ -205,9 +207,37 @@ async def open_third_party(
     """Log in at the servers of two URLs, and introduce them to each other.
 
     :param proxies: the files of the proxies to show, in place of the user's usual one
+    :raises DelegationNeeded: when one of them insists on a proxy that it may not be given, or the other may not
     """
-    sending = asyncio.create_task(_open(_Source, source, options, proxies[0]))
-    receiving = asyncio.create_task(_open(_Sink, sink, options, proxies[1]))
+    try:
+        return await _open_both(source, sink, options, proxies, stall_seconds, UNPROTECTED)
+    except Unsupported as error:
+        if not (_insists(error) and _may_both(source, sink, options)):
+            raise
+    return await _open_both(source, sink, options, proxies, stall_seconds, DELEGATED)
+
+
+def _insists(error: Unsupported) -> bool:
+    from coalloc.engine.gridftp.gsi import DelegationNeeded  # it takes its time, and plain FTP has no use for it
+
+    return isinstance(error, DelegationNeeded)
+
+
+def _may_both(source: str, sink: str, options: EngineOptions) -> bool:
+    ends = parse_server(source), parse_server(sink)
+    return all(end.scheme == "gsiftp" and options.delegates_to(end.host) for end in ends)
+
+
+async def _open_both(
+    source: str,
+    sink: str,
+    options: EngineOptions,
+    proxies: tuple[Path | None, Path | None],
+    stall_seconds: float,
+    modes: Sequence["DataMode"],
+) -> ThirdParty:
+    sending = asyncio.create_task(_open(_Source, source, options, proxies[0], modes))
+    receiving = asyncio.create_task(_open(_Sink, sink, options, proxies[1], modes))
     try:
         await asyncio.gather(sending, receiving)
         await _introduce(sending.result(), receiving.result())
@@ -221,9 +251,11 @@ async def open_third_party(
     return ThirdParty(sending.result(), receiving.result(), stall_seconds)
 
 
-async def _open(kind: type[End], url: str, options: EngineOptions, proxy: Path | None) -> End:
+async def _open(
+    kind: type[End], url: str, options: EngineOptions, proxy: Path | None, modes: Sequence["DataMode"]
+) -> End:
     address = parse_server(url)
-    security = security_for(address, proxy, modes=UNPROTECTED)
+    security = security_for(address, options, proxy, modes)
     return await kind.open(address, options, security, lambda _: None, pipelined=True)
 
 

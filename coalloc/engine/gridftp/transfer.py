@@ -59,6 +59,8 @@ class Transfer:
     def begin(self) -> None:
         """Ask the source, behind what is under way."""
         self._pair.source.control.send(self._retrieve[0], self._retrieved, heard=self._opened)
+        if self._pair.sink.protects_data:
+            self._opened(None)  # neither end says anything before both have authenticated each other
 
     def _opened(self, _: Reply | None) -> None:
         """The source has the file and sends it: now ask the sink."""

@@ -203,7 +203,8 @@ class Inward(Channel):
                 return session
             session.close()
         address = parse_server(self._source.url).at(path)
-        return await Session.open(address, self._source.options, security_for(address), lambda _: None, pipelined=True)
+        options = self._source.options
+        return await Session.open(address, options, security_for(address, options), lambda _: None, pipelined=True)
 
     def _drop(self) -> None:
         if self._kept:

@@ -1,5 +1,6 @@
 """What `coget doctor` finds on this machine."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,23 @@ def test_the_ca_folder(machine, monkeypatch):
     (machine / "cas" / "12345678.0").touch()
     (good,) = found("authorities")
     assert good.state == "ok"
+
+
+def test_revocation_lists_and_signing_policies(machine, monkeypatch, grid, tmp_path):
+    monkeypatch.setenv("X509_CERT_DIR", str(tmp_path / "cas"))
+    shutil.copytree(grid.trusted, tmp_path / "cas")
+    stem = tmp_path / "cas" / grid.hashed()
+    (lists,), (policies,) = found("revocation lists"), found("signing policies")
+    assert (lists.state, policies.state) == ("limited", "ok")
+    assert lists.detail == "1 of 1 CAs have no list that can be read: /O=Test Grid/CN=Test CA"
+    grid.revoke(to=stem.with_suffix(".r0"), days=(-9, -1))
+    stem.with_suffix(".signing_policy").unlink()
+    (lists,), (policies,) = found("revocation lists"), found("signing policies")
+    assert lists.detail == "1 of 1 CAs have a list that is not valid now: /O=Test Grid/CN=Test CA"
+    assert (policies.state, policies.detail) == ("limited", "1 of 1 CAs have no policy: /O=Test Grid/CN=Test CA")
+    grid.revoke(to=stem.with_suffix(".r0"))
+    (lists,) = found("revocation lists")
+    assert lists.state == "ok"
 
 
 def test_cogets_variables_are_shown_without_passwords(monkeypatch):

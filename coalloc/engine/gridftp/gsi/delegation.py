@@ -1,41 +1,42 @@
 """What only servers need that insist on data channel authentication: our subject, and a proxy signed for them.
 
-This, and nothing else of GSI, reads and writes certificates, and thus needs the `gsi` extra (cryptography).
+The proxy is a limited one, which reads and writes files and starts no jobs, lasts an hour at most, and cannot be
+delegated further. This, and nothing else of GSI, writes certificates, and thus needs the `gsi` extra (cryptography).
 """
 
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from coalloc.engine.gridftp.gsi.credential import Credential
+from coalloc.engine.gridftp.gsi.names import globus_name
 from coalloc.errors import ServerSays, Unsupported
 
 if TYPE_CHECKING:
     from cryptography import x509
 
-__all__ = ["own_subject", "sign_proxy"]
+__all__ = ["last_moment", "own_subject", "short_proxy", "sign_proxy"]
 
 PROXY_CERT_INFO = "1.3.6.1.5.5.7.1.14"  # RFC 3820
-INHERIT_ALL = bytes.fromhex("300c300a06082b06010505071501")  # ProxyCertInfo: any path length, id-ppl-inheritAll
-LONGEST = timedelta(hours=12)
+LIMITED = bytes.fromhex("300f300d060b2b060104019b5001010109")
+"""ProxyCertInfo with the policy of Globus's limited proxies, 1.3.6.1.4.1.3536.1.1.1.9."""
+LAST = bytes.fromhex("3012020100300d060b2b060104019b5001010109")
+"""The same, and no further proxy below it is valid."""
+LONGEST = timedelta(hours=1)
 CLOCK_SKEW = timedelta(minutes=5)
+"""How far the server's clock may be behind; a part of `LONGEST`."""
 
 
 def own_subject(credential: Credential) -> str:
-    """The user's name as Globus writes it, /C=.../O=.../CN=..., without what proxies added.
+    """Return the user's name as Globus writes it, /C=.../O=.../CN=..., without what proxies added.
 
     :raises Unsupported: when the `gsi` extra is not installed
     """
     chain = _chain(credential)
-    from cryptography.x509 import NameOID
-
-    user = next((each for each in chain if not _is_proxy(each)), chain[-1])
-    names = {NameOID.EMAIL_ADDRESS: "emailAddress"}
-    parts = [(names.get(part.oid, part.rfc4514_attribute_name), part.value) for part in user.subject]
-    return "".join(f"/{name}={value!s}" for name, value in parts)
+    return globus_name(next((each for each in chain if not _is_proxy(each)), chain[-1]).subject.public_bytes())
 
 
 def sign_proxy(request: bytes, credential: Credential) -> bytes:
-    """Sign a server's request (DER) for a proxy of ours, as lasting as ours but no longer than `LONGEST`.
+    """Sign a server's request (DER) for a proxy of ours: limited, as lasting as ours but no longer than `LONGEST`.
 
     :return: the proxy, DER; its chain the server has seen already
     :raises ServerSays: when the request makes no sense
@@ -53,29 +54,61 @@ def sign_proxy(request: bytes, credential: Credential) -> bytes:
             raise InvalidSignature
     except (ValueError, InvalidSignature):
         raise ServerSays("the server's request for a proxy makes no sense", "use another replica") from None
-    builder = _proxy_of(chain[0]).public_key(asked.public_key())
     key = load_pem_private_key(credential.key.read_bytes(), None)
+    builder = _proxy_of(chain, LAST).public_key(asked.public_key())
     return builder.sign(key, SHA256()).public_bytes(Encoding.DER)  # type: ignore[arg-type]  # TLS has used the key
 
 
-def _proxy_of(issuer: "x509.Certificate") -> "x509.CertificateBuilder":
+def short_proxy(credential: Credential, delegates: bool) -> bytes:
+    """Make a proxy of ours for a program that delegates whether asked to or not: limited, with key and chain, PEM.
+
+    What the program delegates is then limited, too, and lasts no longer.
+
+    :param delegates: whether what it delegates is to be good for anything
+    """
+    chain = _chain(credential)
+    from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.serialization import (
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        load_pem_private_key,
+    )
+
+    own = generate_private_key(65537, 2048)
+    key = load_pem_private_key(credential.key.read_bytes(), None)
+    proxy = _proxy_of(chain, LIMITED if delegates else LAST).public_key(own.public_key()).sign(key, SHA256())  # type: ignore[arg-type]
+    private = own.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
+    return b"".join([proxy.public_bytes(Encoding.PEM), private, *(each.public_bytes(Encoding.PEM) for each in chain)])
+
+
+def last_moment(proxy: bytes) -> datetime:
+    """Return until when a proxy (DER) is valid."""
+    from cryptography.x509 import load_der_x509_certificate
+
+    return load_der_x509_certificate(proxy).not_valid_after_utc
+
+
+def _proxy_of(chain: "list[x509.Certificate]", info: bytes) -> "x509.CertificateBuilder":
     from cryptography import x509
 
+    issuer = chain[0]
     number = x509.random_serial_number()
     name = x509.NameAttribute(x509.NameOID.COMMON_NAME, str(number))
-    now = datetime.now(UTC)
+    begin = datetime.now(UTC) - CLOCK_SKEW
+    end = min(begin + LONGEST, *(each.not_valid_after_utc for each in chain))
     usage = dict.fromkeys(("content_commitment", "data_encipherment", "key_agreement", "key_cert_sign"), False)
     usage |= dict.fromkeys(("crl_sign", "encipher_only", "decipher_only"), False)
-    info = next((each.value for each in issuer.extensions if each.oid.dotted_string == PROXY_CERT_INFO), None)
-    policy = info or x509.UnrecognizedExtension(x509.ObjectIdentifier(PROXY_CERT_INFO), INHERIT_ALL)
+    limited = x509.UnrecognizedExtension(x509.ObjectIdentifier(PROXY_CERT_INFO), info)
     return (
         x509.CertificateBuilder()
         .issuer_name(issuer.subject)
         .subject_name(x509.Name([*issuer.subject.rdns, x509.RelativeDistinguishedName([name])]))
         .serial_number(number)
-        .not_valid_before(now - CLOCK_SKEW)
-        .not_valid_after(min(now + LONGEST, issuer.not_valid_after_utc))
-        .add_extension(policy, critical=True)
+        .not_valid_before(min(begin, end - timedelta(seconds=1)))
+        .not_valid_after(end)
+        .add_extension(limited, critical=True)
         .add_extension(x509.KeyUsage(digital_signature=True, key_encipherment=True, **usage), critical=True)
     )
 
@@ -89,7 +122,7 @@ def _chain(credential: Credential) -> "list[x509.Certificate]":
         from cryptography import x509
     except ImportError:
         raise Unsupported(
-            "the server insists on data channel authentication, for which a library is missing",
+            "signing a proxy, or naming oneself to a server that wants that, needs a library that is missing",
             "run pip install 'coget[gsi]'",
         ) from None
     return x509.load_pem_x509_certificates(credential.certificate.read_bytes())

@@ -9,7 +9,19 @@ from coalloc.errors import NotThatProtocol, PermissionRefused, SourceError, Unsu
 
 MODULE = re.compile(r"\bglobus_\w+: ")
 
-__all__ = ["no_handshake", "no_security", "not_admitted", "not_authenticated", "wrong_host"]
+__all__ = [
+    "DelegationNeeded",
+    "delegation_needed",
+    "no_handshake",
+    "no_security",
+    "not_admitted",
+    "not_authenticated",
+    "wrong_host",
+]
+
+
+class DelegationNeeded(Unsupported):
+    """The server takes no data connection without a proxy of ours, and nobody has allowed that it gets one."""
 
 
 def no_security(reply: Reply, where: str) -> SourceError:
@@ -41,6 +53,15 @@ def wrong_host(host: str, where: str, names: tuple[str, ...]) -> SourceError:
     return PermissionRefused(
         f"{where} shows a certificate of {', '.join(names) or 'no host'}, not of {host}",
         "if that is the same server, write its name so in the URL",
+    )
+
+
+def delegation_needed(host: str, where: str, reply: Reply) -> SourceError:
+    """The server refused every protection of data connections for which it needs nothing of ours."""
+    return DelegationNeeded(
+        f"{where}: no agreement on data connections: the server says {reply.code} {reply.text}; "
+        "it may insist on a proxy with which it can act as you",
+        f"use another replica, or if you trust {host} to read and write files as you for an hour, --delegate {host}",
     )
 
 

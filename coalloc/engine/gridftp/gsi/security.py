@@ -7,16 +7,21 @@
 With TLS 1.3 the client knows after the server's first token all that it will say: the rest of the exchange and the
 sealed commands go out in one flight.
 
-Data connections need no exchange (DCAU N) unless the server insists: then we show our certificate there too (DCAU S),
-or delegate a proxy that the server shows us there (DCAU A). What is said inside is left to `context`, which files are
-used to `credential`, what a refusal means to `failures`.
+Data connections need no exchange (DCAU N) unless the server insists: then we show our certificate there too (DCAU S).
+Where the server refuses that, too, and the user allowed its host, we delegate a proxy that the server shows us there
+(DCAU A). What is said inside is left to `context`, which files are used to `credential`, whether the server's
+certificate is still good to `trust`, what a refusal means to `failures`.
 """
 
 import asyncio
+import logging
+import math
 import socket
 import ssl
+import time
 from base64 import b64encode
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -30,35 +35,57 @@ from coalloc.engine.gridftp.gsi.credential import (
     find_credential,
     tls_context,
 )
-from coalloc.engine.gridftp.gsi.delegation import own_subject, sign_proxy
-from coalloc.engine.gridftp.gsi.failures import no_security, not_admitted, not_authenticated, wrong_host
+from coalloc.engine.gridftp.gsi.delegation import last_moment, own_subject, sign_proxy
+from coalloc.engine.gridftp.gsi.failures import (
+    DelegationNeeded,
+    delegation_needed,
+    no_security,
+    not_admitted,
+    not_authenticated,
+    wrong_host,
+)
 from coalloc.engine.gridftp.gsi.identity import certificate_names, matches
+from coalloc.engine.gridftp.gsi.trust import judge, verified_chain
+from coalloc.engine.gridftp.login import LoginAgain
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.errors import ConnectionLost, PermissionRefused, ServerSays, SourceError, Stalled, Unsupported
 
-__all__ = ["DataMode", "GridSecurity"]
+__all__ = ["DataMode", "DelegationNeeded", "GridSecurity"]
+
+log = logging.getLogger(__name__)
 
 DataMode = Literal["N", "S", "A"]
+ANYTHING_BUT_DELEGATION: Sequence[DataMode] = ("N", "S")
 MAPPED_USER = ":globus-mapping:"  # the account that the server maps the certificate to
 DATA_SECONDS = 30.0  # for the exchange on a data connection
+SPARE = 0.1
+"""The part of its life before whose last a delegated proxy is renewed."""
 
 
 class GridSecurity:
     """How one session is authenticated: `coalloc.engine.gridftp.login.Security`.
 
     :param modes: data channel authentication as it is offered to the server, best first: none, with our own
-        certificate, with one that we delegate
+        certificate, with one that we delegate; the last only where `delegates`, unless they are given
     :param proxy: the file of the proxy to show, in place of the user's usual one
+    :param delegates: whether a proxy may be delegated to this host
     """
 
     def __init__(
-        self, address: Address, modes: Sequence[DataMode] = ("N", "S", "A"), proxy: Path | None = None
+        self,
+        address: Address,
+        modes: Sequence[DataMode] | None = None,
+        proxy: Path | None = None,
+        delegates: bool = False,
     ) -> None:
         self._address = address
         self._proxy = proxy
         self._where = f"{address.host}:{address.port}"
-        self._modes = list(modes)
+        usual: Sequence[DataMode] = [*ANYTHING_BUT_DELEGATION, "A"] if delegates else ANYTHING_BUT_DELEGATION
+        self._modes = list(modes or usual)
+        self._delegates = "A" in self._modes
         self._delegated = b""
+        self._renewed_at = math.inf
         self._answers: list[PendingReply] = []
         self._hurried = False
         self._credential: Credential
@@ -68,6 +95,11 @@ class GridSecurity:
     @property
     def protects_data(self) -> bool:
         return self._modes[0] != "N"
+
+    @property
+    def outlived(self) -> bool:
+        """Whether the proxy that was delegated nears its end: data connections need a new one."""
+        return time.time() >= self._renewed_at
 
     @property
     def login(self) -> Sequence[str]:
@@ -134,6 +166,8 @@ class GridSecurity:
         names = certificate_names(tls.getpeercert() or {})
         if not matches(self._address.host, names):
             raise wrong_host(self._address.host, self._where, names)
+        for doubt in judge(verified_chain(tls), self._authorities, self._where):
+            warn_once(str(doubt))
 
     def _check_delegated(self, tls: ssl.SSLObject) -> None:
         if tls.getpeercert(binary_form=True) != self._delegated:
@@ -144,32 +178,41 @@ class GridSecurity:
 
     def _sign(self, request: bytes) -> bytes:
         self._delegated = sign_proxy(request, self._credential)
+        now, end = time.time(), last_moment(self._delegated)
+        self._renewed_at = end.timestamp() - SPARE * (end.timestamp() - now)
+        warn_once(f"{self._where} insists on a proxy: a limited one, valid for an hour at most, was delegated to it")
+        log.info("%s has a limited proxy until %s", self._where, end)
         return self._delegated
 
     async def check_login(self, control: ControlConnection, replies: Sequence[Reply]) -> None:
         """Judge the replies to `login`; offer further modes for data connections if the first is refused.
 
         :raises PermissionRefused: when the server knows no account for us
-        :raises ConnectionLost: when only delegation is left, for which a new session has to be authenticated
+        :raises DelegationNeeded: when only delegation is left, and the user has not allowed it
+        :raises LoginAgain: when only delegation is left, for which a new session has to be authenticated
         """
         user, password, data = replies
         if not (user.positive and password.positive):
             raise not_admitted(password if user.positive else user, self._where)
         while not data.positive:
             self._modes.pop(0)
+            if not self._modes and not self._delegates:
+                raise delegation_needed(self._address.host, self._where, data)
             if not self._modes:
                 raise Unsupported(
                     f"{self._where}: no agreement on data connections: the server says {data.code} {data.text}",
                     "use --engine globus-url-copy, or another replica",
                 )
             if self._modes[0] == "A":
-                raise ConnectionLost(f"{self._where} wants a delegated proxy", "connect again")
+                raise LoginAgain(f"{self._where} wants a delegated proxy", "connect again")
             data = await control.ask(self._data_mode())
 
     async def secure(self, data: socket.socket) -> None:
         """Authenticate both ends of a data connection; after that, data go over it as they are."""
         if not self.protects_data:
             return
+        if self.outlived:
+            raise ConnectionLost(f"{self._where}: the proxy that was delegated nears its end", "connect again")
         try:
             async with asyncio.timeout(DATA_SECONDS):
                 await self._exchange_data(data)
@@ -191,6 +234,12 @@ class GridSecurity:
             if not token:
                 raise ConnectionLost(f"{self._where} ended a data connection during the login", "try again")
             await loop.sock_sendall(data, context.step(token))
+
+
+@lru_cache(maxsize=1024)
+def warn_once(text: str) -> None:
+    """Tell the user; the same thing is told once in a process."""
+    log.warning("%s", text)
 
 
 def _submit_token(control: ControlConnection, token: bytes) -> PendingReply:

@@ -1,20 +1,29 @@
 """What a server that insists on data channel authentication gets: our name, and a proxy of ours; or an error."""
 
+import contextlib
+import logging
 import socket
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography.x509 import load_der_x509_certificate, load_pem_x509_certificates
 
-from coalloc.engine.gridftp import GridFTPSource
+from coalloc.engine.gridftp import GridFTPSource, thirdparty
 from coalloc.engine.gridftp.address import parse
-from coalloc.engine.gridftp.gsi import GridSecurity, security
+from coalloc.engine.gridftp.gsi import DelegationNeeded, GridSecurity, delegation, security
 from coalloc.engine.gridftp.gsi.credential import Credential
 from coalloc.engine.gridftp.gsi.delegation import own_subject, sign_proxy
+from coalloc.engine.gridftp.gsi.security import warn_once
 from coalloc.engine.gridftp.session import Session
-from coalloc.errors import ConnectionLost, ServerSays, Stalled, Unsupported
+from coalloc.engine.gridftp.storage import open_storage
+from coalloc.engine.gridftp.thirdparty import open_third_party
+from coalloc.engine.url_copy import URLCopySource
+from coalloc.errors import ConnectionLost, ServerSays, SourceError, Stalled, Unsupported
 from tests.support.fetching import collect, opened, options, random_file
-from tests.support.gsi import LIMITED
+from tests.support.gsi import INHERIT_ALL, LIMITED
+from tests.support.gsi_server import GreedyServer
 
 
 def credential(identity):
@@ -48,16 +57,29 @@ def test_a_signed_proxy_is_accepted_by_openssl(grid, alice, alice_proxy, request
     assert issuer.rstrip().endswith(alice_proxy.subject.rpartition("=")[2])
 
 
-def test_a_limited_proxy_stays_limited(alice, request_of_a_server):
-    signed = sign_proxy(request_of_a_server, credential(alice.proxy(policy=LIMITED)))
-    assert LIMITED in openssl("x509", "-inform", "DER", "-noout", "-text", given=signed).decode()
+@pytest.mark.parametrize("policy", [INHERIT_ALL, LIMITED])
+def test_what_is_delegated_is_limited_and_ends_the_chain(alice, request_of_a_server, policy):
+    signed = sign_proxy(request_of_a_server, credential(alice.proxy(policy=policy)))
+    text = openssl("x509", "-inform", "DER", "-noout", "-text", given=signed).decode()
+    assert f"Policy Language: {LIMITED}" in text
+    assert "Path Length Constraint: 0" in text
 
 
-def test_a_delegated_proxy_lasts_half_a_day(alice_proxy, request_of_a_server):
-    signed = sign_proxy(request_of_a_server, credential(alice_proxy))
-    in_13_hours = ["x509", "-inform", "DER", "-noout", "-checkend", 13 * 3600]
-    with pytest.raises(subprocess.CalledProcessError):
-        openssl(*in_13_hours, given=signed)
+def test_what_is_delegated_lasts_an_hour_at_most(alice_proxy, request_of_a_server):
+    signed = load_der_x509_certificate(sign_proxy(request_of_a_server, credential(alice_proxy)))
+    assert signed.not_valid_after_utc - signed.not_valid_before_utc == timedelta(hours=1)
+    assert signed.not_valid_before_utc <= datetime.now(UTC) < signed.not_valid_after_utc
+
+
+@pytest.mark.parametrize("oldest", [True, False])
+def test_what_is_delegated_lasts_no_longer_than_ours(alice, request_of_a_server, tmp_path, oldest, monkeypatch):
+    """Nor than any that ours depends on."""
+    ours = alice.proxy(days=1)
+    ours = (ours if oldest else alice).proxy(days=1)
+    monkeypatch.setattr(delegation, "LONGEST", timedelta(days=30))
+    signed = load_der_x509_certificate(sign_proxy(request_of_a_server, credential(ours)))
+    chain = load_pem_x509_certificates(ours.certificate.read_bytes())
+    assert signed.not_valid_after_utc == min(each.not_valid_after_utc for each in chain)
 
 
 @pytest.mark.parametrize("spoil", [lambda der: b"nonsense", lambda der: der[:-9] + bytes(9)])
@@ -114,3 +136,132 @@ async def test_a_data_connection_that_keeps_silent(exchange, monkeypatch):
     monkeypatch.setattr(security, "DATA_SECONDS", 0.05)
     with pytest.raises(Stalled, match="keeps silent"):
         await agreed.secure(ours)
+
+
+@pytest.mark.parametrize("allowed", [(), ("local",), ("localhost.example",), ("127.0.0.1",), ("example", "*")])
+async def test_a_server_that_insists_gets_nothing_unless_its_very_name_is_allowed(grid, as_alice, allowed):
+    async with GreedyServer(grid, grid.localhost) as server:
+        for connect in (
+            GridFTPSource(server.url(), options(delegate=frozenset(allowed))).open(),
+            open_storage(server.url("/"), options(delegate=frozenset(allowed))),
+        ):
+            with pytest.raises(DelegationNeeded, match="it may insist on a proxy") as caught:
+                await connect
+            assert "--delegate localhost" in caught.value.remedy
+    assert [each for each in server.commands if each.startswith("DCAU")] == [
+        "DCAU N",
+        "DCAU S /O=Test Grid/CN=Alice",
+    ] * 2
+    assert not server.delegated
+
+
+@pytest.mark.parametrize("allowed", ["localhost", "LOCALHOST."])
+async def test_a_server_that_is_allowed_gets_a_limited_proxy_and_this_is_told(grid, as_alice, caplog, allowed):
+    warn_once.cache_clear()
+    caplog.set_level(logging.WARNING)
+    async with GreedyServer(grid, grid.localhost) as server:
+        source = GridFTPSource(server.url(), options(delegate=frozenset({"other.example", allowed})))
+        assert (await source.open()).size == 10
+        await source.close()
+    (proxy,) = server.delegated
+    text = openssl("x509", "-inform", "DER", "-noout", "-text", given=proxy).decode()
+    assert f"Policy Language: {LIMITED}" in text
+    told = [record.getMessage() for record in caplog.records if "delegated" in record.getMessage()]
+    assert told == [
+        f"localhost:{server.port} insists on a proxy: a limited one, valid for an hour at most, was delegated to it"
+    ]
+
+
+@pytest.mark.parametrize("modes", ["N", "S", "NS"])
+async def test_a_server_that_does_not_insist_gets_nothing_though_it_might(grid, as_alice, modes):
+    async with GreedyServer(grid, grid.localhost, modes) as server:
+        source = GridFTPSource(server.url(), options(delegate=frozenset({"localhost"})))
+        await source.open()
+        await source.close()
+    assert len(server.logins) == 1
+    assert not server.delegated
+
+
+async def test_a_session_logs_in_again_when_its_proxy_nears_its_end(gsi_server, as_alice, monkeypatch):
+    content = random_file(gsi_server.root / "file", 1000)
+    monkeypatch.setattr(security, "ANYTHING_BUT_DELEGATION", ("Q",))
+    host = frozenset({gsi_server.host})
+    async with opened(GridFTPSource(gsi_server.url("file", "gsiftp"), options(delegate=host))) as source:
+        assert await collect(source, 0, 1000) == content
+        before = source._session
+        assert await collect(source, 0, 10) == content[:10]
+        assert source._session is before
+        agreed = before._security
+        life = agreed._renewed_at - datetime.now(UTC).timestamp()
+        assert 40 * 60 < life < 55 * 60
+        agreed._renewed_at = 0.0
+        assert await collect(source, 10, 1000) == content[10:]
+        assert source._session is not before
+        assert source._session._security._delegated != agreed._delegated
+        with pytest.raises(ConnectionLost, match="nears its end"):
+            await agreed.secure(None)
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+async def test_globus_url_copy_is_given_what_is_good_for_nothing_unless_allowed(grid, as_alice, tmp_path, allowed):
+    """It delegates always: without leave a proxy that no one accepts, else one of an hour."""
+    async with GreedyServer(grid, grid.localhost, "NSA") as server:
+        source = URLCopySource(server.url(), options(delegate=frozenset({"localhost"} if allowed else ())))
+        with contextlib.suppress(SourceError):  # it says no more than it has to
+            await source.open()
+    (proxy,) = server.delegated
+    signed, given = tmp_path / "signed.pem", tmp_path / "given.pem"
+    signed.write_bytes(openssl("x509", "-inform", "DER", given=proxy))
+    given.write_bytes(source._proxy[1])
+    verify = ["verify", "-allow_proxy_certs", "-CApath", grid.trusted, "-untrusted", given, signed]
+    if allowed:
+        assert openssl(*verify).endswith(b": OK\n")
+    else:
+        with pytest.raises(subprocess.CalledProcessError) as caught:
+            openssl(*verify)
+        assert b"path length" in caught.value.stderr
+    made = load_der_x509_certificate(proxy)
+    assert made.not_valid_after_utc <= datetime.now(UTC) + timedelta(hours=1)
+    assert f"Policy Language: {LIMITED}" in openssl("x509", "-inform", "DER", "-noout", "-text", given=proxy).decode()
+
+
+async def test_globus_url_copy_names_the_option(grid, as_alice):
+    async with GreedyServer(grid, grid.localhost) as server:
+        source = URLCopySource(server.url(), options())
+        with pytest.raises(SourceError) as caught:
+            await source.open()
+    assert "--delegate" in caught.value.remedy
+
+
+@pytest.fixture
+def ends(start_gridftp, tmp_path, grid, as_alice, monkeypatch):
+    """Two servers that insist on authenticated connections between each other."""
+    monkeypatch.setattr(thirdparty, "UNPROTECTED", ("Q",))
+    return [start_gridftp(tmp_path / name, env=grid.server_env(grid.localhost), anonymous=False) for name in ("a", "b")]
+
+
+async def test_servers_that_insist_copy_to_each_other_where_both_are_allowed(ends):
+    source, sink = ends
+    content = random_file(source.root / "file", 300_000)
+    urls = [end.url("", "gsiftp") for end in ends]
+    async with await open_third_party(*urls, options(delegate=frozenset({source.host}))) as pair:
+        await pair.copy(str(source.root / "file"), str(sink.root / "file"), len(content))
+    assert (sink.root / "file").read_bytes() == content
+
+
+@pytest.mark.parametrize("allowed", [(), ("localhost",)])
+async def test_servers_that_insist_do_not_copy_unless_both_are_allowed(ends, allowed):
+    """One is called by another name than the one that is allowed."""
+    source, sink = ends
+    urls = source.url("", "gsiftp").replace(source.host, "localhost"), sink.url("", "gsiftp")
+    with pytest.raises(DelegationNeeded, match="501 Bad DCAU mode"):
+        await open_third_party(*urls, options(delegate=frozenset(allowed)))
+
+
+async def test_no_end_of_a_copy_between_servers_gets_a_proxy_unless_both_are_allowed(grid, as_alice):
+    async with GreedyServer(grid, grid.localhost) as one, GreedyServer(grid, grid.localhost) as other:
+        ends = one.url(), other.url().replace("localhost", "127.0.0.1")
+        with pytest.raises(DelegationNeeded, match="it may insist"):
+            await open_third_party(*ends, options(delegate=frozenset({"localhost"})))
+    assert not one.delegated
+    assert not other.delegated

@@ -1,0 +1,102 @@
+"""Signing policies: which names an authority may sign, as `HASH.signing_policy` files say it (EACL). No I/O.
+
+    access_id_CA   X509    '/C=CH/O=Grid/CN=CA'
+    pos_rights     globus  CA:sign
+    cond_subjects  globus  '"/C=CH/O=Grid/*" "/O=Other/CN=host/?.example"'
+
+A file may speak of several authorities. `*` stands for any characters, `?` for one.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+__all__ = ["may_sign"]
+
+LINE = re.compile(r"^[ \t]*(\w+)[ \t]+(\S+)[ \t]+('(?:\\.|[^'\\])*'|[^\n]*?)[ \t\r]*$", re.MULTILINE)
+"""Keyword, defining authority, value; a value in single quotes may go on in the next line."""
+SPELLINGS = (
+    (re.compile(r"/(?:e|email|emailaddress)=", re.IGNORECASE), "/emailAddress="),
+    (re.compile(r"/(?:uid|userid)=", re.IGNORECASE), "/UID="),
+)
+"""Parts of names that are written in several ways."""
+
+
+@dataclass
+class _Right:
+    """A right to sign, or that there is none, for subjects that fit one of the patterns; for all if there are none."""
+
+    positive: bool
+    patterns: list[str] = field(default_factory=list)
+    unknown: bool = False
+    """Whether it has a condition that nothing here understands."""
+
+    def fits(self, subject: str) -> bool:
+        return not self.patterns or any(_fits(subject, pattern) for pattern in self.patterns)
+
+
+def may_sign(policy: str, authority: str, subject: str) -> bool:
+    """Return whether a policy lets an authority sign a subject; both as Globus writes names.
+
+    >>> said = '''access_id_CA X509 '/O=Grid/CN=CA'
+    ... pos_rights globus CA:sign
+    ... cond_subjects globus '"/O=Grid/*" "/O=Host/CN=?"' '''
+    >>> [may_sign(said, "/O=Grid/CN=CA", name) for name in ("/O=Grid/CN=a", "/O=Host/CN=a", "/O=Host/CN=ab")]
+    [True, True, False]
+    >>> may_sign(said, "/O=Grid/CN=Other CA", "/O=Grid/CN=a")
+    False
+    """
+    fitting = [right for right in _rights(policy, authority) if right.fits(_plain(subject))]
+    granted = any(right.positive and not right.unknown for right in fitting)
+    return granted and all(right.positive for right in fitting)
+
+
+def _rights(policy: str, authority: str) -> Iterator[_Right]:
+    """Read the rights to sign that a policy says an authority has, or has not."""
+    right: _Right | None = None
+    about = False
+    for keyword, kind, value in LINE.findall(policy):
+        if keyword.startswith("cond_"):
+            if right and keyword == "cond_subjects":
+                right.patterns += map(_plain, _patterns(value))
+            elif right:
+                right.unknown = True
+            continue
+        if right:
+            yield right
+            right = None
+        if keyword.startswith("access_id_"):
+            about = keyword == "access_id_CA" and kind == "X509" and _plain(_bare(value)) == _plain(authority)
+        elif about and keyword in ("pos_rights", "neg_rights") and _bare(value) == "CA:sign":
+            right = _Right(keyword == "pos_rights")
+    if right:
+        yield right
+
+
+def _patterns(value: str) -> list[str]:
+    bare = value[1:-1] if value[:1] == "'" else value
+    return [_decoded(each) for each in re.findall(r'"([^"]*)"', bare)] or [_bare(value)]
+
+
+def _bare(value: str) -> str:
+    """Return a value without quotes."""
+    return _decoded(value[1:-1] if value[:1] in "'\"" and value[-1:] == value[:1] else value)
+
+
+def _decoded(text: str) -> str:
+    r"""Return a text whose bytes may be written as \xC3, and quotes as \'."""
+    raw = re.sub(rb"\\x([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), text.encode())
+    return raw.decode(errors="replace").replace("\\'", "'")
+
+
+def _plain(name: str) -> str:
+    """Return a name as it is compared."""
+    for spelling, plain in SPELLINGS:
+        name = spelling.sub(plain, name)
+    return name
+
+
+def _fits(subject: str, pattern: str) -> bool:
+    """Return whether a subject is what a pattern stands for."""
+    glob = "".join({"*": ".*", "?": "."}.get(letter) or re.escape(letter) for letter in re.sub(r"\*+", "*", pattern))
+    return re.fullmatch(glob, subject, re.DOTALL) is not None

@@ -1,0 +1,153 @@
+"""What the folder of authorities says of a server's certificate beyond its signatures: revocation and signing policies.
+
+OpenSSL has verified the chain. Here each certificate in it is looked up in the revocation lists of its issuer
+(`HASH.r0`, `HASH.r1`, ...), and its name is held against the issuer's signing policy (`HASH.signing_policy`). What is
+revoked or violates a policy is refused. What cannot be judged, since a list or a policy is absent or a list has
+expired, is warned of.
+"""
+
+import ssl
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import lru_cache
+from itertools import count, pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from coalloc.engine.gridftp.gsi.der import Certificate, RevocationList, certificate, from_pem, revocation_list
+from coalloc.engine.gridftp.gsi.names import ambiguous, globus_name, hashes
+from coalloc.engine.gridftp.gsi.policies import may_sign
+from coalloc.errors import PermissionRefused
+
+__all__ = ["FETCH", "INSTALL", "Authorities", "Doubt", "judge", "survey", "verified_chain"]
+
+REMEDY = "do not use this server; tell its owner"
+FETCH = "fetch new revocation lists, for instance with fetch-crl"
+INSTALL = "install the files of your grid's CAs anew"
+
+
+class Doubt(NamedTuple):
+    """Something that could not be judged, and what to do about that."""
+
+    message: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.message}; {self.remedy}"
+
+
+class Authorities(NamedTuple):
+    """The authorities in a folder: how many there are, and the names of those whose files leave a doubt."""
+
+    number: int
+    without_list: Sequence[str]
+    expired_list: Sequence[str]
+    without_policy: Sequence[str]
+
+
+def verified_chain(tls: ssl.SSLObject) -> list[bytes]:
+    """Return the chain (DER) that OpenSSL has verified, from the peer's certificate to the trusted authority."""
+    if hasattr(tls, "get_verified_chain"):  # Python 3.13
+        return list(tls.get_verified_chain())
+    chain = tls._sslobj.get_verified_chain()  # type: ignore[attr-defined]
+    return [each.public_bytes(ssl._ssl.ENCODING_DER) for each in chain]  # type: ignore[attr-defined]
+
+
+def judge(chain: Sequence[bytes], folder: Path, where: str) -> list[Doubt]:
+    """Judge a verified chain by the revocation lists and signing policies in `folder`; return what leaves a doubt.
+
+    :raises PermissionRefused: when a certificate is revoked, or its authority may not sign that name
+    """
+    doubts: list[Doubt] = []
+    for shown, issuer in pairwise(map(certificate, chain)):
+        doubts += _judge_revocation(shown, issuer, folder, where)
+        doubts += _judge_policy(shown, issuer, folder, where)
+    return doubts
+
+
+def _judge_revocation(shown: Certificate, issuer: Certificate, folder: Path, where: str) -> Iterator[Doubt]:
+    now = datetime.now(UTC)
+    lists = _lists(issuer, folder)
+    current = [each for each in lists if each.is_current(now)]
+    if any(shown.serial in each.serials for each in current or lists):
+        raise PermissionRefused(f"{where}: the certificate of {_name(shown)} was revoked by {_name(issuer)}", REMEDY)
+    if current:
+        return
+    if lists:
+        told = f"the revocation list of {_name(issuer)} has expired, or is not valid yet"
+    else:
+        told = f"there is no revocation list of {_name(issuer)} in {folder} that can be read"
+    yield Doubt(f"{where}: {told}, so {_name(shown)} may be revoked without our knowing", FETCH)
+
+
+def _judge_policy(shown: Certificate, issuer: Certificate, folder: Path, where: str) -> Iterator[Doubt]:
+    policy = _policy(issuer, folder)
+    if policy is None:
+        told = f"there is no signing policy of {_name(issuer)} in {folder}, so it may sign any name"
+        yield Doubt(f"{where}: {told}", INSTALL)
+    elif ambiguous(shown.subject) or not may_sign(policy, globus_name(issuer.subject), globus_name(shown.subject)):
+        raise PermissionRefused(
+            f"{where}: by its signing policy in {folder} {_name(issuer)} may not sign {_name(shown)}", REMEDY
+        )
+
+
+def _lists(issuer: Certificate, folder: Path) -> list[RevocationList]:
+    """Return the revocation lists in an authority's name."""
+    found: dict[Path, RevocationList | None] = {}
+    for stem in hashes(issuer.subject):
+        for number in count():
+            file = folder / f"{stem}.r{number}"
+            if not file.is_file():
+                break
+            status = file.stat()
+            found[file.resolve()] = _read(file, status.st_mtime_ns, status.st_size)
+    same = hashes(issuer.subject)[0]
+    return [each for each in found.values() if each and hashes(each.issuer)[0] == same]
+
+
+@lru_cache(maxsize=64)
+def _read(file: Path, modified: int, size: int) -> RevocationList | None:
+    """Read a revocation list, PEM or DER; None from a file that cannot be read."""
+    try:
+        read = revocation_list(from_pem(file.read_bytes(), b"X509 CRL"))
+        hashes(read.issuer)  # or it has no name
+        return read
+    except (OSError, ValueError):
+        return None
+
+
+def _policy(issuer: Certificate, folder: Path) -> str | None:
+    """Return the signing policy in an authority's name; one that cannot be read allows nothing."""
+    for stem in hashes(issuer.subject):
+        file = folder / f"{stem}.signing_policy"
+        if file.is_file():
+            try:
+                return file.read_text(errors="replace")
+            except OSError:
+                return ""
+    return None
+
+
+def _name(of: Certificate) -> str:
+    """Return a subject as it may be shown."""
+    return "".join(letter if letter.isprintable() else "?" for letter in globus_name(of.subject))
+
+
+def survey(folder: Path) -> Authorities:
+    """Look through the authorities of a folder for what would leave a doubt."""
+    found: dict[Certificate, None] = {}
+    for file in folder.glob("*.[0-9]"):
+        try:
+            found[certificate(from_pem(file.read_bytes(), b"CERTIFICATE"))] = (
+                None  # once, though there is a link by hash
+            )
+        except (OSError, ValueError):
+            continue
+    now = datetime.now(UTC)
+    lists = {_name(each): _lists(each, folder) for each in found}
+    return Authorities(
+        len(found),
+        sorted(name for name, some in lists.items() if not some),
+        sorted(name for name, some in lists.items() if some and not any(each.is_current(now) for each in some)),
+        sorted(_name(each) for each in found if _policy(each, folder) is None),
+    )
