@@ -1,23 +1,32 @@
-"""Slots: how many sessions all cogets of a machine have with one server at a time. Who needs one, and when, others say.
+"""Slots: how many sessions all cogets of a machine have with one server at a time. When one is needed, others say.
 
-Each slot is a file, locked (flock) by the process that has it, so the kernel gives it back when that process ends,
-however it ends. Those who wait stand in line, each with a locked file as a ticket: the oldest ticket whose owner lives
-comes first. Files are removed when they are let go; those of processes that were killed are found unlocked and used.
+Each slot is a file that the process which has it made and locked (`coalloc.engine.claims`). Those who wait stand in
+line, each with such a file as a ticket: the oldest ticket whose owner lives comes first.
 
 The files lie in /run/coget if an administrator made it, for all users together, else in /tmp/coget-UID. Not in
 XDG_RUNTIME_DIR: batch jobs have none, and would count apart. Where no file can be locked nothing is counted, as
 a cap is a courtesy and no reason to fail.
+
+In /run/coget each user has a directory, named by number, in which only that user writes. So a user can pretend to hold
+any number of slots there, and can do nothing to those of others. To keep one user from holding up the others:
+
+- A user with no slot of a server gets one, whatever others hold.
+- A user who has waited for `PATIENCE` gets a share: as many as there are, divided by the users who want some.
+- Users do not stand in each other's lines: a slot that becomes free goes to the first in any line who looks.
+
+What others hold is read from names: another user's file cannot be opened, but its process can be seen to live.
 """
 
 import asyncio
-import fcntl
 import os
-import stat
-import time
+import re
+from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+from coalloc.engine.claims import Claim, Claims
 from coalloc.errors import UsageError
 
 __all__ = ["VARIABLE", "Lease", "Slots"]
@@ -29,24 +38,16 @@ MOST = 32
 SHARED = Path("/run/coget")
 LOOK, SELDOM = 0.02, 0.5
 """Seconds between looks of the first in line; of others, as many times that as they are behind, but no more."""
-
-
-class _Claim(NamedTuple):
-    """A file that this process has locked."""
-
-    path: Path
-    fd: int
-
-    def release(self) -> None:
-        with suppress(OSError):  # of another user, in a folder that all share: its lock is what counts
-            self.path.unlink()
-        os.close(self.fd)
+PATIENCE = 30.0
+"""Seconds after which a user who waits need not respect that others hold more than their share."""
+SEEN = 1000
+"""Entries of a directory of others that are looked at: a user may have made a million, to keep others busy."""
 
 
 class Lease:
     """A slot that is held, until `release` or the end of the process; none where nothing is counted."""
 
-    def __init__(self, claim: _Claim | None = None) -> None:
+    def __init__(self, claim: Claim | None = None) -> None:
         self._claim = claim
 
     def release(self) -> None:
@@ -54,6 +55,14 @@ class Lease:
         if self._claim:
             self._claim.release()
         self._claim = None
+
+
+class _Others(NamedTuple):
+    """What other users have of a server: how many slots, and how many users hold or want some; whether any waits."""
+
+    slots: int = 0
+    users: int = 0
+    waiting: bool = False
 
 
 class Slots(NamedTuple):
@@ -78,33 +87,40 @@ class Slots(NamedTuple):
     @property
     def usable(self) -> bool:
         """Whether anything can be counted in its folder."""
-        with suppress(OSError):
-            self._prepare()
-            return os.access(self.folder, os.W_OK | os.X_OK)
+        with suppress(OSError), self._claims.opened():
+            return True
         return False
 
+    @property
+    def _is_shared(self) -> bool:
+        return self.folder == SHARED
+
+    @property
+    def _claims(self) -> Claims:
+        """This user's files."""
+        return Claims(self.folder / str(os.geteuid()), 0o755) if self._is_shared else Claims(self.folder)
+
     def take(self, server: str) -> Lease | None:
-        """A slot of `server` (HOST:PORT), or None when none is free or others wait for it."""
+        """A slot of `server` (HOST:PORT), or None when none is free or this user's processes wait for it."""
         try:
-            self._prepare()
-            return None if self._ahead(server) else self._claim_slot(server)
+            return None if self._claims.ahead(f"{server}.line.") else self._claim(server)
         except OSError:
             return Lease()
 
     def wanted(self, server: str) -> bool:
-        """Whether somebody waits for slots of `server`."""
+        """Whether this user's processes wait for slots of `server`, or others do and this one has more than a share."""
         try:
-            return self._ahead(server) > 0
+            if self._claims.ahead(f"{server}.line."):
+                return True
+            others = self._others(server)
+            return others.waiting and self._claims.count(f"{server}.slot.") > self._share(others)
         except OSError:
             return False
 
     async def wait(self, server: str) -> Lease:
         """A slot of `server`, when all who came before have theirs."""
         try:
-            self._prepare()
-            name = self.folder / f"{server}.line.{time.monotonic_ns():020}-{os.getpid()}"
-            while not (ticket := _claim(name)):
-                pass  # somebody looks whether it is dead
+            ticket = self._claims.add(f"{server}.line.")
         except OSError:
             return Lease()
         try:
@@ -114,69 +130,82 @@ class Slots(NamedTuple):
         finally:
             ticket.release()
 
-    async def _stand_in_line(self, server: str, ticket: _Claim) -> Lease:
+    async def _stand_in_line(self, server: str, ticket: Claim) -> Lease:
+        clock = asyncio.get_running_loop().time
+        began = clock()
         while True:
-            ahead = self._ahead(server, ticket.path)
-            if not ahead and (lease := self._claim_slot(server)):
+            ahead = self._claims.ahead(f"{server}.line.", ticket.name)
+            if not ahead and (lease := self._claim(server, patient=clock() - began < PATIENCE)):
                 return lease
             await asyncio.sleep(min(SELDOM, LOOK * (1 + ahead)))
 
-    def _ahead(self, server: str, ticket: Path | None = None) -> int:
-        """How many stand in line before this ticket, or at all."""
-        line = sorted(path for path in self.folder.iterdir() if path.name.startswith(f"{server}.line."))
-        if ticket:
-            line = [path for path in line if path < ticket]
-        for i, path in enumerate(line):
-            dead = _claim(path)
-            if dead is None:
-                return len(line) - i
-            dead.release()
-        return 0
-
-    def _claim_slot(self, server: str) -> Lease | None:
-        for number in range(self.most):
-            if claim := _claim(self.folder / f"{server}.slot.{number}"):
-                return Lease(claim)
+    def _claim(self, server: str, patient: bool = True) -> Lease | None:
+        """A slot if there is one. Of two that are claimed at once and are one too many, both are given back."""
+        if not self._has_room(server, 0, patient):
+            return None
+        lease = Lease(self._claims.add(f"{server}.slot."))
+        try:
+            if self._has_room(server, 1, patient):
+                return lease
+        except OSError:
+            lease.release()
+            raise
+        lease.release()
         return None
 
-    def _prepare(self) -> None:
-        """Make the folder; take none that somebody else may have laid there to tamper with.
+    def _has_room(self, server: str, claimed: int, patient: bool) -> bool:
+        """Whether this user may have one more than all that there are, but the `claimed`."""
+        own = self._claims.count(f"{server}.slot.") - claimed
+        if not self._is_shared:
+            return own < self.most
+        others = self._others(server)
+        return own == 0 or own + others.slots < self.most or (not patient and own < self._share(others))
 
-        :raises OSError: when it cannot be used
-        """
-        if self.folder == SHARED:
-            return
-        with suppress(FileExistsError):
-            self.folder.mkdir(0o700)
-        found = self.folder.lstat()
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            raise PermissionError(f"{self.folder} is not ours alone")
+    def _share(self, others: _Others) -> int:
+        return max(1, self.most // (1 + others.users))
 
-
-def _claim(path: Path) -> _Claim | None:
-    """Lock this file, made if it is missing; None while somebody has it."""
-    while True:
-        fd = _open(path)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(fd)
-            return None
-        except OSError:
-            os.close(fd)
-            raise
-        if os.fstat(fd).st_nlink:
-            return _Claim(path, fd)
-        os.close(fd)  # whoever had it removed it just now: what is locked has no name any more
+    def _others(self, server: str) -> _Others:
+        """What other users have of a server, as far as their names say."""
+        found = _Others()
+        if self._is_shared:
+            for names in _of_others(self.folder):
+                slots = sum(_lives(name, f"{server}.slot.") for name in names)
+                waits = any(_lives(name, f"{server}.line.") for name in names)
+                found = _Others(found.slots + slots, found.users + bool(slots or waits), found.waiting or waits)
+        return found
 
 
-def _open(path: Path) -> int:
-    """Another user's file too: in a folder that all may write to, the kernel refuses O_CREAT for those."""
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    while True:
-        with suppress(FileNotFoundError):
-            return os.open(path, flags)
-        with suppress(FileExistsError):
-            fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o644)
-            os.fchmod(fd, 0o644)  # whatever the umask says, all users can lock it
-            return fd
+def _of_others(folder: Path) -> Iterator[list[str]]:
+    """The names in the directory of each other user."""
+    with os.scandir(folder) as entries:
+        users = [entry.name for entry in islice(entries, SEEN) if entry.name.isdecimal()]
+    for user in users:
+        if user != str(os.geteuid()):
+            with suppress(OSError):
+                yield _names_of(user, folder)
+
+
+def _names_of(user: str, folder: Path) -> list[str]:
+    """:raises OSError: if it is not that user's own directory"""
+    directory = os.open(folder / user, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        if str(os.fstat(directory).st_uid) != user:
+            raise PermissionError(f"{folder / user} is another user's")
+        with os.scandir(directory) as entries:
+            return [entry.name for entry in islice(entries, SEEN)]
+    finally:
+        os.close(directory)
+
+
+def _lives(name: str, prefix: str) -> bool:
+    """Whether this is the name of such a file, and the process lives that is named at its end."""
+    made, dash, number = name.removeprefix(prefix).rpartition("-")
+    if not (name.startswith(prefix) and made and dash and re.fullmatch("[1-9][0-9]{0,8}", number)):
+        return False
+    try:
+        os.kill(int(number), 0)
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return True
