@@ -150,6 +150,7 @@ class TargetExists(CoallocError):
     """A file that is not to be replaced has the target's name."""
 
     status = 7
+    code = "target_exists"
 
 
 class TargetInUse(CoallocError):
