@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 from broker.config_posting import LOOPBACK, Posting, posting
 from broker.errors import Invalid
 from broker.models.access import ROLES, Role
+from coalloc.addresses import Network, parse_networks
 from coalloc.planner import units
 
 __all__ = [
@@ -39,6 +40,7 @@ KNOWN = {
     "credentials": "[credentials]",
     "probing": "[probing]",
     "report": "[report]",
+    "network": "[network]",
 }
 """What a file may say."""
 
@@ -127,6 +129,7 @@ class Settings(NamedTuple):
     :param probing: what measuring ways between endpoints may take; None measures none
     :param credentials: files of proxy certificates, by the names that collections call them
     :param posting: where each week's report goes
+    :param network: private and loopback addresses that endpoints may have, whoever registered them
     """
 
     database: str = "sqlite:///coget-broker.sqlite"
@@ -145,6 +148,7 @@ class Settings(NamedTuple):
     hook: Hook | None = None
     probing: Probing | None = None
     posting: Posting | None = None
+    network: tuple[Network, ...] = ()
 
     @property
     def domain(self) -> str:
@@ -165,6 +169,7 @@ def configured(settings: Settings, path: Path) -> Settings:
         hook=_hook(path),
         probing=_probing(path),
         posting=posting(path, _document(path).get("report")),
+        network=_network(path),
     )
 
 
@@ -225,6 +230,22 @@ def _introspection(path: Path) -> Introspection | None:
     if not texts or urlsplit(asked.url).scheme not in ("http", "https") or not set(asked.roles.values()) <= set(ROLES):
         raise Invalid(f"{path}: [introspection] makes no sense", remedy)
     return asked
+
+
+def _network(path: Path) -> tuple[Network, ...]:
+    """Those of a TOML file: `[network]` with `allow`, a list of networks.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    said = _document(path).get("network")
+    if said is None:
+        return ()
+    remedy = 'write allow = ["10.0.0.0/8", "fd00:1::/48"]; link-local ones are never allowed'
+    try:
+        (allowed,) = [said["allow"]] if said.keys() == {"allow"} and isinstance(said["allow"], list) else []
+        return parse_networks(allowed)
+    except (AttributeError, ValueError) as error:
+        raise Invalid(f"{path}: [network] makes no sense: {error}", remedy) from None
 
 
 def _hook(path: Path) -> Hook | None:

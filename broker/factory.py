@@ -4,7 +4,6 @@ from typing import NamedTuple, Self
 
 from broker.config import Settings
 from broker.reports.archive import Archive
-from broker.services import addresses
 from broker.services.access import Access
 from broker.services.bookmarks import Bookmarks
 from broker.services.bulk import Bulk
@@ -37,7 +36,6 @@ from broker.services.tasks import Tasks
 from broker.services.trees import Trees
 from broker.services.watching import Watching
 from broker.storage.database import Database, addressed
-from coalloc.api import forbid
 
 __all__ = ["Factory"]
 
@@ -79,15 +77,14 @@ class Factory(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, compiled: bool | None = None) -> Self:
-        """All that these settings ask for; opens no connection yet, and to some addresses none ever.
+        """All that these settings ask for; opens no connection yet.
 
         :param compiled: whether forecasters are; by default where numba is there
         """
-        forbid(addresses.refused)
-        database, issuers = Database(addressed(settings.database)), Issuers(settings.issuers)
+        database, issuers = Database(addressed(settings.database)), Issuers(settings.issuers, settings.network)
         introspection = Introspection(settings.introspection) if settings.introspection else None
         access, keys = Access(database, issuers, introspection), Keys(database)
-        places = Places(database)
+        places = Places(database, settings.network)
         catalogue = Catalogue(database, places)
         forecasting = Forecasting(database, places, compiled)
         transfers = Transfers(database, places, forecasting)
@@ -103,7 +100,7 @@ class Factory(NamedTuple):
             Logins(database),
             Sessions(database),
             keys,
-            Provider(settings.provider, issuers, keys) if settings.provider else None,
+            Provider(settings.provider, issuers, keys, settings.network) if settings.provider else None,
             places,
             catalogue,
             Bulk(catalogue, places),

@@ -85,6 +85,7 @@ async def _running(factory: Factory) -> AsyncIterator[None]:
 def _beside(factory: Factory) -> Iterator[Coroutine[Any, Any, None]]:
     yield factory.forecasting.watch()
     yield factory.watching.look()
+    yield factory.places.tell_opened()
     for follower in followers_of(factory):
         yield follower.run()
     yield asyncio.to_thread(warm)

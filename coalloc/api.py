@@ -10,11 +10,12 @@ from functools import partial
 from random import getrandbits
 from typing import TYPE_CHECKING, NamedTuple
 
+from coalloc.addresses import AddressPolicy
 from coalloc.agreement import Agreement, unusable
 from coalloc.brokerclient import Broker, Dataset, Found
 from coalloc.collection import CollectionReport, CollectionView, Wanted
 from coalloc.config import access, some_access
-from coalloc.dialer import forbid
+from coalloc.dialer import DirectDialer
 from coalloc.download import Download, Wishes
 from coalloc.engine import open_source
 from coalloc.engine.base import Admission, Source
@@ -26,14 +27,7 @@ from coalloc.handover import Handover, cancel, submit, tasks, watch
 from coalloc.history import History, SourceSummary
 from coalloc.imports import read_log, remember, remember_globus, report_globus
 from coalloc.inventory import Registered, register_below
-from coalloc.model import (
-    Estimate,
-    Plan,
-    ReplicaSet,
-    Snapshot,
-    Stat,
-    TransferReport,
-)
+from coalloc.model import Estimate, Plan, ReplicaSet, Snapshot, Stat, TransferReport
 from coalloc.preview import preview
 from coalloc.report import past_transfers
 from coalloc.request import Engine, Request, Strategy, named_files, ranked, sources_of
@@ -45,6 +39,8 @@ from coalloc.urls import redact
 from coalloc.verify import SUSPECTED, Jury, agreed_checksum
 
 if TYPE_CHECKING:
+    import httpx
+
     from coalloc.planner.scenario import Scenario
 
 __all__ = [
@@ -64,9 +60,9 @@ __all__ = [
     "datasets",
     "discard",
     "download",
-    "forbid",
     "globus_tasks",
     "history",
+    "http_client",
     "metalink",
     "metalink_document",
     "metalink_files",
@@ -388,6 +384,13 @@ async def register_directory(name: str, url: str, broker: str | None = None) -> 
     The server computes checksums where it can. Raises SourceErrors, and a UsageError where no broker is known.
     """
     return await register_below(Broker(some_access(broker)), name, url, partial(storage, url))
+
+
+def http_client(url: str, policy: AddressPolicy, seconds: float) -> "httpx.AsyncClient":
+    """A client for the server of a URL that connects where this policy allows; it follows no redirects."""
+    from coalloc.engine.http.transport import client
+
+    return client(url, DirectDialer(policy), seconds, lambda _: None)
 
 
 def history() -> list[SourceSummary]:

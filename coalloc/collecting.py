@@ -15,7 +15,7 @@ from uuid import uuid4
 
 from coalloc.brokerclient import Broker, Found
 from coalloc.collection import HERE, CollectionReport, CollectionView, Wanted
-from coalloc.config import access
+from coalloc.config import access, own_policy
 from coalloc.decision import collected
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import EngineOptions
@@ -50,7 +50,9 @@ async def collect(
 ) -> CollectionReport:
     """As `coalloc.api.collect`, which says all about it."""
     given = labelled(network) if network else None
-    gathering = Gathering(EngineOptions(DirectDialer(), data_hosts=wanted.data_hosts, delegate=wanted.delegate))
+    gathering = Gathering(
+        EngineOptions(DirectDialer(own_policy()), data_hosts=wanted.data_hosts, delegate=wanted.delegate)
+    )
     for url in wanted.via:
         gathering.add(url, _folder(url))
     landing = _landing(wanted.to, gathering)
@@ -167,7 +169,7 @@ async def _named(wanted: Wanted) -> tuple[list[str], list[Found]]:
         raise UsageError("nothing was named to collect", "name URLs of files, or of directories with a / at the end")
     known = access(wanted.broker)
     ask = Broker(known).resolve if known else None
-    found = [each for source in others for each in await resolve([source], _no_document, ask)]
+    found = [each for source in others for each in await resolve([source], _no_document, ask, own_policy())]
     return urls, found
 
 

@@ -1,4 +1,5 @@
-"""What the user has set for good: which broker, which site, and the tokens, each for one host only.
+"""What the user has set for good: which broker, which site, which networks servers may name, and the tokens, each for
+one host only.
 
 `config.toml` and `tokens.toml` are in ~/.config/coget, or below XDG_CONFIG_HOME. COGET_BROKER, COGET_SITE and
 COGET_BROKER_TOKEN take their place; the last is for the host of COGET_BROKER.
@@ -8,13 +9,14 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+from coalloc.addresses import AddressPolicy, parse_networks
 from coalloc.errors import UsageError
 from coalloc.urls import redact
 
-__all__ = ["Access", "access", "some_access"]
+__all__ = ["Access", "access", "own_policy", "some_access"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -33,7 +35,7 @@ def access(named: str | None) -> Access | None:
     :raises UsageError: for what is no address, a file that cannot be read, tokens that others may read, or a token that
         would go through the net in clear
     """
-    settings = _table("config.toml")
+    settings = _texts("config.toml")
     usual = os.environ.get("COGET_BROKER") or settings.get("broker")
     url = named or usual
     if not url:
@@ -58,6 +60,23 @@ def some_access(named: str | None) -> Access:
     return known
 
 
+def own_policy() -> AddressPolicy:
+    """The policy of addresses for this user's own words: they go anywhere.
+
+    What servers name reaches the `networks` of config.toml, too, which are a list such as ["10.1.0.0/16"].
+
+    :raises UsageError: for a file that cannot be read, and what is no network
+    """
+    named = _table("config.toml").get("networks", [])
+    try:
+        return AddressPolicy(networks=parse_networks(named if isinstance(named, list) else [named]))
+    except ValueError as error:
+        raise UsageError(
+            f"networks in config.toml make no sense: {error}",
+            'write networks = ["10.1.0.0/16"]; link-local ones are never allowed',
+        ) from None
+
+
 def _host(url: str) -> str:
     """Host and port, as tokens are filed."""
     try:
@@ -73,10 +92,19 @@ def _token(host: str, usual: str | None) -> str | None:
     told = os.environ.get("COGET_BROKER_TOKEN", "").strip()
     if told and usual and _host(usual) == host:
         return told
-    return _table("tokens.toml", secret=True).get(host)
+    return _texts("tokens.toml", secret=True).get(host)
 
 
-def _table(name: str, secret: bool = False) -> Mapping[str, str]:
+def _texts(name: str, secret: bool = False) -> Mapping[str, str]:
+    """All that is text in a file. :raises UsageError: when something else is that should be"""
+    table = {key: value for key, value in _table(name, secret).items() if key != "networks"}
+    for key, value in table.items():
+        if not isinstance(value, str):
+            raise UsageError(f"{key} in {name} is no text", f'write {key} = "..."')
+    return table
+
+
+def _table(name: str, secret: bool = False) -> Mapping[str, Any]:
     path = Path(os.environ.get("XDG_CONFIG_HOME") or "~/.config").expanduser() / "coget" / name
     try:
         with path.open("rb") as file:
@@ -84,14 +112,10 @@ def _table(name: str, secret: bool = False) -> Mapping[str, str]:
 
             if secret and os.fstat(file.fileno()).st_mode & 0o077:
                 raise UsageError(f"others may read the tokens in {path}", f"run: chmod 600 {path}")
-            table = tomllib.load(file)
+            return tomllib.load(file)
     except FileNotFoundError:
         return {}
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}", "make it readable for you") from None
     except ValueError as error:  # TOML, or its encoding
         raise UsageError(f"{path} is no TOML: {error}", 'write lines like broker = "https://broker.example"') from None
-    for key, value in table.items():
-        if not isinstance(value, str):
-            raise UsageError(f"{key} in {path} is no text", f'write {key} = "..."')
-    return table

@@ -1,25 +1,38 @@
 """How a connection is made. Engines are handed a dialer, so that one day all of them can be relayed.
 
+What a name resolves to is held against the policy of addresses, and what is allowed of it is connected to: there is no
+second look-up in between.
+
 Turns what the operating system says about a failed connection into this project's errors.
 """
 
 import asyncio
 import socket
 import sys
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Mapping
+from copy import copy
+from types import MappingProxyType
+from typing import Protocol, Self, cast
 
 import aiohappyeyeballs
+from aiohappyeyeballs import AddrInfoType
 
-from coalloc.errors import PermissionRefused, SourceError, UnknownHost, Unreachable
+from coalloc.addresses import ANYWHERE, AddressClass, AddressPolicy, class_of, server
+from coalloc.errors import AddressRefused, SourceError, UnknownHost, Unreachable
 
-__all__ = ["Dialer", "DirectDialer", "forbid", "round_trip"]
+__all__ = ["Dialer", "DirectDialer", "checked", "numeric", "refuse_numeric", "round_trip"]
 
 LEAST_RTT = slice(148, 152)
 """Of `struct tcp_info` (linux/tcp.h): tcpi_min_rtt, in microseconds."""
 UNKNOWN = (0, 2**32 - 1)
-Forbidden = Callable[[str], bool]
-_forbidden: list[Forbidden] = []
+
+
+WORDS = {
+    AddressClass.PUBLIC: "public",
+    AddressClass.PRIVATE: "private",
+    AddressClass.LOOPBACK: "of this machine itself",
+    AddressClass.LINK_LOCAL: "link-local or reserved",
+}
 
 
 class Dialer(Protocol):
@@ -29,14 +42,21 @@ class Dialer(Protocol):
         """Return a connected, non-blocking socket (TCP_NODELAY set) within `seconds`, or raise a SourceError."""
         ...
 
+    @property
+    def policy(self) -> AddressPolicy:
+        """The addresses that are connected to."""
+        ...
 
-def forbid(addresses: Forbidden) -> None:
-    """From now on this process connects to no numeric address of which this says so, whatever name led there.
+    def under(self, policy: AddressPolicy) -> "Dialer":
+        """Return the same dialer under another policy."""
+        ...
 
-    For services that connect where their callers say.
-    """
-    if addresses not in _forbidden:
-        _forbidden.append(addresses)
+    async def addresses(self, host: str) -> frozenset[str]:
+        """Return the numeric addresses that a host may be connected at: those that it was last dialled by, if it was.
+
+        :raises OSError: when the name does not resolve
+        """
+        ...
 
 
 def round_trip(sock: socket.socket) -> float | None:
@@ -50,7 +70,22 @@ def round_trip(sock: socket.socket) -> float | None:
 
 
 class DirectDialer:
-    """Connects straight to the host, IPv6 and IPv4 side by side (RFC 8305)."""
+    """Connects straight to the host, IPv6 and IPv4 side by side (RFC 8305).
+
+    :param policy: the addresses that are connected to
+    """
+
+    policy: AddressPolicy = ANYWHERE
+    _dialled: Mapping[str, frozenset[str]] = MappingProxyType({})
+
+    def __init__(self, policy: AddressPolicy = ANYWHERE) -> None:
+        self.policy = policy
+
+    def under(self, policy: AddressPolicy) -> Self:
+        """Return the same dialer under another policy."""
+        other = copy(self)
+        other.policy = policy
+        return other
 
     async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
         where = f"{host}:{port}"
@@ -73,14 +108,26 @@ class DirectDialer:
         return sock
 
     async def _connect(self, host: str, port: int) -> socket.socket:
-        name = host.encode() if host.isascii() else host  # for a string the tables of international names are loaded
-        try:  # most data connections go to a numeric address, which needs no thread to look it up
-            addresses = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-        except socket.gaierror:
-            loop = asyncio.get_running_loop()
-            addresses = await loop.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-        _refuse_forbidden(host, {str(address[4][0]) for address in addresses})
-        return await aiohappyeyeballs.start_connection(addresses, happy_eyeballs_delay=0.25)
+        found = self._allowed(host, port, await _looked_up(host, port))
+        self._dialled = {**self._dialled, host: frozenset(str(each[4][0]) for each in found)}
+        return await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=0.25)
+
+    def _allowed(self, host: str, port: int, found: list[AddrInfoType]) -> list[AddrInfoType]:
+        """:raises AddressRefused: when none of a host's addresses is allowed"""
+        allowed = [each for each in found if self.policy.allows(str(each[4][0]), server(host, port))]
+        if found and not allowed:
+            raise refused(host, str(found[0][4][0]), self.policy)
+        return allowed
+
+    async def addresses(self, host: str) -> frozenset[str]:
+        """Return the numeric addresses that a host may be connected at: those that it was last dialled by, if it was.
+
+        :raises OSError: when the name does not resolve
+        """
+        if host not in self._dialled:
+            found = await _looked_up(host, 0)
+            return frozenset(str(each[4][0]) for each in found if self.policy.allows(str(each[4][0])))
+        return self._dialled[host]
 
     @staticmethod
     def _unresolved(host: str, error: socket.gaierror | UnicodeError) -> SourceError:
@@ -89,11 +136,58 @@ class DirectDialer:
         return UnknownHost(f"there is no host named {host}", "check the spelling of the host in the URL")
 
 
-def _refuse_forbidden(host: str, addresses: Iterable[str]) -> None:
-    """:raises PermissionRefused: when one of a host's addresses is forbidden"""
-    for address in addresses:
-        if any(forbidden(address) for forbidden in _forbidden):
-            raise PermissionRefused(
-                f"{host} has the address {address}, to which nothing connects from here",
-                "correct the name of the server",
-            )
+async def _looked_up(host: str, port: int) -> list[AddrInfoType]:
+    """The addresses of a host. :raises OSError: :raises UnicodeError: when it has none"""
+    name = host.encode() if host.isascii() else host  # for a string the tables of international names are loaded
+    try:  # most data connections go to a numeric address, which needs no thread to look it up
+        found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        found = await asyncio.get_running_loop().getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return cast(list[AddrInfoType], found)
+
+
+async def checked(host: str, port: int, policy: AddressPolicy) -> str:
+    """Return an address of a host that another program will connect to; each that it may take has to be allowed.
+
+    :raises SourceError: when one is not, or there is none
+    """
+    try:
+        found = [str(each[4][0]) for each in await _looked_up(host, port)]
+    except (OSError, UnicodeError):
+        raise UnknownHost(f"there is no host named {host}", "check the spelling of the host in the URL") from None
+    for address in found:
+        if not policy.allows(address, server(host, port)):
+            raise refused(host, address, policy)
+    return min(found, key=lambda address: ":" in address)
+
+
+def numeric(host: str) -> str | None:
+    """Return the numeric address that a host's name tells, in any of its spellings; None where it is to be looked up.
+
+    >>> [numeric(each) for each in ("127.1", "0x7f000001", "::1", "LOCALHOST.", "example.org")]
+    ['127.0.0.1', '127.0.0.1', '::1', '127.0.0.1', None]
+    """
+    plain = host.rstrip(".").lower()
+    if plain == "localhost" or plain.endswith(".localhost"):
+        return "127.0.0.1"
+    try:
+        (found, *_) = socket.getaddrinfo(plain, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except (OSError, UnicodeError):  # a name
+        return None
+    return str(found[4][0])
+
+
+def refuse_numeric(host: str, port: int, policy: AddressPolicy) -> None:
+    """Refuse a host that somebody else connects to for us, as far as its name tells its address.
+
+    :raises AddressRefused: when the policy does not allow it
+    """
+    address = numeric(host)
+    if address and not policy.allows(address, server(host, port)):
+        raise refused(host, address, policy)
+
+
+def refused(host: str, address: str, policy: AddressPolicy) -> AddressRefused:
+    """The error for a host to which nothing connects from here."""
+    kind = WORDS[class_of(address)]
+    return AddressRefused(f"{host} has the address {address}, which is {kind}: nothing connects there", policy.remedy)

@@ -26,6 +26,7 @@
         ├── NotEmpty              permanent: a directory that has something in it
         ├── NoSpace               the server's disk, or the user's quota there, is full
         ├── PermissionRefused     permanent: login, certificate, mode bits
+        │   └── AddressRefused        nothing connects there on the word of whoever named it
         ├── NotThatProtocol       permanent: something else answers at that port
         ├── Unsupported           permanent: the server lacks what we need (ranges, a command)
         ├── ReplicaChanged        permanent: size or validator differ from what was agreed
@@ -39,6 +40,7 @@ these at the border where they arise.
 from collections.abc import Awaitable, Callable, Sequence
 
 __all__ = [
+    "AddressRefused",
     "AlreadyThere",
     "CoallocError",
     "ConnectionLost",
@@ -292,6 +294,12 @@ class PermissionRefused(SourceError):
     status = 7
     code = "permission_refused"
     permanent = True
+
+
+class AddressRefused(PermissionRefused):
+    """Nothing connects to the address on the word of whoever named it."""
+
+    code = "address_refused"
 
 
 class NotThatProtocol(SourceError):

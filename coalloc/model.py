@@ -81,7 +81,8 @@ class Replica(NamedTuple):
 class ReplicaSet(NamedTuple):
     """All that was said about one file before any server was asked.
 
-    `left_out` are the URLs of replicas that will not be used because of an option, with the reason.
+    `left_out` are the URLs of replicas that will not be used because of an option, with the reason. `vouched`: there is
+    a checksum of the file, or of its pieces, that the user gave or that came by https.
     """
 
     name: str
@@ -90,6 +91,7 @@ class ReplicaSet(NamedTuple):
     checksums: tuple[Checksum, ...] = ()
     pieces: PieceHashes | None = None
     left_out: tuple[tuple[str, str], ...] = ()
+    vouched: bool = False
 
 
 class Stat(NamedTuple):

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from coalloc import checksums
+from coalloc.addresses import AddressPolicy
 from coalloc.brokerclient import Broker, Found
+from coalloc.config import own_policy
 from coalloc.dialer import DirectDialer
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import Admission, EngineOptions, Source, Span
@@ -34,6 +36,7 @@ class Request(NamedTuple):
     number for each source, or None to have as many as help. `staging` are URLs of servers over which pieces may go
     where that pays, or none to have those between which something was measured; None to go straight in any case.
     `delegate` are hosts that may be given a limited proxy if they insist on one.
+    `policy` says which addresses the sources may have; None for the user's own, by which they go anywhere.
     """
 
     sources: tuple[str, ...]
@@ -48,6 +51,7 @@ class Request(NamedTuple):
     broker: str | None = None
     staging: tuple[str, ...] | None = None
     delegate: frozenset[str] = frozenset()
+    policy: AddressPolicy | None = None
 
     @property
     def expected(self) -> Checksum | None:
@@ -55,10 +59,15 @@ class Request(NamedTuple):
         return None if self.checksum in (None, "none") else checksums.parse(str(self.checksum))
 
     @property
+    def own(self) -> AddressPolicy:
+        """The policy of addresses for what `sources` name."""
+        return own_policy() if self.policy is None else self.policy
+
+    @property
     def options(self) -> EngineOptions:
         """How servers are reached. Questions take a moment and no data: only downloads count their connections."""
         return EngineOptions(
-            DirectDialer(), streams=self.streams or 1, data_hosts=self.data_hosts, delegate=self.delegate
+            DirectDialer(self.own), streams=self.streams or 1, data_hosts=self.data_hosts, delegate=self.delegate
         )
 
 
@@ -69,13 +78,13 @@ async def named_files(request: Request, broker: Broker | None) -> list[Found]:
         return await _read_whole(open_source(url, request.engine, request.options), limit)
 
     expected = request.expected
-    named = await resolve(request.sources, fetch_document, broker.resolve if broker else None)
+    named = await resolve(request.sources, fetch_document, broker.resolve if broker else None, request.own)
     files = [found._replace(file=_spoken(request.engine, found.file)) for found in named]
     if expected is None:
         return files
     if len(files) > 1:
         raise UsageError("--checksum is of one file, but several are named", "leave it out: the Metalink has its own")
-    return [files[0]._replace(file=files[0].file._replace(checksums=(expected,)))]
+    return [files[0]._replace(file=files[0].file._replace(checksums=(expected,), vouched=True))]
 
 
 def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:
@@ -130,6 +139,10 @@ def sources_of(
     """Sources for the replicas, not connected yet. `limits` are the rates of some, by URL."""
     known = limits or {}
     return [
-        open_source(replica.url, request.engine, replace(options, admission=known.get(replica.url)))
+        open_source(
+            replica.url,
+            request.engine,
+            replace(options.named(replica.origin), admission=known.get(replica.url), vouched=file.vouched),
+        )
         for replica in file.replicas
     ]

@@ -7,6 +7,8 @@ from pathlib import Path
 from random import getrandbits
 
 from coalloc import checksums
+from coalloc.addresses import AddressPolicy
+from coalloc.config import own_policy
 from coalloc.copying import Copy
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import Admission, EngineOptions
@@ -27,6 +29,7 @@ async def storage(
     proxy: Path | None = None,
     data_hosts: frozenset[str] = frozenset(),
     delegate: frozenset[str] = frozenset(),
+    policy: AddressPolicy | None = None,
 ) -> Storage:
     """A session with the GridFTP server of a URL, to list, make, rename and delete; an async context manager, too.
 
@@ -34,9 +37,10 @@ async def storage(
     :param proxy: the file of the proxy certificate to show; None for the user's usual one
     :param data_hosts: third hosts that listings may come from
     :param delegate: hosts that may be given a limited proxy if they insist on one
+    :param policy: the addresses that it may have; None for the user's own policy
     :raises SourceError: when there is no login
     """
-    options = EngineOptions(DirectDialer(), data_hosts=data_hosts, delegate=delegate)
+    options = EngineOptions(_dialer(policy), data_hosts=data_hosts, delegate=delegate)
     return await open_storage(url, options, proxy)
 
 
@@ -48,6 +52,7 @@ async def third_party(
     stall_seconds: float = 30.0,
     data_hosts: frozenset[str] = frozenset(),
     delegate: frozenset[str] = frozenset(),
+    policy: AddressPolicy | None = None,
 ) -> ThirdParty:
     """Sessions with two GridFTP servers that copy from one to the other; an async context manager, too.
 
@@ -57,9 +62,10 @@ async def third_party(
     :param parallelism: streams between them
     :param stall_seconds: after which a copy that does not move is given up; servers tell every 5 s what moves
     :param delegate: hosts that may be given a limited proxy; where one insists on it, both need to be among them
+    :param policy: the addresses that they may have; None for the user's own policy
     :raises SourceError: when one of them lets us not in, or they cannot be introduced to each other
     """
-    options = EngineOptions(DirectDialer(), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
+    options = EngineOptions(_dialer(policy), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
     return await open_third_party(source, sink, options, proxies, stall_seconds)
 
 
@@ -77,6 +83,7 @@ async def copy(
     beside: str | None = None,
     limits: Mapping[str, Admission] | None = None,
     delegate: frozenset[str] = frozenset(),
+    policy: AddressPolicy | None = None,
 ) -> TransferReport:
     """Copy one file from several GridFTP servers at once to another one, verified by the servers' own checksums.
 
@@ -95,17 +102,22 @@ async def copy(
         process has died; None for one that nobody else has
     :param limits: leave without which no piece is copied from a source, by its URL; those without any need none
     :param delegate: hosts that may be given a limited proxy, as for `third_party`
+    :param policy: the addresses that servers may have; None for the user's own policy
     :raises CoallocError: as a download does, or NoSpace at the sink; its `report` has what was known
     """
     address = parse(sink)
     expected = (checksums.parse(checksum),) if checksum else ()
     file = ReplicaSet(address.path.rpartition("/")[2], tuple(map(Replica, sources)), size, expected)
-    options = EngineOptions(DirectDialer(), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
+    options = EngineOptions(_dialer(policy), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
     names = beside or temporary(address.named), address.named
     where = Sink(sink, names[0], proxies[1])
     held = [replace(options, admission=(limits or {}).get(url)) for url in sources]
     replicas = [RemoteSource(url, where, each, proxies[0]) for url, each in zip(sources, held, strict=True)]
     known = [(estimates or {}).get(url, Estimate()) for url in sources]
     connect = partial(open_storage, sink, options, proxies[1])
-    policy = make(strategy, widens=False)
-    return await Copy(file, replicas, known, connect, names, address.shown, policy, watch, getrandbits(32)).run()
+    shares = make(strategy, widens=False)
+    return await Copy(file, replicas, known, connect, names, address.shown, shares, watch, getrandbits(32)).run()
+
+
+def _dialer(policy: AddressPolicy | None) -> DirectDialer:
+    return DirectDialer(own_policy() if policy is None else policy)

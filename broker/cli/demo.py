@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from broker.errors import BrokerError
+from coalloc.addresses import parse_networks
 
 if TYPE_CHECKING:
     from broker.config import Settings
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["demo"]
 
 USER = "ann"
+LOOPBACK = parse_networks(["127.0.0.0/8", "::1/128"])
+"""What the demonstration connects to is on this machine."""
 PIECE = 1 << 20
 
 
@@ -55,7 +58,7 @@ def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
 
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # or the folder would stay
     with TemporaryDirectory(prefix="coget-demo-") as folder:
-        settings = Settings(database or f"sqlite:///{folder}/demo.sqlite")
+        settings = Settings(database or f"sqlite:///{folder}/demo.sqlite", network=LOOPBACK)
         address = addressed(settings.database)
         if check(address):
             raise BrokerError(

@@ -62,8 +62,8 @@ async def endpoint(name: Name, caller: Reader, services: Services) -> Endpoint:
 
 @router.put("/endpoints/{name}")
 async def put_endpoint(name: Name, endpoint: Endpoint, caller: Curator, services: Services) -> Endpoint:
-    """Make an endpoint, or change it."""
-    return await services.places.put_endpoint(caller.subject, _called(endpoint, name))
+    """Make an endpoint, or change it. Where an admin does, it may have a private or loopback address."""
+    return await services.places.put_endpoint(caller.subject, _called(endpoint, name), caller.role)
 
 
 @router.delete("/endpoints/{name}", status_code=status.HTTP_204_NO_CONTENT)

@@ -31,6 +31,7 @@ endpoints = Table(
     Column("max_streams", Integer),
     Column("latitude", Double),
     Column("longitude", Double),
+    Column("opened", Text, nullable=False, server_default=""),  # who lets it have an inner address: admin, upgrade
 )
 
 datasets = Table(

@@ -1,35 +1,36 @@
-"""Where the broker connects to on behalf of users: not to what is on the link, or to many at once.
+"""Which addresses the broker and its workers connect to on behalf of users.
 
-Servers of a site have private addresses, and the broker's own machine may have one: those are as good as others. What
-is at link-local addresses are the machine's neighbours, and in clouds the service that hands out the machine's
-credentials: no server of a collection is there.
+Public ones; private and loopback ones of the networks that the configuration lists, and those of endpoints that an
+admin has registered, by name and port; link-local ones never. What such a server names in turn (a redirect, a peer)
+needs to be public, listed or registered itself.
 """
 
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from collections.abc import Iterable
+from urllib.parse import urlsplit
 
-__all__ = ["refused"]
+from broker.models.catalogue import PORTS, Endpoint
+from coalloc.addresses import AddressClass, AddressPolicy, Network, server
 
-NAT64 = IPv6Network("64:ff9b::/96")
+__all__ = ["issuer_policy", "policy_for"]
+
+LISTED = "list its network in [network] of --config"
+REMEDY = "list its network in [network] of --config, or have an admin register the endpoint"
 
 
-def refused(address: str) -> bool:
-    """Whether nothing of ours goes to this numeric address; by itself or in the clothes of IPv6.
+def issuer_policy(networks: tuple[Network, ...], issuer: str) -> AddressPolicy:
+    """The policy for what the documents of an issuer name: its own server, which the configuration names, is allowed.
 
-    >>> [refused(each) for each in ("127.0.0.1", "10.1.2.3", "2001:db8::1")]
-    [False, False, False]
-    >>> [refused(each) for each in ("169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::1", "::ffff:169.254.0.1")]
-    [True, True, True, True]
-    >>> [refused(each) for each in ("0.0.0.0", "224.0.0.1", "255.255.255.255", "fe80::1%eth0", "::", "ff02::1")]
-    [True, True, True, True, True, True]
+    :raises ValueError: when the issuer's URL makes no sense
     """
-    known = _plain(ip_address(address.partition("%")[0]))
-    limited = isinstance(known, IPv4Address) and known.is_reserved
-    return known.is_link_local or known.is_multicast or known.is_unspecified or limited
+    parts = urlsplit(issuer)
+    own = server(parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0))
+    return AddressPolicy(AddressClass.PUBLIC, networks, servers=frozenset({own}), remedy=LISTED)
 
 
-def _plain(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    if isinstance(address, IPv4Address):
-        return address
-    if address in NAT64:
-        return IPv4Address(int(address) & 0xFFFFFFFF)
-    return address.ipv4_mapped or address.sixtofour or address
+def policy_for(networks: tuple[Network, ...], opened: Iterable[Endpoint]) -> AddressPolicy:
+    """The policy for what users and curators name.
+
+    :param opened: endpoints that may be anywhere but at link-local addresses
+    """
+    named = {server(each.host.strip("[]"), each.port or PORTS[each.scheme]) for each in opened}
+    return AddressPolicy(AddressClass.PUBLIC, networks, servers=frozenset(named), remedy=REMEDY)

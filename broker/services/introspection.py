@@ -76,8 +76,8 @@ class Introspection:
         who = (quote_plus(self._configured.client_id), quote_plus(self._configured.client_secret))
         form = {"token": token, "token_type_hint": "access_token"}
         try:
-            async with asyncio.timeout(SECONDS), httpx.AsyncClient(timeout=SECONDS) as client:
-                return await document(client, self._configured.url, "POST", data=form, auth=who)
+            async with asyncio.timeout(SECONDS):
+                return await document(self._configured.url, method="POST", data=form, auth=who)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError) as error:
             said = f"{self._configured.url} cannot be asked for a token: {type(error).__name__}"
             raise Unavailable(said, "try again in a moment") from None  # the error has the request, and that the token

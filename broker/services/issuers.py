@@ -14,12 +14,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
+import httpcore
 import httpx
 import jwt
 
 from broker.config import LOOPBACK, Issuer
 from broker.errors import Forbidden, Unauthenticated, Unavailable
 from broker.models.access import ROLES, Caller, Role
+from broker.services.addresses import issuer_policy
+from coalloc.addresses import ANYWHERE, AddressPolicy, Network
+from coalloc.api import http_client
+from coalloc.errors import SourceError
 
 __all__ = ["SECONDS", "Issuers", "admitted", "document", "words"]
 
@@ -50,9 +55,13 @@ class Keys(NamedTuple):
 
 
 class Issuers:
-    """Those whose tokens count."""
+    """Those whose tokens count.
 
-    def __init__(self, issuers: Sequence[Issuer]) -> None:
+    :param networks: of private and loopback addresses that their documents may name
+    """
+
+    def __init__(self, issuers: Sequence[Issuer], networks: tuple[Network, ...] = ()) -> None:
+        self._networks = networks
         self._issuers = {issuer.url: issuer for issuer in issuers}
         self._keys = {url: Keys({}) for url in self._issuers}
         self._asking = {url: asyncio.Lock() for url in self._issuers}
@@ -121,7 +130,7 @@ class Issuers:
             if old and now > known.asked_at + PAUSE:
                 known = self._keys[issuer.url] = known._replace(asked_at=now)
                 try:
-                    known = self._keys[issuer.url] = Keys(await _fetched(issuer), now, now)
+                    known = self._keys[issuer.url] = Keys(await self._fetched(issuer), now, now)
                 except Unavailable as error:
                     log.warning("%s", error)
         if key := known.of(number):
@@ -130,47 +139,55 @@ class Issuers:
             raise Unavailable(f"the keys of {issuer.url} cannot be had", "try again in a moment")
         raise _unknown()
 
+    async def _fetched(self, issuer: Issuer) -> dict[str, jwt.PyJWK]:
+        """The issuer's keys, by way of its OpenID document."""
+        try:
+            known = await document(f"{issuer.url.rstrip('/')}/.well-known/openid-configuration")
+            keys = await document(str(known["jwks_uri"]), issuer_policy(self._networks, issuer.url))
+            return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(keys).keys}
+        except (httpx.HTTPError, httpx.InvalidURL, jwt.PyJWTError, KeyError, ValueError) as error:
+            said = f"the keys of {issuer.url} cannot be had: {error or type(error).__name__}"
+            raise Unavailable(said, "try again in a moment") from error
+
 
 def _unknown() -> Unauthenticated:
     return Unauthenticated("the token is not valid here", "ask your identity provider for a new one, for this audience")
 
 
-async def _fetched(issuer: Issuer) -> dict[str, jwt.PyJWK]:
-    """The issuer's keys, by way of its OpenID document."""
-    try:
-        async with httpx.AsyncClient(timeout=SECONDS) as client:
-            known = await document(client, f"{issuer.url.rstrip('/')}/.well-known/openid-configuration")
-            keys = await document(client, str(known["jwks_uri"]))
-        return {key.key_id or "": key for key in jwt.PyJWKSet.from_dict(keys).keys}
-    except (httpx.HTTPError, httpx.InvalidURL, jwt.PyJWTError, KeyError, ValueError) as error:
-        said = f"the keys of {issuer.url} cannot be had: {type(error).__name__}"
-        raise Unavailable(said, "try again in a moment") from error
+async def document(url: str, policy: AddressPolicy = ANYWHERE, method: str = "GET", **request: Any) -> dict[str, Any]:
+    """A JSON object that somebody answers, by https or on this machine. Redirects are not followed.
 
-
-async def document(client: httpx.AsyncClient, url: str, method: str = "GET", **request: Any) -> dict[str, Any]:
-    """A JSON object that somebody answers, by https or on this machine.
-
+    :param policy: where that may be; anywhere, where the configuration names it
     :raises ValueError: :raises httpx.HTTPError: when it cannot be had
     """
     parts = urlsplit(url)
     if parts.scheme != "https" and parts.hostname not in LOOPBACK:
         raise ValueError(f"{url} is not https")
-    text = bytearray()
-    # What is sent packed could fill the memory before it is counted.
-    headers = {"Accept-Encoding": "identity", **request.pop("headers", {})}
-    async with client.stream(method, url, headers=headers, **request) as answer:
-        answer.raise_for_status()
-        async for piece in answer.aiter_raw():
-            text += piece
-            if len(text) > LARGEST:
-                raise ValueError(f"{url} is too long")
     try:
-        said = json.loads(text)
+        said = json.loads(await _read(url, policy, method, request))
     except RecursionError:
         raise ValueError(f"{url} is nested too deep") from None
     if not isinstance(said, dict):
         raise ValueError(f"{url} is no JSON object")
     return said
+
+
+async def _read(url: str, policy: AddressPolicy, method: str, request: Mapping[str, Any]) -> bytes:
+    read = bytearray()
+    try:
+        async with (
+            asyncio.timeout(SECONDS),
+            http_client(url, policy, SECONDS) as client,
+            client.stream(method, url, **request) as answer,
+        ):
+            answer.raise_for_status()
+            async for piece in answer.aiter_raw():
+                read += piece
+                if len(read) > LARGEST:
+                    raise ValueError(f"{url} is too long")
+    except (OSError, httpcore.NetworkError, httpcore.ProtocolError, httpcore.ProxyError, SourceError) as error:
+        raise httpx.ConnectError(str(error) or type(error).__name__) from error
+    return bytes(read)
 
 
 def admitted(url: str, roles: Mapping[str, Role], claims: Mapping[str, Any]) -> Caller:

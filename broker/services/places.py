@@ -5,13 +5,18 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from broker.errors import Invalid, NotFound
+import structlog
+
+from broker.errors import BrokerError, Invalid, NotFound
+from broker.models.access import Role
 from broker.models.catalogue import PORTS, Endpoint, Site
+from broker.services.addresses import policy_for
 from broker.storage.access import Records
 from broker.storage.collections import Collections
 from broker.storage.database import Database, retried
 from broker.storage.places import Placed
 from broker.storage.places import Places as Stored
+from coalloc.addresses import AddressClass, AddressPolicy, Network
 
 __all__ = ["Map", "Places"]
 
@@ -20,15 +25,22 @@ REMEMBERED = 2.0
 
 
 GLOBUS = "globus://"
+TOLD = 50
+"""Endpoints of which each gets a line in the log."""
+log = structlog.get_logger("broker")
 
 
 class Map(NamedTuple):
-    """All endpoints by number and by name, where sites are, and which endpoint and site a collection of an id has."""
+    """All endpoints by number and by name, where sites are, and which endpoint and site a collection of an id has.
+
+    `policy` says where may be connected to.
+    """
 
     by_id: Mapping[int, Placed]
     by_name: Mapping[str, Placed]
     sites: Mapping[str, Site]
     collections: Mapping[str, tuple[str | None, str]]
+    policy: AddressPolicy = AddressPolicy(AddressClass.PUBLIC)
 
     def coordinates(self, site: str) -> tuple[float, float] | None:
         """Of a site, when they are known."""
@@ -39,10 +51,14 @@ class Map(NamedTuple):
 
 
 class Places:
-    """Sites and endpoints."""
+    """Sites and endpoints.
 
-    def __init__(self, database: Database) -> None:
+    :param networks: of private and loopback addresses that may be connected to, whoever names them
+    """
+
+    def __init__(self, database: Database, networks: tuple[Network, ...] = ()) -> None:
         self._database = database
+        self._networks = networks
         self._map = Map({}, {}, {}, {})
         self._until = 0.0
 
@@ -54,7 +70,9 @@ class Places:
                 placed, sites = await stored.endpoints(), await stored.sites()
                 ends = await Collections(connection).ends()
             by_name = {each.endpoint.name: each for each in placed}
-            self._map = Map({each.id: each for each in placed}, by_name, {site.name: site for site in sites}, ends)
+            policy = policy_for(self._networks, (each.endpoint for each in placed if each.opened))
+            by_id, named = {each.id: each for each in placed}, {site.name: site for site in sites}
+            self._map = Map(by_id, by_name, named, ends, policy)
             self._until = time.monotonic() + REMEMBERED
         return self._map
 
@@ -95,10 +113,13 @@ class Places:
         self._until = 0.0
 
     @retried
-    async def put_endpoint(self, by: str, endpoint: Endpoint) -> Endpoint:
-        """Make it, or change it. :raises NotFound: when there is no such site"""
+    async def put_endpoint(self, by: str, endpoint: Endpoint, role: Role = "admin") -> Endpoint:
+        """Make it, or change it. One that an admin puts may have a private or loopback address.
+
+        :raises NotFound: when there is no such site
+        """
         async with self._database.write() as connection:
-            await Stored(connection).put_endpoint(endpoint)
+            await Stored(connection).put_endpoint(endpoint, opened=role == "admin")
             await Records(connection).note(time.time(), by, "put endpoint", endpoint.name)
         self._until = 0.0
         return endpoint
@@ -110,6 +131,27 @@ class Places:
             await Stored(connection).remove_endpoint(name)
             await Records(connection).note(time.time(), by, "remove endpoint", name)
         self._until = 0.0
+
+    async def tell_opened(self) -> None:
+        """Log which endpoints may have an inner address although no admin has said so: those from before an upgrade."""
+        try:
+            known = [each.endpoint for each in (await self.map()).by_name.values() if each.opened == "upgrade"]
+        except BrokerError as error:
+            log.warning("endpoints from before the upgrade cannot be listed", error=error.message)
+            return
+        for endpoint in known[:TOLD]:
+            log.warning(
+                "this endpoint is from before an upgrade: it may have a private or loopback address",
+                endpoint=endpoint.name,
+                address=endpoint.source,
+                remedy="put it again as an admin to confirm it, or remove it",
+            )
+        if len(known) > TOLD:
+            log.warning("there are more such endpoints", count=len(known) - TOLD)
+
+    async def policy(self) -> AddressPolicy:
+        """Which addresses may be connected to on behalf of users."""
+        return (await self.map()).policy
 
     async def endpoint(self, name: str) -> Endpoint:
         """:raises NotFound:"""

@@ -18,8 +18,10 @@ import jwt
 from broker.config import Provider as Configured
 from broker.errors import Invalid, Unauthenticated, Unavailable
 from broker.models.access import Caller
-from broker.services.issuers import SECONDS, Issuers, document
+from broker.services.addresses import issuer_policy
+from broker.services.issuers import Issuers, document
 from broker.services.keys import Keys
+from coalloc.addresses import Network
 
 __all__ = ["PATIENCE", "Named", "Provider"]
 
@@ -43,10 +45,16 @@ class Named(NamedTuple):
 
 
 class Provider:
-    """The identity provider that was configured."""
+    """The identity provider that was configured.
 
-    def __init__(self, configured: Configured, issuers: Issuers, keys: Keys) -> None:
+    :param networks: of private and loopback addresses that its documents may name
+    """
+
+    def __init__(
+        self, configured: Configured, issuers: Issuers, keys: Keys, networks: tuple[Network, ...] = ()
+    ) -> None:
         self._configured = configured
+        self._policy = issuer_policy(networks, configured.issuer)
         self._issuers = issuers
         self._keys = keys
 
@@ -108,23 +116,19 @@ class Provider:
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": back}
         form["code_verifier"] = str(memory["verifier"])
         who = (quote_plus(self._configured.client_id), quote_plus(self._configured.client_secret))
-        async with httpx.AsyncClient(timeout=SECONDS) as client:
-            given = await document(client, str(known["token_endpoint"]), "POST", data=form, auth=who)
-            claims = await self._issuers.claims(
-                str(given["id_token"]), self._configured.issuer, self._configured.client_id
-            )
-            if claims.get("nonce") != memory["nonce"]:
-                raise _strange()
-            if "userinfo_endpoint" not in known:
-                return claims
-            bearer = {"Authorization": f"Bearer {given['access_token']}"}
-            more = await document(client, str(known["userinfo_endpoint"]), headers=bearer)
+        given = await document(str(known["token_endpoint"]), self._policy, "POST", data=form, auth=who)
+        claims = await self._issuers.claims(str(given["id_token"]), self._configured.issuer, self._configured.client_id)
+        if claims.get("nonce") != memory["nonce"]:
+            raise _strange()
+        if "userinfo_endpoint" not in known:
+            return claims
+        bearer = {"Authorization": f"Bearer {given['access_token']}"}
+        more = await document(str(known["userinfo_endpoint"]), self._policy, headers=bearer)
         return {**more, **claims} if more.get("sub") == claims["sub"] else claims
 
     async def _discovered(self) -> dict[str, Any]:
         address = f"{self._configured.issuer.rstrip('/')}/.well-known/openid-configuration"
-        async with httpx.AsyncClient(timeout=SECONDS) as client:
-            return await document(client, address)
+        return await document(address)
 
     async def _ask(self, answer: Awaitable[dict[str, Any]]) -> dict[str, Any]:
         try:

@@ -1,8 +1,8 @@
 """Sites and endpoints: few, and read whole."""
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
-from sqlalchemy import Delete, delete, select
+from sqlalchemy import Delete, and_, case, delete, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -14,12 +14,20 @@ from broker.storage.upsert import insert
 __all__ = ["Placed", "Places"]
 
 
+Opened = Literal["", "admin", "upgrade"]
+"""Who lets an endpoint have an inner address: an admin; or it was there before that was asked."""
+
+
 class Placed(NamedTuple):
-    """An endpoint, its number, and the coordinates that it has or its site gives it."""
+    """An endpoint, its number, the coordinates that it has or its site gives it, and who opened it.
+
+    One that is opened may have a private or a loopback address.
+    """
 
     id: int
     endpoint: Endpoint
     coordinates: tuple[float, float] | None
+    opened: Opened = ""
 
 
 class Places:
@@ -62,20 +70,27 @@ class Places:
             fields = dict(row._mapping)
             number, north, east = fields.pop("id"), fields.pop("north"), fields.pop("east")
             del fields["site_id"]
+            opened = fields.pop("opened")
             endpoint = Endpoint.model_construct(**fields)
             north, east = (north, east) if endpoint.latitude is None else (endpoint.latitude, endpoint.longitude)
-            placed.append(Placed(number, endpoint, None if north is None or east is None else (north, east)))
+            placed.append(Placed(number, endpoint, None if north is None or east is None else (north, east), opened))
         return placed
 
-    async def put_endpoint(self, endpoint: Endpoint) -> None:
-        """Make it, or change it. :raises NotFound: when there is no such site"""
+    async def put_endpoint(self, endpoint: Endpoint, opened: bool = False) -> None:
+        """Make it, or change it. :raises NotFound: when there is no such site
+
+        :param opened: whether an admin does: else it is closed when it is moved
+        """
         found = await self._connection.execute(select(sites.c.id).where(sites.c.name == endpoint.site))
         site = found.scalar()
         if site is None:
             raise NotFound(f"there is no site {endpoint.site}", f"make it first: PUT /broker/v1/sites/{endpoint.site}")
-        values = {**endpoint.model_dump(exclude={"site"}), "site_id": site}
+        values = {**endpoint.model_dump(exclude={"site"}), "site_id": site, "opened": "admin" if opened else ""}
         new = insert(self._connection, endpoints).values(values)
         changes = {name: new.excluded[name] for name in values if name != "name"}
+        if not opened:
+            there = (endpoints.c[name].is_not_distinct_from(new.excluded[name]) for name in ("scheme", "host", "port"))
+            changes["opened"] = case((and_(*there), endpoints.c.opened), else_="")
         await self._connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=changes))
 
     async def remove_endpoint(self, name: str) -> None:

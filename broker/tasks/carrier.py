@@ -130,10 +130,10 @@ class Carrier:
 
         async def of(path: str) -> Located:
             if isinstance(tree, GridFTPTree):
-                return Located({tree.url(path): Estimate()})
+                return Located({tree.url(path): Estimate()}, tree.server.policy)
             found = await self._where(tree, sink)(path)
             expected = {replica.url: replica.estimate for replica in found.replicas}
-            return Located(expected, recorded(found.checksums))
+            return Located(expected, await self._places.policy(), recorded(found.checksums))
 
         return of
 

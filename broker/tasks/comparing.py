@@ -46,7 +46,7 @@ async def same(sink: GridFTPTree, work: Work, checksums: Mapping[str, str], repl
 async def _same(sink: GridFTPTree, work: Work, url: str) -> bool | None:
     """Whether a replica is what is at the destination; None where that cannot be told."""
     with suppress(CoallocError):
-        async with await storage(url) as source:
+        async with await storage(url, policy=sink.server.policy) as source:
             for name in ALGORITHMS:
                 ours, theirs = await asyncio.gather(
                     source.checksum(unquote(urlsplit(url).path), name, 0, work.size),

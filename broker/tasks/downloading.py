@@ -13,6 +13,7 @@ from broker.tasks.limits import Limits
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from broker.tasks.side_by_side import of_each, side_by_side
+from coalloc.addresses import AddressPolicy
 from coalloc.api import Request, discard, download
 from coalloc.errors import NoSuchFile
 from coalloc.model import Estimate, TransferReport
@@ -23,9 +24,12 @@ AT_ONCE = 4
 
 
 class Located(NamedTuple):
-    """All replicas of a file by URL, with what is expected of each; and its checksum, ALGORITHM:HEX, if known."""
+    """All replicas of a file by URL, with what is expected of each, and the addresses that they may have; and its
+    checksum, ALGORITHM:HEX, if known.
+    """
 
     expected: Mapping[str, Estimate]
+    policy: AddressPolicy
     checksum: str | None = None
 
 
@@ -64,13 +68,14 @@ class Downloading:
     async def _fetch(self, work: Work, recorder: Recorder) -> Result:
         await _reached(self._sink, work)
         arriving = Arriving(work.task_id, recorder)
-        sources, recorded = await self._sources(work.source)
+        sources, policy, recorded = await self._sources(work.source)
         checked = self._options.verify_checksum or work.details.compare
         wanted = Request(
             tuple(sources),
             output=self._sink.at(work.destination),
             streams=self._options.perf_p,
             checksum=work.details.told or (recorded if checked else "none"),
+            policy=policy,
         )
         with Deciding.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
             (report,) = await download(wanted, arriving.watch, sources, self._limits.by_url(sources))

@@ -64,6 +64,8 @@ def failed(work: Work, error: Exception, options: Options, now: float, at_source
     """
     code, lasting = fault(error)
     said = str(error) or type(error).__name__
+    if isinstance(error, errors.AddressRefused):
+        said = f"{said} ({error.remedy})"
     if code == "NO_SPACE_LEFT" and options.fail_on_quota_errors:
         return Result(work, "failed", error_code=code, error=said)
     if lasting and at_source and isinstance(error, errors.SourceError) and options.skip_source_errors:

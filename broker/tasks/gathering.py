@@ -69,6 +69,7 @@ class Gathering:
                 watch=arriving.watch,
                 beside=temporary(self._sink.at(work.destination), work),
                 limits=self._limits.by_url(urls, sink),
+                policy=self._sink.server.policy,
             )
             deciding.came(report)
         arriving.whole(report.size)

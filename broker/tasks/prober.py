@@ -85,7 +85,7 @@ class Prober:
         source, sink = endpoints[way.source], endpoints[way.sink]
         limits = Limits(self._probing.bytes, self._probing.seconds)
         try:
-            (measured,) = await measure([source.url("")], [sink.url("")], limits)
+            (measured,) = await measure([source.url("")], [sink.url("")], limits, policy=await self._places.policy())
         except CoallocError as error:
             log.warning("not measured", source=way.source, sink=way.sink, error=error.message)
             return True

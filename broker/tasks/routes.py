@@ -87,9 +87,10 @@ class Routes:
 async def _open(ends: Ends) -> Route:
     """All sessions at once: each costs several round trips."""
     source, sink = f"{ends.source.source}/", f"{ends.sink.source}/"
-    pair = asyncio.ensure_future(third_party(source, sink, (ends.source.proxy, ends.sink.proxy), ends.parallelism))
-    sending = asyncio.ensure_future(storage(source, ends.source.proxy))
-    receiving = asyncio.ensure_future(storage(sink, ends.sink.proxy))
+    policy, proxies = ends.sink.policy, (ends.source.proxy, ends.sink.proxy)
+    pair = asyncio.ensure_future(third_party(source, sink, proxies, ends.parallelism, policy=policy))
+    sending = asyncio.ensure_future(storage(source, ends.source.proxy, policy=policy))
+    receiving = asyncio.ensure_future(storage(sink, ends.sink.proxy, policy=policy))
     try:
         return Route(*await asyncio.gather(pair, sending, receiving))
     except BaseException:

@@ -5,12 +5,13 @@ Every engine passes `tests/contracts`; what stands here is what that suite asks.
 
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from coalloc.addresses import policy_of
 from coalloc.dialer import Dialer
 from coalloc.engine.slots import Slots
-from coalloc.model import Stat, Way
+from coalloc.model import Origin, Stat, Way
 
 __all__ = ["Admission", "Deliver", "EngineOptions", "Source", "Span"]
 
@@ -56,10 +57,17 @@ class EngineOptions:
     """Third hosts that a PASV reply may name (striped servers, dCache)."""
     delegate: frozenset[str] = frozenset()
     """Hosts that may be given a limited proxy for an hour, if they insist on one for their data connections."""
+    vouched: bool = False
+    """Whether a checksum of the file is known from the user, or came by https: wrong bytes would be noticed."""
     slots: Slots | None = None
     """What limits the sessions of all cogets of this machine with one server; None for no limit."""
     admission: Admission | None = None
     """What limits the rate of the replica; None for no limit. The runner waits for it, engines need not know."""
+
+    def named(self, origin: Origin) -> "EngineOptions":
+        """The same for a replica of this origin: what servers name may not be everywhere."""
+        policy = policy_of(origin, self.dialer.policy)
+        return self if policy == self.dialer.policy else replace(self, dialer=self.dialer.under(policy))
 
     def delegates_to(self, host: str) -> bool:
         """Return whether `host` may be given a proxy: that very name was allowed, in whatever case."""

@@ -2,6 +2,9 @@
 
 Reads block by block in threads, one block ahead. Names are as fsspec has them, not percent-encoded, but in file://
 URLs, which have a standard of their own (RFC 8089).
+
+Connections of those libraries are not made by the dialer, so no policy of addresses holds them back. Only the user's
+own words come here: where a policy refuses anything, nothing is opened.
 """
 
 import asyncio
@@ -14,6 +17,7 @@ from urllib.parse import unquote
 from coalloc.counts import count
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.errors import (
+    AddressRefused,
     ConnectionLost,
     NoSuchFile,
     PermissionRefused,
@@ -63,6 +67,9 @@ class BridgeSource(Source):
         self._path = ""
 
     async def open(self) -> Stat:
+        policy = self.options.dialer.policy
+        if not policy.anywhere:
+            raise AddressRefused(f"{self._shown}: only the user's own words may name such a URL", policy.remedy)
         return await self._in_thread(self._stat)
 
     def _stat(self) -> Stat:

@@ -3,10 +3,14 @@
 A process of the tool per range writes into a pipe; we count. Neither its exit status nor its silence is believed
 (it ends with 0 after a range beyond the end of the file); its last words tell what went wrong. It has no command
 that tells a size: `-sync` with `-do` ("dump only") writes size and time of change of what it would copy, which is
-what we ask for. It sends checksums nowhere. It goes wherever a server's PASV reply sends it.
+what we ask for. It sends checksums nowhere.
 
 It delegates to every gsiftp:// server. So it is given a proxy of an hour, and where the user has not allowed the host
 one, below which none is valid.
+
+It makes its connections by itself. Where a policy of addresses refuses anything, the host is looked up first, all that
+it resolves to has to be allowed, and over ftp:// the tool is told the address; over gsiftp:// it needs the name, by
+which it knows the server's certificate. It goes wherever a server's PASV reply sends it.
 """
 
 import asyncio
@@ -23,6 +27,7 @@ from typing import TypeVar
 from urllib.parse import quote, unquote, urlsplit
 
 from coalloc.counts import count
+from coalloc.dialer import checked
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.engine.places import processes
 from coalloc.errors import (
@@ -47,6 +52,7 @@ __all__ = ["TOOL", "URLCopySource", "meaning"]
 Result = TypeVar("Result")
 
 TOOL = "globus-url-copy"
+PORTS = {"ftp": 21, "gsiftp": 2811}
 CHUNK = 1024 * 1024
 MOST_WORDS = 64 * 1024
 """Bytes of what the tool says that are read: servers make it say as much as they like."""
@@ -102,6 +108,7 @@ class URLCopySource(Source):
         :raises NoFreeProcess: when others of this process run as many as may run
         """
         _refuse_unheard(self._told, self._shown)
+        await self._allowed()
         await self._take_place()
         seconds = 2 * self.options.connect_seconds  # the tool needs some twenty round trips
         try:
@@ -125,6 +132,19 @@ class URLCopySource(Source):
             places = processes.here()
             await places.acquire()
             self._place = places
+
+    async def _allowed(self) -> str:
+        """The URL as the tool is told it. :raises PermissionRefused: when its host may not be connected to"""
+        policy, parts = self.options.dialer.policy, urlsplit(self._told)
+        if policy.anywhere:
+            return self._told
+        host = parts.hostname or ""
+        address = await checked(host, parts.port or PORTS.get(parts.scheme, 0), policy)
+        if parts.scheme != "ftp" or ":" in address:
+            return self._told
+        user, at, _ = parts.netloc.rpartition("@")
+        port = f":{parts.port}" if parts.port else ""
+        return self._told.replace(parts.netloc, f"{user}{at}{address}{port}", 1)
 
     async def _stat(self) -> Stat:
         with tempfile.TemporaryDirectory(prefix="coget-") as folder:
@@ -173,6 +193,7 @@ class URLCopySource(Source):
             raise Unsupported(
                 f"{self._shown} needs {TOOL}, which is not installed", "apt-get install globus-gass-copy-progs"
             )
+        told = await self._allowed()
         with tempfile.NamedTemporaryFile(prefix="coget-") as proxy:
             grid = self._told.startswith("gsiftp:")
             if grid:
@@ -180,7 +201,7 @@ class URLCopySource(Source):
                 proxy.flush()
             async with self._started(program, *options, proxy=proxy.name if grid else None) as tool:
                 assert tool.stdin is not None
-                tool.stdin.write(f'"{self._told}" {to}\n'.encode())
+                tool.stdin.write(f'"{told}" {to}\n'.encode())
                 tool.stdin.close()
                 yield tool
 

@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 
+from coalloc.addresses import AddressPolicy
+from coalloc.config import own_policy
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import EngineOptions, Span
 from coalloc.engine.gridftp.remote import RemoteSource, Sink
@@ -41,6 +43,7 @@ async def measure(
     seed: int = 0,
     told: Told | None = None,
     delegate: frozenset[str] = frozenset(),
+    policy: AddressPolicy | None = None,
 ) -> list[Measured]:
     """Measure what goes from server to server by short third-party transfers.
 
@@ -50,10 +53,13 @@ async def measure(
     :param blast: also have all measured peers of each server send to it at once, and it to all of them
     :param told: of each result as it comes
     :param delegate: hosts that may be given a limited proxy if they insist on one
+    :param policy: the addresses that servers may have; None for the user's own policy
     :return: one for each pair, failed ones too; what servers send to EVERYBODY, and get of it, last
     :raises UsageError: when the URLs make no sense
     """
-    options = EngineOptions(DirectDialer(), streams=limits.streams, delegate=delegate)
+    options = EngineOptions(
+        DirectDialer(own_policy() if policy is None else policy), streams=limits.streams, delegate=delegate
+    )
     ends = _ends([*sources, *sinks], options, limits.bytes)
     senders = list(dict.fromkeys(_key(url, ends) for url in sources))
     receivers = list(dict.fromkeys(_key(url, ends) for url in sinks)) or senders

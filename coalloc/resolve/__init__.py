@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from coalloc.addresses import ANYWHERE, AddressPolicy
 from coalloc.brokerclient import Found
 from coalloc.errors import UsageError
 from coalloc.model import ReplicaSet
@@ -33,7 +34,9 @@ METALINKS = (".meta4", ".metalink")
 """How URLs of Metalinks end."""
 
 
-async def resolve(sources: Sequence[str], fetch_document: Fetch, ask: Ask | None = None) -> list[Found]:
+async def resolve(
+    sources: Sequence[str], fetch_document: Fetch, ask: Ask | None = None, policy: AddressPolicy = ANYWHERE
+) -> list[Found]:
     """The files that `sources` name: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
 
     With a broker, what is neither URL nor file is a dataset; without, a path is always a Metalink. A URL is one if it
@@ -42,6 +45,7 @@ async def resolve(sources: Sequence[str], fetch_document: Fetch, ask: Ask | None
 
     :param fetch_document: gets Metalinks from servers that do not speak http
     :param ask: asks the broker, where there is one
+    :param policy: the addresses that servers which speak http may have
     :raises UsageError: if a source is neither, or a Metalink is malformed or not alone
     :raises SourceError: if a Metalink cannot be had from its server
     """
@@ -52,7 +56,7 @@ async def resolve(sources: Sequence[str], fetch_document: Fetch, ask: Ask | None
             check(source)
     if ask and all(map(_may_be_dataset, sources)):
         return _checked(await ask(sources))
-    files = await _files(sources, fetch_document)
+    files = await _files(sources, fetch_document, policy)
     return [Found(file, {}) for file in files]
 
 
@@ -73,26 +77,26 @@ def _checked(files: Sequence[Found]) -> list[Found]:
     return list(files)
 
 
-async def _files(sources: Sequence[str], fetch_document: Fetch) -> list[ReplicaSet]:
+async def _files(sources: Sequence[str], fetch_document: Fetch, policy: AddressPolicy) -> list[ReplicaSet]:
     documents = [source for source in sources if "://" not in source or _ends_as_metalink(source)]
-    if not documents and not (len(sources) == 1 and await _said_to_be_metalink(sources[0])):
+    if not documents and not (len(sources) == 1 and await _said_to_be_metalink(sources[0], policy)):
         return [replica_set(sources)]
     if len(sources) > 1:
         raise UsageError(
             f"{redact(documents[0])} was named beside others, and a Metalink stands alone",
             "name one Metalink, or only replica URLs of one file",
         )
-    return await _read(sources[0], fetch_document)
+    return await _read(sources[0], fetch_document, policy)
 
 
-async def _read(source: str, fetch_document: Fetch) -> list[ReplicaSet]:
+async def _read(source: str, fetch_document: Fetch, policy: AddressPolicy) -> list[ReplicaSet]:
     from coalloc.resolve import metalink  # few transfers need a parser of XML
 
     if "://" not in source:
         # One byte more than is taken, so that too large is noticed.
         return metalink.read(_local(source, metalink.MAX_BYTES + 1), source)
     if _is_http(source):
-        document = await fetch.get(source, metalink.MAX_BYTES)
+        document = (await fetch.get(source, metalink.MAX_BYTES, policy)).content
     else:
         document = await fetch_document(source, metalink.MAX_BYTES)
     return metalink.read(document, redact(source))
@@ -108,8 +112,8 @@ def _local(path: str, limit: int) -> bytes:
         raise UsageError(f"{path} is no URL, and no file that can be read: {reason}", remedy) from None
 
 
-async def _said_to_be_metalink(source: str) -> bool:
-    return _is_http(source) and await fetch.says_metalink(source)
+async def _said_to_be_metalink(source: str, policy: AddressPolicy) -> bool:
+    return _is_http(source) and await fetch.says_metalink(source, policy)
 
 
 def _is_http(url: str) -> bool:

@@ -1,24 +1,17 @@
 """Documents by http(s): whether a URL is a Metalink, and its bytes. Files that a user wants are for the engines."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import NamedTuple
 
-from coalloc.errors import (
-    ConnectionLost,
-    NoSuchFile,
-    PermissionRefused,
-    ServerSays,
-    Unreachable,
-    Unsupported,
-    UsageError,
-)
-from coalloc.urls import redact
+from coalloc.addresses import ANYWHERE, AddressPolicy
+from coalloc.dialer import DirectDialer
+from coalloc.engine.base import EngineOptions
+from coalloc.engine.http.exchange import Exchange
+from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, UsageError
 
-if TYPE_CHECKING:
-    import httpx
-
-__all__ = ["get", "says_metalink"]
+__all__ = ["Document", "get", "says_metalink"]
 
 METALINKS = ("application/metalink4+xml", "application/metalink+xml")
 """What servers call a Metalink."""
@@ -26,77 +19,82 @@ SECONDS = 10.0
 """For connecting, and between bytes."""
 
 
-async def says_metalink(url: str) -> bool:
+class Document(NamedTuple):
+    """A document, and whose word it is.
+
+    :param address: the numeric address of the server: of those that led to it, the most public; None if not known
+    :param secure: whether it came by https, and all that led to it
+    """
+
+    content: bytes
+    address: str | None
+    secure: bool
+
+
+async def says_metalink(url: str, policy: AddressPolicy = ANYWHERE) -> bool:
     """Whether the server calls this a Metalink. When it cannot be asked, it does not: an engine will say why.
 
+    :param policy: the addresses that servers may have
     :raises Unreachable: if it does not answer, for an engine would only wait for it once more
     """
-    import httpx
-
-    try:
-        async with _client() as client:
-            answer = await client.head(url)
-    except httpx.TimeoutException:
-        raise _silent(redact(url)) from None
-    except (httpx.HTTPError, httpx.InvalidURL):
-        return False
-    kind: str = answer.headers.get("content-type", "")
-    return answer.is_success and kind.partition(";")[0].strip().lower() in METALINKS
+    async with _exchange(url, policy) as server:
+        try:
+            async with _timely(server), server.answer("HEAD", {}) as answer:
+                kind: str = answer.headers.get("content-type", "")
+                return answer.is_success and kind.partition(";")[0].strip().lower() in METALINKS
+        except Stalled:
+            raise
+        except SourceError:
+            return False
 
 
-async def get(url: str, limit: int) -> bytes:
+async def get(url: str, limit: int, policy: AddressPolicy = ANYWHERE) -> Document:
     """The document at `url`.
 
+    :param policy: the addresses that servers may have
     :raises UsageError: if it is longer than `limit` bytes
     :raises SourceError: if it cannot be had
     """
-    shown = redact(url)
-    async with _answer(url, shown) as answer:
-        document = bytearray()
-        async for chunk in answer.aiter_raw():
-            document += chunk
+    async with _exchange(url, policy) as server, AsyncExitStack() as stack:
+        async with _timely(server):
+            answer = await stack.enter_async_context(server.answer("GET", {}))
+        if not answer.is_success:
+            raise server.refusal(answer)
+        if (encoding := answer.headers.get("content-encoding", "identity")) != "identity":
+            raise Unsupported(
+                f"{server.shown}: the server sends it encoded as {encoding[:40]}", "save it as a file first"
+            )
+        document, pieces = bytearray(), answer.aiter_raw()
+        while True:
+            async with _timely(server):
+                with server.border():
+                    piece = await anext(pieces, b"")
+            if not piece:
+                return Document(bytes(document), server.named_by, server.secure)
+            document += piece
             if len(document) > limit:
-                raise UsageError(f"{shown} is larger than {limit} bytes, too large for a Metalink", "check the URL")
-    return bytes(document)
+                raise UsageError(
+                    f"{server.shown} is larger than {limit} bytes, too large for a Metalink", "check the URL"
+                )
 
 
 @asynccontextmanager
-async def _answer(url: str, shown: str) -> "AsyncIterator[httpx.Response]":
-    import httpx
-
+async def _exchange(url: str, policy: AddressPolicy) -> AsyncIterator[Exchange]:
+    options = EngineOptions(DirectDialer(policy), connect_seconds=2 * SECONDS)  # `_timely` is earlier
+    server = Exchange(url, options, lambda _: None)
     try:
-        async with _client() as client, client.stream("GET", url) as answer:
-            _refuse_failure(answer, shown)
-            yield answer
-    except httpx.TimeoutException:
-        raise _silent(shown) from None
-    except httpx.ConnectError as error:
-        raise Unreachable(f"{shown} cannot be reached: {error}", "check host and port in the URL") from None
-    except httpx.InvalidURL as error:
-        raise UsageError(f"{shown} is no URL: {error}", "write it as http://HOST/PATH") from None
-    except httpx.HTTPError as error:
-        raise ConnectionLost(f"{shown} could not be read: {error}", "try again") from None
+        yield server
+    except Stalled as error:
+        raise Unreachable(error.message, error.remedy) from None
+    finally:
+        await server.close()
 
 
-def _silent(shown: str) -> Unreachable:
-    return Unreachable(f"{shown} gave no answer within {SECONDS:g} s", "check host and port in the URL")
-
-
-def _refuse_failure(answer: "httpx.Response", shown: str) -> None:
-    status = f"{shown}: the server says {answer.status_code} {answer.reason_phrase}"
-    if answer.status_code in (401, 403):
-        raise PermissionRefused(status, "ask for access, or give USER:PASSWORD@ in the URL")
-    if answer.status_code in (404, 410):
-        raise NoSuchFile(status, "check the path in the URL")
-    if not answer.is_success:
-        raise ServerSays(status, "try again later, or ask the server's operators")
-    if (encoding := answer.headers.get("content-encoding", "identity")) != "identity":
-        raise Unsupported(f"{shown}: the server sends it encoded as {encoding[:40]}", "save it as a file first")
-
-
-def _client() -> "httpx.AsyncClient":
-    import httpx
-
-    # A document that is sent packed could fill the memory before it is counted.
-    headers = {"Accept-Encoding": "identity", "User-Agent": "coget"}
-    return httpx.AsyncClient(follow_redirects=True, timeout=SECONDS, headers=headers)
+@asynccontextmanager
+async def _timely(server: Exchange) -> AsyncIterator[None]:
+    """:raises Stalled: when something takes too long"""
+    try:
+        async with asyncio.timeout(SECONDS):
+            yield
+    except TimeoutError:
+        raise Stalled(f"{server.shown} gave no answer within {SECONDS:g} s", "check host and port in the URL") from None

@@ -16,7 +16,7 @@ from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import CoallocError, NothingToFetchFrom, SourceError, UsageError
 from coalloc.history import source_key
 from coalloc.inventory import walk
-from coalloc.model import Checksum, Entry, ReplicaSet
+from coalloc.model import Checksum, Entry, Origin, ReplicaSet
 from coalloc.resolve.names import why_unsafe
 from coalloc.staging.item import Item
 from coalloc.staging.server import Server
@@ -41,8 +41,10 @@ class Gathering:
     servers: dict[str, Server] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
 
-    def add(self, url: str, folder: str | None = None) -> Server:
+    def add(self, url: str, folder: str | None = None, origin: Origin | None = None) -> Server:
         """The server of a URL; `folder` is where pieces may be staged, unless another was named before.
+
+        Where it may be is decided by who named it first: the user's own words come before all others.
 
         :raises UsageError: when it cannot take part
         """
@@ -53,7 +55,7 @@ class Gathering:
             )
         parse_server(url)
         label, login = source_key(url), _server(url)
-        known = self.servers.setdefault(label, Server(label, login, self.options))
+        known = self.servers.setdefault(label, Server(label, login, self.options.named(origin or Origin())))
         if known.url != login:
             raise UsageError(f"{label} is named with two logins", "use one of them for all that is there")
         if folder is not None:
@@ -92,8 +94,9 @@ class Gathering:
 
     async def replicas(self, file: ReplicaSet) -> Item:
         """A file with all of its replicas that can be used: those of the size that is known, or that the first has."""
-        urls = [replica.url for replica in file.replicas if speaks(replica.url)]
-        looked = await answers(self._look(url) for url in urls)
+        replicas = [replica for replica in file.replicas if speaks(replica.url)]
+        urls = [replica.url for replica in replicas]
+        looked = await answers(self._look(each.url, each.origin) for each in replicas)
         entries = {url: answer for url, answer in zip(urls, looked, strict=True) if isinstance(answer, Entry)}
         size = file.size if file.size is not None else next((entry.size for entry in entries.values()), None)
         usable = {url: entry for url, entry in entries.items() if entry.size == size}
@@ -105,9 +108,9 @@ class Gathering:
         paths = {source_key(url): parse(url).named for url in usable}
         return _item(file.name, next(iter(usable.values())), paths, expectation(file.checksums))
 
-    async def _look(self, url: str) -> Entry | SourceError:
+    async def _look(self, url: str, origin: Origin) -> Entry | SourceError:
         path = parse(url).named
-        server = self.add(url, path.rpartition("/")[0] or "/")
+        server = self.add(url, path.rpartition("/")[0] or "/", origin)
         try:
             return await server.ask(lambda store: store.stat(path))
         except SourceError as error:

@@ -18,11 +18,13 @@ from broker.models.collections import NewCollection
 from broker.models.tasks import Item, NewTask, Options, Task
 from broker.storage.collections import Collections
 from broker.tasks import worker_of
+from coalloc.addresses import Network, parse_networks
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import until
 
 __all__ = ["ANN", "Server", "World", "begun", "held", "read", "register", "working", "world_of", "world_with", "write"]
 
+LOOPBACK = parse_networks(["127.0.0.0/8", "::1/128"])
 ANN = Caller(subject="ann", role="transfer")
 
 
@@ -85,18 +87,20 @@ class World(NamedTuple):
 
 
 @asynccontextmanager
-async def world_of(database: str, tmp_path: Path) -> AsyncIterator[World]:
+async def world_of(database: str, tmp_path: Path, network: tuple[Network, ...] = LOOPBACK) -> AsyncIterator[World]:
     """All of it, but for a worker."""
     with GridFTPServer(tmp_path / "from") as source, GridFTPServer(tmp_path / "to", "127.0.0.2") as sink:
-        async with world_with(database, tmp_path, source, sink) as world:
+        async with world_with(database, tmp_path, source, sink, network) as world:
             yield world
 
 
 @asynccontextmanager
-async def world_with(database: str, tmp_path: Path, source: Server, sink: Server) -> AsyncIterator[World]:
+async def world_with(
+    database: str, tmp_path: Path, source: Server, sink: Server, network: tuple[Network, ...] = LOOPBACK
+) -> AsyncIterator[World]:
     """The same, with servers that run already."""
     (tmp_path / "local").mkdir()
-    factory = Factory.of(Settings(database, site="here"), compiled=False)
+    factory = Factory.of(Settings(database, site="here", network=network), compiled=False)
     numbers = {name: uuid4() for name in ("source", "sink", "local", "catalogue")}
     await factory.places.put_site("root", Site(name="here"))
     for name, server in (("source", source), ("sink", sink)):

@@ -5,7 +5,8 @@ import socket
 
 import pytest
 
-from coalloc.dialer import DirectDialer, forbid, round_trip
+from coalloc.addresses import AddressClass, AddressPolicy, parse_networks
+from coalloc.dialer import DirectDialer, refuse_numeric, round_trip
 from coalloc.errors import PermissionRefused, UnknownHost, Unreachable
 
 
@@ -60,10 +61,35 @@ async def test_no_answer():
             sock.close()
 
 
-async def test_nothing_connects_to_addresses_that_this_process_has_forbidden(monkeypatch):
-    monkeypatch.setattr("coalloc.dialer._forbidden", [])
-    forbid("127.0.0.7".__eq__)
+async def test_only_allowed_addresses_are_connected_to():
+    policy = AddressPolicy(AddressClass.PUBLIC, parse_networks(["127.0.0.8"]))
     with socket.create_server(("127.0.0.7", 0)) as inner, socket.create_server(("127.0.0.8", 0)) as open_to_us:
         with pytest.raises(PermissionRefused, match=r"has the address 127\.0\.0\.7"):
-            await DirectDialer().dial("127.0.0.7", inner.getsockname()[1], 5)
-        (await DirectDialer().dial("127.0.0.8", open_to_us.getsockname()[1], 5)).close()
+            await DirectDialer(policy).dial("127.0.0.7", inner.getsockname()[1], 5)
+        (await DirectDialer(policy).dial("127.0.0.8", open_to_us.getsockname()[1], 5)).close()
+
+
+@pytest.mark.parametrize("host", ["127.1", "0x7f000001", "2130706433", "017700000001", "::1", "::ffff:127.0.0.1"])
+async def test_no_spelling_of_an_address_gets_around_the_policy(host):
+    public = AddressPolicy(AddressClass.PUBLIC)
+    with pytest.raises(PermissionRefused, match=re.escape(host)):
+        await DirectDialer(public).dial(host, 21, 5)
+    with pytest.raises(PermissionRefused, match=re.escape(host)):
+        refuse_numeric(host, 21, public)
+
+
+async def test_of_several_addresses_the_allowed_ones_are_connected_to(monkeypatch):
+    """What the name resolves to is looked up once: the second answer would be another one."""
+    answers = [["127.0.0.7", "127.0.0.8", "169.254.169.254"], ["127.0.0.7"]]
+
+    async def getaddrinfo(self, host, port, **how):
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (each, port)) for each in answers.pop(0)]
+
+    monkeypatch.setattr("asyncio.BaseEventLoop.getaddrinfo", getaddrinfo)
+    dialer = DirectDialer(AddressPolicy(AddressClass.PUBLIC, parse_networks(["127.0.0.8"])))
+    with socket.create_server(("127.0.0.8", 0)) as listener:
+        with await dialer.dial("rebinding.example", listener.getsockname()[1], 5) as sock:
+            assert sock.getpeername()[0] == "127.0.0.8"
+        assert await dialer.addresses("rebinding.example") == {"127.0.0.8"}
+        with pytest.raises(PermissionRefused, match=r"rebinding.example has the address 127\.0\.0\.7"):
+            await dialer.dial("rebinding.example", listener.getsockname()[1], 5)

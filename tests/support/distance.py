@@ -11,6 +11,7 @@ import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from coalloc.addresses import AddressPolicy
 from coalloc.dialer import DirectDialer
 
 __all__ = ["Distance"]
@@ -53,6 +54,19 @@ class Distance:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._sockets.close()  # those of tasks that had not begun
+
+    @property
+    def policy(self) -> AddressPolicy:
+        """That of the dialer behind it."""
+        return self._near.policy
+
+    def under(self, policy: AddressPolicy) -> "Distance":
+        """The same: what lies on this machine is reached anyhow."""
+        return self
+
+    async def addresses(self, host: str) -> frozenset[str]:
+        """As the dialer behind it knows them."""
+        return await self._near.addresses(host)
 
     async def dial(self, host: str, port: int, seconds: float) -> socket.socket:
         """A connection to the server by way of a relay that has the server's address."""

@@ -17,6 +17,7 @@ class CountingDialer(DirectDialer):
     """Remembers whom it was asked to dial."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.dialled: list[tuple[str, int]] = []
 
     async def dial(self, host: str, port: int, seconds: float) -> socket.socket:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 from broker.services.paths import below
 from broker.services.trees.naming import Naming, called
+from coalloc.addresses import AddressPolicy
 from coalloc.api import Storage, storage
 from coalloc.errors import NotDirectory
 from coalloc.model import Entry
@@ -23,10 +24,11 @@ MOST = 8
 
 
 class Server(NamedTuple):
-    """Where to log in, and with which proxy certificate; None where none is needed."""
+    """Where to log in, with which proxy certificate (None where none is needed), and which addresses it may have."""
 
     source: str
     proxy: Path | None
+    policy: AddressPolicy
 
 
 class Sessions:
@@ -40,7 +42,7 @@ class Sessions:
     async def one(self, server: Server) -> AsyncIterator[Storage]:
         """A session for one user at a time; a kept one if there is any that still stands."""
         async with self._free[server]:
-            session = self._take(server) or await storage(f"{server.source}/", proxy=server.proxy)
+            session = self._take(server) or await storage(f"{server.source}/", proxy=server.proxy, policy=server.policy)
             try:
                 yield session
             finally:

@@ -50,7 +50,7 @@ class Trees:
             raise Unsupported(
                 f"{collection.name} is at {endpoint.name}, which is no GridFTP server", "give it another endpoint"
             )
-        server = Server(endpoint.source, self._credential(collection))
+        server = Server(endpoint.source, self._credential(collection), await self._places.policy())
         folder = below(endpoint.prefix, collection.base)
         return GridFTPTree(self._sessions, server, folder, collection.name)
 

@@ -8,6 +8,7 @@ import asyncio
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
+from coalloc.addresses import class_of
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
@@ -65,7 +66,9 @@ class DataConnections:
     async def connect(self, reply: Reply) -> socket.socket:
         """The connection to where a reply to `command` says."""
         host, port = await self.address(reply)
-        return await self._options.dialer.dial(host, port, self._options.connect_seconds)
+        dialer = self._options.dialer
+        checked = dialer.under(dialer.policy.with_address(host))
+        return await checked.dial(host, port, self._options.connect_seconds)
 
     async def address(self, reply: Reply) -> tuple[str, int]:
         """Where a reply to `command` says that the server listens; where one to EPSV does, if PASV was refused.
@@ -97,10 +100,15 @@ class DataConnections:
         )
 
     async def allowed_hosts(self) -> set[IPv4Address | IPv6Address]:
-        """The addresses that data may come from: the URL's host's and those the user named."""
+        """The addresses that data may come from: the URL's host's and those the user named.
+
+        Of the URL's host those that it was dialled by, and none that is more inner than the server that answered.
+        """
+        dialer, most = self._options.dialer, class_of(self._control.peer)
+        own = await dialer.addresses(self._address.host)
+        found = {ip_address(each) for each in own if class_of(each) <= most or dialer.policy.lists(each)}
         loop = asyncio.get_running_loop()
-        found = set()
-        for name in {self._address.host, *self._options.data_hosts}:
+        for name in self._options.data_hosts:
             try:
                 found |= {ip_address(info[4][0]) for info in await loop.getaddrinfo(name, None)}
             except OSError:

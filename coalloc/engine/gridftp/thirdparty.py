@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 __all__ = ["ThirdParty", "open_third_party"]
 
 End = TypeVar("End", bound=Login)
+Both = tuple[EngineOptions, EngineOptions]
+"""How to reach the source, and the sink."""
 UNPROTECTED: Sequence["DataMode"] = ("N",)
 """Data channel authentication: none, since the two ends may trust different authorities."""
 DELEGATED: Sequence["DataMode"] = ("A",)
@@ -203,18 +205,21 @@ async def open_third_party(
     options: EngineOptions,
     proxies: tuple[Path | None, Path | None] = (None, None),
     stall_seconds: float = 30.0,
+    sink_options: EngineOptions | None = None,
 ) -> ThirdParty:
     """Log in at the servers of two URLs, and introduce them to each other.
 
+    :param options: how to reach the source, and the sink where that has none of its own
     :param proxies: the files of the proxies to show, in place of the user's usual one
     :raises DelegationNeeded: when one of them insists on a proxy that it may not be given, or the other may not
     """
+    each = options, sink_options or options
     try:
-        return await _open_both(source, sink, options, proxies, stall_seconds, UNPROTECTED)
+        return await _open_both(source, sink, each, proxies, stall_seconds, UNPROTECTED)
     except Unsupported as error:
-        if not (_insists(error) and _may_both(source, sink, options)):
+        if not (_insists(error) and _may_both(source, sink, each)):
             raise
-    return await _open_both(source, sink, options, proxies, stall_seconds, DELEGATED)
+    return await _open_both(source, sink, each, proxies, stall_seconds, DELEGATED)
 
 
 def _insists(error: Unsupported) -> bool:
@@ -223,21 +228,21 @@ def _insists(error: Unsupported) -> bool:
     return isinstance(error, DelegationNeeded)
 
 
-def _may_both(source: str, sink: str, options: EngineOptions) -> bool:
-    ends = parse_server(source), parse_server(sink)
-    return all(end.scheme == "gsiftp" and options.delegates_to(end.host) for end in ends)
+def _may_both(source: str, sink: str, options: Both) -> bool:
+    ends = zip((parse_server(source), parse_server(sink)), options, strict=True)
+    return all(end.scheme == "gsiftp" and own.delegates_to(end.host) for end, own in ends)
 
 
 async def _open_both(
     source: str,
     sink: str,
-    options: EngineOptions,
+    options: Both,
     proxies: tuple[Path | None, Path | None],
     stall_seconds: float,
     modes: Sequence["DataMode"],
 ) -> ThirdParty:
-    sending = asyncio.create_task(_open(_Source, source, options, proxies[0], modes))
-    receiving = asyncio.create_task(_open(_Sink, sink, options, proxies[1], modes))
+    sending = asyncio.create_task(_open(_Source, source, options[0], proxies[0], modes))
+    receiving = asyncio.create_task(_open(_Sink, sink, options[1], proxies[1], modes))
     try:
         await asyncio.gather(sending, receiving)
         await _introduce(sending.result(), receiving.result())

@@ -1,11 +1,18 @@
-"""Requests about one URL, one at a time, by httpx: redirects are followed, and what goes wrong becomes our errors."""
+"""Requests about one URL, one at a time, by httpx: redirects are followed, and what goes wrong becomes our errors.
+
+What comes with a redirect is not read, but for a few bytes that keep the connection. Each server has a client of its
+own, so that nothing that one of them was told (a login, a cookie) is told to another. Where a redirect may lead is for
+the policy of addresses.
+"""
 
 import ssl
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from coalloc.addresses import AddressPolicy, class_of
+from coalloc.dialer import numeric
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.answers import PARTIAL, refusal
 from coalloc.errors import ConnectionLost, NotThatProtocol, PermissionRefused, SourceError, Unsupported
@@ -19,12 +26,31 @@ if TYPE_CHECKING:
 __all__ = ["Exchange"]
 
 
+MOST = 10
+"""Redirects in a row."""
+REDIRECTS = (301, 302, 303, 307, 308)
+_Server = tuple[str, str, int | None, AddressPolicy]
+
+
+class _Answered(NamedTuple):
+    """Who gave an answer: the scheme, and the numeric address, None where it is not known."""
+
+    scheme: str
+    address: str | None
+
+
 @dataclass(frozen=True)
 class _Place:
-    """Where a redirect led, and what logs in there: nothing at another server."""
+    """Where to ask, under which policy of addresses, and what logs in there beside the URL."""
 
-    url: str
+    url: "httpx.URL"
+    policy: AddressPolicy
     login: Mapping[str, str]
+
+    @property
+    def server(self) -> "_Server":
+        """What connections to it have in common."""
+        return (*_origin(self.url), self.policy)
 
 
 class Exchange:
@@ -39,8 +65,23 @@ class Exchange:
         self._reached = reached
         self.shown = redact(url)
         """The URL without its password."""
-        self._client: httpx.AsyncClient | None = None
+        self._chain: list[_Answered] = []
+        self._clients: dict[_Server, httpx.AsyncClient] = {}
         self._led_to: _Place | None = None
+
+    @property
+    def named_by(self) -> str | None:
+        """The numeric address of the server whose word the last answer is: of those that led to it, the most public.
+
+        None where one of them is not known.
+        """
+        known = [each.address for each in self._chain if each.address]
+        return min(known, key=class_of) if known and len(known) == len(self._chain) else None
+
+    @property
+    def secure(self) -> bool:
+        """Whether the last answer came by https, and all that led to it."""
+        return all(each.scheme == "https" for each in self._chain)
 
     def refusal(self, answer: "httpx.Response") -> SourceError:
         """The error that an answer stands for."""
@@ -60,28 +101,89 @@ class Exchange:
         led_to, self._led_to = self._led_to, None
         if method == "GET" and led_to:
             with suppress(SourceError):
-                answer = await self._send_to(led_to.url, method, {**headers, **led_to.login})
+                answer = await self._send_to(led_to, method, headers)
                 if answer.status_code in (200, PARTIAL):
                     self._led_to = led_to
                     return answer
                 await answer.aclose()
-        answer = await self._send_to(self._url, method, headers)
+        answer, place = await self._followed(method, headers)
         if method == "GET" and answer.history:
-            login = {name: value for name, value in answer.request.headers.items() if name == "authorization"}
-            self._led_to = _Place(str(answer.url), login)
+            self._led_to = place
         return answer
 
-    async def _send_to(self, url: str, method: str, headers: Mapping[str, str]) -> "httpx.Response":
-        client = self._connected()
+    async def _followed(self, method: str, headers: Mapping[str, str]) -> "tuple[httpx.Response, _Place]":
+        """The answer at the end of all redirects, and where that is.
+
+        :raises PermissionRefused: when one leads where it must not
+        :raises Unsupported: when one leads nowhere
+        """
+        import httpx
+
         with self.border():
-            return await client.send(client.build_request(method, url, headers=headers), stream=True)
+            first = place = _Place(httpx.URL(self._url), self._options.dialer.policy, {})
+        history: list[httpx.Response] = []
+        self._chain.clear()
+        while True:
+            answer = await self._send_to(place, method, headers)
+            self._chain.append(_Answered(place.url.scheme, _server_of(answer)))
+            if answer.status_code not in REDIRECTS or "location" not in answer.headers:
+                break
+            history.append(answer)
+            try:
+                if len(history) > MOST:
+                    raise Unsupported(f"{self.shown}: more than {MOST} redirects in a row", "use another replica")
+                place = self._next(place, answer)
+                await self._end_short(answer)
+            finally:
+                await answer.aclose()
+        answer.history = history
+        await self._forget_all_but(first, place)
+        return answer, place
 
-    def _connected(self) -> "httpx.AsyncClient":
-        if self._client is None:
-            from coalloc.engine.http.transport import client
+    def _next(self, place: _Place, answer: "httpx.Response") -> _Place:
+        """Where a redirect leads. A login goes along only to the same server."""
+        with self.border():
+            old, url = place.url, place.url.join(answer.headers["location"]).copy_with(userinfo=b"")
+        if url.scheme not in ("http", "https") or not url.host:
+            raise Unsupported(f"{self.shown}: it leads nowhere: {redact(str(url))}", "use another replica")
+        if old.scheme == "https" and url.scheme == "http" and not self._options.vouched:
+            raise PermissionRefused(
+                f"{self.shown}: a redirect leads from https to {redact(str(url))}, and no checksum is known",
+                "give its checksum with --checksum, or name a Metalink by https",
+            )
+        if _origin(old) != _origin(url):
+            return _Place(url, place.policy.named_by(_server_of(answer)), {})
+        login = {name: value for name, value in answer.request.headers.items() if name == "authorization"}
+        return _Place(url, place.policy, login)
 
-            self._client = client(self._url, self._options.dialer, self._options.connect_seconds, self._reached)
-        return self._client
+    async def _end_short(self, answer: "httpx.Response") -> None:
+        """End an answer with which next to nothing comes, as it is and never decoded: its connection is then kept."""
+        length = answer.headers.get("content-length", "")
+        short = length.isdecimal() and len(length) < 4 and "transfer-encoding" not in answer.headers
+        if short or answer.request.method == "HEAD":
+            with suppress(SourceError), self.border():
+                async for _ in answer.aiter_raw():
+                    pass
+
+    async def _send_to(self, place: _Place, method: str, headers: Mapping[str, str]) -> "httpx.Response":
+        client = self._connected(place)
+        with self.border():
+            request = client.build_request(method, place.url, headers={**headers, **place.login})
+            return await client.send(request, stream=True)
+
+    def _connected(self, place: _Place) -> "httpx.AsyncClient":
+        from coalloc.engine.http.transport import client
+
+        if place.server not in self._clients:
+            dialer = self._options.dialer.under(place.policy)
+            made = client(str(place.url), dialer, self._options.connect_seconds, self._reached)
+            self._clients[place.server] = made
+        return self._clients[place.server]
+
+    async def _forget_all_but(self, *places: _Place) -> None:
+        kept = {place.server for place in places}
+        for server in self._clients.keys() - kept:
+            await self._clients.pop(server).aclose()
 
     @contextmanager
     def border(self) -> Iterator[None]:
@@ -123,6 +225,18 @@ class Exchange:
 
     async def close(self) -> None:
         """Let go of every connection; may be called twice."""
-        client, self._client = self._client, None
-        if client:
-            await client.aclose()
+        await self._forget_all_but()
+
+
+def _origin(url: "httpx.URL") -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port
+
+
+def _server_of(answer: "httpx.Response") -> str | None:
+    """The numeric address of the server that gave an answer; behind a proxy only what its name tells."""
+    from coalloc.engine.http.transport import proxied
+
+    if proxied(str(answer.request.url)):
+        return numeric(answer.request.url.raw_host.decode())
+    address: str = answer.extensions["network_stream"].get_extra_info("server_addr")
+    return address

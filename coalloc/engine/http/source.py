@@ -90,7 +90,7 @@ class HTTPSource(Source):
     async def _ask(self) -> Stat:
         """HEAD says all that is needed where it is allowed and the server announces ranges; else a part tells."""
         async with self._server.answer("HEAD", WANTED_DIGESTS) as head:
-            await self._finish(head)
+            await self._ended(head, 0)
             if head.status_code in BUSY:
                 raise self._server.refusal(head)
             size = count(head.headers.get("content-length", ""))
@@ -99,15 +99,19 @@ class HTTPSource(Source):
                     self._keep(head)
                 return self._stat(size, head, ranged=True)
         async with self._server.answer("GET", {**WANTED_DIGESTS, "Range": "bytes=0-0"}) as part:
-            if part.headers.get("content-length") == "1" and "transfer-encoding" not in part.headers:
-                await self._finish(part)
+            if part.headers.get("content-length") == "1" and await self._ended(part, 1):
                 self._keep(part)
             return self._understand(part)
 
-    async def _finish(self, answer: "httpx.Response") -> None:
-        """Read an answer to its end, so that the connection is kept."""
+    async def _ended(self, answer: "httpx.Response", size: int) -> bool:
+        """Read an answer that has `size` bytes, so that its connection is kept; whether it had no more."""
+        read = 0
         with self._server.border():
-            await answer.aread()
+            async for chunk in answer.aiter_raw():
+                read += len(chunk)
+                if read > size:
+                    return False
+        return True
 
     def _understand(self, part: "httpx.Response") -> Stat:
         """The answer to a request for the first byte."""

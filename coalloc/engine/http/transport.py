@@ -16,7 +16,8 @@ from urllib.request import getproxies, proxy_bypass
 import httpcore
 import httpx
 
-from coalloc.dialer import Dialer, round_trip
+from coalloc.addresses import ANYWHERE
+from coalloc.dialer import Dialer, refuse_numeric, round_trip
 from coalloc.errors import Unsupported
 
 __all__ = ["Reached", "client", "proxied"]
@@ -32,19 +33,26 @@ Reached = Callable[[float | None], None]
 
 
 def client(url: str, dialer: Dialer, seconds: float, reached: Reached) -> httpx.AsyncClient:
-    """A client for one URL; the proxy that the environment names for it is used.
+    """A client for the server of a URL; the proxy that the environment names for it is used. It follows no redirects.
 
     Where nothing is under way on the `network_stream` of an answer it may be handed over, as `channel` wants that.
 
+    What lies behind a proxy is looked up there: only hosts whose name tells their address are held against the policy.
+
     :param seconds: for each connection, TLS included
+    :raises PermissionRefused: when the policy does not allow the host
     """
+    target, proxy = httpx.URL(url), _proxy(httpx.URL(url))
+    if proxy:
+        refuse_numeric(target.raw_host.decode(), target.port or 0, dialer.policy)
+        dialer = dialer.under(ANYWHERE)  # the user named the proxy
     pool = httpcore.AsyncConnectionPool(
         ssl_context=_tls(os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")),
-        proxy=_proxy(httpx.URL(url)),
+        proxy=proxy,
         network_backend=_Backend(dialer, seconds, reached),
     )
     headers = {"Accept-Encoding": "identity", "User-Agent": "coget"}
-    return httpx.AsyncClient(transport=_Transport(pool), timeout=None, follow_redirects=True, headers=headers)
+    return httpx.AsyncClient(transport=_Transport(pool), timeout=None, headers=headers)
 
 
 @cache  # reading all authorities takes 50 ms: once, not once a source
@@ -155,6 +163,7 @@ class _Plain(httpcore.AsyncNetworkStream):
 
     def __init__(self, sock: socket.socket, seconds: float) -> None:
         self._sock = sock
+        self._peer = str(sock.getpeername()[0])
         self._given_away = False
         self._seconds = seconds
         self._loop = asyncio.get_running_loop()
@@ -190,11 +199,13 @@ class _Plain(httpcore.AsyncNetworkStream):
             ssl_handshake_timeout=self._seconds,
             limit=CHUNK,
         )
-        return _Secured(reader, writer)
+        return _Secured(reader, writer, self._peer)
 
     def get_extra_info(self, info: str) -> Any:
         if info == "rtt":
             return round_trip(self._sock)
+        if info == "server_addr":
+            return self._peer
         return self._given_away or self._readable() if info == "is_readable" else None
 
     def _readable(self) -> bool:
@@ -211,8 +222,9 @@ class _Plain(httpcore.AsyncNetworkStream):
 class _Secured(httpcore.AsyncNetworkStream):
     """TLS over a socket."""
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, peer: str) -> None:
         self._reader = reader
+        self._peer = peer
         self._writer = writer
         self._given_away = False
         self._opening = _Opening()
@@ -247,6 +259,8 @@ class _Secured(httpcore.AsyncNetworkStream):
     def get_extra_info(self, info: str) -> Any:
         if info == "is_readable":
             return self._given_away or self._reader.at_eof() or self._reader.exception() is not None
+        if info == "server_addr":
+            return self._peer
         if info == "rtt":
             return round_trip(self._writer.get_extra_info("socket"))
         return self._writer.get_extra_info(info)

@@ -75,7 +75,7 @@ class Pair(Channel):
     @classmethod
     async def open(cls, source: Server, sink: Server) -> "Pair":
         """:raises SourceError: when one lets us not in, or they cannot be introduced to each other"""
-        return cls(await open_third_party(source.url, sink.url, source.options))
+        return cls(await open_third_party(source.url, sink.url, source.options, sink_options=sink.options))
 
     @property
     def usable(self) -> bool:

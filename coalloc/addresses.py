@@ -1,0 +1,217 @@
+"""Classes of addresses, and the policy that says which of them may be connected to. Pure.
+
+The user's own words go anywhere. What a server names (a redirect, a Metalink, a PASV reply, a broker's answer) reaches
+no more inner address than the class of that server's own. Addresses that carry an IPv4 address in them (IPv4-mapped,
+6to4, NAT64, Teredo, ISATAP, ...) count as what they carry.
+"""
+
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import NamedTuple
+
+from coalloc.model import Origin
+
+__all__ = ["ANYWHERE", "AddressClass", "AddressPolicy", "Network", "class_of", "parse_networks", "policy_of", "server"]
+
+Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
+
+
+class AddressClass(IntEnum):
+    """A class of addresses; the greater, the more inner."""
+
+    PUBLIC = 0
+    PRIVATE = 1
+    """Of a site: RFC 1918, unique local, carrier-grade NAT, benchmarking."""
+    LOOPBACK = 2
+    LINK_LOCAL = 3
+    """Of this link, of many hosts, or of none: link-local, multicast, unspecified, reserved, and where clouds hand out
+    the credentials of a machine."""
+
+
+CLASSES: tuple[tuple[AddressClass, tuple[str, ...]], ...] = (
+    (
+        AddressClass.LINK_LOCAL,
+        (
+            *("0.0.0.0/8", "169.254.0.0/16", "192.0.0.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+            *("168.63.129.16/32", "100.100.100.200/32", "fd00:ec2::254/128", "fd20:ce::254/128"),  # of clouds
+            *("::/128", "fe80::/10", "ff00::/8", "100::/64", "2001:10::/28"),
+        ),
+    ),
+    (AddressClass.LOOPBACK, ("127.0.0.0/8", "::1/128")),
+    (
+        AddressClass.PRIVATE,
+        (
+            *("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "100.64.0.0/10", "198.18.0.0/15"),
+            *("fc00::/7", "fec0::/10", "2001:2::/48"),
+        ),
+    ),
+    (AddressClass.PUBLIC, ("0.0.0.0/0", "2000::/3")),
+    (AddressClass.LINK_LOCAL, ("::/0",)),  # reserved
+)
+"""The first that fits counts."""
+NETWORKS = tuple((each, ip_network(text)) for each, texts in CLASSES for text in texts)
+REFUSED = [network for each, network in NETWORKS[:-1] if each == AddressClass.LINK_LOCAL]
+
+MAPPED, TRANSLATED, COMPATIBLE = IPv6Network("::ffff:0:0/96"), IPv6Network("::ffff:0:0:0/96"), IPv6Network("::/96")
+NAT64, LOCAL_NAT64 = IPv6Network("64:ff9b::/96"), IPv6Network("64:ff9b:1::/48")
+SIX_TO_FOUR, TEREDO = IPv6Network("2002::/16"), IPv6Network("2001::/32")
+ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
+"""How the interface's half of such an address begins."""
+NAT64_BYTES = ((12, 13, 14, 15), (9, 10, 11, 12), (7, 9, 10, 11), (6, 7, 9, 10))
+"""Where prefixes of 96, 64, 56 and 48 bits leave the IPv4 address (RFC 6052, section 2.2)."""
+
+
+class AddressPolicy(NamedTuple):
+    """A rule for which addresses may be connected to.
+
+    :param innermost: the most inner class that is allowed
+    :param networks: more networks that are allowed, but for what is link-local in them
+    :param addresses: numeric addresses that are allowed whatever they are
+    :param servers: names of servers, as `server` makes them, that may lead anywhere but to link-local addresses
+    :param remedy: what to do about a refusal
+    """
+
+    innermost: AddressClass = AddressClass.LINK_LOCAL
+    networks: tuple[Network, ...] = ()
+    addresses: frozenset[str] = frozenset()
+    servers: frozenset[tuple[str, int]] = frozenset()
+    remedy: str = "name the URL yourself if you trust it, or list the network in config.toml (networks)"
+
+    @property
+    def anywhere(self) -> bool:
+        """Whether every address is allowed."""
+        return self.innermost == AddressClass.LINK_LOCAL
+
+    def allows(self, address: str, server: tuple[str, int] | None = None) -> bool:
+        """Whether a numeric address may be connected to.
+
+        :param server: host and port as they were named, where `address` is what the name resolved to
+        """
+        return (
+            self.anywhere
+            or address in self.addresses
+            or all(self._allows(each, server) for each in _carried(_parsed(address)))
+        )
+
+    def lists(self, address: str) -> bool:
+        """Whether a numeric address is in one of the networks."""
+        return all(self._lists(each) for each in _carried(_parsed(address)))
+
+    def _allows(self, address: Address, server: tuple[str, int] | None) -> bool:
+        inner = _class(address)
+        if inner == AddressClass.LINK_LOCAL:
+            return False
+        return inner <= self.innermost or server in self.servers or self._lists(address)
+
+    def _lists(self, address: Address) -> bool:
+        return _class(address) != AddressClass.LINK_LOCAL and any(address in each for each in self.networks)
+
+    def named_by(self, address: str | None) -> "AddressPolicy":
+        """The policy for what a server at this numeric address names; None where that is not known.
+
+        In a chain of servers the least trusted counts. The server itself may be named again.
+        """
+        known = AddressClass.PUBLIC if address is None else reach(address)
+        return self._replace(
+            innermost=min(self.innermost, known),
+            addresses=frozenset() if address is None else frozenset({address}),
+            servers=self.servers if known else frozenset(),
+        )
+
+    def with_address(self, address: str) -> "AddressPolicy":
+        """The same policy, which allows one more numeric address."""
+        return self._replace(addresses=self.addresses | {address})
+
+
+ANYWHERE = AddressPolicy()
+"""The policy for the user's own words."""
+
+
+def policy_of(origin: Origin, own: AddressPolicy = ANYWHERE) -> AddressPolicy:
+    """Return the policy for a name of this origin.
+
+    A file on this machine was handed over by the user: it may name all but link-local addresses.
+
+    :param own: the policy for the user's own words
+    """
+    if origin.kind == "server":
+        return own.named_by(origin.address)
+    if origin.kind == "document":
+        return own._replace(innermost=min(own.innermost, AddressClass.LOOPBACK))
+    return own
+
+
+def server(host: str, port: int) -> tuple[str, int]:
+    """Return a server's name as policies have it."""
+    return host.rstrip(".").lower(), port
+
+
+def class_of(address: str) -> AddressClass:
+    """Return the class of a numeric address: the most inner of those that it carries.
+
+    >>> [class_of(each).name for each in ("192.0.2.1", "10.1.2.3", "127.0.0.2", "169.254.169.254")]
+    ['PUBLIC', 'PRIVATE', 'LOOPBACK', 'LINK_LOCAL']
+    >>> [class_of(each).name for each in ("2001:db8::1", "fd00::1", "::1", "fe80::1%eth0")]
+    ['PUBLIC', 'PRIVATE', 'LOOPBACK', 'LINK_LOCAL']
+    >>> [class_of(each).name for each in ("::ffff:127.0.0.1", "2002:a00:1::", "64:ff9b::169.254.1.1", "::")]
+    ['LOOPBACK', 'PRIVATE', 'LINK_LOCAL', 'LINK_LOCAL']
+    """
+    return max(_class(each) for each in _carried(_parsed(address)))
+
+
+def reach(address: str) -> AddressClass:
+    """Return the most inner class that the words of a server at a numeric address reach.
+
+    A neighbour on the link is a server of the site.
+    """
+    known = class_of(address)
+    return AddressClass.PRIVATE if known == AddressClass.LINK_LOCAL else known
+
+
+def parse_networks(texts: Iterable[object]) -> tuple[Network, ...]:
+    """Return networks such as "10.1.0.0/16" or "fd00:1::/48".
+
+    :raises ValueError: for what is none, or has link-local addresses only
+    """
+    found = []
+    for text in texts:
+        if not isinstance(text, str):
+            raise ValueError(f"{text!r} is no network")
+        network = ip_network(text)
+        if any(network.version == each.version and network.subnet_of(each) for each in REFUSED):  # type: ignore[arg-type]
+            raise ValueError(f"{text} is link-local or reserved")
+        found.append(network)
+    return tuple(found)
+
+
+def _parsed(address: str) -> Address:
+    return ip_address(address.partition("%")[0])
+
+
+def _class(address: Address) -> AddressClass:
+    return next(each for each, network in NETWORKS if address in network)
+
+
+def _carried(address: Address) -> tuple[Address, ...]:
+    """The addresses that packets to an address may end at, as far as it tells."""
+    if isinstance(address, IPv4Address):
+        return (address,)
+    raw = address.packed
+    if address in TEREDO:
+        return IPv4Address(raw[4:8]), IPv4Address(bytes(255 - each for each in raw[12:]))
+    if address in SIX_TO_FOUR:
+        return (IPv4Address(raw[2:6]),)
+    if address in LOCAL_NAT64:
+        return tuple(_translated(raw))
+    tail = IPv4Address(raw[12:])
+    if address in MAPPED or address in TRANSLATED or address in NAT64 or (address in COMPATIBLE and int(address) > 1):
+        return (tail,)
+    return (address, tail) if raw[8:12] in ISATAP else (address,)
+
+
+def _translated(raw: bytes) -> Iterator[Address]:
+    """The IPv4 addresses in one of a local translator, whose prefix may have any length."""
+    found = {IPv4Address(bytes(raw[i] for i in places)) for places in NAT64_BYTES}
+    yield from {each for each in found if each.packed[0]} or {IPv4Address(0)}
