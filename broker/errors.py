@@ -5,6 +5,7 @@
     ├── Unauthenticated    401  who is it? no token, or one that is unknown, expired or revoked
     │   └── LoggedOut      303  a page wants somebody who has logged in, and says where
     ├── Forbidden          403  the role does not allow it
+    │   ├── Insufficient   403  the token's scopes do not allow it
     │   └── NotGranted     403  nobody has granted this path of a collection
     ├── NotFound           404
     │   ├── NoCollection   404
@@ -25,6 +26,7 @@ __all__ = [
     "BrokerError",
     "Conflict",
     "Forbidden",
+    "Insufficient",
     "Invalid",
     "LoggedOut",
     "NoBookmark",
@@ -96,6 +98,12 @@ class Forbidden(BrokerError):
 
     status = 403
     code = "forbidden"
+
+
+class Insufficient(Forbidden):
+    """A token whose scopes do not allow it (RFC 6750, 3.1)."""
+
+    code = "insufficient_scope"
 
 
 class NotGranted(Forbidden):

@@ -97,7 +97,7 @@ class Factory(NamedTuple):
             Identities(database, settings.domain),
             Clients(database, access),
             Grants(database, access),
-            Logins(database),
+            Logins(database, access),
             Sessions(database),
             keys,
             Provider(settings.provider, issuers, keys, settings.network) if settings.provider else None,

@@ -12,7 +12,8 @@ from fastapi.responses import JSONResponse, RedirectResponse, Response
 from prometheus_client import CollectorRegistry
 from starlette.exceptions import HTTPException
 
-from broker.errors import BrokerError, LoggedOut, Refused, TooManyRequests, Unauthenticated
+from broker.dependencies.access import checked
+from broker.errors import BrokerError, Insufficient, LoggedOut, Refused, TooManyRequests, Unauthenticated
 from broker.factory import Factory
 from broker.handlers import UNLIMITED, ga4gh, globus, oauth, operation, own, reports
 from broker.handlers.oauth.faults import SHAPES
@@ -25,6 +26,8 @@ __all__ = ["create_app"]
 
 SHOWN = 5
 """Of the faults of one request so many are told."""
+DOCUMENTS = ("/openapi.json",)
+"""For everybody, and from no handler of ours."""
 CODES = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}
 REMEDIES = dict.fromkeys((404, 405), "see /openapi.json for what there is")
 
@@ -55,6 +58,7 @@ def create_app(factory: Factory) -> FastAPI:
         redoc_url=None,
     )
     app.state.factory, app.state.buckets, app.state.registry = factory, {}, CollectorRegistry()
+    checked(app.routes, DOCUMENTS)
     app.add_middleware(BodyLimit, largest=factory.settings.largest_body, unlimited=UNLIMITED)
     app.add_middleware(Observer, registry=app.state.registry)
     app.add_exception_handler(BrokerError, _refused)
@@ -108,6 +112,8 @@ async def _refused(request: Request, error: Exception) -> Response:
     headers = {}
     if isinstance(error, Unauthenticated):
         headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, Insufficient):
+        headers["WWW-Authenticate"] = 'Bearer error="insufficient_scope"'
     if isinstance(error, Refused) and error.status == 401:
         headers["WWW-Authenticate"] = 'Basic realm="coget"'
     if isinstance(error, TooManyRequests):

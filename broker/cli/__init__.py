@@ -14,7 +14,7 @@ try:
     from broker.cli.report import report
     from broker.cli.shared import config_option, database_option, with_services
     from broker.config import Settings, Strategy, configured
-    from broker.models.access import ROLES, NewToken, Role
+    from broker.models.access import ROLES, NewToken, Role, TokenRecord
 except ModuleNotFoundError as missing:  # coget was installed without its broker
     sys.exit(f"coget-broker: {missing.name} is not installed\n  run: pip install 'coget[broker]'")
 
@@ -164,16 +164,29 @@ def create(database: str, subject: str, role: str, site: str, days: float | None
 def listed(database: str) -> None:
     """List all tokens, but for the tokens themselves, and people's logins."""
     for each in with_services(Settings(database), lambda broker: broker.access.tokens()):
-        state = "revoked" if each.revoked_at else "good"
-        click.echo(f"{each.id:>6}  {each.kind:<5}  {each.role:<8}  {each.subject}  {each.site or '-'}  {state}")
+        click.echo(_token(each, "revoked" if each.revoked_at else "good"))
+
+
+def _token(each: TokenRecord, state: str) -> str:
+    return f"{each.id:>6}  {each.kind:<5}  {each.role:<8}  {each.subject}  {each.site or '-'}  {state}"
 
 
 @token.command()
 @database_option
 @click.argument("number", type=int)
-def revoke(database: str, number: int) -> None:
-    """End the token or login of this NUMBER, as `coget-broker token list` shows it, and all that came of it."""
-    with_services(Settings(database), lambda broker: broker.access.revoke("coget-broker", number))
+@click.option("--issued", is_flag=True, help="End the tokens that were issued with it, too.")
+def revoke(database: str, number: int, issued: bool) -> None:
+    """End the token or login of this NUMBER, as `coget-broker token list` shows it, and all that came of it.
+
+    Prints the tokens that were issued with it: they stay good unless --issued is given.
+    """
+    found = with_services(Settings(database), lambda broker: broker.access.revoke("coget-broker", number, issued))
+    for each in found:
+        click.echo(_token(each, "revoked" if issued else "good"))
+    if found and not issued:
+        click.echo(
+            f"These were issued with token {number}, and are still good: revoke those you do not know.", err=True
+        )
 
 
 @broker.group()

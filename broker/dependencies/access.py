@@ -1,19 +1,38 @@
-"""Who asks, and whether they may. Every route declares one of these; a test walks the routes to see that it does."""
+"""Policies of routes: the role and the scope that each needs.
+
+Every route declares exactly one of these; the application does not start with one that declares none (`checked`).
+"""
 
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Annotated, Any, cast
 
 from fastapi import Depends, Request, Response
-from fastapi.routing import APIRoute
+from fastapi.routing import APIRoute, iter_route_contexts
+from starlette.routing import BaseRoute
 
 from broker.dependencies.context import services
-from broker.errors import Forbidden, TooManyRequests, Unauthenticated
+from broker.errors import Forbidden, Insufficient, TooManyRequests, Unauthenticated
 from broker.factory import Factory
 from broker.models.access import Caller, Role
-from broker.models.oauth import AUTH, TRANSFER, Bearer
+from broker.models.oauth import ALL, KNOWN, TRANSFER, VIEW_CONSENTS, VIEW_IDENTITIES, VIEW_IDENTITY_SET, Bearer
 
-__all__ = ["Admin", "Curator", "Guarded", "Identified", "Open", "Policy", "Reader", "Sent", "Transferrer"]
+__all__ = [
+    "Admin",
+    "Consenting",
+    "Curator",
+    "Guarded",
+    "Identified",
+    "Issuer",
+    "Named",
+    "Open",
+    "Policy",
+    "Reader",
+    "Sent",
+    "Still",
+    "Transferrer",
+    "checked",
+]
 
 ANONYMOUS = Caller(subject="anonymous", role="reader")
 BURST = 2.0
@@ -22,14 +41,17 @@ MOST_CALLERS = 10_000
 
 
 class Policy:
-    """Whoever has this role may; None: everybody, known or not.
+    """Callers of this role with a token that has one of these scopes; no role: everybody, known or not.
 
-    :param server: for which resource server their token has to be
+    :param scopes: all of one resource server
+    :param issued: an admin must have issued the token itself: none that came from a login, or that a client was given
     """
 
-    def __init__(self, role: Role | None, server: str = TRANSFER) -> None:
+    def __init__(self, role: Role | None, scopes: Sequence[str] = (ALL,), issued: bool = False) -> None:
         self.role = role
-        self.server = server
+        self.scopes = scopes
+        self.issued = issued
+        (self.server,) = {KNOWN[each] for each in scopes}
 
     async def __call__(self, request: Request) -> Caller:
         """Who asks, as the route has found."""
@@ -42,14 +64,31 @@ class Policy:
         """
         if self.role is None:
             return Bearer(ANONYMOUS)
-        bearer = await self.bearer(request)
+        request.state.bearer = bearer = await self.bearer(request)  # known to the log, whatever is decided
         caller = bearer.caller
         _turn(request, caller, services(request).settings.requests_per_second)
+        if bearer.scopes.isdisjoint(self.scopes):
+            raise Insufficient("the token has not the scope that this needs", f"ask for the scope {self.scopes[0]}")
         if not caller.may(self.role):
             raise Forbidden(
                 f"{caller.subject} is a {caller.role}, and this needs a {self.role}", "ask an admin for such a token"
             )
+        if self.issued and not bearer.issued:
+            raise Forbidden(
+                "this needs a token that an admin issued, not one of a login or a client",
+                "send one of `coget-broker token create`",
+            )
         return bearer
+
+    async def still(self, request: Request) -> bool:
+        """Whether who has asked may still be heard: for answers that take long."""
+        try:
+            await self.judge(request)
+        except (Unauthenticated, Forbidden):
+            return False
+        except TooManyRequests:
+            return True
+        return True
 
     async def bearer(self, request: Request) -> Bearer:
         """Who asks. :raises Unauthenticated:"""
@@ -61,13 +100,36 @@ class Guarded(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        (policy,) = [each.call for each in self.dependant.dependencies if isinstance(each.call, Policy)]
+        policy = _policy(self)
 
         async def guarded(request: Request) -> Response:
+            request.state.policy = policy
             request.state.bearer = await policy.judge(request)
             return await handle(request)
 
         return guarded
+
+
+def _policy(route: APIRoute) -> Policy:
+    """The policy of a route. :raises RuntimeError: when it has none, or several"""
+    found = [each.call for each in route.dependant.dependencies if isinstance(each.call, Policy)]
+    if len(found) != 1:
+        raise RuntimeError(f"{route.path} declares {len(found)} policies: every route declares one")
+    return found[0]
+
+
+def checked(routes: Sequence[BaseRoute], free: Sequence[str]) -> None:
+    """Refuse an application with a route that asks for no policy before it reads a body.
+
+    :param free: paths of documents that everybody may read
+    :raises RuntimeError: naming the route
+    """
+    for context in iter_route_contexts(routes):
+        route = context.original_route
+        if isinstance(route, Guarded):
+            _policy(route)
+        elif context.path not in free:
+            raise RuntimeError(f"{context.path} is no guarded route: give its router route_class=Guarded")
 
 
 async def _bearer(request: Request, services: Factory, server: str) -> Bearer:
@@ -101,11 +163,21 @@ def _sent(request: Request) -> Bearer:
     return cast(Bearer, request.state.bearer)
 
 
+def _still(request: Request) -> Callable[[], Awaitable[bool]]:
+    policy = cast(Policy, request.state.policy)
+    return lambda: policy.still(request)
+
+
 Open = Annotated[Caller, Depends(Policy(None))]
 Reader = Annotated[Caller, Depends(Policy("reader"))]
 Transferrer = Annotated[Caller, Depends(Policy("transfer"))]
 Curator = Annotated[Caller, Depends(Policy("curator"))]
 Admin = Annotated[Caller, Depends(Policy("admin"))]
-Identified = Annotated[Caller, Depends(Policy("reader", AUTH))]
-"""Whose token lets one be told who somebody is."""
+Issuer = Annotated[Caller, Depends(Policy("admin", issued=True))]
+"""An admin who may issue tokens."""
+Named = Annotated[Caller, Depends(Policy("reader", ("openid",)))]
+Identified = Annotated[Caller, Depends(Policy("reader", (VIEW_IDENTITIES, VIEW_IDENTITY_SET, "openid")))]
+Consenting = Annotated[Caller, Depends(Policy("reader", (VIEW_CONSENTS, VIEW_IDENTITY_SET, "openid")))]
+Still = Annotated[Callable[[], Awaitable[bool]], Depends(_still)]
+"""Whether the caller may still be heard, asked at each beat of a stream."""
 Sent = Annotated[Bearer, Depends(_sent)]

@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, status
+from fastapi import APIRouter, Path, Query, Response, status
 
-from broker.dependencies.access import Admin, Guarded, Reader
+from broker.dependencies.access import Admin, Guarded, Issuer, Reader, Sent
 from broker.dependencies.context import Services
 from broker.handlers.paging import Before, Limit
 from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
@@ -16,7 +16,7 @@ router = APIRouter(tags=["access"], route_class=Guarded)
 
 
 class Tokens(Wire):
-    """All tokens, but for the tokens themselves."""
+    """Tokens, but for the tokens themselves."""
 
     tokens: list[TokenRecord]
 
@@ -41,15 +41,26 @@ async def tokens(caller: Admin, services: Services) -> Tokens:
 
 
 @router.post("/tokens", status_code=status.HTTP_201_CREATED)
-async def issue(new: NewToken, caller: Admin, services: Services) -> IssuedToken:
-    """A new token. It is shown only now."""
-    return await services.access.issue(caller.subject, new)
+async def issue(new: NewToken, caller: Issuer, bearer: Sent, services: Services) -> IssuedToken:
+    """Issue a token. It is shown only now. Takes a token that was issued itself, not one of a login or a client."""
+    return await services.access.issue(caller.subject, new, bearer.number)
 
 
-@router.delete("/tokens/{number}", status_code=status.HTTP_204_NO_CONTENT)
-async def revoke(number: Annotated[int, Path(ge=0, lt=2**63)], caller: Admin, services: Services) -> None:
-    """End a token. Other processes of the broker may believe it for five seconds more."""
-    await services.access.revoke(caller.subject, number)
+@router.delete("/tokens/{number}", response_model=Tokens, responses={204: {"description": "none was issued with it"}})
+async def revoke(
+    number: Annotated[int, Path(ge=0, lt=2**63)],
+    caller: Admin,
+    services: Services,
+    issued: Annotated[bool, Query(description="end the tokens that were issued with it, too")] = False,
+) -> Tokens | Response:
+    """End a token, and list those that were issued with it.
+
+    Other processes of the broker may believe it for five seconds more.
+    """
+    found = await services.access.revoke(caller.subject, number, issued)
+    if not found:
+        return Response(status_code=status.HTTP_204_NO_CONTENT)
+    return Tokens.model_construct(tokens=found)
 
 
 @router.get("/audit")

@@ -1,7 +1,7 @@
 """Tasks: handed over, looked at, watched, canceled."""
 
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Query, Response, status
 from fastapi.sse import EventSourceResponse, format_sse_event
 
-from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.access import Guarded, Reader, Still, Transferrer
 from broker.dependencies.context import Services
 from broker.errors import Forbidden
 from broker.factory import Factory
@@ -157,6 +157,7 @@ async def progress(
     number: UUID,
     caller: Reader,
     services: Services,
+    still: Still,
     last_event_id: Annotated[str, Header(max_length=100)] = "",
 ) -> Response:
     """A task as it goes, as server-sent events: `progress` at once and when something changed, `end` when it is over.
@@ -169,12 +170,17 @@ async def progress(
     if now.completed_at is not None and version(now) == last_event_id:
         return Response(status_code=status.HTTP_204_NO_CONTENT)  # by which browsers know that they need not come again
     watch = services.watching.watch(caller, known, collections, last_event_id)
-    return EventSourceResponse(_events(watch), headers=UNHINDERED)
+    return EventSourceResponse(_events(watch, still), headers=UNHINDERED)
 
 
-async def _events(watch: AsyncGenerator[TaskRecord | None, None]) -> AsyncIterator[bytes]:
+async def _events(
+    watch: AsyncGenerator[TaskRecord | None, None], still: Callable[[], Awaitable[bool]]
+) -> AsyncIterator[bytes]:
+    """What is told at each beat; ends when the token of who listens is not good any more."""
     async with aclosing(watch):
         async for record in watch:
+            if not await still():
+                return
             if record is None:
                 yield format_sse_event(comment="still there")
                 continue

@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints
 from broker.models.base import Moment, Wire
 from broker.models.names import SinkName
 
-__all__ = ["ROLES", "AuditEntry", "Caller", "IssuedToken", "NewToken", "Role", "TokenRecord"]
+__all__ = ["ROLES", "AuditEntry", "Caller", "IssuedToken", "NewToken", "Role", "TokenRecord", "lesser"]
 
 Role = Literal["reader", "transfer", "curator", "admin"]
 ROLES: tuple[Role, ...] = ("reader", "transfer", "curator", "admin")
@@ -26,6 +26,15 @@ class Caller(Wire):
     def may(self, role: Role) -> bool:
         """Whether their role includes that one."""
         return ROLES.index(self.role) >= ROLES.index(role)
+
+
+def lesser(role: Role, most: Role) -> Role:
+    """Return the role, or `most` if that may do less.
+
+    >>> lesser("admin", "curator"), lesser("reader", "curator")
+    ('curator', 'reader')
+    """
+    return min(role, most, key=ROLES.index)
 
 
 class NewToken(Wire):
@@ -48,6 +57,7 @@ class TokenRecord(Wire):
     created_at: Moment
     expires_at: Moment | None
     revoked_at: Moment | None
+    issuer_id: int | None = Field(description="the token with which an admin issued it, where that is known")
 
 
 class IssuedToken(TokenRecord):

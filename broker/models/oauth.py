@@ -2,17 +2,22 @@
 
 import re
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, Self
+from typing import Literal, NamedTuple
 
 from broker.errors import Refused
 from broker.models.access import Caller, Role
 
 __all__ = [
+    "ALL",
     "AUTH",
+    "KNOWN",
+    "OPENID",
     "PAGES",
     "SCOPES",
     "TRANSFER",
     "VIEW_CONSENTS",
+    "VIEW_IDENTITIES",
+    "VIEW_IDENTITY_SET",
     "Answer",
     "Bearer",
     "Client",
@@ -33,17 +38,29 @@ TIMERS = "524230d7-ea86-4a52-8312-86065a9e0417"
 FLOWS = "eec9b274-0c81-4334-bdc2-54e90e689b9a"
 URN = "urn:globus:auth:scope:"
 URL = "https://auth.globus.org/scopes/"
-PREFIXES = {
-    **{f"{URN}{server}:": server for server in (TRANSFER, AUTH, "groups.api.globus.org", "search.api.globus.org")},
-    f"{URL}{TIMERS}/": TIMERS,
-    f"{URL}{FLOWS}/": "flows.globus.org",
-}
-"""By how scopes begin, the resource server. The CLI asks for all of these; only the first two are served here."""
 OPENID = ("openid", "profile", "email")
+VIEW_IDENTITIES = f"{URN}{AUTH}:view_identities"
+VIEW_IDENTITY_SET = f"{URN}{AUTH}:view_identity_set"
 VIEW_CONSENTS = f"{URN}{AUTH}:view_consents"
-SCOPES = (*OPENID, f"{URN}{AUTH}:view_identity_set", VIEW_CONSENTS, f"{URN}{TRANSFER}:all")
+ALL = f"{URN}{TRANSFER}:all"
+SCOPES = (*OPENID, VIEW_IDENTITY_SET, VIEW_CONSENTS, ALL)
 """Those that give something here; what is given to who asks for none."""
-NAME = re.compile(r"[a-z][a-z_]{0,63}")
+KNOWN: Mapping[str, str] = {
+    **dict.fromkeys((*OPENID, VIEW_IDENTITY_SET, VIEW_CONSENTS, VIEW_IDENTITIES), AUTH),
+    ALL: TRANSFER,
+    f"{URN}groups.api.globus.org:all": "groups.api.globus.org",
+    f"{URN}groups.api.globus.org:view_my_groups_and_memberships": "groups.api.globus.org",
+    f"{URN}search.api.globus.org:all": "search.api.globus.org",
+    f"{URN}search.api.globus.org:search": "search.api.globus.org",
+    f"{URL}{TIMERS}/timer": TIMERS,
+    **{
+        f"{URL}{FLOWS}/{name}": "flows.globus.org"
+        for name in ("all", "manage_flows", "view_flows", "run", "run_status", "run_manage")
+    },
+}
+"""All scopes that are given, and the resource server of each. The globus CLI insists on having some of servers that
+are not served here: their tokens open nothing. Any other scope is refused.
+"""
 TOKEN = re.compile(r"[^\s\[\]*]+|[\[\]*]")
 LONGEST = 8192
 DEEPEST = 8
@@ -81,15 +98,22 @@ class Login(NamedTuple):
 
 
 class Bearer(NamedTuple):
-    """Whose token it is, for which resource server (None: all of the broker), and what its scopes let one see.
+    """A token that was sent: its owner, its resource server (None: all of the broker), and its scopes.
 
-    :param client: that was given it; None: no client was
+    :param client: the client it was given to; None: no client
+    :param number: the number by which an admin knows it, and ends it: its own, or that of the login or issued token
+        it came from; None: it is not one of ours
+    :param issued: an admin issued it, so that it may issue others
+    :param expires_at: None: never, or it says so itself
     """
 
     caller: Caller
     server: str | None = None
-    scopes: frozenset[str] = frozenset(SCOPES)
+    scopes: frozenset[str] = frozenset(KNOWN)
     client: str | None = None
+    number: int | None = None
+    issued: bool = False
+    expires_at: float | None = None
 
 
 class Source(NamedTuple):
@@ -176,23 +200,6 @@ class Answer(NamedTuple):
         return said if self.refresh_token is None else {**said, "refresh_token": self.refresh_token}
 
 
-class Scope(NamedTuple):
-    """A scope, and the resource server whose it is."""
-
-    name: str
-    server: str
-
-    @classmethod
-    def of(cls, word: str) -> Self:
-        """:raises Refused: when nobody here knows it"""
-        if word in OPENID:
-            return cls(word, AUTH)
-        for prefix, server in PREFIXES.items():
-            if word.startswith(prefix) and NAME.fullmatch(word, len(prefix)):
-                return cls(word, server)
-        raise Refused("invalid_scope", f"{word[:100]!a} is no scope that is known here")
-
-
 def granted(text: str) -> Mapping[str, tuple[str, ...]]:
     """The scopes that a text asks for, by resource server, in the order of their mention.
 
@@ -206,9 +213,11 @@ def granted(text: str) -> Mapping[str, tuple[str, ...]]:
     """
     found: dict[str, tuple[str, ...]] = {}
     for word in _outermost(text):
-        scope = Scope.of(word)
-        if scope.name not in found.get(scope.server, ()):
-            found[scope.server] = (*found.get(scope.server, ()), scope.name)
+        server = KNOWN.get(word)
+        if server is None:
+            raise Refused("invalid_scope", f"the scope {word[:100]!a} is not known here")
+        if word not in found.get(server, ()):
+            found[server] = (*found.get(server, ()), word)
     return found
 
 

@@ -38,7 +38,9 @@ tokens = Table(
     Column("scopes", Text),
     Column("login_at", MOMENT),
     Column("limit_at", MOMENT),  # nothing that comes of it may last longer
+    Column("issuer_id", ID),  # the token with which an admin issued it: such are never removed
     Index(None, "parent_id"),
+    Index(None, "issuer_id"),
     Index(None, "expires_at"),
 )
 """What admins issue (`token`), and what comes of it when somebody logs in: the browser's `login`, a `code` for each

@@ -1,6 +1,7 @@
 """Who is it, and may they? Tokens are random, shown once, and kept as hashes."""
 
 import hashlib
+import math
 import secrets
 import time
 from typing import NamedTuple
@@ -19,7 +20,9 @@ __all__ = ["PREFIX", "Access", "hashed", "new_secret"]
 PREFIX = "cogetb_"
 """So that people, and scanners for secrets, know one when they see it."""
 REMEMBERED = 5.0
-"""Seconds for which a token is believed without a look into the database: so long may a revoked one live."""
+"""Seconds for which a token is believed without a look into the database: so long may one live that another process has
+revoked. None is believed after it expired.
+"""
 MOST_REMEMBERED = 10_000
 DAY = 86_400.0
 
@@ -86,7 +89,7 @@ class Access:
             return None
         if len(self._believed) >= MOST_REMEMBERED:
             self._believed.clear()
-        self._believed[key] = Believed(bearer, now + REMEMBERED)
+        self._believed[key] = Believed(bearer, min(now + REMEMBERED, bearer.expires_at or math.inf))
         return bearer
 
     def doubt(self) -> None:
@@ -94,21 +97,25 @@ class Access:
         self._believed.clear()
 
     @retried
-    async def issue(self, by: str, new: NewToken) -> IssuedToken:
-        """A new token."""
+    async def issue(self, by: str, new: NewToken, issuer: int | None = None) -> IssuedToken:
+        """A new token.
+
+        :param issuer: number of the token with which it is issued
+        """
         token, now = new_secret(), time.time()
         expires_at = None if new.days is None else now + new.days * DAY
         async with self._database.write() as connection:
             records = Records(connection)
-            record = await records.add(new, hashed(token), now, expires_at)
+            record = await records.add(new, hashed(token), now, expires_at, issuer)
             await Identities(connection).seen(new.subject, now)
             await records.note(now, by, "issue token", f"{record.id} for {new.subject}, {new.role}")
         return IssuedToken.model_construct(**record.model_dump(), token=token)
 
     @retried
-    async def revoke(self, by: str, number: int) -> None:
-        """End a token, or a login, and all that came of it.
+    async def revoke(self, by: str, number: int, issued: bool = False) -> list[TokenRecord]:
+        """End a token, or a login, and all that came of it; return the good tokens that were issued with it.
 
+        :param issued: end those, too
         :raises NotFound: when there is no such token that was not revoked
         """
         now = time.time()
@@ -117,7 +124,12 @@ class Access:
             if not await records.revoke(number, now):
                 raise NotFound(f"there is no token {number} to revoke", "see GET /broker/v1/tokens")
             await records.note(now, by, "revoke token", str(number))
+            found = await records.issued(number, now)
+            for each in found if issued else ():
+                await records.revoke(each.id, now)
+                await records.note(now, by, "revoke token", f"{each.id}, issued with {number}")
         self.doubt()
+        return found
 
     async def tokens(self) -> list[TokenRecord]:
         """Those that were issued, and people's logins, the newest first."""

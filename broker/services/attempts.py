@@ -28,6 +28,14 @@ class Attempts:
         if made >= self._most and left > 0:
             raise TooManyRequests("too many attempts from this address", "wait, then try again", math.ceil(left))
 
+    def failed(self, address: str) -> None:
+        """Count one that was wrong. A right one is never asked: others may share its address.
+
+        :raises TooManyRequests: when there were too many before
+        """
+        self.check(address)
+        self.count(address)
+
     def count(self, address: str) -> None:
         """One more was made."""
         subscriber, now = _subscriber(address), time.monotonic()

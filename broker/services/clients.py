@@ -76,13 +76,12 @@ class Clients:
         :raises Refused: invalid_client, the same whatever is wrong
         :raises TooManyRequests: when this address was wrong too often
         """
-        self._guesses.check(address)
         async with self._database.read() as connection:
             found = await Stored(connection).get(_canonical(number))
         client, kept = found or (None, None)
         right = secret is None if kept is None else hmac.compare_digest(kept, hashed(secret or ""))
-        if client is None or not right:
-            self._guesses.count(address)
+        if client is None or not right or client.id == PAGES:  # the pages ask for nothing from outside
+            self._guesses.failed(address)
             raise Refused("invalid_client", "the client is unknown, or its secret is wrong", 401)
         return client
 

@@ -139,7 +139,7 @@ class Grants:
         async with self._database.write() as connection:
             stored = Stored(connection)
             if found := await stored.given(hashed(secret)):
-                await stored.revoke(found[0].id, now)
+                await stored.revoke(await _first(stored, found[0]), now)
         self._access.doubt()
 
     @retried
@@ -191,7 +191,7 @@ async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, no
     if grant is None or grant.kind != "refresh" or grant.client != client.id:
         return None
     if revoked or _over(grant, now):
-        await stored.revoke(grant.id, now)
+        await stored.revoke(await _first(stored, grant), now)
         return None
     scopes = _fewer(grant.scopes, scope)
     source = Source(grant.caller, client.id, grant.id, grant.login_at, grant.limit_at)
@@ -215,6 +215,11 @@ async def _answer(
     until = source.until(ACCESS, now)
     await stored.add("access", hashed(access), source, now, until, server, scopes)
     return Answer(server, scopes, access, int(until - now), refresh)
+
+
+async def _first(stored: Stored, grant: Grant) -> int:
+    """The one to end with this: of a refresh token that took the place of others, the first of them."""
+    return await stored.first(grant.id) if grant.kind == "refresh" else grant.id
 
 
 def _over(grant: Grant, now: float) -> bool:

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.errors import Unauthenticated
 from broker.models.access import Caller
 from broker.models.oauth import Login, Source
-from broker.services.access import hashed, new_secret
+from broker.services.access import Access, hashed, new_secret
 from broker.services.attempts import Attempts
 from broker.storage.access import Records
 from broker.storage.database import Database, retried
@@ -25,8 +25,9 @@ GUESSES = 10
 class Logins:
     """Logins with a browser."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, access: Access) -> None:
         self._database = database
+        self._access = access
         self._guesses = Attempts(GUESSES, 60)
 
     @retried
@@ -36,13 +37,12 @@ class Logins:
         :raises Unauthenticated: the same, whatever is wrong with it
         :raises TooManyRequests: when this address was wrong too often
         """
-        self._guesses.check(address)
         now = time.time()
         async with self._database.write() as connection:
             issued = await Grants(connection).login("token", hashed(token), now)
             if issued:
                 return await _begun(connection, issued.caller, now, issued)
-        self._guesses.count(address)
+        self._guesses.failed(address)
         raise Unauthenticated("the token is unknown, expired or revoked", "ask an admin for one")
 
     @retried
@@ -60,12 +60,13 @@ class Logins:
 
     @retried
     async def end(self, secret: str) -> None:
-        """Forget who this browser is, here and on our own pages; programs keep what they were given."""
+        """End a login and all that it gave: sessions on our own pages, and what programs were given."""
         now = time.time()
         async with self._database.write() as connection:
             stored = Grants(connection)
             if login := await stored.login("login", hashed(secret), now):
-                await stored.leave(login.id, now)
+                await stored.revoke(login.id, now)
+        self._access.doubt()
 
 
 async def _begun(connection: AsyncConnection, caller: Caller, now: float, parent: Login | None) -> str:

@@ -1,11 +1,11 @@
 """Tokens and the audit log in the database."""
 
-from sqlalchemy import select
+from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.access import AuditEntry, Caller, NewToken, TokenRecord
+from broker.models.access import AuditEntry, Caller, NewToken, TokenRecord, lesser
 from broker.models.oauth import Bearer
-from broker.schema.access import audit, tokens
+from broker.schema.access import audit, clients, tokens
 from broker.storage.grants import Grants, good
 
 __all__ = ["Records"]
@@ -21,7 +21,9 @@ class Records:
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
-    async def add(self, token: NewToken, hashed: str, now: float, expires_at: float | None) -> TokenRecord:
+    async def add(
+        self, token: NewToken, hashed: str, now: float, expires_at: float | None, issuer: int | None
+    ) -> TokenRecord:
         """A new token, of which only the hash is kept."""
         values = {
             "hash": hashed,
@@ -30,20 +32,51 @@ class Records:
             "site": token.site,
             "created_at": now,
             "expires_at": expires_at,
+            "issuer_id": issuer,
         }
         rows = await self._connection.execute(tokens.insert().values(values).returning(*SHOWN))
         return TokenRecord.model_construct(**rows.one()._mapping)
 
     async def bearer(self, hashed: str, now: float) -> Bearer | None:
         """Whose token this is, if it is good now, and one to send with requests."""
-        asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind.in_(("token", "access")), good(now))
+        asked = select(tokens, clients.c.made_by).outerjoin(clients, clients.c.id == tokens.c.client_id)
+        asked = asked.where(tokens.c.hash == hashed, tokens.c.kind.in_(("token", "access")), good(now))
         row = (await self._connection.execute(asked)).one_or_none()
         if row is None:
             return None
-        caller = Caller.model_construct(subject=row.subject, role=row.role, site=row.site)
+        known = Bearer(
+            Caller.model_construct(subject=row.subject, role=row.role, site=row.site),
+            number=row.id,
+            issued=row.kind == "token",
+            expires_at=row.expires_at,
+        )
         if row.kind == "token":
-            return Bearer(caller)
-        return Bearer(caller, row.server, frozenset(row.scopes.split()), row.client_id)
+            return known
+        # nobody vouches for a client that registered itself
+        role = row.role if row.made_by is not None else lesser(row.role, "curator")
+        return known._replace(
+            caller=known.caller.model_copy(update={"role": role}),
+            server=row.server,
+            scopes=frozenset(row.scopes.split()),
+            client=row.client_id,
+            number=await self._origin(row.id),
+        )
+
+    async def _origin(self, number: int) -> int:
+        """The login or issued token from which this one came, else this one: what admins can end."""
+        line = select(tokens.c.id, tokens.c.parent_id, tokens.c.kind).where(tokens.c.id == number)
+        found = line.cte("line", recursive=True)
+        above = select(tokens.c.id, tokens.c.parent_id, tokens.c.kind).where(tokens.c.id == found.c.parent_id)
+        found = found.union_all(above)
+        first = select(func.min(found.c.id)).where(found.c.kind.in_(LASTING))
+        return (await self._connection.execute(first)).scalar() or number
+
+    async def issued(self, number: int, now: float) -> list[TokenRecord]:
+        """Good tokens that were issued with this one, or with one of those; the oldest first."""
+        theirs = select(tokens.c.id).where(tokens.c.issuer_id == number).cte("theirs", recursive=True)
+        theirs = theirs.union(select(tokens.c.id).where(tokens.c.issuer_id == theirs.c.id))
+        listed = select(*SHOWN).where(tokens.c.id.in_(select(theirs.c.id)), good(now)).order_by(tokens.c.id)
+        return [TokenRecord.model_construct(**row._mapping) for row in await self._connection.execute(listed)]
 
     async def tokens(self) -> list[TokenRecord]:
         """Those that were issued, and people's logins, the newest first."""

@@ -120,10 +120,15 @@ class Grants:
         while await self._end(_family(number), now):
             pass
 
-    async def leave(self, number: int, now: float) -> None:
-        """End a login, and the sessions that came of it; programs keep what they were given."""
-        while await self._end(and_(_family(number), tokens.c.kind.in_(("login", "session"))), now):
-            pass
+    async def first(self, number: int) -> int:
+        """The first of the refresh tokens that came one of the other until this one."""
+        while True:
+            above = select(tokens.c.parent_id).where(tokens.c.id == number)
+            asked = select(tokens.c.id).where(tokens.c.id.in_(above), tokens.c.kind == "refresh")
+            earlier = (await self._connection.execute(asked)).scalar()
+            if earlier is None:
+                return number
+            number = int(earlier)
 
     async def revoke_client(self, client: str, now: float) -> None:
         """End all that this client was given."""

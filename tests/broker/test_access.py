@@ -1,7 +1,9 @@
 """Who may do what, and that every route says so."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
+from uuid import uuid4
 
 import httpx
 import pytest
@@ -10,7 +12,8 @@ from fastapi.routing import APIRoute
 from broker.config import Settings
 from broker.dependencies.access import Guarded, Policy
 from broker.models.access import ROLES, NewToken
-from tests.broker.conftest import running
+from broker.models.tasks import Item, NewTask
+from tests.broker.conftest import Broker, running
 
 WRITES = [
     ("PUT", "/broker/v1/sites/X", {"name": "X"}, "curator"),
@@ -119,6 +122,63 @@ async def test_a_token_expires(broker, monkeypatch):
     later = time.time() + 86_401
     monkeypatch.setattr("broker.services.access.time.time", lambda: later)
     assert (await ann.get("/broker/v1/whoami")).status_code == 401
+
+
+async def test_an_expired_token_is_not_believed_a_moment_longer(broker, monkeypatch):
+    now = time.time()
+    monkeypatch.setattr("broker.services.access.time.time", lambda: now)
+    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", days=2 / 86_400))
+    ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
+    assert (await ann.get("/broker/v1/whoami")).status_code == 200
+    now += 2
+    assert (await ann.get("/broker/v1/whoami")).status_code == 401
+
+
+async def test_tokens_that_a_revoked_token_issued_are_listed_and_end_on_request(broker, admin):
+    async def issue(by: httpx.AsyncClient, subject: str, role: str) -> tuple[int, httpx.AsyncClient]:
+        made = (await by.post("/broker/v1/tokens", json={"subject": subject, "role": role})).json()
+        return made["id"], broker.with_headers({"Authorization": f"Bearer {made['token']}"})
+
+    number, mallory = await issue(admin, "mallory", "admin")
+    friend, eve = await issue(mallory, "eve", "admin")
+    third, bob = await issue(eve, "bob", "reader")
+    answer = await admin.delete(f"/broker/v1/tokens/{number}")
+    assert [each["id"] for each in answer.json()["tokens"]] == [friend, third]
+    assert (await mallory.get("/broker/v1/whoami")).status_code == 401
+    assert (await bob.get("/broker/v1/whoami")).status_code == 200
+    answer = await admin.delete(f"/broker/v1/tokens/{friend}", params={"issued": True})
+    assert [each["subject"] for each in answer.json()["tokens"]] == ["bob"]
+    for gone in (eve, bob):
+        assert (await gone.get("/broker/v1/whoami")).status_code == 401
+    actions = [each["thing"] for each in (await admin.get("/broker/v1/audit")).json()["entries"]]
+    assert f"{third}, issued with {friend}" in actions
+
+
+async def _waiting(broker: Broker, owner: str) -> str:
+    """A task for workers of a site where there are none."""
+    new = NewTask(
+        owner=owner,
+        kind="DELETE",
+        submission_id=uuid4(),
+        source=uuid4(),
+        deadline=time.time() + 3600,
+        queue="ELSEWHERE",
+        items=(Item(source="/x"),),
+    )
+    return (await broker.factory.tasks.submit(new)).task
+
+
+async def test_the_stream_of_a_revoked_token_ends_at_its_next_beat(broker, admin, monkeypatch):
+    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer"))
+    number = await _waiting(broker, "ann")
+    monkeypatch.setattr("broker.services.watching.HEARTBEAT", 0.05)
+    ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
+    stream = asyncio.create_task(ann.get(f"/broker/v1/tasks/{number}/progress"))
+    while not broker.factory.watching._watched:  # noqa: ASYNC110 - it has no event
+        await asyncio.sleep(0.01)
+    assert not stream.done()
+    assert (await admin.delete(f"/broker/v1/tokens/{issued.id}")).status_code == 204
+    assert (await stream).status_code == 200  # it has come to its end
 
 
 async def test_tokens_are_never_listed_nor_stored(broker, admin):

@@ -26,6 +26,7 @@ CODES = {
     "conflict": "Conflict",
     "defect": "InternalError",
     "forbidden": "PermissionDenied",
+    "insufficient_scope": "PermissionDenied",
     "invalid": "ClientError.BadRequest",
     "malformed": "ClientError.BadRequest",
     "method_not_allowed": "ClientError.MethodNotAllowed",

@@ -29,12 +29,12 @@ class Asked(NamedTuple):
     said: Mapping[str, str]
 
     @classmethod
-    def of(cls, client: Client | None, said: Mapping[str, str], homes: Collection[str]) -> Self:
+    def of(cls, client: Client | None, said: Mapping[str, str], home: str, homes: Collection[str]) -> Self:
         """:raises Refused: when the browser must not be sent anywhere"""
         if client is None:
             raise Refused("unauthorized_client", "the program that sent you here is not known to this broker")
         uri = said.get("redirect_uri", "")
-        if not _place(client, uri, homes):
+        if not _place(client, uri, home, homes):
             raise Refused("invalid_request", "the program wants the answer sent to where none may go")
         return cls(client, uri, said)
 
@@ -65,11 +65,12 @@ class Asked(NamedTuple):
         return f"{self.redirect_uri}{'&' if '?' in self.redirect_uri else '?'}{query}"
 
 
-def _place(client: Client, uri: str, homes: Collection[str]) -> bool:
+def _place(client: Client, uri: str, home: str, homes: Collection[str]) -> bool:
     """Whether the answer may go there; those of our own pages go to them alone, and nobody else's do."""
     if client.id == PAGES:
-        return uri in {f"{home}{PAGES_AT}" for home in homes}
-    return uri in {f"{home}{SHOWN_AT}" for home in homes} or _this_machine(uri)
+        return uri == f"{home}{PAGES_AT}"
+    ours = uri.startswith(tuple(f"{each}{PAGES_AT}" for each in homes))
+    return uri in {f"{each}{SHOWN_AT}" for each in homes} or (_this_machine(uri) and not ours)
 
 
 def _this_machine(uri: str) -> bool:

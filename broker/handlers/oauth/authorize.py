@@ -106,7 +106,7 @@ async def shown(request: Request, caller: Open) -> Response:
 async def _asked(request: Request, services: Factory, home: str) -> Asked:
     said = pairs(request.url.query)
     client = await services.clients.known(said.get("client_id", ""))
-    return Asked.of(client, said, {home, str(request.base_url).rstrip("/")})
+    return Asked.of(client, said, home, {home, str(request.base_url).rstrip("/")})
 
 
 async def _login(request: Request, services: Factory, home: str) -> Login | None:

@@ -6,7 +6,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query, Request, status
 from pydantic import BaseModel, Field, ValidationError
 
-from broker.dependencies.access import Guarded, Identified, Open, Sent
+from broker.dependencies.access import Consenting, Guarded, Identified, Open, Sent
 from broker.dependencies.context import Services
 from broker.errors import Forbidden, Invalid
 from broker.factory import Factory
@@ -83,7 +83,7 @@ async def identities(
 @router.get("/identities/{number}/consents")
 async def consents(
     number: str,
-    caller: Identified,
+    caller: Consenting,
     bearer: Sent,
     services: Services,
     every: Annotated[bool, Query(alias="all")] = False,

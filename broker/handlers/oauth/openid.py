@@ -4,17 +4,15 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from broker.dependencies.access import Guarded, Identified, Open, Sent
+from broker.dependencies.access import Guarded, Named, Open, Sent
 from broker.dependencies.context import Home, Services
-from broker.errors import Refused
 from broker.handlers.oauth.documents import about, identity_document
-from broker.models.oauth import SCOPES
+from broker.models.oauth import SCOPES, VIEW_IDENTITY_SET
 from broker.services.keys import ALGORITHM
 
 __all__ = ["router"]
 
 router = APIRouter(route_class=Guarded)
-VIEW = "urn:globus:auth:scope:auth.globus.org:view_identity_set"
 
 
 @router.get("/.well-known/openid-configuration")
@@ -49,13 +47,11 @@ async def keys(caller: Open, services: Services) -> dict[str, Any]:
 
 
 @router.get("/v2/oauth2/userinfo")
-async def userinfo(caller: Identified, bearer: Sent, services: Services) -> dict[str, Any]:
+async def userinfo(caller: Named, bearer: Sent, services: Services) -> dict[str, Any]:
     """Who has sent the token."""
-    if "openid" not in bearer.scopes:
-        raise Refused("insufficient_scope", "the token's scopes do not say that it may be told: openid", 403)
     who = await services.identities.of(caller.subject)
     claims = about(who, services.settings.domain, bearer.scopes)
-    if VIEW in bearer.scopes:
+    if VIEW_IDENTITY_SET in bearer.scopes:
         own = identity_document(who, services.settings.domain, "email" in bearer.scopes)
         claims["identity_set"] = [{**own, "sub": own["id"]}]
     return claims

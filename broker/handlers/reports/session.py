@@ -67,7 +67,7 @@ async def done(request: Request, caller: Open, services: Services, home: Home) -
 
 @router.post("/reports/logout")
 async def leave(request: Request, caller: Browsing, form: Form, services: Services, home: Home) -> Response:
-    """End the session and the login of this browser; programs keep what they were given."""
+    """End the session and the login of this browser, and what programs were given by that login."""
     await meant(request, form)
     await services.sessions.end(request.cookies.get(cookie("session", home), ""))
     await services.logins.end(request.cookies.get(cookie("login", home), ""))

@@ -191,12 +191,15 @@ async def test_only_a_token_that_was_issued_logs_in(program, ann, monkeypatch):
 async def test_who_guesses_is_told_to_wait(program, ann):
     for _ in range(10):
         assert (await program.sent(await program.page(), token="cogetb_guess")).status_code == 403
-    answer = await program.sent(await program.page(), token=ann)
+    answer = await program.sent(await program.page(), token="cogetb_guess")
     assert (answer.status_code, int(answer.headers["Retry-After"]) > 0) == (429, True)
-    program.secret = "guess"
+    assert (await program.sent(await program.page(), token=ann)).status_code == 303  # a right one never waits
+    right, program.secret = program.secret, "guess"
     answers = [await program.ask(grant_type="refresh_token", refresh_token="x") for _ in range(21)]
     assert [answer.status_code for answer in answers] == [401] * 20 + [429]
     assert answers[-1].json()["error"] == "temporarily_unavailable"
+    program.secret = right
+    assert (await program.ask(grant_type="refresh_token", refresh_token="x")).json()["error"] == "invalid_grant"
 
 
 async def test_a_code_is_shown_and_nothing_else(broker):

@@ -6,13 +6,17 @@ import time
 
 import pytest
 
+from broker.config import Settings
 from broker.models import identities, oauth
 from broker.models.access import NewToken
 from broker.models.identities import identity
-from tests.broker.conftest import HERE
+from broker.models.oauth import PAGES, TRANSFER
+from tests.broker.conftest import HERE, running
 from tests.broker.oauth.conftest import (
     ALL,
+    BACK,
     GROUPS,
+    Program,
     by_server,
     userinfo,
     whoami,
@@ -174,3 +178,79 @@ async def test_what_has_expired_is_forgotten_from_the_leaves(broker, program, an
         await grants.own(robot, "openid")
     tokens = await broker.factory.access.tokens()
     assert [each.kind for each in tokens if each.subject == "ann"] == ["token"]
+
+
+async def test_a_refresh_token_ends_with_all_that_came_of_the_ones_before(broker, native, ann):
+    first = (await native.login(ann))[TRANSFER]
+    given = [first]
+    for _ in range(3):
+        answer = await native.ask(grant_type="refresh_token", refresh_token=given[-1]["refresh_token"])
+        given.append(answer.json())
+    for each in given:
+        assert (await whoami(broker, each["access_token"])).status_code == 200
+    assert (await native.ask("token/revoke", token=given[-1]["refresh_token"])).status_code == 200
+    for each in given:
+        assert (await whoami(broker, each["access_token"])).status_code == 401
+
+
+async def test_an_old_refresh_token_shown_again_ends_all_that_its_grant_gave(broker, native, ann):
+    given = [(await native.login(ann))[TRANSFER]]
+    for _ in range(2):
+        answer = await native.ask(grant_type="refresh_token", refresh_token=given[-1]["refresh_token"])
+        given.append(answer.json())
+    again = await native.ask(grant_type="refresh_token", refresh_token=given[1]["refresh_token"])
+    assert again.json()["error"] == "invalid_grant"
+    for each in given:
+        assert (await whoami(broker, each["access_token"])).status_code == 401
+
+
+async def test_what_a_login_gave_ends_with_it(broker, program, ann):
+    token = (await program.login(ann))[TRANSFER]["access_token"]
+    assert (await whoami(broker, token)).status_code == 200
+    await program.sent(await program.page(), "leave")
+    assert (await whoami(broker, token)).status_code == 401
+
+
+@pytest.mark.parametrize(
+    "scope",
+    [
+        "urn:globus:auth:scope:transfer.api.globus.org:monitor_ongoing",
+        "urn:globus:auth:scope:transfer.api.globus.org:gcp_install",
+        "urn:globus:auth:scope:transfer.api.globus.org:All",
+        "urn:globus:auth:scope:transfer.api.globus.org:all_",
+        "urn:globus:auth:scope:auth.globus.org:manage_projects",
+        "admin",
+        f"{ALL} nothing",
+    ],
+)
+async def test_an_unknown_scope_is_given_to_nobody(broker, program, ann, scope):
+    page = await program.browser.get(program.url(scope=scope))
+    assert "error=invalid_scope" in page.headers["Location"]
+    robot, secret = await broker.factory.clients.make("tests", "robot", "admin")
+    answer = await Program(broker, robot.id, secret).ask(grant_type="client_credentials", scope=scope)
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_scope")
+    refresh = (await program.login(ann))[TRANSFER]["refresh_token"]
+    answer = await program.ask(grant_type="refresh_token", refresh_token=refresh, scope=scope)
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_scope")
+
+
+async def test_the_client_of_our_pages_is_no_program(broker, ann):
+    """Its codes come to our own pages, and are worth nothing to whoever else reads them."""
+    pages = Program(broker, PAGES, None)
+    for place in (BACK, f"{HERE}/v2/web/auth-code", "http://127.0.0.1:8642/reports/login/done"):
+        assert (await pages.browser.get(pages.url(redirect_uri=place))).status_code == 400
+    done = f"{HERE}/reports/login/done"
+    code = await pages.code(ann, redirect_uri=done)
+    answer = await pages.redeem(code, redirect_uri=done)
+    assert (answer.status_code, answer.json()["error"]) == (401, "invalid_client")
+    for path in ("token/introspect", "token/validate"):
+        assert (await pages.ask(path, token=code)).status_code == 401
+
+
+async def test_no_other_program_is_answered_at_our_own_pages(database):
+    async with running(Settings(database, public_url="http://localhost:8642")) as broker:
+        client, secret = await broker.factory.clients.register("a program", "192.0.2.1")
+        program = Program(broker, client.id, secret)
+        for place in ("/reports/login/done", "/reports/login/done?x=1", "/reports/login/done/"):
+            url = program.url(redirect_uri=f"http://localhost:8642{place}")
+            assert (await program.browser.get(url)).status_code == 400
