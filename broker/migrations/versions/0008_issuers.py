@@ -5,8 +5,8 @@ import re
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0007"
-down_revision = "0006"
+revision = "0008"
+down_revision = "0007"
 
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 ISSUED = re.compile(r"(\d{1,18}) for ")
