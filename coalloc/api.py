@@ -31,7 +31,7 @@ from coalloc.model import Estimate, Plan, ReplicaSet, Snapshot, Stat, TransferRe
 from coalloc.preview import preview
 from coalloc.report import past_transfers
 from coalloc.request import Engine, Request, Strategy, named_files, ranked, sources_of
-from coalloc.resolve import target
+from coalloc.resolve import bounds, target
 from coalloc.schedule.policies import make
 from coalloc.servers import Storage, ThirdParty, copy, storage, third_party
 from coalloc.sink import discard
@@ -146,6 +146,7 @@ async def _download(
         policy=make(request.strategy, request.blocks, widens=request.streams is None),
         most=request.max_sources,
         keep_checksums=request.checksum != "none",
+        within=request.within or bounds(request.output, many),
     )
     where = target(found.file.name, request.output, many)
     ordered, estimates = ranked(found, past)

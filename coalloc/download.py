@@ -33,11 +33,15 @@ FIRST_LOOK = 0.01
 
 
 class Wishes(NamedTuple):
-    """What the user asked for, apart from the file: the scheme, the most sources at once, whether to keep checksums."""
+    """What the user asked for, apart from the file: the scheme, the most sources at once, whether to keep checksums.
+
+    `within` is the real path of a directory that the target must not leave by a symbolic link.
+    """
 
     policy: Policy
     most: int | None = None
     keep_checksums: bool = True
+    within: Path | None = None
 
 
 class Download:
@@ -88,7 +92,7 @@ class Download:
         """
         showing = self._loop.create_task(self._show()) if self._watch else None
         try:
-            with PartialFile(self._target, keep_checksums=self._wishes.keep_checksums) as self._partial:
+            with self._locked() as self._partial:
                 if await self._is_here(expectation(self._file.checksums)):
                     return self._finished()
                 await self._connect()
@@ -114,6 +118,9 @@ class Download:
                 self._verification.cancel()
             await self._runner.close()
         return self._finished()
+
+    def _locked(self) -> PartialFile:
+        return PartialFile(self._target, keep_checksums=self._wishes.keep_checksums, within=self._wishes.within)
 
     async def _is_here(self, wanted: Checksum | None) -> bool:
         """Whether the target is there already, with the checksum that is known of it."""

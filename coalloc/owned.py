@@ -21,7 +21,7 @@ __all__ = ["DIRECTORY", "OwnDirectory", "owner_of_new_files"]
 DIRECTORY = os.O_DIRECTORY | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 """O_NONBLOCK: else opening a FIFO would wait until it has another end."""
-_NO_TMPFILE = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
+_NO_TMPFILE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 def owner_of_new_files(directory: int) -> int:

@@ -37,6 +37,8 @@ class Request(NamedTuple):
     where that pays, or none to have those between which something was measured; None to go straight in any case.
     `delegate` are hosts that may be given a limited proxy if they insist on one.
     `policy` says which addresses the sources may have; None for the user's own, by which they go anywhere.
+    `within` is the real path of a directory that the output must not leave by a symbolic link, also one that is put
+    there meanwhile; None for the directory that `output` is.
     """
 
     sources: tuple[str, ...]
@@ -52,6 +54,7 @@ class Request(NamedTuple):
     staging: tuple[str, ...] | None = None
     delegate: frozenset[str] = frozenset()
     policy: AddressPolicy | None = None
+    within: Path | None = None
 
     @property
     def expected(self) -> Checksum | None:

@@ -73,6 +73,7 @@ class Downloading:
         wanted = Request(
             tuple(sources),
             output=self._sink.at(work.destination),
+            within=self._sink.real(_parent(work.destination)),
             streams=self._options.perf_p,
             checksum=work.details.told or (recorded if checked else "none"),
             policy=policy,
@@ -94,15 +95,18 @@ async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
     async def one(work: Work) -> None:
         with suppress(NoSuchFile):
             await _reached(sink, work)
-            await asyncio.to_thread(discard, sink.at(work.destination))
+            await asyncio.to_thread(discard, sink.at(work.destination), sink.real(_parent(work.destination)))
 
     await of_each(one, batch)
 
 
 async def _reached(sink: LocalTree, work: Work) -> None:
     """:raises NoSuchFile: when the folder is not there, or a part of its path is a link"""
-    folder = work.destination.rpartition("/")[0]
-    await sink.stat(f"{folder}/")
+    await sink.stat(f"{_parent(work.destination)}/")
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0]
 
 
 def _checksum(report: TransferReport) -> str | None:

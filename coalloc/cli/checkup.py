@@ -181,8 +181,8 @@ def _connections() -> Iterator[Finding]:
     elif slots.usable:
         yield Finding("connections", "ok", f"at most {slots.most} to a server, counted in {slots.folder}")
     else:
-        remedy = f"remove {slots.folder} or make it yours alone; until then nothing is counted"
-        yield Finding("connections", "limited", f"{slots.folder} cannot be used", remedy)
+        remedy = f"remove {slots.directory} or make it yours alone; until then nothing is counted"
+        yield Finding("connections", "limited", f"{slots.directory} cannot be used", remedy)
 
 
 def _terminal() -> Iterator[Finding]:

@@ -92,6 +92,11 @@ class Slots(NamedTuple):
         return False
 
     @property
+    def directory(self) -> Path:
+        """Where this user's files are."""
+        return self._claims.path
+
+    @property
     def _is_shared(self) -> bool:
         return self.folder == SHARED
 

@@ -14,11 +14,11 @@ from coalloc.brokerclient import Found
 from coalloc.errors import UsageError
 from coalloc.model import ReplicaSet
 from coalloc.resolve import fetch
-from coalloc.resolve.targets import target
+from coalloc.resolve.targets import bounds, target
 from coalloc.resolve.urls import check, replica_set
 from coalloc.urls import redact
 
-__all__ = ["Ask", "Fetch", "resolve", "target"]
+__all__ = ["Ask", "Fetch", "bounds", "resolve", "target"]
 
 Ask = Callable[[Sequence[str]], Awaitable[list[Found]]]
 """`await ask(names)`: where a broker knows these datasets to be."""

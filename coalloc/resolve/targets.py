@@ -7,7 +7,7 @@ from coalloc.disk import disk_error
 from coalloc.errors import UsageError
 from coalloc.resolve.names import why_unsafe
 
-__all__ = ["target"]
+__all__ = ["bounds", "target"]
 
 
 def target(name: str, output: Path | None, many: bool) -> Path:
@@ -28,6 +28,12 @@ def target(name: str, output: Path | None, many: bool) -> Path:
         return _inside(output or Path(), name)
     except OSError as error:
         raise disk_error(error, "create", (output or Path()) / name) from None
+
+
+def bounds(output: Path | None, many: bool) -> Path | None:
+    """The real path of the directory that the `target` must not leave; None if the user named the file itself."""
+    named = output is not None and not many and not output.is_dir()
+    return None if named else Path(os.path.realpath(output or Path()))
 
 
 def _inside(directory: Path, name: str) -> Path:

@@ -28,23 +28,25 @@ OPEN_ON_NFS = ".nfs"
 """How names begin that NFS gives to files that were removed while a process has them open."""
 
 
-def discard(target: Path) -> None:
+def discard(target: Path, within: Path | None = None) -> None:
     """Delete what was fetched of a file that is not whole; a file of that name is left alone.
 
+    :param within: as of `Folder`
     :raises TargetInUse: while another process fetches it
     :raises SinkError: when that cannot be told, or another user made it
     """
     folder = _beside(target)
     if folder.is_dir() and not folder.is_symlink():
-        Folder(target).remove()
+        Folder(target, within).remove()
 
 
 class Folder:
     """The locked directory of one target; `path` is the directory."""
 
-    def __init__(self, target: Path) -> None:
+    def __init__(self, target: Path, within: Path | None = None) -> None:
         """Make the directory if it is not there, and lock it.
 
+        :param within: the real path of a directory that the target must not leave by a symbolic link
         :raises TargetInUse: if another process has the lock
         :raises SinkError: if the target cannot be written, or what is there is not own
         """
@@ -57,6 +59,7 @@ class Folder:
         except OSError as error:
             raise disk_error(error, "create", self.path) from None
         try:
+            _refuse_outside(target, within, self.outside)
             _refuse_special(target, self.outside)
             self._owner = owner_of_new_files(self.outside)
             while self._lock is None:
@@ -226,6 +229,17 @@ def _narrow(held: int, found: os.stat_result) -> None:
         pass
     except FileNotFoundError:
         raise OSError("this takes a /proc") from None
+
+
+def _refuse_outside(target: Path, within: Path | None, outside: int) -> None:
+    """Look where the open directory is, not where its path leads: another user may have put a link on it."""
+    if within is not None and Path("/proc/self").exists():
+        found = Path(f"/proc/self/fd/{outside}").readlink()
+        if not found.is_relative_to(within):
+            raise SinkError(
+                f"{target} would be elsewhere, as a directory on its path is a symbolic link",
+                "remove the link, or choose another directory",
+            )
 
 
 def _refuse_special(target: Path, outside: int) -> None:

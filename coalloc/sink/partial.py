@@ -39,16 +39,24 @@ class PartialFile:
     thread, as long as nothing is written meanwhile.
 
     :param keep_checksums: whether each piece has its adler32
+    :param within: the real path of a directory that the target must not leave by a symbolic link
     :raises TargetInUse: if another process fetches this target
     :raises SinkError: if the target cannot be written; so does every method when the disk fails
     """
 
-    def __init__(self, target: Path, *, keep_checksums: bool = True, disk: Disk | None = None) -> None:
+    def __init__(
+        self,
+        target: Path,
+        *,
+        keep_checksums: bool = True,
+        disk: Disk | None = None,
+        within: Path | None = None,
+    ) -> None:
         self._target = target
         self._disk = disk or Disk()
         self._keeps_adler32 = keep_checksums
         self._keeps_crc32 = False
-        self._folder = Folder(target)
+        self._folder = Folder(target, within)
         self._data: Data | None = None
         self._follower: Follower | None = None
         self._held = Intervals()

@@ -11,7 +11,7 @@ from coalloc.disk import in_thread
 from coalloc.intervals import Intervals
 from coalloc.journal import Journal, describe, recall
 from coalloc.model import Checksum
-from coalloc.resolve import target
+from coalloc.resolve import bounds, target
 from coalloc.sink import PartialFile, has, resembles
 from coalloc.staging.item import Item
 from coalloc.staging.landing import Landing
@@ -22,9 +22,9 @@ __all__ = ["Here"]
 class _Open:
     """A file that is being written."""
 
-    def __init__(self, item: Item, path: Path) -> None:
+    def __init__(self, item: Item, path: Path, within: Path | None) -> None:
         """:raises SinkError: :raises TargetInUse: as `PartialFile`"""
-        self.partial = PartialFile(path)
+        self.partial = PartialFile(path, within=within)
         try:
             self._begin(item)
         except BaseException:
@@ -78,7 +78,7 @@ class Here(Landing):
                 await in_thread(self._begin, item)
 
     def _begin(self, item: Item) -> None:
-        self._open[item.name] = _Open(item, self._target(item))
+        self._open[item.name] = _Open(item, self._target(item), bounds(self._folder, many=True))
 
     def missing(self, name: str, start: int, end: int) -> list[tuple[int, int]]:
         """What of [start, end) is not here."""

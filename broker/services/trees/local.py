@@ -83,6 +83,10 @@ class LocalTree:
         """Where on this machine a path is; that no part of it is a link is for `stat` and `make` to see."""
         return self._base / path.lstrip("/")
 
+    def real(self, path: str) -> Path:
+        """Where on this machine a path is as long as no part of it is a link, whatever leads to the root."""
+        return Path(os.path.realpath(self._base)) / path.strip("/")
+
     def _folder(self, path: str) -> int:
         """A folder, opened step by step from the root; to be closed by the caller."""
         folder = os.open(self._base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

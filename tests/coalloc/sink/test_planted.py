@@ -3,6 +3,7 @@
 import ctypes
 import os
 import stat
+from pathlib import Path
 
 import pytest
 
@@ -281,6 +282,32 @@ def test_a_folder_that_is_exchanged_is_not_removed_through_the_link(tmp_path, vi
         exchange(tmp_path / "x.coget", victim)
     assert snapshot(victim) == before
     assert list((tmp_path / "moved").iterdir()) == []
+
+
+@pytest.mark.parametrize(("leads", "where"), [("../victim", "where"), ("..", "where"), ("other", "where/sub")])
+def test_a_directory_on_the_path_that_became_a_link_leads_nowhere(tmp_path, victim, leads, where):
+    """The path was looked at before, and looked right."""
+    (tmp_path / "where" / "other").mkdir(parents=True)
+    link = tmp_path / "where" / "sub"
+    link.symlink_to(leads)
+    left = link.resolve() / "x.coget"
+    left.mkdir(0o700)
+    (left / "data").write_bytes(b"precious")
+    before = snapshot(tmp_path)
+    for do in (lambda: PartialFile(link / "x", within=tmp_path / where), lambda: discard(link / "x", tmp_path / where)):
+        assert f"{link}/x would be elsewhere" in refused(do)
+    assert snapshot(tmp_path) == before
+
+
+@pytest.mark.parametrize("path", ["x", "sub/x", "linked/x"])
+def test_a_directory_below_is_not_left(tmp_path, monkeypatch, path):
+    (tmp_path / "real" / "sub").mkdir(parents=True)
+    (tmp_path / "linked").symlink_to("real")
+    (tmp_path / "real" / "linked").symlink_to("sub")
+    monkeypatch.chdir(tmp_path / "linked")
+    for name in (Path(path), Path("../linked") / path, tmp_path / "linked" / path):
+        with PartialFile(name, within=tmp_path / "real"):
+            assert (tmp_path / "real" / f"{path}.coget").is_dir()
 
 
 @as_root
