@@ -189,5 +189,6 @@ def refuse_numeric(host: str, port: int, policy: AddressPolicy) -> None:
 
 def refused(host: str, address: str, policy: AddressPolicy) -> AddressRefused:
     """The error for a host to which nothing connects from here."""
+    known = host if host == address else f"{host} has the address {address}, which"
     kind = WORDS[class_of(address)]
-    return AddressRefused(f"{host} has the address {address}, which is {kind}: nothing connects there", policy.remedy)
+    return AddressRefused(f"{known} is {kind}: nothing connects there on the word of others", policy.remedy)

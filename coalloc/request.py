@@ -6,9 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, NamedTuple
+from urllib.parse import urlsplit
 
 from coalloc import checksums
-from coalloc.addresses import AddressPolicy
+from coalloc.addresses import AddressPolicy, class_of
 from coalloc.brokerclient import Broker, Found
 from coalloc.config import own_policy
 from coalloc.dialer import DirectDialer
@@ -16,7 +17,7 @@ from coalloc.engine import open_source, speaks
 from coalloc.engine.base import Admission, EngineOptions, Source, Span
 from coalloc.errors import UsageError
 from coalloc.history import History
-from coalloc.model import Checksum, Estimate, Replica, ReplicaSet
+from coalloc.model import Checksum, Estimate, Origin, Replica, ReplicaSet
 from coalloc.resolve import resolve
 from coalloc.urls import redact
 
@@ -77,17 +78,29 @@ class Request(NamedTuple):
 async def named_files(request: Request, broker: Broker | None) -> list[Found]:
     """The files that the request names; a checksum that the user gave takes the place of those that came with them."""
 
+    servers: list[str] = []
+
     async def fetch_document(url: str, limit: int) -> bytes:
-        return await _read_whole(open_source(url, request.engine, request.options), limit)
+        options = request.options
+        document = await _read_whole(open_source(url, request.engine, options), limit)
+        servers.extend(await options.dialer.addresses(urlsplit(url).hostname or ""))
+        return document
 
     expected = request.expected
     named = await resolve(request.sources, fetch_document, broker.resolve if broker else None, request.own)
-    files = [found._replace(file=_spoken(request.engine, found.file)) for found in named]
+    origin = Origin("server", min(servers, key=class_of)) if servers else None
+    files = [found._replace(file=_spoken(request.engine, _said(request, found.file, origin))) for found in named]
     if expected is None:
         return files
     if len(files) > 1:
         raise UsageError("--checksum is of one file, but several are named", "leave it out: the Metalink has its own")
     return [files[0]._replace(file=files[0].file._replace(checksums=(expected,), vouched=True))]
+
+
+def _said(request: Request, file: ReplicaSet, origin: Origin | None) -> ReplicaSet:
+    """The file, named by a server that an engine has found; and vouched for by no checksum where none is wanted."""
+    replicas = tuple(replica._replace(origin=origin or replica.origin) for replica in file.replicas)
+    return file._replace(replicas=replicas, vouched=file.vouched and request.checksum != "none")
 
 
 def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:

@@ -9,7 +9,7 @@ from coalloc.brokerclient.documents import document, number, whole
 from coalloc.checksums import checksum, normalise
 from coalloc.config import Access
 from coalloc.errors import NothingToFetchFrom
-from coalloc.model import Estimate, Replica, ReplicaSet
+from coalloc.model import Estimate, Origin, Replica, ReplicaSet
 from coalloc.urls import redact
 
 __all__ = ["Broker", "Dataset", "Found"]
@@ -80,11 +80,14 @@ class Broker:
                 f"{self.access.url} knows no replica of {name} that is available", f"see coget datasets {name}"
             )
         best = sorted(line["replicas"], key=lambda each: whole(each["rank"]))[:MOST_REPLICAS]
-        replicas = tuple(Replica(str(each["url"]), each["rank"]) for each in best)
+        origin = Origin("server", self._broker.address)
+        replicas = tuple(Replica(str(each["url"]), each["rank"], origin=origin) for each in best)
         known = [pair for pair in line["checksums"].items() if normalise(pair[0])]
         size = None if line["size"] is None else whole(line["size"])
         plain = name.rpartition(":")[2].rpartition("/")[2]
-        file = ReplicaSet(plain, replicas, size, tuple(checksum(*pair) for pair in known))
+        checksums = tuple(checksum(*pair) for pair in known)
+        vouched = self._broker.secure and bool(checksums)
+        file = ReplicaSet(plain, replicas, size, checksums, vouched=vouched)
         measured = frozenset(str(each["url"]) for each in best if each["measured"])
         return Found(file, {str(each["url"]): _estimate(each) for each in best}, name, measured)
 

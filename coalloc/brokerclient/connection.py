@@ -57,7 +57,18 @@ class Connection:
 
     def __init__(self, access: Access, remedy: str) -> None:
         self.access = access
+        self.address: str | None = None
+        """The numeric address of the broker, once it has answered; None where a proxy asks it for us."""
         self._remedy = remedy
+
+    @property
+    def secure(self) -> bool:
+        """Whether nobody on the way can change what it says."""
+        return urlsplit(self.access.url).scheme == "https" or self._near
+
+    @property
+    def _near(self) -> bool:
+        return urlsplit(self.access.url).hostname in LOOPBACK
 
     async def ask(self, method: str, path: str, seconds: float = WHOLE, largest: int = LARGEST, **what: Any) -> str:
         """The whole answer.
@@ -99,19 +110,29 @@ class Connection:
         headers = {"Accept-Encoding": "identity"}
         if self.access.token:
             headers["Authorization"] = f"Bearer {self.access.token}"
-        near = urlsplit(self.access.url).hostname in LOOPBACK  # no proxy is to see what goes in clear on this machine
         seconds = httpx.Timeout(SECONDS, read=SECONDS if whole else QUIET)
         try:
-            # Redirects are not followed: they could lead the token elsewhere.
+            # Redirects are not followed: they could lead the token elsewhere. No proxy is to see what goes in clear on
+            # this machine.
             async with (
                 asyncio.timeout(whole),
-                httpx.AsyncClient(timeout=seconds, headers=headers, trust_env=not near) as client,
+                httpx.AsyncClient(timeout=seconds, headers=headers, trust_env=not self._near) as client,
                 client.stream(method, f"{self.access.url}{PATH}{path}", **what) as answer,
             ):
+                self.address = self._peer(answer)
                 yield answer
         except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ImportError) as error:  # the last: a proxy's library
             said = str(error) or type(error).__name__
             raise BrokerSilent(f"the broker {self.access.url} does not answer: {said}", self._remedy) from None
+
+    def _peer(self, answer: "httpx.Response") -> str | None:
+        from urllib.request import getproxies, proxy_bypass
+
+        parts = urlsplit(self.access.url)
+        proxies = {} if self._near or proxy_bypass(parts.hostname or "") else getproxies()
+        if proxies.get(parts.scheme) or proxies.get("all"):
+            return None
+        return str(answer.extensions["network_stream"].get_extra_info("server_addr")[0])
 
     async def _read(self, answer: "httpx.Response", largest: int) -> str:
         text = bytearray()

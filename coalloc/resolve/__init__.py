@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 from coalloc.addresses import ANYWHERE, AddressPolicy
 from coalloc.brokerclient import Found
 from coalloc.errors import UsageError
-from coalloc.model import ReplicaSet
+from coalloc.model import Origin, ReplicaSet
 from coalloc.resolve import fetch
 from coalloc.resolve.targets import bounds, target
 from coalloc.resolve.urls import check, replica_set
@@ -94,12 +94,23 @@ async def _read(source: str, fetch_document: Fetch, policy: AddressPolicy) -> li
 
     if "://" not in source:
         # One byte more than is taken, so that too large is noticed.
-        return metalink.read(_local(source, metalink.MAX_BYTES + 1), source)
+        files = metalink.read(_local(source, metalink.MAX_BYTES + 1), source)
+        return [_named(file, Origin("document"), trusted=True) for file in files]
     if _is_http(source):
-        document = (await fetch.get(source, metalink.MAX_BYTES, policy)).content
+        found = await fetch.get(source, metalink.MAX_BYTES, policy)
     else:
-        document = await fetch_document(source, metalink.MAX_BYTES)
-    return metalink.read(document, redact(source))
+        found = fetch.Document(await fetch_document(source, metalink.MAX_BYTES), None, False)
+    files = metalink.read(found.content, redact(source))
+    return [_named(file, Origin("server", found.address), found.secure) for file in files]
+
+
+def _named(file: ReplicaSet, origin: Origin, trusted: bool) -> ReplicaSet:
+    """The file as a document names it.
+
+    :param trusted: whether nobody on the way can have changed the document
+    """
+    replicas = tuple(replica._replace(origin=origin) for replica in file.replicas)
+    return file._replace(replicas=replicas, vouched=trusted and bool(file.checksums or file.pieces))
 
 
 def _local(path: str, limit: int) -> bytes:

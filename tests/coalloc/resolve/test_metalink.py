@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from coalloc import checksums
 from coalloc.errors import UsageError
-from coalloc.model import Checksum, PieceHashes, Replica, ReplicaSet
+from coalloc.model import Checksum, Origin, PieceHashes, Replica, ReplicaSet
 from coalloc.resolve import metalink
 from tests.support.scripted import limited
 
@@ -148,6 +148,7 @@ replica = st.builds(
     st.builds("ftp://{}/{}".format, st.sampled_from(["h", "[::1]:2811", "ann@h"]), words),
     st.none() | st.integers(1, 999_999),
     st.none() | st.sampled_from(["de", "fr"]),
+    st.just(Origin()),
 )
 
 

@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from coalloc.errors import NoSuchFile, PermissionRefused, ServerSays, Unreachable, UsageError
-from coalloc.model import Replica, ReplicaSet
+from coalloc.model import Origin, Replica, ReplicaSet
 from coalloc.resolve import fetch, metalink, resolve
 
 
@@ -18,7 +18,8 @@ async def files(sources, fetch_document):
 
 DOCUMENT = b"""<metalink xmlns="urn:ietf:params:xml:ns:metalink">
 <file name="x"><url>ftp://a/x</url></file></metalink>"""
-FILE = ReplicaSet("x", (Replica("ftp://a/x"),))
+FILE = ReplicaSet("x", (Replica("ftp://a/x", origin=Origin("document")),))
+SERVED = ReplicaSet("x", (Replica("ftp://a/x", origin=Origin("server", "127.0.0.1")),))
 KIND = "application/metalink4+xml; charset=utf-8"
 
 
@@ -96,7 +97,8 @@ async def test_a_metalink_at_another_scheme_comes_through_an_engine():
         asked.append((url, limit))
         return DOCUMENT
 
-    assert await files(["ftp://u:pw@a/x.META4"], engine) == [FILE]
+    file = FILE._replace(replicas=(Replica("ftp://a/x", origin=Origin("server")),))
+    assert await files(["ftp://u:pw@a/x.META4"], engine) == [file]
     assert asked == [("ftp://u:pw@a/x.META4", metalink.MAX_BYTES)]
 
 
@@ -110,7 +112,7 @@ async def test_a_metalink_by_http_is_known_by_its_name_or_by_its_type(serve):
         }
     )
     for path in ("x.meta4?v=1", "named-by-type", "moved"):
-        assert await files([f"{server}/{path}"], no_engine) == [FILE]
+        assert await files([f"{server}/{path}"], no_engine) == [SERVED]
     for path in ("x", "missing"):
         assert await files([f"{server}/{path}"], no_engine) == [ReplicaSet(path, (Replica(f"{server}/{path}"),))]
 
@@ -154,3 +156,21 @@ async def test_a_metalink_that_does_not_end_is_given_up(serve):
     server = serve({"/x.meta4": (200, KIND, b" " * (metalink.MAX_BYTES + 1))})
     with pytest.raises(UsageError, match="too large"):
         await files([f"{server}/x.meta4"], no_engine)
+
+
+SUMMED = DOCUMENT.replace(b"<url>", b'<hash type="md5">d41d8cd98f00b204e9800998ecf8427e</hash><url>')
+
+
+async def test_checksums_vouch_for_a_file_where_nobody_on_the_way_can_have_changed_them(tmp_path, serve):
+    (tmp_path / "x.meta4").write_bytes(SUMMED)
+    (tmp_path / "plain.meta4").write_bytes(DOCUMENT)
+    server = serve({"/x.meta4": (200, KIND, SUMMED)})
+    vouched = {}
+    for source in (f"{tmp_path}/x.meta4", f"{tmp_path}/plain.meta4", f"{server}/x.meta4"):
+        (file,) = await files([source], no_engine)
+        vouched[source.rpartition("/")[0].partition(":")[0], source.rpartition("/")[2]] = file.vouched
+    assert vouched == {
+        (str(tmp_path), "x.meta4"): True,
+        (str(tmp_path), "plain.meta4"): False,
+        ("http", "x.meta4"): False,
+    }
