@@ -9,7 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Query, Response, status
 from fastapi.sse import EventSourceResponse, format_sse_event
 
-from broker.dependencies.access import Guarded, Reader, Still, Transferrer
+from broker.dependencies.access import Guarded, Reader, Sent, Still, Transferrer
 from broker.dependencies.context import Services
 from broker.errors import Forbidden
 from broker.factory import Factory
@@ -61,9 +61,9 @@ async def _shown(services: Factory, tasks: Iterable[Task]) -> list[TaskRecord]:
 
 
 @router.post("/tasks", status_code=status.HTTP_202_ACCEPTED)
-async def submit(submission: Submission, caller: Transferrer, services: Services) -> Accepted:
+async def submit(submission: Submission, caller: Transferrer, bearer: Sent, services: Services) -> Accepted:
     """Hand over a task: a transfer, or what is to be deleted. Sent again with the same id, it is the same task."""
-    task, new = await services.submissions.submit(caller, submission)
+    task, new = await services.submissions.submit(caller, submission, bearer.number)
     return Accepted(id=task, new=new)
 
 

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
-__all__ = ["Identity", "identity", "subjects", "username"]
+__all__ = ["Identity", "identity", "named", "number", "subjects", "username"]
 
 NAMESPACE = UUID("6f0b42b6-4c3e-5d0f-9d35-7d0b7c1f1a52")
 """Never to be changed: tasks are owned by what is made with it."""
@@ -27,6 +27,27 @@ def identity(subject: str) -> UUID:
     True
     """
     return uuid5(NAMESPACE, subject)
+
+
+def number(principal: str) -> UUID | None:
+    """The UUID that somebody is called by, however it is written; None for a subject.
+
+    >>> number("6F0B42B6-4C3E-5D0F-9D35-7D0B7C1F1A52") == NAMESPACE, number("ann")
+    (True, None)
+    """
+    try:
+        return UUID(principal)
+    except ValueError:
+        return None
+
+
+def named(principal: str) -> UUID:
+    """Whom a rule means: a subject, or its UUID.
+
+    >>> named("ann") == named(str(identity("ann")).upper()) == identity("ann")
+    True
+    """
+    return number(principal) or identity(principal)
 
 
 def username(subject: str, domain: str) -> str:

@@ -5,6 +5,7 @@ from uuid import UUID
 
 from pydantic import Field
 
+from broker.models.access import Role
 from broker.models.base import Moment, Wire
 
 __all__ = [
@@ -75,9 +76,14 @@ class Item(Wire):
 
 
 class NewTask(Wire):
-    """A task to be done; checked, with paths that are normalised."""
+    """A task to be done; checked, with paths that are normalised.
+
+    `role` is that of its owner, `token_id` the number of the token with which it was submitted: both are asked again.
+    """
 
     owner: str
+    role: Role = "transfer"
+    token_id: int | None = None
     kind: TaskKind
     submission_id: UUID
     source: UUID

@@ -35,6 +35,8 @@ tasks = Table(
     METADATA,
     Column("id", Text, primary_key=True),
     Column("owner", Text, nullable=False),
+    Column("role", Text, nullable=False, server_default="transfer"),  # of its owner, when it was submitted
+    Column("token_id", ID),  # with which it was submitted, or from which that came; NULL: none of ours
     Column("submission_id", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("status", Text, nullable=False),

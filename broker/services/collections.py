@@ -10,11 +10,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.errors import Forbidden, NoCollection, NotFound, NotGranted
 from broker.models.access import Caller
 from broker.models.collections import AccessRule, Collection, NewCollection, NewRule
+from broker.models.identities import named
+from broker.models.identities import number as numbered
 from broker.services.paths import normal
 from broker.services.permissions import granted
 from broker.storage.access import Records
 from broker.storage.collections import Collections as Stored
 from broker.storage.database import Database, retried
+from broker.storage.identities import Identities
 
 __all__ = ["Collections", "Seen", "Use"]
 
@@ -155,8 +158,12 @@ class Collections:
         path = normal(new.path).rstrip("/") + "/"
         async with self._database.write() as connection:
             collection, _ = await self._kept(connection, caller, number)
-            rule = AccessRule(**{**new.model_dump(), "path": path}, id=uuid4())
+            principal = await _normal(connection, new)
+            rule = AccessRule(**{**new.model_dump(), "path": path, "principal": principal}, id=uuid4())
             stored = Stored(connection)
+            for each in (await stored.rules([str(number)])).get(str(number), ()):
+                if _same(each, rule):
+                    await stored.rename_rule(each.id, principal)
             await stored.add_rule(number, rule, now)
             said = f"{collection.name}: {rule.permissions} {path} to {rule.principal_type} {rule.principal}".rstrip()
             await Records(connection).note(now, caller.subject, "grant", said)
@@ -178,6 +185,22 @@ class Collections:
         if not seen.kept_by(caller):
             raise Forbidden(f"{caller.subject} does not own {seen.collection.name}", "ask its owner, or an admin")
         return seen
+
+
+async def _normal(connection: AsyncConnection, new: NewRule) -> str:
+    """The one form in which rules name a principal: the subject where it is known, else the UUID in lower case."""
+    if new.principal_type != "identity":
+        return new.principal
+    for each in await Identities(connection).by_id([named(new.principal)]):
+        return each.subject
+    told = numbered(new.principal)
+    return new.principal if told is None else str(told)
+
+
+def _same(known: AccessRule, new: AccessRule) -> bool:
+    """Whether a rule is of the same principal, by another name, and path."""
+    both = known.principal_type == new.principal_type == "identity" and known.path == new.path
+    return both and known.principal != new.principal and named(known.principal) == named(new.principal)
 
 
 def _no_rule(rule: UUID) -> NotFound:

@@ -5,7 +5,7 @@ from typing import Literal, cast
 
 from broker.models.access import Caller, Role
 from broker.models.collections import AccessRule, Collection
-from broker.models.identities import identity
+from broker.models.identities import identity, named
 
 __all__ = ["ANONYMOUS", "Granted", "granted"]
 
@@ -37,7 +37,4 @@ def _fits(rule: AccessRule, caller: Caller, path: str | None) -> bool:
         return False
     if rule.principal_type == "role":
         return caller.may(cast(Role, rule.principal))
-    return rule.principal_type == "all_authenticated_users" or rule.principal in (
-        caller.subject,
-        str(identity(caller.subject)),
-    )
+    return rule.principal_type == "all_authenticated_users" or named(rule.principal) == identity(caller.subject)

@@ -13,10 +13,12 @@ from broker.services.collections import Collections, Use
 from broker.services.paths import normal
 from broker.services.tasks import Submitted, Tasks
 
-__all__ = ["DAY", "Submissions"]
+__all__ = ["DAY", "LONGEST", "Submissions", "due"]
 
 DAY = 86_400.0
 """What a task has unless it says a deadline."""
+LONGEST = 90 * DAY
+"""How far away a deadline may be."""
 
 
 class Submissions:
@@ -26,9 +28,10 @@ class Submissions:
         self._collections = collections
         self._tasks = tasks
 
-    async def take(self, caller: Caller, task: NewTask) -> Submitted:
+    async def take(self, caller: Caller, task: NewTask, token: int | None = None) -> Submitted:
         """Take a task if all that it does is granted; the same again when it was submitted before.
 
+        :param token: number of the token that the caller has sent
         :raises NoCollection: :raises NotGranted:
         :raises Invalid: when no worker can do it, it would delete all of a collection, or copy a folder into itself
         """
@@ -37,9 +40,12 @@ class Submissions:
         if task.source == task.destination:
             _refuse_circles(task.items)
         collections = await self._collections.allow(caller, _uses(task))
-        return await self._tasks.submit(task.model_copy(update={"queue": _queue(collections.values())}))
+        queue = _queue(collections.values())
+        return await self._tasks.submit(
+            task.model_copy(update={"queue": queue, "role": caller.role, "token_id": token})
+        )
 
-    async def submit(self, caller: Caller, said: Submission) -> Submitted:
+    async def submit(self, caller: Caller, said: Submission, token: int | None = None) -> Submitted:
         """Take a task as our own interface has them.
 
         :raises Invalid: :raises Forbidden: for a priority that is no admin's; and what `take` raises
@@ -47,19 +53,17 @@ class Submissions:
         now = time.time()
         if said.priority and not caller.may("admin"):
             raise Forbidden(f"{caller.subject} may not set a priority", "leave it out, or ask an admin")
-        if said.deadline is not None and said.deadline <= now:
-            raise Invalid("the deadline has passed", "name a later one, or none for a day from now")
         source, destination = await self._named(caller, said.source, said.destination)
         task = NewTask(
             owner=caller.subject,
             **said.model_dump(include={"kind", "submission_id", "label", "priority"}),
             source=source,
             destination=destination,
-            deadline=now + DAY if said.deadline is None else said.deadline,
+            deadline=now + DAY if said.deadline is None else due(said.deadline, now),
             options=Options(**said.options.model_dump()),
             items=tuple(_item(said, item) for item in said.items),
         )
-        return await self.take(caller, task)
+        return await self.take(caller, task, token)
 
     async def _named(self, caller: Caller, source: str, destination: str | None) -> tuple[UUID, UUID | None]:
         """The collections that these words mean: ids of theirs, or names."""
@@ -72,6 +76,15 @@ class Submissions:
             raise NoCollection(f"there is no collection {word}", "see GET /broker/v1/collections for those you may use")
 
         return number(source), None if destination is None else number(destination)
+
+
+def due(deadline: float, now: float) -> float:
+    """Return the deadline. :raises Invalid: when it has passed, or is further away than tasks are kept at work"""
+    if deadline <= now:
+        raise Invalid("the deadline has passed", "name a later one, or none for a day from now")
+    if deadline > now + LONGEST:
+        raise Invalid(f"the deadline is more than {LONGEST / DAY:.0f} days away", "name an earlier one")
+    return deadline
 
 
 def _item(said: Submission, item: Item) -> Item:

@@ -78,6 +78,18 @@ class Records:
         listed = select(*SHOWN).where(tokens.c.id.in_(select(theirs.c.id)), good(now)).order_by(tokens.c.id)
         return [TokenRecord.model_construct(**row._mapping) for row in await self._connection.execute(listed)]
 
+    async def ended(self, number: int, now: float) -> bool:
+        """Whether a token that tasks were submitted with was revoked, or has expired if an admin issued it.
+
+        Logins and tokens of clients expire while tasks go on; when that was long ago, they are forgotten.
+        """
+        asked = select(tokens.c.kind, tokens.c.revoked_at, tokens.c.expires_at).where(tokens.c.id == number)
+        row = (await self._connection.execute(asked)).one_or_none()
+        if row is None:
+            return False
+        expired = row.kind == "token" and row.expires_at is not None and row.expires_at <= now
+        return row.revoked_at is not None or expired
+
     async def tokens(self) -> list[TokenRecord]:
         """Those that were issued, and people's logins, the newest first."""
         listed = select(*SHOWN).where(tokens.c.kind.in_(LASTING)).order_by(tokens.c.id.desc())

@@ -103,6 +103,12 @@ class Collections:
         ).returning(access_rules.c.id)
         return bool((await self._connection.execute(changed)).scalar_one() == str(rule.id))
 
+    async def rename_rule(self, rule: UUID, principal: str) -> None:
+        """Call the principal of a rule by another name."""
+        await self._connection.execute(
+            access_rules.update().where(access_rules.c.id == str(rule)).values(principal=principal)
+        )
+
     async def remove_rule(self, collection: UUID, rule: str) -> bool:
         """Whether there was one."""
         mine = delete(access_rules).where(access_rules.c.collection_id == str(collection), access_rules.c.id == rule)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Row, and_, bindparam, delete, func, literal, or_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from broker.models.access import Role
 from broker.models.tasks import Options
 from broker.schema.collections import collections, pause_rules
 from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, work
@@ -27,6 +28,8 @@ CANDIDATE = (
     "deadline",
     "requested_at",
     "started_at",
+    "role",
+    "token_id",
 )
 """The columns of `tasks` that make one."""
 
@@ -50,6 +53,8 @@ class Candidate(NamedTuple):
     deadline: float
     requested_at: float
     started: bool = True
+    role: Role = "transfer"
+    token: int | None = None
 
 
 class Open(NamedTuple):
@@ -211,6 +216,8 @@ def candidate(row: Row[Any]) -> Candidate:
         row.deadline,
         row.requested_at,
         row.started_at is not None,
+        row.role,
+        row.token_id,
     )
 
 

@@ -84,7 +84,7 @@ class Tasks:
         """
         values = {
             "id": str(uuid4()),
-            **new.model_dump(include={"owner", "kind", "label", "queue", "deadline"}),
+            **new.model_dump(include={"owner", "role", "token_id", "kind", "label", "queue", "deadline"}),
             "submission_id": str(new.submission_id),
             "nice": -new.priority,
             "source": str(new.source),
@@ -138,7 +138,7 @@ class Tasks:
         left = and_(work.c.task_id == number, work.c.state.in_(("pending", "leased")))
         ended = update(work).where(left).values(state=state, worker=None, finished_at=now)
         count = (await self._connection.execute(ended)).rowcount
-        column = tasks.c.canceled_work if state == "canceled" else tasks.c.expired
+        column = {"canceled": tasks.c.canceled_work, "failed": tasks.c.failed}.get(state, tasks.c.expired)
         values = {"status": "FAILED", "completed_at": now, "error_code": code, "error": error, "waits": ""}
         await self.change(number, **values, untold=now, unswept=now, **{column.name: column + count})
 
@@ -221,7 +221,7 @@ class Tasks:
         return [Done(*row) for row in rows]
 
 
-COUNTERS = [column.name for column in tasks.c if isinstance(column.type, BigInteger)]
+COUNTERS = [column.name for column in tasks.c if isinstance(column.type, BigInteger) and not column.nullable]
 RETRYING = (
     select(func.count())
     .where(work.c.task_id == tasks.c.id, work.c.state == "pending", work.c.attempt > 0)

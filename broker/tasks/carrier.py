@@ -1,7 +1,7 @@
 """Does the work of tasks: knows which collections there are, and who does what between them."""
 
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -28,6 +28,7 @@ from broker.tasks.looking import Looking, at_source
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Routes
 from broker.tasks.side_by_side import side_by_side
+from broker.tasks.standing import DENIED, Standing
 from coalloc.errors import AlreadyThere, CoallocError, PermissionRefused, Unsupported
 from coalloc.model import Estimate
 
@@ -59,9 +60,11 @@ class Carrier:
     async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
         """Do all of a batch, and report each piece."""
         try:
-            source, sink = await self._ends(task)
+            standing = await self._standing(task)
+            source, sink = await self._ends(task, standing.collections)
+            granted = _granted(standing, batch, recorder)
             by_kind = {
-                kind: [work for work in batch if work.kind == kind] for kind in dict.fromkeys(w.kind for w in batch)
+                kind: [work for work in granted if work.kind == kind] for kind in dict.fromkeys(w.kind for w in granted)
             }
             for kind, some in by_kind.items():
                 doer = await self._doer(kind, task, source, sink, recorder)
@@ -70,14 +73,16 @@ class Carrier:
             for work in batch:
                 recorder.report(failed(work, error, task.options, time.time()))
 
-    async def _ends(self, task: Candidate) -> tuple[End, End | None]:
+    async def _standing(self, task: Candidate) -> Standing:
+        async with self._database.read() as connection:
+            return await Standing.of(connection, task, time.time())
+
+    async def _ends(self, task: Candidate, found: Mapping[str, Collection]) -> tuple[End, End | None]:
         """Those of a task; one that deletes has no second.
 
         :raises NotFound: when a collection is gone
         :raises CoallocError: when it cannot be reached from here
         """
-        async with self._database.read() as connection:
-            found = {str(each.id): each for each in await Collections(connection).all(set(task.pair))}
         for number in filter(None, task.pair):
             if number not in found:
                 raise NotFound(f"the collection {number} is gone", "submit a new task")
@@ -155,7 +160,7 @@ class Carrier:
 
     async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
         """Clear away what was begun of copies that will not be ended."""
-        _, sink = await self._ends(task)
+        _, sink = await self._ends(task, (await self._standing(task)).collections)
         if sink and isinstance(sink.tree, GridFTPTree):
             await leave(sink.tree, batch)
         elif sink and isinstance(sink.tree, LocalTree):
@@ -164,6 +169,17 @@ class Carrier:
     async def close(self) -> None:
         """Let go of all sessions."""
         self._routes.close()
+
+
+def _granted(standing: Standing, batch: Sequence[Work], recorder: Recorder) -> list[Work]:
+    """The work that the owner may still have done; the rest has failed, with no byte moved."""
+    granted = []
+    for work in batch:
+        if said := standing.denied(work):
+            recorder.report(Result(work, "failed", error_code=DENIED, error=said))
+        else:
+            granted.append(work)
+    return granted
 
 
 def _each(do: Callable[[Work], Awaitable[Result]], task: Candidate) -> Doer:

@@ -17,6 +17,7 @@ from typing import NamedTuple, Protocol
 from uuid import uuid4
 
 import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Unavailable
 from broker.models.tasks import Event, Work, WorkKind
@@ -31,6 +32,7 @@ from broker.tasks.fairness import Choice, choose
 from broker.tasks.faults import failed, poisoned
 from broker.tasks.leases import FEWEST, Leases, moment
 from broker.tasks.recorder import Recorder
+from broker.tasks.standing import DENIED, Standing
 from broker.tasks.sweeping import Leaver, Sweeper
 from broker.tasks.tuner import Tuner
 
@@ -224,6 +226,10 @@ class Worker:
             await lanes.say(choice.waits)
             if choice.candidate is None:
                 return None
+            if said := (await Standing.of(connection, choice.candidate, now)).refusal():
+                await _denied(connection, choice.candidate.task, said, now)
+                self.wake()
+                return None
             number = await lanes.add(self._name, choice.candidate, now)
             if not choice.candidate.started:
                 await Tasks(connection).note([(choice.candidate.task, _started(choice.candidate, tuned, now))])
@@ -304,6 +310,13 @@ class Worker:
         for driver in drivers:
             driver.cancel()
         await asyncio.gather(*drivers, return_exceptions=True)
+
+
+async def _denied(connection: AsyncConnection, task: str, said: str, now: float) -> None:
+    """End a task that its owner may not do any more."""
+    tasks = Tasks(connection)
+    await tasks.end(task, now, DENIED, said, "failed")
+    await tasks.note([(task, Event(now, DENIED, True, "permission denied", said))])
 
 
 def _paused(each: Candidate, rules: dict[str, list[tuple[str | None, frozenset[str], str]]]) -> bool:

@@ -12,7 +12,7 @@ from broker.models.access import Caller
 from broker.models.base import KEPT
 from broker.models.tasks import FilterRule, Item, NewTask, Options
 from broker.services.paths import normal
-from broker.services.submissions import DAY
+from broker.services.submissions import DAY, due
 
 __all__ = ["DeleteDocument", "Message", "TransferDocument", "label", "later"]
 
@@ -153,11 +153,8 @@ class DeleteDocument(Submission):
 
 
 def later(said: str, now: float) -> float:
-    """A deadline, in seconds since the epoch. :raises Invalid: when it has passed, or is no time"""
-    deadline = moment(said)
-    if deadline <= now:
-        raise Invalid(f"the deadline {said} has passed", "name a later one, or leave it out")
-    return deadline
+    """A deadline, in seconds since the epoch. :raises Invalid: when it has passed, is too far away, or is no time"""
+    return due(moment(said), now)
 
 
 def label(said: str | None) -> str | None:

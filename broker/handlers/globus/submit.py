@@ -6,14 +6,14 @@ from uuid import uuid4
 
 from fastapi import APIRouter, Body, Request, Response, status
 
-from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.access import Guarded, Reader, Sent, Transferrer
 from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.globus.documents import result
 from broker.handlers.globus.parameters import Answer
 from broker.handlers.globus.progress import submitted
 from broker.handlers.globus.submissions import DeleteDocument, TransferDocument
-from broker.models.access import Caller
+from broker.models.oauth import Bearer
 from broker.models.tasks import NewTask
 
 __all__ = ["router"]
@@ -31,28 +31,30 @@ async def submission_id(caller: Reader) -> Answer:
 async def transfer(
     document: Annotated[TransferDocument, Body()],
     caller: Transferrer,
+    bearer: Sent,
     services: Services,
     request: Request,
     response: Response,
 ) -> Answer:
     """Copy files and folders from one collection to another."""
-    return await _submit(document.task(caller, time.time()), caller, services, request, response)
+    return await _submit(document.task(caller, time.time()), bearer, services, request, response)
 
 
 @router.post("/delete", status_code=status.HTTP_202_ACCEPTED, responses={200: {"description": "sent before"}})
 async def delete(
     document: Annotated[DeleteDocument, Body()],
     caller: Transferrer,
+    bearer: Sent,
     services: Services,
     request: Request,
     response: Response,
 ) -> Answer:
     """Delete files and folders of a collection."""
-    return await _submit(document.task(caller, time.time()), caller, services, request, response)
+    return await _submit(document.task(caller, time.time()), bearer, services, request, response)
 
 
-async def _submit(task: NewTask, caller: Caller, services: Factory, request: Request, response: Response) -> Answer:
-    number, new = await services.submissions.take(caller, task)
+async def _submit(task: NewTask, bearer: Bearer, services: Factory, request: Request, response: Response) -> Answer:
+    number, new = await services.submissions.take(bearer.caller, task, bearer.number)
     what = task.kind.lower()
     message = f"The {what} has been accepted and a task has been created and queued for execution"
     if not new:

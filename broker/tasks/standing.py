@@ -1,0 +1,78 @@
+"""Whether the owner of a task may still do what it asks for: asked when a lane opens, and when work begins."""
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.access import Caller
+from broker.models.collections import AccessRule, Collection
+from broker.models.tasks import Work
+from broker.services.permissions import granted
+from broker.storage.access import Records
+from broker.storage.collections import Collections
+from broker.storage.lanes import Candidate
+
+__all__ = ["DENIED", "Standing"]
+
+DENIED = "PERMISSION_DENIED"
+"""As Globus names it."""
+ENDED = "the token with which it was submitted was revoked, or has expired"
+
+
+class Standing:
+    """The rights of a task's owner, as they are now.
+
+    :param ended: the token with which it was submitted is not good any more
+    """
+
+    def __init__(
+        self,
+        task: Candidate,
+        ended: bool,
+        collections: Sequence[Collection],
+        rules: dict[str, list[AccessRule]],
+    ) -> None:
+        self._owner = Caller.model_construct(subject=task.owner, role=task.role, site="")
+        self._task = task
+        self._ended = ended
+        self._collections = {str(each.id): each for each in collections}
+        self._rules = rules
+
+    @classmethod
+    async def of(cls, connection: AsyncConnection, task: Candidate, now: float) -> "Standing":
+        """Ask the database."""
+        stored, ends = Collections(connection), {end for end in task.pair if end}
+        ended = task.token is not None and await Records(connection).ended(task.token, now)
+        return cls(task, ended, await stored.all(ends), await stored.rules(ends))
+
+    @property
+    def collections(self) -> dict[str, Collection]:
+        """Those of the task that there still are, by id."""
+        return self._collections
+
+    def refusal(self) -> str | None:
+        """Why nothing of the task may be done any more."""
+        if self._ended:
+            return f"{self._task.owner} may not go on: {ENDED}"
+        source, sink = self._task.pair
+        return self._refused(source, None, writes=not sink) or (sink and self._refused(sink, None, True)) or None
+
+    def denied(self, work: Work) -> str | None:
+        """Why this piece of work may not be done."""
+        if self._ended:
+            return f"{self._task.owner} may not go on: {ENDED}"
+        source, sink = self._task.pair
+        if work.kind in ("delete", "remove"):  # of a transfer: what is only at the destination
+            return self._refused(sink or source, work.source, writes=True)
+        return self._refused(source, work.source, False) or self._refused(sink, work.destination, True)
+
+    def _refused(self, number: str, path: str | None, writes: bool) -> str | None:
+        collection = self._collections.get(number)
+        if collection is None:
+            return None  # it is gone, which is told as that
+        known = granted(self._owner, collection, self._rules.get(str(UUID(number)), ()), path)
+        if ("w" if writes else "r") in known:
+            return None
+        wanted = f"{'write to' if writes else 'read'} {path or 'any path'} of {collection.name}"
+        return f"{self._task.owner} may not {wanted} any more"

@@ -1,0 +1,157 @@
+"""What was granted when a task was submitted is asked again when work begins, and a user has one rule for a path."""
+
+import os
+import time
+from pathlib import Path
+from uuid import uuid4
+
+import alembic.command
+import httpx
+import pytest
+import sqlalchemy as sa
+
+from broker.models.access import NewToken
+from broker.models.identities import identity
+from broker.storage import migration
+from broker.storage.database import addressed
+from broker.storage.migration import differences, upgrade
+from tests.broker import test_tasks
+from tests.broker.test_tasks import TASKS, World, grant, somebody
+
+world = test_tasks.world
+
+
+async def _rules(admin: httpx.AsyncClient, name: str) -> list[dict[str, str]]:
+    return (await admin.get(f"/broker/v1/collections/{name}/rules")).json()["rules"]
+
+
+async def _paused(world: World, number: str, paused: bool) -> None:
+    kind = "admin_pause" if paused else "admin_resume"
+    body = {"task_id_list": [number], "message": "a moment"}
+    assert (await world.admin.post(f"/v0.10/endpoint_manager/{kind}", json=body)).status_code == 200
+
+
+async def _waiting(world: World, client: httpx.AsyncClient) -> str:
+    """A task that no worker has begun."""
+    monitored = {"message": "a moment", "endpoint_id": await _number(world)}
+    rule = (await world.admin.post("/v0.10/endpoint_manager/pause_rule", json=monitored)).json()["id"]
+    (world.source / "x").write_bytes(os.urandom(1000))
+    answer = await client.post(TASKS, json=world.submission("/x"))
+    assert answer.status_code == 202, answer.text
+    number = str(answer.json()["id"])
+    await _paused(world, number, True)
+    assert (await world.admin.delete(f"/v0.10/endpoint_manager/pause_rule/{rule}")).status_code == 200
+    return number
+
+
+async def _number(world: World) -> str:
+    return (await world.admin.get("/broker/v1/collections/from here")).json()["id"]
+
+
+async def _fails(world: World, number: str, says: str) -> None:
+    await _paused(world, number, False)
+    while (task := (await world.admin.get(f"{TASKS}/{number}")).json())["completed_at"] is None:
+        assert time.time() < task["deadline"]
+    assert (task["status"], task["error"]["code"]) == ("FAILED", "PERMISSION_DENIED")
+    assert says in task["error"]["message"]
+    events = (await world.admin.get(f"{TASKS}/{number}/events")).json()["events"]
+    assert "PERMISSION_DENIED" in {each["code"] for each in events}
+    assert task["bytes_transferred"] == 0
+    assert not (world.sink / "copy" / "x").exists()
+
+
+@pytest.mark.parametrize("left", [None, "/other/", "r"])
+@pytest.mark.parametrize("name", ["from here", "to"])
+async def test_a_grant_that_was_taken_back_moves_no_bytes(world, name, left):
+    if name == "from here" and left == "r":
+        pytest.skip("reading is all that was granted there")
+    number = await _waiting(world, world.ann)
+    (rule,) = await _rules(world.admin, name)
+    assert (await world.admin.delete(f"/broker/v1/collections/{name}/rules/{rule['id']}")).status_code == 204
+    if left:
+        other = {"principal_type": "identity", "principal": "ann", "permissions": "rw"}
+        other |= {"path": left} if left != "r" else {"permissions": "r"}
+        assert (await world.admin.post(f"/broker/v1/collections/{name}/rules", json=other)).status_code == 201
+    await _fails(world, number, "ann may not")
+
+
+async def test_a_token_that_was_revoked_moves_no_bytes(world):
+    issued = await world.broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer"))
+    ann = world.broker.with_headers({"Authorization": f"Bearer {issued.token}"})
+    number = await _waiting(world, ann)
+    assert (await world.admin.delete(f"/broker/v1/tokens/{issued.id}")).status_code == 204
+    await _fails(world, number, "token")
+
+
+async def test_an_admin_who_is_none_any_more_reads_nothing(world):
+    chief = await world.broker.factory.access.issue("tests", NewToken(subject="chief", role="admin"))
+    number = await _waiting(world, world.broker.with_headers({"Authorization": f"Bearer {chief.token}"}))
+    assert (await world.admin.delete(f"/broker/v1/tokens/{chief.id}")).status_code == 204
+    await _fails(world, number, "chief may not go on")
+
+
+async def test_a_task_whose_grants_stand_is_done(world):
+    number = await _waiting(world, world.ann)
+    await _paused(world, number, False)
+    assert (await world.over(number))["status"] == "SUCCEEDED"
+
+
+@pytest.mark.parametrize("seconds", [91 * 86_400, 1e10])
+async def test_a_deadline_is_at_most_90_days_away(world, seconds):
+    late = world.submission("/x", deadline=time.time() + seconds)
+    answer = await world.ann.post(TASKS, json=late)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")
+    number = await _waiting(world, world.ann)
+    for said in ("9999-12-31", "2999-01-01T00:00:00+00:00"):
+        answer = await world.ann.put(f"/v0.10/task/{number}", json={"deadline": said})
+        assert answer.status_code == 400
+
+
+async def test_a_user_has_one_rule_for_a_path_however_they_are_named(world):
+    known, unknown = identity("ann"), identity("zoe")
+    for name in (str(known), str(known).upper(), f"urn:uuid:{known}", known.hex):
+        await grant(world.admin, "to", name, "r")
+        (rule,) = await _rules(world.admin, "to")
+        assert (rule["principal"], rule["permissions"], rule["path"]) == ("ann", "r", "/")
+    await grant(world.admin, "from here", str(unknown).upper(), "r")
+    assert [each["principal"] for each in await _rules(world.admin, "from here")] == ["ann", str(unknown)]
+    zoe = await somebody(world.broker, "zoe")
+    seen = [each["name"] for each in (await zoe.get("/broker/v1/collections")).json()["collections"]]
+    assert seen == ["from here"]
+    await grant(world.admin, "from here", "zoe", "rw")
+    assert [(each["principal"], each["permissions"]) for each in await _rules(world.admin, "from here")] == [
+        ("ann", "r"),
+        ("zoe", "rw"),
+    ]
+
+
+@pytest.mark.parametrize("said", ["/data", "data/", "/data/../data", "~/data", "//data/."])
+async def test_the_path_of_a_rule_is_said_back_as_it_counts(world, said):
+    rule = {"principal_type": "all_authenticated_users", "path": said, "permissions": "r"}
+    answer = await world.admin.post("/broker/v1/collections/to/rules", json=rule)
+    assert (answer.status_code, answer.json()["path"]) == (201, "/data/")
+
+
+def test_two_rules_of_one_user_are_merged_by_the_upgrade(tmp_path: Path):
+    address = addressed(f"sqlite:///{tmp_path / 'old.sqlite'}")
+    with migration._connected(address) as connection:
+        alembic.command.upgrade(migration._config(connection), "0008")
+    engine = sa.create_engine(address.replace("+aiosqlite", ""))
+    names = ("ann", str(identity("ann")), str(identity("ann")).upper())
+    with engine.begin() as connection:
+        collection = "'c', 'c', 'local', '/', '', 'root', '', '', 0.0, 1.0"
+        fields = "id, name, kind, base, site, owner, description, credential, rate_until, created_at"
+        connection.execute(sa.text(f"INSERT INTO collections ({fields}) VALUES ({collection})"))
+        for at, (name, permissions) in enumerate(zip(names, ("rw", "r", "rw"), strict=True)):
+            values = f"'{uuid4()}', 'c', 'identity', '{name}', '/', '{permissions}', {at}.0"
+            connection.execute(sa.text(f"INSERT INTO access_rules VALUES ({values})"))
+        token = "'h', 'ann', 'admin', '', 1.0"
+        connection.execute(sa.text(f"INSERT INTO tokens (hash, subject, role, site, created_at) VALUES ({token})"))
+    assert not upgrade(address)
+    differences(address)
+    with engine.connect() as connection:
+        rows = connection.execute(sa.text("SELECT principal, permissions FROM access_rules")).all()
+        notes = connection.execute(sa.text("SELECT thing FROM audit WHERE action = 'merge rules'")).scalars().all()
+    engine.dispose()
+    assert [tuple(row) for row in rows] == [("ann", "r")]
+    assert len(notes) == 2
