@@ -71,7 +71,9 @@ class Disk:
         """As `rename`, but fail with EEXIST where the name is taken. Some file systems know no such call (EINVAL)."""
         import ctypes  # for transfers that may replace nothing only
 
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
+        rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+        if rename is None:  # an old C library
+            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
         if rename(directory, os.fsencode(name), into, os.fsencode(to), _NOREPLACE):
             raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 

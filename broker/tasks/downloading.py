@@ -66,6 +66,7 @@ class Downloading:
         await side_by_side(lambda work: self._fetch(work, recorder), batch, recorder, self._options, at_once)
 
     async def _fetch(self, work: Work, recorder: Recorder) -> Result:
+        self._sink.refuse_partial(_parent(work.destination))
         await _reached(self._sink, work)
         arriving = Arriving(work.task_id, recorder)
         sources, policy, recorded = await self._sources(work.source)

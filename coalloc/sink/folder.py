@@ -106,6 +106,8 @@ class Folder:
             fd = _open_lock(self._own)
         except FileNotFoundError:
             return None
+        except OSError as error:  # a link, for instance
+            raise disk_error(error, "lock", self.path / LOCK) from None
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(fd), self._own.stat(LOCK)):
