@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
+from broker.config_credentials import Credential, credentials
 from broker.config_posting import LOOPBACK, Posting, posting
 from broker.errors import Invalid
 from broker.models.access import ROLES, Role
@@ -127,7 +128,7 @@ class Settings(NamedTuple):
     :param largest_body: bytes that a request may have, imports apart
     :param site: where this process is: folders of collections at it are folders of this machine
     :param probing: what measuring ways between endpoints may take; None measures none
-    :param credentials: files of proxy certificates, by the names that collections call them
+    :param credentials: proxy certificates and where they may be shown, by the names that collections call them
     :param posting: where each week's report goes
     :param network: private and loopback addresses that endpoints may have, whoever registered them
     """
@@ -141,7 +142,7 @@ class Settings(NamedTuple):
     requests_per_second: float = 1000.0
     largest_body: int = 64 << 20
     site: str = ""
-    credentials: Mapping[str, Path] = MappingProxyType({})
+    credentials: Mapping[str, Credential] = MappingProxyType({})
     public_url: str = ""
     provider: Provider | None = None
     introspection: Introspection | None = None
@@ -164,7 +165,7 @@ def configured(settings: Settings, path: Path) -> Settings:
     return settings._replace(
         issuers=issuers(path),
         provider=_provider(path),
-        credentials=_credentials(path),
+        credentials=credentials(path, _document(path).get("credentials", {})),
         introspection=_introspection(path),
         hook=_hook(path),
         probing=_probing(path),
@@ -199,17 +200,6 @@ def _provider(path: Path) -> Provider | None:
     if login.issuer not in {issuer.url for issuer in issuers(path)}:
         raise Invalid(f"{path}: {login.issuer} is no [[issuer]], whose roles would count", remedy)
     return login
-
-
-def _credentials(path: Path) -> dict[str, Path]:
-    """Those of a TOML file: `[credentials]` with names, and the file of a proxy certificate for each.
-
-    :raises Invalid: naming the file, and what in it makes no sense
-    """
-    said = _document(path).get("credentials", {})
-    if not isinstance(said, dict) or not all(isinstance(file, str) for file in said.values()):
-        raise Invalid(f"{path}: [credentials] makes no sense", 'write [credentials] and name = "/path/proxy.pem"')
-    return {name: path.parent / file for name, file in said.items()}
 
 
 def _introspection(path: Path) -> Introspection | None:

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import NoReturn, cast, get_args
+from typing import TYPE_CHECKING, NoReturn, cast, get_args
 from urllib.parse import urlsplit
 
 import click
@@ -17,6 +17,9 @@ try:
     from broker.models.access import ROLES, NewToken, Role, TokenRecord
 except ModuleNotFoundError as missing:  # coget was installed without its broker
     sys.exit(f"coget-broker: {missing.name} is not installed\n  run: pip install 'coget[broker]'")
+
+if TYPE_CHECKING:
+    from broker.factory import Factory
 
 __all__ = ["main"]
 
@@ -118,6 +121,26 @@ def upgrade(database: str) -> None:
 
     made = run(addressed(database))
     click.echo("The tables were made." if made else "The tables are of the newest version.")
+    _list_places(database)
+
+
+def _list_places(database: str) -> None:
+    """Print where credentials may be shown of which the workers' TOML does not say it."""
+    from broker.storage.collections import Collections
+
+    async def read(broker: "Factory") -> dict[str, list[str]]:
+        async with broker.database.read() as connection:
+            return await Collections(connection).places()
+
+    places = with_services(Settings(database), read)
+    if places:
+        click.echo('Credentials without a "for" in the [credentials] of --config are shown at these places only:')
+    for credential, urls in places.items():
+        click.echo(f"\n[credentials.{credential}]\nfor = [{', '.join(map(_quoted, urls))}]")
+
+
+def _quoted(url: str) -> str:
+    return f'"{url}"'
 
 
 @broker.command()

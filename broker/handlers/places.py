@@ -62,7 +62,10 @@ async def endpoint(name: Name, caller: Reader, services: Services) -> Endpoint:
 
 @router.put("/endpoints/{name}")
 async def put_endpoint(name: Name, endpoint: Endpoint, caller: Curator, services: Services) -> Endpoint:
-    """Make an endpoint, or change it. Where an admin does, it may have a private or loopback address."""
+    """Make an endpoint, or change it. Where an admin does, it may have a private or loopback address.
+
+    Only an admin moves one below collections that log in with a credential, and says that it may be given a proxy.
+    """
     return await services.places.put_endpoint(caller.subject, _called(endpoint, name), caller.role)
 
 

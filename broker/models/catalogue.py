@@ -35,7 +35,8 @@ class Endpoint(Wire):
 
     Of several, those of less `read_priority` are preferred where priorities rank; 0 means not for reading, as 0 in
     `write_priority` means not for writing. `capacity` is bytes per second, `max_streams` connections to it by one
-    transfer. Coordinates are those of its site unless given.
+    transfer. Coordinates are those of its site unless given. `delegate`, which only admins set, lets workers give its
+    host a limited proxy if it insists on one.
     """
 
     name: Named
@@ -50,6 +51,7 @@ class Endpoint(Wire):
     max_streams: Annotated[int, Field(ge=1, le=1024)] | None = None
     latitude: Latitude | None = None
     longitude: Longitude | None = None
+    delegate: bool = False
 
     @field_validator("prefix")
     @classmethod

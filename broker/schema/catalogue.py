@@ -1,6 +1,19 @@
 """Sites, endpoints, datasets with their checksums, replicas."""
 
-from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    Table,
+    Text,
+    UniqueConstraint,
+    false,
+    text,
+)
 
 from broker.schema.base import ID, METADATA, MOMENT, NAME
 
@@ -31,6 +44,7 @@ endpoints = Table(
     Column("max_streams", Integer),
     Column("latitude", Double),
     Column("longitude", Double),
+    Column("delegate", Boolean, nullable=False, server_default=false()),  # whether it may be given a proxy
     Column("opened", Text, nullable=False, server_default=""),  # who lets it have an inner address: admin, upgrade
 )
 

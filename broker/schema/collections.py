@@ -5,7 +5,7 @@ from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, Tabl
 from broker.schema.base import METADATA, MOMENT, NAME
 from broker.schema.catalogue import endpoints
 
-__all__ = ["access_rules", "bookmarks", "collections", "pause_rules"]
+__all__ = ["access_rules", "bookmarks", "collections", "credential_places", "pause_rules"]
 
 collections = Table(
     "collections",
@@ -24,6 +24,16 @@ collections = Table(
     Column("rate_until", MOMENT, nullable=False),  # until then its bytes per second are promised
     Column("created_at", MOMENT, nullable=False),
 )
+
+credential_places = Table(
+    "credential_places",
+    METADATA,
+    Column("credential", Text, primary_key=True),
+    Column("url", Text, primary_key=True),
+)
+"""Where credentials may be shown whose entries in the workers' TOML do not say it: where their collections were when
+that was first asked.
+"""
 
 access_rules = Table(
     "access_rules",

@@ -7,9 +7,10 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from broker.errors import BrokerError, Invalid, NotFound
+from broker.errors import BrokerError, Forbidden, Invalid, NotFound
 from broker.models.access import Role
 from broker.models.catalogue import PORTS, Endpoint, Site
+from broker.models.collections import Collection
 from broker.services.addresses import policy_for
 from broker.storage.access import Records
 from broker.storage.collections import Collections
@@ -25,6 +26,8 @@ REMEMBERED = 2.0
 
 
 GLOBUS = "globus://"
+ANYBODYS = {"site", "read_priority", "write_priority", "capacity", "max_streams", "latitude", "longitude"}
+"""What curators may change of an endpoint, whatever is there."""
 TOLD = 50
 """Endpoints of which each gets a line in the log."""
 log = structlog.get_logger("broker")
@@ -117,10 +120,19 @@ class Places:
         """Make it, or change it. One that an admin puts may have a private or loopback address.
 
         :raises NotFound: when there is no such site
+        :raises Forbidden: when it is moved below collections whose credentials are shown there, or is to be given a
+            proxy, and not by an admin
         """
         async with self._database.write() as connection:
-            await Stored(connection).put_endpoint(endpoint, opened=role == "admin")
-            await Records(connection).note(time.time(), by, "put endpoint", endpoint.name)
+            stored = Stored(connection)
+            before = next(
+                (each.endpoint for each in await stored.endpoints() if each.endpoint.name == endpoint.name), None
+            )
+            if role != "admin":
+                endpoint = _permitted(by, endpoint, before, await Collections(connection).at(endpoint.name))
+            await stored.put_endpoint(endpoint, opened=role == "admin")
+            said = f"{endpoint.name}: may be given a proxy" if endpoint.delegate else endpoint.name
+            await Records(connection).note(time.time(), by, "put endpoint", said)
         self._until = 0.0
         return endpoint
 
@@ -149,6 +161,11 @@ class Places:
         if len(known) > TOLD:
             log.warning("there are more such endpoints", count=len(known) - TOLD)
 
+    async def delegates(self) -> frozenset[str]:
+        """Hosts that may be given a proxy of the workers if they insist on one."""
+        placed = (await self.map()).by_id.values()
+        return frozenset(each.endpoint.host for each in placed if each.endpoint.delegate)
+
     async def policy(self) -> AddressPolicy:
         """Which addresses may be connected to on behalf of users."""
         return (await self.map()).policy
@@ -159,6 +176,32 @@ class Places:
         if placed is None:
             raise NotFound(f"there is no endpoint {name}", "see GET /broker/v1/endpoints")
         return placed.endpoint
+
+
+def _permitted(by: str, endpoint: Endpoint, before: Endpoint | None, collections: Iterable[Collection]) -> Endpoint:
+    """Return an endpoint as it may be put by someone who is no admin; who does not speak of `delegate` leaves it.
+
+    :raises Forbidden: when only an admin may put it
+    """
+    if before and "delegate" not in endpoint.model_fields_set:
+        endpoint = endpoint.model_copy(update={"delegate": before.delegate})
+    if endpoint.delegate != (before is not None and before.delegate):
+        raise Forbidden(f"{by} may not decide whether {endpoint.name} is given a proxy", "ask an admin")
+    if before is None or _where(before) == _where(endpoint):
+        return endpoint
+    shown = "gsiftp" in (before.scheme, endpoint.scheme)  # without a credential's name the workers' own is shown
+    if endpoint.delegate or any(shown or each.credential for each in collections):
+        raise Forbidden(
+            f"{by} may not move {endpoint.name}: collections there log in with a credential of the workers",
+            "ask an admin, or make another endpoint",
+        )
+    return endpoint
+
+
+def _where(endpoint: Endpoint) -> dict[str, object]:
+    """Return all of an endpoint that says where it is, or who else has a part in it."""
+    said = endpoint.model_dump(exclude={*ANYBODYS, "port"})
+    return {**said, "port": endpoint.port or PORTS[endpoint.scheme]}
 
 
 def _site(name: str, known: Map) -> str:

@@ -12,7 +12,7 @@ from broker.errors import NotFound
 from broker.models.catalogue import Endpoint
 from broker.models.collections import AccessRule, Bookmark, Collection, NewCollection, PauseRule
 from broker.schema.catalogue import endpoints
-from broker.schema.collections import access_rules, bookmarks, collections, pause_rules
+from broker.schema.collections import access_rules, bookmarks, collections, credential_places, pause_rules
 from broker.storage.upsert import insert
 
 __all__ = ["Collections", "Limited"]
@@ -48,6 +48,10 @@ class Collections:
         rows = await self._connection.execute(chosen)
         return [Collection.model_construct(**{**row._mapping, "id": UUID(row.id)}) for row in rows]
 
+    async def at(self, endpoint: str) -> list[Collection]:
+        """All at an endpoint, by name."""
+        return [each for each in await self.all() if each.endpoint == endpoint]
+
     async def ends(self) -> dict[str, tuple[str | None, str]]:
         """The endpoint of each, by id, if it has one; and the site that it is said to be at."""
         joined = select(collections.c.id, endpoints.c.name, collections.c.site).outerjoin_from(collections, endpoints)
@@ -61,6 +65,14 @@ class Collections:
         )
         rows = await self._connection.execute(joined.where(collections.c.rate.is_not(None)))
         return [Limited(row.id, row.rate, row.scheme and _url(row)) for row in rows]
+
+    async def places(self) -> dict[str, list[str]]:
+        """The URLs of folders where a credential may be shown whose entry does not say it, by credential."""
+        columns = credential_places.c.credential, credential_places.c.url
+        found: dict[str, list[str]] = {}
+        for row in await self._connection.execute(select(*columns).order_by(*columns)):
+            found.setdefault(row.credential, []).append(row.url)
+        return found
 
     async def put(self, number: UUID, owner: str, new: NewCollection, now: float) -> UUID:
         """Make it, or change the one of this name; its id. :raises NotFound: when there is no such endpoint"""

@@ -135,10 +135,11 @@ class Carrier:
 
         async def of(path: str) -> Located:
             if isinstance(tree, GridFTPTree):
-                return Located({tree.url(path): Estimate()}, tree.server.policy)
+                return Located({tree.url(path): Estimate()}, tree.server.policy, tree.server.delegate)
             found = await self._where(tree, sink)(path)
             expected = {replica.url: replica.estimate for replica in found.replicas}
-            return Located(expected, await self._places.policy(), recorded(found.checksums))
+            places = self._places
+            return Located(expected, await places.policy(), await places.delegates(), recorded(found.checksums))
 
         return of
 

@@ -70,6 +70,7 @@ class Gathering:
                 beside=temporary(self._sink.at(work.destination), work),
                 limits=self._limits.by_url(urls, sink),
                 policy=self._sink.server.policy,
+                delegate=self._sink.server.delegate,
             )
             deciding.came(report)
         arriving.whole(report.size)

@@ -24,11 +24,14 @@ MOST = 8
 
 
 class Server(NamedTuple):
-    """Where to log in, with which proxy certificate (None where none is needed), and which addresses it may have."""
+    """Where to log in, with which proxy certificate (None where none is needed), which addresses it may have, and which
+    hosts may be given a proxy.
+    """
 
     source: str
     proxy: Path | None
     policy: AddressPolicy
+    delegate: frozenset[str] = frozenset()
 
 
 class Sessions:
@@ -42,7 +45,9 @@ class Sessions:
     async def one(self, server: Server) -> AsyncIterator[Storage]:
         """A session for one user at a time; a kept one if there is any that still stands."""
         async with self._free[server]:
-            session = self._take(server) or await storage(f"{server.source}/", proxy=server.proxy, policy=server.policy)
+            session = self._take(server) or await storage(
+                f"{server.source}/", proxy=server.proxy, policy=server.policy, delegate=server.delegate
+            )
             try:
                 yield session
             finally:

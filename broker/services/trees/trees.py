@@ -1,8 +1,12 @@
 """Which tree a collection is."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
+import structlog
+
 from broker.config import Settings
+from broker.config_credentials import Credential, Place, at, place
 from broker.models.collections import Collection
 from broker.services.paths import below
 from broker.services.places import Places
@@ -10,16 +14,20 @@ from broker.services.trees.base import Tree
 from broker.services.trees.catalogue import CatalogueTree
 from broker.services.trees.gridftp import GridFTPTree, Server, Sessions
 from broker.services.trees.local import LocalTree
+from broker.storage.collections import Collections
 from broker.storage.database import Database
-from coalloc.errors import Unreachable, Unsupported
+from coalloc.errors import PermissionRefused, Unreachable, Unsupported
 
 __all__ = ["Trees"]
+
+log = structlog.get_logger("broker")
 
 
 class Trees:
     """The trees of all collections, as one process sees them."""
 
     def __init__(self, database: Database, places: Places, settings: Settings) -> None:
+        self._database = database
         self._catalogue = CatalogueTree(database)
         self._places = places
         self._settings = settings
@@ -30,7 +38,8 @@ class Trees:
 
         :raises NotFound: when its endpoint is gone
         :raises Unreachable: when it is a folder of other machines
-        :raises Unsupported: when its endpoint is no GridFTP server, or its credential is not here
+        :raises Unsupported: when its endpoint is no GridFTP server
+        :raises PermissionRefused: when its credential is not here, or may not be shown at its endpoint
         """
         if collection.kind == "catalogue":
             return self._catalogue
@@ -50,20 +59,45 @@ class Trees:
             raise Unsupported(
                 f"{collection.name} is at {endpoint.name}, which is no GridFTP server", "give it another endpoint"
             )
-        server = Server(endpoint.source, self._credential(collection), await self._places.policy())
         folder = below(endpoint.prefix, collection.base)
+        proxy = await self._credential(collection, at(endpoint, folder))
+        server = Server(endpoint.source, proxy, await self._places.policy(), await self._places.delegates())
         return GridFTPTree(self._sessions, server, folder, collection.name)
 
-    def _credential(self, collection: Collection) -> Path | None:
+    async def _credential(self, collection: Collection, place: Place) -> Path | None:
+        """Return the file of the proxy certificate to show at a place; None for the usual one of this process.
+
+        :raises PermissionRefused: when the collection's is unknown here, or may not be shown there
+        """
         if not collection.credential:
             return None
         known = self._settings.credentials.get(collection.credential)
         if known is None:
-            raise Unsupported(
-                f"the credential {collection.credential} of {collection.name} is not known here",
-                "name its file in the [credentials] of --config",
+            log.warning("a credential is not known here", credential=collection.credential, collection=collection.name)
+            raise PermissionRefused(
+                f"the credential of {collection.name} is not known here",
+                "ask an admin to name its file in the [credentials] of --config",
             )
-        return known
+        if not any(each.covers(place) for each in await self._bound(collection.credential, known)):
+            log.warning(
+                "a credential may not be shown here",
+                credential=collection.credential,
+                collection=collection.name,
+                place=str(place),
+                remedy=f'add the place to "for" in [credentials.{collection.credential}] of --config if you trust it',
+            )
+            raise PermissionRefused(
+                f"the credential of {collection.name} may not be shown where its endpoint is now",
+                "ask an admin to put the endpoint back, or to add that place to the [credentials] of --config",
+            )
+        return known.proxy
+
+    async def _bound(self, name: str, known: Credential) -> Sequence[Place]:
+        """Return where a credential may be shown: as its entry says, or else as an upgrade found it."""
+        if known.places is not None:
+            return known.places
+        async with self._database.read() as connection:
+            return [place(url) for url in (await Collections(connection).places()).get(name, ())]
 
     def close(self) -> None:
         """End sessions with servers."""

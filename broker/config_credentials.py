@@ -1,0 +1,110 @@
+"""Which proxy certificates collections may ask for, and at which places these may be shown: `[credentials]`.
+
+    [credentials.robot]
+    proxy = "/etc/coget/robot-proxy.pem"
+    for = ["gsiftp://dtn1.example:2811/archive/"]
+
+An entry that is the file alone has no places here: it may be shown where an upgrade found its collections.
+"""
+
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from broker.errors import Invalid
+from broker.models.catalogue import PORTS, Endpoint
+
+__all__ = ["Credential", "Place", "at", "credentials", "place"]
+
+REMEDY = 'write [credentials.NAME] with proxy = "/path/proxy.pem" and for = ["gsiftp://HOST:PORT/FOLDER/"]'
+
+
+class Place(NamedTuple):
+    """A folder of a server, in one spelling."""
+
+    scheme: str
+    host: str
+    port: int
+    folder: tuple[str, ...]
+
+    def covers(self, other: "Place") -> bool:
+        """Return whether another place is this one, or below it; nothing is that leads upwards."""
+        inside = self[:3] == other[:3] and other.folder[: len(self.folder)] == self.folder
+        return inside and ".." not in other.folder
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}/" + "".join(f"{part}/" for part in self.folder)
+
+
+class Credential(NamedTuple):
+    """A proxy certificate's file, and the places where it may be shown; None: those that the database has for it."""
+
+    proxy: Path
+    places: tuple[Place, ...] | None = None
+
+
+def place(url: str) -> Place:
+    """Return the place that a URL names.
+
+    >>> str(place("GSIFTP://DTN1.Example./a%20b//./c")), str(place("gsiftp://[0:0::1]:99"))
+    ('gsiftp://dtn1.example:2811/a b/c/', 'gsiftp://[::1]:99/')
+
+    :raises ValueError: when it is no folder of a GridFTP server
+    """
+    parts = urlsplit(url)
+    scheme = parts.scheme.lower()
+    if scheme not in ("ftp", "gsiftp") or not parts.hostname or parts.username is not None:
+        raise ValueError(f"{url} is no gsiftp://HOST:PORT/FOLDER/")
+    if parts.query or parts.fragment or "?" in url or "#" in url:
+        raise ValueError(f"{url} has more than a folder: write ? and # as %3F and %23")
+    found = Place(scheme, _host(parts.hostname), parts.port or PORTS[scheme], _folder(unquote(parts.path)))
+    if ".." in found.folder:
+        raise ValueError(f"{url} leads upwards")
+    return found
+
+
+def at(endpoint: Endpoint, folder: str) -> Place:
+    """Return the place of a folder of an endpoint's server, named from that server's root."""
+    return Place(endpoint.scheme, _host(endpoint.host), endpoint.port or PORTS[endpoint.scheme], _folder(folder))
+
+
+def _host(host: str) -> str:
+    plain = host.strip("[]").rstrip(".").lower()
+    try:
+        return str(ip_address(plain))
+    except ValueError:
+        return plain
+
+
+def _folder(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+def credentials(path: Path, said: object) -> dict[str, Credential]:
+    """Read `[credentials]` of a TOML file.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    if not isinstance(said, Mapping):
+        raise Invalid(f"{path}: [credentials] makes no sense", REMEDY)
+    return {name: _credential(path, name, each) for name, each in said.items()}
+
+
+def _credential(path: Path, name: str, said: Any) -> Credential:
+    if isinstance(said, str):
+        return Credential(path.parent / said)
+    try:
+        if said.keys() != {"proxy", "for"} or not isinstance(said["proxy"], str):
+            raise ValueError("it needs proxy and for")
+        return Credential(path.parent / said["proxy"], tuple(_places(said["for"])))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise Invalid(f"{path}: [credentials.{name}] makes no sense: {error}", REMEDY) from None
+
+
+def _places(said: Any) -> Iterable[Place]:
+    if not isinstance(said, list) or not said or not all(isinstance(url, str) for url in said):
+        raise ValueError("for is no list of URLs")
+    return map(place, said)
