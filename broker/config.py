@@ -1,6 +1,7 @@
 """What the broker is told when it starts."""
 
 import base64
+import ipaddress
 import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -42,6 +43,7 @@ KNOWN = {
     "probing": "[probing]",
     "report": "[report]",
     "network": "[network]",
+    "proxy": "[proxy]",
 }
 """What a file may say."""
 
@@ -130,6 +132,7 @@ class Settings(NamedTuple):
     :param probing: what measuring ways between endpoints may take; None measures none
     :param credentials: proxy certificates and where they may be shown, by the names that collections call them
     :param posting: where each week's report goes
+    :param proxies: networks of the proxies whose word counts of where a request comes from; empty: of none
     :param network: private and loopback addresses that endpoints may have, whoever registered them
     """
 
@@ -149,6 +152,7 @@ class Settings(NamedTuple):
     hook: Hook | None = None
     probing: Probing | None = None
     posting: Posting | None = None
+    proxies: tuple[str, ...] = ()
     network: tuple[Network, ...] = ()
 
     @property
@@ -171,7 +175,23 @@ def configured(settings: Settings, path: Path) -> Settings:
         probing=_probing(path),
         posting=posting(path, _document(path).get("report")),
         network=_network(path),
+        proxies=_proxies(path),
     )
+
+
+def _proxies(path: Path) -> tuple[str, ...]:
+    """Those of a TOML file: `[proxy]` with trusted, addresses and networks of proxies in front of the broker.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    said = _document(path).get("proxy", {})
+    remedy = 'write [proxy] and trusted = ["127.0.0.1", "192.0.2.0/24"]'
+    try:
+        if strange := said.keys() - {"trusted"}:
+            raise ValueError(f"{', '.join(sorted(strange))} is nothing that is known")
+        return tuple(str(ipaddress.ip_network(each)) for each in said.get("trusted", []))
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Invalid(f"{path}: [proxy] makes no sense: {error}", remedy) from None
 
 
 def issuers(path: Path) -> tuple[Issuer, ...]:

@@ -1,4 +1,4 @@
-"""What happens to every request around its handler: its length is limited, and it is counted and logged."""
+"""What happens to every request around its handler: its length is limited, it is counted, logged, and kept nowhere."""
 
 import time
 from collections.abc import Collection, MutableMapping
@@ -6,6 +6,7 @@ from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter, Histogram
+from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from broker.errors import TooLarge
@@ -16,6 +17,10 @@ log = structlog.get_logger("broker.requests")
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """Any other word may be sent as one, and would be a series of its own for good."""
+
+
+MOST_TOKENS = 1000
+"""That are counted each for itself."""
 
 
 class BodyLimit:
@@ -47,7 +52,11 @@ class BodyLimit:
 
 
 class Observer:
-    """Counts requests and their times by route, and logs each; no header and no body gets into the log."""
+    """Counts requests and their times by route, and logs each; no header and no body gets into the log.
+
+    Logs have the number of the token, by which an admin finds and ends it; so do counts, of the first tokens that come.
+    What does not say itself how long it may be kept is kept nowhere.
+    """
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
         self._app = app
@@ -56,6 +65,9 @@ class Observer:
         self._seconds = Histogram(
             "coget_broker_request_seconds", "Time to the last byte", labels[:2], registry=registry
         )
+
+        self._tokens = Counter("coget_broker_token_requests", "Requests by token", ("token",), registry=registry)
+        self._known: set[int] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -67,6 +79,7 @@ class Observer:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
+                MutableHeaders(scope=message).setdefault("Cache-Control", "no-store")
             await send(message)
 
         try:
@@ -76,9 +89,26 @@ class Observer:
             method = scope["method"] if scope["method"] in METHODS else "OTHER"
             self._count.labels(method, route, str(status)).inc()
             self._seconds.labels(method, route).observe(seconds)
-            log.info("request", method=method, route=route, status=status, seconds=round(seconds, 6))
+            token = _token(scope)
+            self._tokens.labels(self._named(token)).inc()
+            log.info("request", method=method, route=route, token=token, status=status, seconds=round(seconds, 6))
+
+    def _named(self, token: int | None) -> str:
+        """The token's number; `other` once there are too many series, `none` without one of ours."""
+        if token is None:
+            return "none"
+        if token not in self._known and len(self._known) >= MOST_TOKENS:
+            return "other"
+        self._known.add(token)
+        return str(token)
 
 
 def _route(scope: Scope) -> str:
-    """As it was declared: addresses as they come would make a label each."""
-    return getattr(scope.get("route"), "path", "unknown")
+    """The whole of it as it was declared: addresses as they come would make a label each."""
+    context = scope.get("fastapi", {}).get("effective_route_context")
+    return str(getattr(context or scope.get("route"), "path", "unknown"))
+
+
+def _token(scope: Scope) -> int | None:
+    """The number of the token that was sent, if it is one of ours and good."""
+    return getattr(scope.get("state", {}).get("bearer"), "number", None)

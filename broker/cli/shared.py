@@ -29,8 +29,8 @@ config_option = click.option(
     "--config",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Whose tokens count, who says who people are, who is told of tasks, where each week's report goes, and files "
-    "of proxy certificates; TOML.",
+    help="Whose tokens count, who says who people are, which proxies are trusted, who is told of tasks, where each "
+    "week's report goes, and files of proxy certificates; TOML.",
 )
 
 

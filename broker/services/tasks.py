@@ -76,23 +76,35 @@ class Tasks:
         async with self._database.write() as connection:
             stored = Stored(connection)
             task = await self._owned(stored, caller, number)
+            now, others = time.time(), task.owner != caller.subject
             values = {
                 "label": task.label if label is None else label,
                 "deadline": task.deadline if deadline is None else deadline,
             }
             if not await stored.change(number, **values):
                 raise Conflict(f"task {number} is over", "submit a new one")
+            if others:
+                said = ", ".join(
+                    f"{name} {value}" for name, value in (("label", label), ("deadline", deadline)) if value
+                )
+                await stored.note([(number, Event(now, "CHANGED", False, "changed by an admin", said))])
+                await Records(connection).note(now, caller.subject, "change task", number)
             return task
 
     @retried
     async def cancel(self, caller: Caller, number: str, message: str | None = None, admin: bool = False) -> bool:
-        """End it before its work is done; False when it was over. :raises NotFound:"""
+        """End it before its work is done; False when it was over. Its owner is told when somebody else does.
+
+        :param admin: by the ways of admins, also where it is their own
+        :raises NotFound:
+        """
         now = time.time()
         async with self._database.write() as connection:
             stored = Stored(connection)
             task = await self._owned(stored, caller, number)
             if task.status != "ACTIVE":
                 return False
+            admin = admin or task.owner != caller.subject
             said = message or f"canceled by {'an admin' if admin else 'its owner'}"
             await stored.change(
                 number, canceled=caller.subject, canceled_by_admin=admin, cancel_message=message if admin else None

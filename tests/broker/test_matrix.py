@@ -174,6 +174,8 @@ async def test_every_principal_at_every_route(alone, monkeypatch):
                 continue  # they look at no token
             one = str(identity(f"a-{who.role}")) if rule == "consents" else SOMETHING
             answer = await client.request(method, re.sub(r"\{[^}]+\}", one, path))
+            kept = answer.headers.get("Cache-Control", "")
+            assert "no-store" in kept or (rule == "open" and "immutable" in kept), f"{method} {path}: {kept}"
             expected = who.expected(rule)
             refused = answer.status_code in (401, 403) or "/reports/login" in answer.headers.get("Location", "")
             same = answer.status_code == expected if expected != 200 else rule == "open" or not refused

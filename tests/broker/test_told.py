@@ -1,0 +1,117 @@
+"""What is told of who did what: to owners of tasks, to the audit log, to logs and metrics; and from where they came."""
+
+import json
+import re
+from pathlib import Path
+
+import httpx
+import pytest
+from structlog.testing import capture_logs
+
+from broker.config import Settings, configured
+from broker.errors import Invalid
+from broker.models.access import NewToken
+from tests.broker.test_access import _waiting
+from tests.support.broker import BrokerProcess
+from tests.support.nginx import Nginx
+
+HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "broker.md"
+ACTS = [
+    ("POST", "/broker/v1/tasks/{}/cancel", None, "CANCELED", "cancel task"),
+    ("POST", "/v0.10/broker/v1/tasks/{}/cancel", None, "CANCELED", "cancel task"),
+    ("POST", "/v0.10/task/{}/cancel", None, "CANCELED", "cancel task"),
+    ("PUT", "/v0.10/task/{}", {"label": "another"}, "CHANGED", "change task"),
+    ("POST", "/v0.10/endpoint_manager/admin_cancel", {"message": "why"}, "CANCELED", "cancel task"),
+    ("POST", "/v0.10/endpoint_manager/admin_pause", {"message": "why"}, "PAUSED", "pause task"),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body", "code", "action"), ACTS)
+async def test_what_an_admin_does_to_anothers_task_is_told(broker, admin, method, path, body, code, action):
+    number = await _waiting(broker, "ann")
+    said = {**(body or {}), "task_id_list": [number]} if "manager" in path else body
+    answer = await admin.request(method, path.format(number), json=said)
+    assert answer.status_code == 200, answer.text
+    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer"))
+    ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
+    own = (await ann.get(f"/broker/v1/tasks/{number}/events")).json()["events"]
+    assert code in {each["code"] for each in own}
+    globus = (await ann.get(f"/v0.10/task/{number}/event_list")).json()["DATA"]
+    assert code in {each["code"] for each in globus}
+    assert "owner" not in own[0]["details"]
+    (entry,) = [each for each in (await admin.get("/broker/v1/audit")).json()["entries"] if each["action"] == action]
+    assert (entry["subject"], entry["thing"]) == ("a-admin", number)
+
+
+async def test_what_owners_do_to_their_own_task_is_no_admins_act(broker, admin):
+    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", role="transfer"))
+    ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
+    number = await _waiting(broker, "ann")
+    assert (await ann.put(f"/v0.10/task/{number}", json={"label": "mine"})).status_code == 200
+    assert (await ann.post(f"/v0.10/task/{number}/cancel")).status_code == 200
+    events = (await ann.get(f"/broker/v1/tasks/{number}/events")).json()["events"]
+    assert [(each["code"], each["details"]) for each in events] == [("CANCELED", "canceled by its owner")]
+    actions = {each["action"] for each in (await admin.get("/broker/v1/audit")).json()["entries"]}
+    assert not actions & {"cancel task", "change task"}
+
+
+@pytest.mark.parametrize("prefix", ["", "/v0.10"])
+async def test_logs_and_metrics_have_the_route_and_the_number_of_the_token(broker, prefix):
+    issued = await broker.factory.access.issue("tests", NewToken(subject="ann", role="curator"))
+    ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
+    with capture_logs() as logged:
+        await ann.get(f"{prefix}/broker/v1/datasets/a/b/c")
+        await ann.get(f"{prefix}/broker/v1/tokens")
+        await broker.with_headers({"Authorization": "Bearer cogetb_none"}).get(f"{prefix}/broker/v1/tokens")
+    shown = [(each["route"], each["token"], each["status"]) for each in logged if each["event"] == "request"]
+    assert shown == [
+        (f"{prefix}/broker/v1/datasets/{{name:path}}", issued.id, 404),
+        (f"{prefix}/broker/v1/tokens", issued.id, 403),
+        (f"{prefix}/broker/v1/tokens", None, 401),
+    ]
+    assert issued.token not in json.dumps(logged, default=str)
+    metrics = (await ann.get("/metrics")).text
+    assert f'route="{prefix}/broker/v1/datasets/{{name:path}}"' in metrics
+    assert f'coget_broker_token_requests_total{{token="{issued.id}"}} 2.0' in metrics
+
+
+def _wrong(url: str, address: str = "127.0.0.1", times: int = 22, **headers: str) -> int:
+    """The last status, of so many wrong secrets from this address."""
+    with httpx.Client(transport=httpx.HTTPTransport(local_address=address), base_url=url) as client:
+        for _ in range(times):
+            form = {"grant_type": "client_credentials", "client_id": "x", "client_secret": "y"}
+            status = client.post("/v2/oauth2/token", data=form, headers=headers).status_code
+    return status
+
+
+def test_only_a_trusted_proxy_says_from_where_a_request_comes(tmp_path):
+    """With the block of nginx that the how-to shows."""
+    config = tmp_path / "broker.toml"
+    config.write_text('[proxy]\ntrusted = ["127.0.0.1"]\n')
+    config.chmod(0o600)
+    (location,) = re.findall(r"location / \{.*?\}", HOWTO.read_text(), re.S)
+    database = f"sqlite:///{tmp_path / 'b.sqlite'}"
+    with BrokerProcess(database, tmp_path, "", "--config", str(config)) as broker:
+        more = location.replace("http://broker", broker.url)
+        with Nginx(tmp_path / "root", tmp_path / "run", more=more) as nginx:
+            url = nginx.url("").rstrip("/")
+            assert _wrong(url, "127.0.0.2", **{"X-Forwarded-For": "192.0.2.1"}) == 429
+            assert _wrong(url, "127.0.0.3", 1) == 401
+            assert _wrong(broker.url, "127.0.0.4", **{"X-Forwarded-For": "192.0.2.9"}) == 429
+            assert _wrong(broker.url, "127.0.0.4", 1, **{"X-Forwarded-For": "192.0.2.10"}) == 429
+
+
+def test_nobody_is_believed_to_be_a_proxy_unless_that_is_said(tmp_path, monkeypatch):
+    monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
+    with BrokerProcess(f"sqlite:///{tmp_path / 'b.sqlite'}", tmp_path) as broker:
+        assert _wrong(broker.url, **{"X-Forwarded-For": "192.0.2.1"}) == 429
+        assert _wrong(broker.url, "127.0.0.1", 1, **{"X-Forwarded-For": "192.0.2.2"}) == 429
+
+
+@pytest.mark.parametrize("said", ['trusted = "all"', 'trusted = ["proxy.example"]', "on = true", 'trusted = ["*"]'])
+def test_a_proxy_without_sense_is_refused(tmp_path, said):
+    config = tmp_path / "broker.toml"
+    config.write_text(f"[proxy]\n{said}\n")
+    config.chmod(0o600)
+    with pytest.raises(Invalid, match=r"\[proxy\]"):
+        configured(Settings(), config)
