@@ -11,6 +11,7 @@ from broker.services.catalogue import Catalogue
 from broker.services.clients import Clients
 from broker.services.collections import Collections
 from broker.services.decisions import Decisions
+from broker.services.doubts import Doubts
 from broker.services.flows import Flows
 from broker.services.forecasting import Forecasting
 from broker.services.grants import Grants
@@ -55,6 +56,7 @@ class Factory(NamedTuple):
     provider: Provider | None
     places: Places
     catalogue: Catalogue
+    doubts: Doubts
     bulk: Bulk
     forecasting: Forecasting
     transfers: Transfers
@@ -103,6 +105,7 @@ class Factory(NamedTuple):
             Provider(settings.provider, issuers, keys, settings.network) if settings.provider else None,
             places,
             catalogue,
+            Doubts(database, places, forecasting),
             Bulk(catalogue, places),
             forecasting,
             transfers,

@@ -1,4 +1,4 @@
-"""The command `coget-broker`: serve, worker, demo, report, upgrade, token, client, rotate-key."""
+"""The command `coget-broker`: serve, worker, demo, report, upgrade, token, client, aside, rotate-key."""
 
 import sys
 from pathlib import Path
@@ -10,6 +10,7 @@ import click
 from broker.errors import BrokerError
 
 try:
+    from broker.cli.aside import aside
     from broker.cli.demo import demo
     from broker.cli.report import report
     from broker.cli.shared import config_option, database_option, with_services
@@ -256,6 +257,7 @@ def rotate_key(database: str) -> None:
     click.echo(made.id)
 
 
+broker.add_command(aside)
 broker.add_command(demo)
 broker.add_command(report)
 

@@ -6,6 +6,7 @@ from fastapi import APIRouter
 
 from broker.handlers import (
     access,
+    asides,
     bulk,
     collections,
     datasets,
@@ -45,6 +46,7 @@ for module in (
     plans,
     tasks,
     access,
+    asides,
     monitoring,
     reports.data,
 ):

@@ -41,13 +41,18 @@ class Replicas(Wire):
 async def wanting(
     caller: Reader,
     services: Services,
-    state: Annotated[ReplicaState, Query(description="any but AVAILABLE: those are found by dataset")] = "BAD",
+    state: Annotated[
+        ReplicaState | None,
+        Query(description="any but AVAILABLE, which are found by dataset; BAD and SUSPICIOUS unless given"),
+    ] = None,
     after: Annotated[Did | None, Query(description="dataset of the last one of the page before")] = None,
     after_endpoint: Annotated[Named | None, Query(description="its endpoint")] = None,
     limit: Limit = 100,
 ) -> Replicas:
     """Replicas that are not available, by dataset and endpoint: what somebody should look at."""
-    page = await services.catalogue.wanting(state, after or "", after_endpoint or "", limit)
+    page = await services.catalogue.wanting(
+        [state] if state else ["BAD", "SUSPICIOUS"], after or "", after_endpoint or "", limit
+    )
     if len(page) < limit:
         return Replicas.model_construct(replicas=page, next=None, next_endpoint=None)
     return Replicas.model_construct(replicas=page, next=page[-1].dataset, next_endpoint=page[-1].endpoint)
@@ -69,8 +74,12 @@ async def remove_replica(
 
 @router.post("/replicas/bad")
 async def bad(bad: BadReplica, caller: Transferrer, services: Services) -> Replica:
-    """Say that a replica is bad: it is handed out no more until a curator says that it is AVAILABLE."""
-    return await services.catalogue.mark_bad(caller.subject, bad)
+    """Say that a replica is bad: it is handed out no more until a curator says that it is AVAILABLE.
+
+    The last one that is available is only SUSPICIOUS from then on, and still handed out. What a curator has said of a
+    replica is not changed by one subject's report.
+    """
+    return await services.doubts.report(caller.subject, bad)
 
 
 @router.get("/replicas/resolve", response_class=Response, responses=FOUND)
@@ -98,7 +107,7 @@ async def resolve(wanted: Wanted, request: Request, caller: Reader, services: Se
 async def _found(
     names: Sequence[str], sink: str | None, request: Request, caller: Caller, services: Factory
 ) -> Response:
-    parts = services.replicas.resolve(names, caller.site if sink is None else sink)
+    parts = services.replicas.resolve(names, caller.site if sink is None else sink, caller.subject)
     if METALINK in request.headers.get("Accept", ""):
         found = [each async for part in parts for each in part]
         return Response(metalinked(found, datetime.now(UTC)), media_type=METALINK)

@@ -7,7 +7,18 @@ from pydantic import Field, StringConstraints
 from broker.models.base import Moment, Wire
 from broker.models.names import SinkName
 
-__all__ = ["ROLES", "AuditEntry", "Caller", "IssuedToken", "NewToken", "Role", "TokenRecord", "lesser"]
+__all__ = [
+    "ROLES",
+    "Aside",
+    "AuditEntry",
+    "Caller",
+    "IssuedToken",
+    "NewToken",
+    "Role",
+    "Subject",
+    "TokenRecord",
+    "lesser",
+]
 
 Role = Literal["reader", "transfer", "curator", "admin"]
 ROLES: tuple[Role, ...] = ("reader", "transfer", "curator", "admin")
@@ -64,6 +75,14 @@ class IssuedToken(TokenRecord):
     """A new token: the only time that it is shown."""
 
     token: str
+
+
+class Aside(Wire):
+    """A subject whose reports count for nothing, since when, and who said so."""
+
+    subject: Subject
+    at: Moment
+    by: str
 
 
 class AuditEntry(Wire):

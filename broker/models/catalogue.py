@@ -10,8 +10,10 @@ from broker.models.names import Did, Named, Remark, ReplicaPath
 
 __all__ = ["BadReplica", "Dataset", "Endpoint", "Replica", "ReplicaState", "Scheme", "Site", "address"]
 
-ReplicaState = Literal["AVAILABLE", "UNAVAILABLE", "COPYING", "BEING_DELETED", "BAD", "TEMPORARY_UNAVAILABLE"]
-"""As in Rucio. Only AVAILABLE ones are handed out."""
+ReplicaState = Literal[
+    "AVAILABLE", "UNAVAILABLE", "COPYING", "BEING_DELETED", "BAD", "SUSPICIOUS", "TEMPORARY_UNAVAILABLE"
+]
+"""As in Rucio. Only AVAILABLE ones are handed out, and SUSPICIOUS ones behind them."""
 Scheme = Literal["ftp", "gsiftp", "http", "https"]
 Host = Annotated[
     str,

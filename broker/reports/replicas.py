@@ -14,7 +14,7 @@ from broker.storage.suspects import Suspect, Suspects, Trouble
 
 __all__ = ["Wanted", "make"]
 
-State = Literal["BAD", "TEMPORARY_UNAVAILABLE", "UNAVAILABLE", "COPYING", "BEING_DELETED"]
+State = Literal["BAD", "SUSPICIOUS", "TEMPORARY_UNAVAILABLE", "UNAVAILABLE", "COPYING", "BEING_DELETED"]
 DAY = 86_400.0
 MOST = 500
 FEWEST = 5

@@ -6,6 +6,7 @@ from sqlalchemy import (
     Column,
     Double,
     ForeignKey,
+    ForeignKeyConstraint,
     Index,
     Integer,
     Table,
@@ -17,7 +18,7 @@ from sqlalchemy import (
 
 from broker.schema.base import ID, METADATA, MOMENT, NAME
 
-__all__ = ["checksums", "datasets", "endpoints", "replicas", "sites"]
+__all__ = ["checksums", "datasets", "doubts", "endpoints", "judgements", "replicas", "sites"]
 
 sites = Table(
     "sites",
@@ -89,3 +90,31 @@ replicas = Table(
     sqlite_with_rowid=False,
 )
 """By dataset, so that all replicas of one lie side by side."""
+
+REPLICA = (["dataset_id", "endpoint_id"], ["replicas.dataset_id", "replicas.endpoint_id"])
+
+doubts = Table(
+    "doubts",
+    METADATA,
+    Column("dataset_id", ID, primary_key=True),
+    Column("endpoint_id", ID, primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("at", MOMENT, nullable=False),
+    Column("reason", Text, nullable=False),
+    ForeignKeyConstraint(*REPLICA, ondelete="CASCADE"),
+    Index(None, "subject"),
+    sqlite_with_rowid=False,
+)
+"""Who has reported that a replica is bad, until a curator has judged it."""
+
+judgements = Table(
+    "judgements",
+    METADATA,
+    Column("dataset_id", ID, primary_key=True),
+    Column("endpoint_id", ID, primary_key=True),
+    Column("by", Text, nullable=False),
+    Column("at", MOMENT, nullable=False),
+    ForeignKeyConstraint(*REPLICA, ondelete="CASCADE"),
+    sqlite_with_rowid=False,
+)
+"""Replicas whose state is a curator's word."""

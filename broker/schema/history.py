@@ -4,7 +4,7 @@ from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, T
 
 from broker.schema.base import ID, METADATA, MOMENT
 
-__all__ = ["BADLY", "forecasts", "observation_keys", "observations", "pairs"]
+__all__ = ["BADLY", "asides", "forecasts", "observation_keys", "observations", "pairs", "voices"]
 
 BADLY = text("outcome IN ('failed', 'corrupt')")
 """What is no success. Who asks for it in these words finds it by an index."""
@@ -28,6 +28,27 @@ pairs = Table(
 Who adds observations of a pair locks its row first: so a pair's observations are numbered in the order in which they
 can be seen, and "what has a greater number than I know" misses none.
 """
+
+voices = Table(
+    "voices",
+    METADATA,
+    Column("pair_id", ForeignKey(pairs.c.id), primary_key=True),
+    Column("subject", Text, primary_key=True),
+    Column("first_id", BigInteger, nullable=False),
+    Column("newest_id", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""Who has reported transfers of a pair, with the numbers of the first and the newest."""
+
+asides = Table(
+    "asides",
+    METADATA,
+    Column("subject", Text, primary_key=True),
+    Column("at", MOMENT, nullable=False),
+    Column("by", Text, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""Subjects whose reports an admin has set aside: forecasts and states of replicas are as if they had said nothing."""
 
 observation_keys = Table(
     "observation_keys",
@@ -60,6 +81,7 @@ observations = Table(
     Column("forecast_id", BigInteger),  # what was expected of it, if anybody had asked
     Index(None, "pair_id", "ended"),
     Index(None, "pair_id", "id"),
+    Index("ix_observations_pair_id_subject_ended", "pair_id", "subject", "ended"),
     Index("ix_observations_badly", "ended", sqlite_where=BADLY, postgresql_where=BADLY),
     sqlite_autoincrement=True,  # no number twice, even after the newest were forgotten
 )

@@ -7,16 +7,16 @@ bytes has another dataset.
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
-from urllib.parse import unquote
 
 from broker.errors import BrokerError, Conflict, NotFound
-from broker.models.catalogue import BadReplica, Dataset, Replica
+from broker.models.catalogue import Dataset, Replica
 from broker.services.formats import Entry
 from broker.services.places import Places
 from broker.storage.access import Records
 from broker.storage.catalogue import Catalogue as Stored
 from broker.storage.catalogue import Known
 from broker.storage.database import Database, retried
+from broker.storage.doubts import Doubts
 
 __all__ = ["Catalogue", "Kept"]
 
@@ -58,7 +58,12 @@ class Catalogue:
                         refused[i] = error
             await _store(stored, said, known)
             kept = [entry for i, entry in enumerate(entries) if i not in refused]
-            changed = await stored.put_replicas([each for entry in kept for each in entry.replicas], now)
+            stated = [each for entry in kept for each in entry.replicas]
+            changed = await stored.put_replicas(stated, now)
+            if stated:
+                doubts = Doubts(connection)
+                await doubts.answer(stated)
+                await doubts.judge(by, [each for each in stated if each.state != "AVAILABLE"], now)
             changed += await stored.put_replicas([each for entry in kept for each in entry.mentioned], now, True)
             if said:
                 await Records(connection).note(now, by, note, _counted(said))
@@ -81,7 +86,11 @@ class Catalogue:
                 raise NotFound(f"there is no endpoint {replica.endpoint}", "see GET /broker/v1/endpoints")
             if not await stored.known([replica.dataset]):
                 raise _no_dataset(replica.dataset)
-            await stored.put_replicas([replica], now)
+            if replica.state != "AVAILABLE" or await Doubts(connection).numbers(replica):
+                await stored.put_replicas([replica], now)
+                await Doubts(connection).judge(by, [replica], now)
+            else:  # one that is new is only registered
+                await stored.put_replicas([replica], now)
             await Records(connection).note(now, by, f"put replica {replica.state}", _named(replica))
         return replica
 
@@ -115,10 +124,10 @@ class Catalogue:
             found = await stored.all_replicas([dataset.name for dataset in page]) if page else {}
         return [(dataset, found.get(dataset.name, [])) for dataset in page]
 
-    async def wanting(self, state: str, after: str, endpoint: str, limit: int) -> list[Replica]:
+    async def wanting(self, states: Sequence[str], after: str, endpoint: str, limit: int) -> list[Replica]:
         """Replicas that are not available, by dataset and endpoint; those after one."""
         async with self._database.read() as connection:
-            return await Stored(connection).wanting(state, after, endpoint, limit)
+            return await Stored(connection).wanting(states, after, endpoint, limit)
 
     @retried
     async def remove(self, by: str, name: str) -> None:
@@ -135,24 +144,6 @@ class Catalogue:
             if not await Stored(connection).remove_replica(name, endpoint):
                 raise NotFound(f"there is no replica of {name} at {endpoint}", f"see GET /broker/v1/datasets/{name}")
             await Records(connection).note(time.time(), by, "remove replica", f"{name} at {endpoint}")
-
-    @retried
-    async def mark_bad(self, by: str, bad: BadReplica) -> Replica:
-        """A replica that somebody found wrong is handed out no more until a curator looked at it. :raises NotFound:"""
-        endpoints = (await self._places.map()).by_name
-        now = time.time()
-        async with self._database.write() as connection:
-            stored = Stored(connection)
-            for replica in await stored.replicas(bad.dataset):
-                placed = endpoints.get(replica.endpoint)  # None: made by another process a moment ago
-                url = placed.endpoint.url(replica.path or bad.dataset.rpartition(":")[2]) if placed else ""
-                if replica.endpoint == bad.endpoint or (bad.url and unquote(bad.url) == unquote(url)):
-                    marked = replica.model_copy(update={"state": "BAD", "reason": f"{by}: {bad.reason}"[:500]})
-                    await stored.put_replicas([marked], now)
-                    await Records(connection).note(now, by, "mark bad", f"{_named(marked)}: {bad.reason}")
-                    return marked
-        where = bad.endpoint or bad.url
-        raise NotFound(f"there is no replica of {bad.dataset} at {where}", f"see GET /broker/v1/datasets/{bad.dataset}")
 
 
 def _agreed(dataset: Dataset, known: Known, said: Dataset | None) -> Dataset:

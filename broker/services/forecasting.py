@@ -17,12 +17,12 @@ from broker.errors import BrokerError
 from broker.models.forecasts import Asked, Expected, Quantiles
 from broker.models.history import Pair
 from broker.services.places import Places
+from broker.services.voices import MOST, Voices
 from broker.storage.database import Database, retried
 from broker.storage.forecasts import Given, Ledger
 from broker.storage.history import History, Kept, Stand
 from predictors.compiled import available
 from predictors.context import SIZES, size_class
-from predictors.hedge import Hedge
 from predictors.models.hierarchy import Hierarchy
 from predictors.observation import Forecast, Query
 
@@ -30,18 +30,18 @@ __all__ = ["Forecasting", "middle", "quantiles"]
 
 log = logging.getLogger(__name__)
 
-NEWEST = 300
-"""Observations of a pair that its forecaster is made of."""
-PAIRS = 1000
-"""Pairs whose forecasters are kept; who was asked for last stays."""
+NEWEST, LEAST = 300, 40
+"""Observations of a pair that its forecasters are made of, shared by all who reported; of each of them at least."""
+PAIRS, VOICES = 1000, 2000
+"""Pairs whose forecasters are kept, and forecasters of all of them; who was asked for last stays."""
 PATIENCE = 0.5
 """Seconds that an answer waits for forecasters that are being made."""
 LOOK = 1.0
 """Seconds between looks for what is new."""
 FRESH = 10.0
 """Seconds for which the forecast of a class of sizes is given again: it depends a little on the time."""
-EVERYWHERE = 5000
-"""Newest observations of all pairs that are taken in at a look."""
+EVERYWHERE, LATELY = 5000, 100_000
+"""Observations of all pairs that are taken in at a look, and of how many of the newest."""
 REMEMBERED = 100_000
 TURN = 20
 """Forecasts after which others get their turn."""
@@ -52,11 +52,11 @@ MAKING = 4
 class Book:
     """What is known of one pair: its forecaster, once there is something, and up to which number it has seen."""
 
-    def __init__(self, stand: Stand | None, forecaster: Hedge | None, kept: Sequence[Kept] = ()) -> None:
+    def __init__(self, stand: Stand | None, forecaster: Voices | None, kept: Sequence[Kept] = ()) -> None:
         self.forecaster = forecaster
         self.seen = 0
         self.saw(stand, kept)
-        self.by_class: dict[int, tuple[float, Forecast]] = {}
+        self.by_class: dict[tuple[int, str], tuple[float, Forecast]] = {}
 
     def saw(self, stand: Stand | None, kept: Sequence[Kept]) -> None:
         """Up to which number all is known: of what was read, some may be newer than the stand that was read before."""
@@ -77,6 +77,7 @@ class Forecasting:
         self._making: dict[Pair, asyncio.Task[None]] = {}
         self._everywhere = Hierarchy()
         self._seen_everywhere = 0
+        self._asides: frozenset[str] = frozenset()
         self._given: dict[tuple[Pair, int, str, int], Given] = {}
         self._remembered: set[tuple[Pair, int, str, int]] = set()
         self._news = asyncio.Event()
@@ -90,10 +91,14 @@ class Forecasting:
     def knows(self, pair: Pair) -> bool:
         """Whether there is something in the history of this pair itself."""
         book = self._books.get(pair)
-        return pair in self._making or (book is not None and book.forecaster is not None)
+        return pair in self._making or (book is not None and bool(book.forecaster))
 
-    async def ask(self, asked: Sequence[Asked]) -> list[Expected]:
-        """What to expect of each, in this order. :raises Invalid: when one names an endpoint that there is not"""
+    async def ask(self, asked: Sequence[Asked], subject: str = "") -> list[Expected]:
+        """What to expect of each, in this order.
+
+        :param subject: who asks: their own transfers count more for them
+        :raises Invalid: when one names an endpoint that there is not
+        """
         sources = await self._places.sources({each.source for each in asked})
         sinks = await self._places.sinks({each.sink for each in asked})
         asked = [each.model_copy(update={"source": sources[each.source], "sink": sinks[each.sink]}) for each in asked]
@@ -101,21 +106,26 @@ class Forecasting:
         await self._open({_pair(each) for each in asked})
         answers = []
         for i, each in enumerate(asked):
-            answers.append(self._answer(each, now))
+            answers.append(self._answer(each, now, subject))
             if i % TURN == TURN - 1:
                 await asyncio.sleep(0)
         return answers
 
-    async def by_class(self, pairs: Iterable[Pair], classes: Iterable[int]) -> dict[tuple[Pair, int], Forecast]:
-        """What to expect of transfers of a size in the middle of each class, over each pair."""
+    async def by_class(
+        self, pairs: Iterable[Pair], classes: Iterable[int], subject: str = ""
+    ) -> dict[tuple[Pair, int], Forecast]:
+        """What to expect of transfers of a size in the middle of each class, over each pair.
+
+        :param subject: who asks
+        """
         now, wanted = time.time(), set(classes)
         pairs = set(pairs)
         await self._open(pairs)
-        return {(pair, size): self._of_class(pair, size, now) for pair in pairs for size in wanted}
+        return {(pair, size): self._of_class(pair, size, now, subject) for pair in pairs for size in wanted}
 
-    def _answer(self, asked: Asked, now: float) -> Expected:
+    def _answer(self, asked: Asked, now: float, subject: str) -> Expected:
         pair = _pair(asked)
-        forecast = self._forecast(pair, asked.size, asked.file_class, now)
+        forecast = self._forecast(pair, asked.size, asked.file_class, now, subject)
         return Expected.model_construct(
             **asked.model_dump(exclude={"file_class"}),
             rate=quantiles(forecast),
@@ -128,27 +138,30 @@ class Forecasting:
             at=now,
         )
 
-    def _of_class(self, pair: Pair, size: int, now: float) -> Forecast:
+    def _of_class(self, pair: Pair, size: int, now: float, subject: str) -> Forecast:
         book = self._books.get(pair)
-        known = book and book.by_class.get(size)
+        own = book.forecaster.own(subject) if book and book.forecaster else ""
+        known = book and book.by_class.get((size, own))
         if known and now < known[0] + FRESH:
             return known[1]
-        forecast = self._forecast(pair, middle(size), "", now)
+        forecast = self._forecast(pair, middle(size), "", now, subject)
         if book:
-            book.by_class[size] = (now, forecast)
+            book.by_class[size, own] = (now, forecast)
         return forecast
 
-    def _forecast(self, pair: Pair, nbytes: int | None, file_class: str, now: float) -> Forecast:
+    def _forecast(self, pair: Pair, nbytes: int | None, file_class: str, now: float, subject: str) -> Forecast:
         query = Query(pair.source, now, nbytes, pair.sink, pair.direction, file_class)
         book = self._books.get(pair)
-        forecast = book.forecaster.forecast(query) if book and book.forecaster else None
+        voices = book.forecaster if book else None
+        forecast = voices.forecast(query) if voices else None
         if forecast is None or forecast.rates is None:
             making = pair in self._making
             forecast = self._everywhere.forecast(query)
             if making:
                 forecast = forecast._replace(reason=f"{forecast.reason}; the pair's own history is being read")
         self._remember(pair, nbytes, forecast, now)
-        return forecast
+        own = voices.forecast(query, named) if voices and (named := voices.own(subject)) else None
+        return own if own and own.rates else forecast
 
     def _remember(self, pair: Pair, nbytes: int | None, forecast: Forecast, now: float) -> None:
         """To be stored with the next look: each distinct forecast once."""
@@ -189,15 +202,20 @@ class Forecasting:
             await asyncio.wait(making, timeout=PATIENCE)
 
     def _trim(self) -> None:
-        while len(self._books) > PAIRS:
-            self._books.popitem(last=False)
+        voices = sum(len(book.forecaster or ()) for book in self._books.values())
+        while len(self._books) > max(1, PAIRS) or (voices > VOICES and len(self._books) > 1):
+            _, book = self._books.popitem(last=False)
+            voices -= len(book.forecaster or ())
 
     async def _make(self, pair: Pair, stand: Stand) -> None:
         try:
             async with self._turns:
                 async with self._database.read() as connection:
-                    kept = await History(connection).newest(stand.id, NEWEST)
-                forecaster = await asyncio.to_thread(self._made, kept)
+                    history = History(connection)
+                    subjects = await history.voices(stand.id, MOST)
+                    each = max(min(LEAST, NEWEST), NEWEST // max(1, len(subjects)))
+                    kept = [one for subject in subjects for one in await history.newest(stand.id, subject, each)]
+                forecaster = await asyncio.to_thread(self._made, subjects, kept)
             self._books[pair] = Book(stand, forecaster, kept)
             self._trim()
         except BrokerError as error:  # asked again, it is tried again
@@ -205,10 +223,10 @@ class Forecasting:
         finally:
             del self._making[pair]
 
-    def _made(self, kept: Iterable[Kept]) -> Hedge:
-        forecaster = Hedge(self.compiled)
+    def _made(self, subjects: Iterable[str], kept: Iterable[Kept]) -> Voices:
+        forecaster = Voices(subjects, self.compiled)
         for each in kept:
-            forecaster.learn(each.observation)
+            forecaster.learn(each)
         return forecaster
 
     # What is new
@@ -229,6 +247,7 @@ class Forecasting:
         """Take in what came since, once."""
         try:
             async with self._looking:  # two at once would take it in twice
+                await self._heed_asides()
                 await self._follow()
                 await self._learn_everywhere()
                 await self._store()
@@ -236,6 +255,18 @@ class Forecasting:
             log.warning("nothing new can be learned at the moment: %s", error)
         except Exception:  # who watches must not end: forecasts would grow old unnoticed
             log.exception("nothing new can be learned at the moment")
+
+    async def _heed_asides(self) -> None:
+        """Begin anew when an admin has set the reports of a subject aside, or taken them back."""
+        async with self._database.read() as connection:
+            asides = await History(connection).asides()
+        if asides == self._asides:
+            return
+        if self._making:  # what is being made may have been read before
+            await asyncio.wait(list(self._making.values()))
+        self._asides = asides
+        self._books.clear()
+        self._everywhere, self._seen_everywhere = Hierarchy(), 0
 
     async def _follow(self) -> None:
         if not self._books:
@@ -266,9 +297,9 @@ class Forecasting:
         return book.seen if book else math.inf
 
     @staticmethod
-    async def _learn(forecaster: Hedge, new: Iterable[Kept]) -> None:
+    async def _learn(forecaster: Voices, new: Iterable[Kept]) -> None:
         for each in new:
-            forecaster.learn(each.observation)
+            forecaster.learn(each)
             await asyncio.sleep(0)
 
     async def _learn_everywhere(self) -> None:
@@ -278,9 +309,9 @@ class Forecasting:
             seen = self._seen_everywhere
             if last <= seen:
                 return
-            new = await history.all_since(max(seen, last - EVERYWHERE), EVERYWHERE)
+            new = await history.all_since(max(seen, last - LATELY), EVERYWHERE)
         for i, each in enumerate(new):
-            self._everywhere.learn(each.observation)
+            self._everywhere.learn(each.observation, each.subject)
             if i % TURN == 0:
                 await asyncio.sleep(0)
         self._seen_everywhere = last

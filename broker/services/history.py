@@ -46,7 +46,8 @@ class Transfers:
 
         :raises Invalid: when one ended later than now, or names an endpoint that there is not
         """
-        latest = time.time() + AHEAD
+        now = time.time()
+        latest = now + AHEAD
         for i, each in enumerate(observed):
             if each.ended > latest:
                 raise Invalid(
@@ -55,7 +56,7 @@ class Transfers:
                 )
         sources = await self._places.sources({each.source for each in observed})
         sinks = await self._places.sinks({each.sink for each in observed})
-        named = [_renamed(each, sources[each.source], sinks[each.sink]) for each in observed]
+        named = [_renamed(_begun(each, now), sources[each.source], sinks[each.sink]) for each in observed]
         try:
             accepted = await self._add(subject, named)
         except IntegrityError:  # another process has dropped a month in which this reports
@@ -128,6 +129,16 @@ class Transfers:
             wanted = {**wanted, "sink": (await self._places.sinks({wanted["sink"]}))[wanted["sink"]]}
         async with self._database.read() as connection:
             return await History(connection).listed(wanted, before, limit)
+
+
+def _begun(each: Observed, now: float) -> Observed:
+    """A transfer that ended later than now, by its reporter's clock, as one that ended now at the same rate."""
+    if each.ended <= now:
+        return each
+    took = each.ended - each.started
+    started = each.started if each.started < now else now - took
+    busy = took if each.busy_seconds is None else each.busy_seconds
+    return each.model_copy(update={"started": started, "ended": now, "busy_seconds": busy})
 
 
 def _renamed(each: Observed, source: str, sink: str) -> Observed:

@@ -16,13 +16,13 @@ class Plans:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
-    async def make(self, wanted: PlanWanted, sink: str) -> Planned:
+    async def make(self, wanted: PlanWanted, sink: str, subject: str = "") -> Planned:
         """What each source should deliver.
 
         :raises NotFound: when there is no such dataset, or no available replica of it
         :raises Conflict: while its size is not known
         """
-        resolved = await self._replicas.one(wanted.name, sink)
+        resolved = await self._replicas.one(wanted.name, sink, subject)
         size = _usable(resolved)
         file = ReplicaSet(resolved.name, tuple(Replica(each.url) for each in resolved.replicas), size)
         made = planned(file, [candidate.estimate for candidate in resolved.replicas], wanted.strategy)

@@ -25,6 +25,7 @@ __all__ = ["Replicas"]
 
 CHUNK = 500
 """Names after which others get their turn."""
+DOUBTED = "; last, since it was reported as bad"
 EXPLORED = 300.0
 """Seconds for which a pair that was tried first is not tried again: time enough for its transfer to be reported."""
 
@@ -51,31 +52,36 @@ class Replicas:
         self._answers = 0
         self._explored: dict[Pair, float] = {}
 
-    async def resolve(self, names: Sequence[str], sink: str) -> AsyncIterator[list[Resolved]]:
-        """Each of the names, in this order, in parts."""
+    async def resolve(self, names: Sequence[str], sink: str, subject: str = "") -> AsyncIterator[list[Resolved]]:
+        """Each of the names, in this order, in parts.
+
+        :param subject: who asks: their own transfers count more for them
+        """
         names = list(dict.fromkeys(names))
         async with self._database.read() as connection:
             found = await Catalogue(connection).located(names)
         places = await self._places.map()
-        options = await self._options(found, sink, places)
+        options = await self._options(found, sink, places, subject)
         for begin in range(0, len(names), CHUNK):
             yield [self._resolved(name, found.get(name), sink, options) for name in names[begin : begin + CHUNK]]
             await asyncio.sleep(0)
 
-    async def one(self, name: str, sink: str) -> Resolved:
-        """One dataset. :raises NotFound: when there is no such"""
-        (resolved,) = [each async for part in self.resolve([name], sink) for each in part]
+    async def one(self, name: str, sink: str, subject: str = "") -> Resolved:
+        """One dataset, as `resolve`. :raises NotFound: when there is no such"""
+        (resolved,) = [each async for part in self.resolve([name], sink, subject) for each in part]
         if resolved.error:
             raise NotFound(resolved.error.message, resolved.error.remedy)
         return resolved
 
-    async def _options(self, found: Mapping[str, Located], sink: str, places: Map) -> dict[tuple[int, int], Option]:
+    async def _options(
+        self, found: Mapping[str, Located], sink: str, places: Map, subject: str
+    ) -> dict[tuple[int, int], Option]:
         """What is expected of each endpoint for each class of sizes, by number and class."""
         classes = {size_class(each.size or 0) for each in found.values()}
         numbers = {endpoint for each in found.values() for endpoint, _ in each.replicas}
         readable = {i: places.by_id[i] for i in numbers if i in places.by_id and places.by_id[i].endpoint.read_priority}
         pairs = {i: Pair(placed.endpoint.source, sink, "read") for i, placed in readable.items()}
-        forecasts = await self._forecasting.by_class(pairs.values(), classes)
+        forecasts = await self._forecasting.by_class(pairs.values(), classes, subject)
         here = places.coordinates(sink)
         options = {}
         for i, placed in readable.items():
@@ -94,15 +100,21 @@ class Replicas:
             fault = Fault(code="not_found", message=f"there is no dataset {name}", remedy="see GET /broker/v1/datasets")
             return Resolved(name=name, error=fault)
         size = size_class(located.size or 0)
-        known = [(options[i, size], path) for i, path in located.replicas if (i, size) in options]
-        first = self._to_explore([option for option, _ in known], sink)
+        usable = [(i, path) for i, path in located.replicas if (i, size) in options]
+        known = [(options[i, size], path) for i, path in usable]
+        doubted = [i in located.suspicious for i, _ in usable]
+        trusted = [option for (option, _), doubt in zip(known, doubted, strict=True) if not doubt]
+        first = self._to_explore(trusted, sink)
         order = rank([option.choice for option, _ in known], located.size, self._settings.ranking, self._chance, first)
+        order.sort(key=doubted.__getitem__)  # those that somebody has reported come last
         plain = split(name).name
         return Resolved(
             name=name,
             size=located.size,
             checksums=located.checksums,
-            replicas=[_candidate(*known[i], plain, place, located.size, first) for place, i in enumerate(order, 1)],
+            replicas=[
+                _candidate(*known[i], plain, place, located.size, first, doubted[i]) for place, i in enumerate(order, 1)
+            ],
         )
 
     def _to_explore(self, options: Sequence[Option], sink: str) -> str | None:
@@ -121,7 +133,7 @@ class Replicas:
 
 
 def _candidate(
-    option: Option, path: str | None, name: str, place: int, size: int | None, first: str | None
+    option: Option, path: str | None, name: str, place: int, size: int | None, first: str | None, doubted: bool
 ) -> Candidate:
     forecast, endpoint = option.choice.forecast, option.choice.endpoint
     tried = first == endpoint.name
@@ -134,5 +146,5 @@ def _candidate(
         measured=option.measured,
         setup_seconds=forecast.setup_seconds,
         seconds=None if size is None else forecast.seconds(size),
-        rationale=rationale(option.choice, True) if tried else option.rationale,
+        rationale=(rationale(option.choice, True) if tried else option.rationale) + (DOUBTED if doubted else ""),
     )

@@ -15,6 +15,7 @@ from sqlalchemy import (
     delete,
     or_,
     select,
+    text,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -27,6 +28,7 @@ from broker.storage.upsert import ALWAYS, insert
 
 __all__ = ["Catalogue", "Known", "Located"]
 
+HANDED_OUT = ("AVAILABLE", "SUSPICIOUS")
 NAMES: Columns = {"number": Integer(), "scope": String(), "name": String()}
 
 
@@ -40,12 +42,16 @@ class Known(NamedTuple):
 
 
 class Located(NamedTuple):
-    """A dataset, and where it is: an endpoint's number and the path below its folder, None for the dataset's name."""
+    """A dataset, and where it is: an endpoint's number and the path below its folder, None for the dataset's name.
+
+    `suspicious` are the numbers of endpoints whose replica somebody has reported as bad.
+    """
 
     did: str
     size: int | None
     checksums: Mapping[str, str]
     replicas: list[tuple[int, str | None]]
+    suspicious: set[int]
 
 
 class Catalogue:
@@ -77,23 +83,25 @@ class Catalogue:
         return {asked[i]: Known(number, size, digests.get(i, {}), created) for i, number, size, created in rows}
 
     async def located(self, dids: Sequence[str]) -> dict[str, Located]:
-        """Of these datasets, those that there are, with their available replicas."""
+        """Of these datasets, those that there are, with the replicas that are handed out."""
         given = self._given(dids)
-        on = and_(replicas.c.dataset_id == datasets.c.id, replicas.c.state == "AVAILABLE")
+        on = and_(replicas.c.dataset_id == datasets.c.id, replicas.c.state.in_(HANDED_OUT))
         rows = await self._connection.execute(
-            select(given.c.number, datasets.c.size, replicas.c.endpoint_id, replicas.c.path)
+            select(given.c.number, datasets.c.size, replicas.c.endpoint_id, replicas.c.path, replicas.c.state)
             .select_from(given)
             .join(datasets, _same(given))
             .outerjoin(replicas, on)
         )
         digests = await self._digests(dids)
         found: dict[str, Located] = {}
-        for number, size, endpoint, path in rows:
+        for number, size, endpoint, path, state in rows:
             did = dids[number]
             if did not in found:
-                found[did] = Located(did, size, digests.get(number, {}), [])
+                found[did] = Located(did, size, digests.get(number, {}), [], set())
             if endpoint is not None:
                 found[did].replicas.append((endpoint, path))
+                if state == "SUSPICIOUS":
+                    found[did].suspicious.add(endpoint)
         return found
 
     async def _digests(self, dids: Sequence[str]) -> dict[int, dict[str, str]]:
@@ -200,12 +208,12 @@ class Catalogue:
             found.setdefault(replica.dataset, []).append(replica)
         return found
 
-    async def wanting(self, state: str, after: str, endpoint: str, limit: int) -> list[Replica]:
-        """Replicas in a state that is not AVAILABLE, by dataset and endpoint; those after one."""
+    async def wanting(self, states: Sequence[str], after: str, endpoint: str, limit: int) -> list[Replica]:
+        """Replicas in one of these states, none of them AVAILABLE, by dataset and endpoint; those after one."""
         scope, name = split(after)
         here = and_(datasets.c.scope == scope, datasets.c.name == name, endpoints.c.name > endpoint)
         later = or_(datasets.c.scope > scope, and_(datasets.c.scope == scope, datasets.c.name > name), here)
-        return await self._replicas(and_(replicas.c.state == state, later), limit)
+        return await self._replicas(and_(replicas.c.state.in_(states), text("state <> 'AVAILABLE'"), later), limit)
 
     async def _replicas(self, where: ColumnElement[bool], limit: int | None) -> list[Replica]:
         rows = await self._connection.execute(

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import Observed, Pair, TransferRecord
 from broker.schema.base import ID
-from broker.schema.history import forecasts, observation_keys, observations, pairs
+from broker.schema.history import asides, forecasts, observation_keys, observations, pairs, voices
 from broker.storage.tabled import Columns, tabled
 from broker.storage.upsert import ALWAYS, insert
 from predictors.context import size_class
@@ -32,6 +32,7 @@ FIELDS: Columns = {
     "error": Text(),
 }
 WELL = ("ok", "slow")
+ASIDE = select(asides.c.subject)
 
 
 class Stand(NamedTuple):
@@ -43,10 +44,11 @@ class Stand(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """An observation's number, and what it says."""
+    """An observation's number, what it says, and who reported it."""
 
     id: int
     observation: Observation
+    subject: str = ""
 
 
 class History:
@@ -79,7 +81,21 @@ class History:
         names = [*FIELDS, "subject", "forecast_id"]
         await self._connection.execute(observations.insert().from_select(names, fresh))
         await self._count(new, numbers)
+        await self._note_voice(subject, [stand.id for stand in numbers.values()])
         return len(new)
+
+    async def _note_voice(self, subject: str, numbers: Sequence[int]) -> None:
+        """Note that this subject has reported something of these pairs, whose rows are locked."""
+        mine = and_(observations.c.pair_id == pairs.c.id, observations.c.subject == subject)
+        newest = select(func.max(observations.c.id)).where(observations.c.pair_id == pairs.c.id).scalar_subquery()
+        oldest = select(func.min(observations.c.id)).where(mine).scalar_subquery()
+        known = select(voices.c.first_id).where(voices.c.pair_id == pairs.c.id, voices.c.subject == subject)
+        given = tabled(self._connection, [(number,) for number in numbers], {"id": ID})
+        first = func.coalesce(known.scalar_subquery(), oldest)
+        fresh = select(pairs.c.id, literal(subject), first, newest).join(given, given.c.id == pairs.c.id).where(ALWAYS)
+        new = insert(self._connection, voices).from_select(["pair_id", "subject", "first_id", "newest_id"], fresh)
+        changed = {"newest_id": new.excluded.newest_id}
+        await self._connection.execute(new.on_conflict_do_update(index_elements=["pair_id", "subject"], set_=changed))
 
     async def _new(self, subject: str, observed: Sequence[Observed]) -> list[Observed]:
         once = {each.id: each for each in sorted(observed, key=lambda each: each.id)}  # in one order for all
@@ -135,20 +151,40 @@ class History:
         values = [{"pair": numbers[pair].id, "more": counts[pair], "until": ends[pair]} for pair in counts]
         await self._connection.execute(statement, values)
 
-    async def newest(self, pair: int, limit: int) -> list[Kept]:
-        """The newest of a pair that went well, by their ends, the oldest of them first."""
-        page = self._selected().where(observations.c.pair_id == pair).order_by(observations.c.ended.desc())
+    async def voices(self, pair: int, limit: int) -> list[str]:
+        """Who has reported something of a pair, those who did last, in the order of their first reports."""
+        heard = (
+            select(voices.c.subject, voices.c.first_id)
+            .where(voices.c.pair_id == pair, voices.c.subject.not_in(ASIDE))
+            .order_by(voices.c.newest_id.desc())
+            .limit(limit)
+            .subquery("heard")
+        )
+        return list((await self._connection.execute(select(heard.c.subject).order_by(heard.c.first_id))).scalars())
+
+    async def newest(self, pair: int, subject: str, limit: int) -> list[Kept]:
+        """The newest of a pair that went well and that one subject reported, by their ends, the oldest first."""
+        of = observations.c
+        page = self._selected().where(of.pair_id == pair, of.subject == subject).order_by(of.ended.desc())
         return [kept(row) for row in await self._connection.execute(page.limit(limit))][::-1]
+
+    async def asides(self) -> frozenset[str]:
+        """Subjects whose reports are set aside."""
+        return frozenset((await self._connection.execute(ASIDE)).scalars())
 
     async def since(self, pair: int, newest_id: int, limit: int) -> list[Kept]:
         """Those of a pair that went well and came after one, in the order in which they came."""
-        page = self._selected().where(observations.c.pair_id == pair, observations.c.id > newest_id)
+        page = self._counted().where(observations.c.pair_id == pair, observations.c.id > newest_id)
         return [kept(row) for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))]
 
     async def all_since(self, newest_id: int, limit: int) -> list[Kept]:
-        """Those of all pairs that went well and came after one, in the order in which they came."""
-        page = self._selected().where(observations.c.id > newest_id).order_by(observations.c.id).limit(limit)
-        return [kept(row) for row in await self._connection.execute(page)]
+        """Those of all pairs that went well and came after one, in the order in which they came.
+
+        If there are more than that, as many of each subject, the newest: else one could crowd out all others.
+        """
+        place = func.row_number().over(partition_by=observations.c.subject, order_by=observations.c.id.desc())
+        page = self._counted().where(observations.c.id > newest_id).order_by(place, observations.c.id).limit(limit)
+        return sorted((kept(row) for row in await self._connection.execute(page)), key=lambda each: each.id)
 
     async def near(self, pair: Pair, at: float, within: float) -> Observation | None:
         """That of a pair which went well and ended nearest to a moment, so many seconds before or after at most."""
@@ -164,9 +200,15 @@ class History:
         """The number of the newest of all; 0 when there is none."""
         return (await self._connection.execute(select(func.max(observations.c.id)))).scalar() or 0
 
+    @classmethod
+    def _counted(cls) -> Any:
+        """Those of subjects whose reports count."""
+        return cls._selected().where(observations.c.subject.not_in(ASIDE))
+
     @staticmethod
     def _selected() -> Any:
-        chosen = [pairs.c.source, pairs.c.sink, pairs.c.direction, *(observations.c[name] for name in ("id", *FIELDS))]
+        names = ("id", "subject", *FIELDS)
+        chosen = [pairs.c.source, pairs.c.sink, pairs.c.direction, *(observations.c[name] for name in names)]
         return select(*chosen).join(pairs).where(observations.c.outcome.in_(WELL))
 
     async def listed(self, wanted: Mapping[str, Any], before: int | None, limit: int) -> list[TransferRecord]:
@@ -240,4 +282,5 @@ def kept(row: Any) -> Kept:
             concurrency=row.concurrency,
             outcome=row.outcome,
         ),
+        row.subject,
     )

@@ -117,12 +117,12 @@ class Carrier:
         limits = await self._limits(task)
         whose = (task.owner, await self._site(sink.collection))
         if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):
-            where = self._where(source.tree, sink.collection)
+            where = self._where(source.tree, sink.collection, task.owner)
             return Gathering(where, sink.tree, task.options, limits, whose).copy
         if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree):
             return Copying(self._routes, source.tree, sink.tree, task.options, limits, whose).copy
         if isinstance(sink.tree, LocalTree) and isinstance(source.tree, GridFTPTree | CatalogueTree):
-            sources = self._sources(source.tree, sink.collection)
+            sources = self._sources(source.tree, sink.collection, task.owner)
             namings = [each.naming for each in (source.tree, sink.tree) if not isinstance(each, CatalogueTree)]
             return Downloading(sources, sink.tree, task.options, limits, whose, namings).copy
         raise Unsupported(
@@ -130,24 +130,24 @@ class Carrier:
             "copy from a GridFTP server or the catalogue, to a GridFTP server or a folder of workers",
         )
 
-    def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection) -> Sources:
+    def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection, owner: str) -> Sources:
         """Where to fetch what a path names."""
 
         async def of(path: str) -> Located:
             if isinstance(tree, GridFTPTree):
                 return Located({tree.url(path): Estimate()}, tree.server.policy, tree.server.delegate)
-            found = await self._where(tree, sink)(path)
+            found = await self._where(tree, sink, owner)(path)
             expected = {replica.url: replica.estimate for replica in found.replicas}
             places = self._places
             return Located(expected, await places.policy(), await places.delegates(), recorded(found.checksums))
 
         return of
 
-    def _where(self, tree: CatalogueTree, sink: Collection) -> Callable[[str], Awaitable[Resolved]]:
+    def _where(self, tree: CatalogueTree, sink: Collection, owner: str) -> Callable[[str], Awaitable[Resolved]]:
         """Where a dataset is, with what is to be expected on the way to the sink."""
 
         async def of(path: str) -> Resolved:
-            return await self._replicas.one(await tree.did(path), await self._site(sink))
+            return await self._replicas.one(await tree.did(path), await self._site(sink), owner)
 
         return of
 

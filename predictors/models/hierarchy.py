@@ -21,22 +21,31 @@ PRIOR = 3.0
 """Transfers that the level above counts for."""
 MEMORY = 30.0
 """Transfers after which a value counts 1/e."""
+VOICES = 15
+"""Voices of one group that are remembered."""
 MOST = 20_000
 """Groups that are remembered, some 4 of each path: 3 to 10 KB each."""
 
 
 class Level(Experience):
-    """Discounted mean of the log rates of one group."""
+    """Discounted mean of the log rates of one group; of what several voices say, that in the middle."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ago: Ago[tuple[float, float]] = Ago()
         self.weight = 0.0
         self.mean = 0.0
+        self._voices: dict[str, tuple[float, float]] = {}
 
-    def learn(self, value: float, end: float) -> None:
-        self.weight = self.weight * (1 - 1 / MEMORY) + 1.0
-        self.mean += (value - self.mean) / self.weight
+    def learn(self, value: float, end: float, voice: str) -> None:
+        if voice not in self._voices and len(self._voices) >= VOICES:
+            del self._voices[next(iter(self._voices))]
+        weight, mean = self._voices.get(voice, (0.0, 0.0))
+        weight = weight * (1 - 1 / MEMORY) + 1.0
+        self._voices[voice] = weight, mean + (value - mean) / weight
+        heard = list(self._voices.values())
+        heard = heard if len(heard) % 2 else heard[:-1]  # of an even number the last that came is left out
+        self.weight, self.mean = sorted(heard, key=lambda known: known[1])[len(heard) // 2]
         self.rate(end)
         self.ago.learn(self.newest, (self.weight, self.mean))
 
@@ -57,7 +66,11 @@ class Hierarchy(Forecaster):
         self._levels: OrderedDict[tuple[str, Key], Level] = OrderedDict()
         self._bounds = {name: Conformal() for name in CHAIN}
 
-    def learn(self, observation: Observation) -> None:
+    def learn(self, observation: Observation, voice: str = "") -> None:
+        """Take in a transfer.
+
+        :param voice: who says so: however much one voice says, it is one of those in whose middle the truth is sought
+        """
         groups = [(name, LEVELS[name](observation)) for name in CHAIN]
         levels = [self._level(group) for group in groups]
         for level in levels:
@@ -68,7 +81,7 @@ class Hierarchy(Forecaster):
         for name, expected in self._estimates(observation, observation.start):
             self._bounds[name].learn(expected, rate)
         for level in levels:
-            level.learn(log(rate), observation.end)
+            level.learn(log(rate), observation.end, voice)
 
     def _level(self, group: tuple[str, Key]) -> Level:
         """That of a group, which is now the last to be forgotten."""

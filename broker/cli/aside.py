@@ -1,0 +1,45 @@
+"""`coget-broker aside`: whose reports count for nothing."""
+
+from datetime import UTC, datetime
+
+import click
+
+from broker.cli.shared import database_option, with_services
+from broker.config import Settings
+from broker.models.access import NewToken
+
+__all__ = ["aside"]
+
+
+@click.group()
+def aside() -> None:
+    """Set the reports of a subject aside, list such subjects, and take reports back.
+
+    Forecasts, the order of replicas and their states are then as if the subject had reported nothing. Nothing that it
+    has reported is lost.
+    """
+
+
+@aside.command("add")
+@database_option
+@click.argument("subject")
+def add(database: str, subject: str) -> None:
+    """Set the reports of SUBJECT aside."""
+    named = NewToken.model_validate({"subject": subject}).subject
+    with_services(Settings(database), lambda broker: broker.doubts.set_aside("coget-broker", named))
+
+
+@aside.command("list")
+@database_option
+def listed(database: str) -> None:
+    """List the subjects whose reports are set aside."""
+    for each in with_services(Settings(database), lambda broker: broker.doubts.asides()):
+        click.echo(f"{datetime.fromtimestamp(each.at, UTC):%Y-%m-%d %H:%M}  {each.subject}  by {each.by}")
+
+
+@aside.command("remove")
+@database_option
+@click.argument("subject")
+def remove(database: str, subject: str) -> None:
+    """Let the reports of SUBJECT count again."""
+    with_services(Settings(database), lambda broker: broker.doubts.take_back("coget-broker", subject))

@@ -1,0 +1,45 @@
+"""Subjects whose reports count for nothing, as an admin has decided."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, status
+
+from broker.dependencies.access import Admin, Guarded
+from broker.dependencies.context import Services
+from broker.models.access import Aside, Subject
+from broker.models.base import Wire
+
+__all__ = ["router"]
+
+router = APIRouter(tags=["access"], route_class=Guarded)
+
+
+class Asides(Wire):
+    """All subjects whose reports are set aside."""
+
+    asides: list[Aside]
+
+
+class NewAside(Wire):
+    """A subject whose reports are to be set aside."""
+
+    subject: Subject
+
+
+@router.get("/asides")
+async def asides(caller: Admin, services: Services) -> Asides:
+    """Subjects whose reports are set aside, by name."""
+    return Asides.model_construct(asides=await services.doubts.asides())
+
+
+@router.put("/asides")
+async def set_aside(said: NewAside, caller: Admin, services: Services) -> Asides:
+    """Set all reports of a subject aside: forecasts and states of replicas are as if it had reported nothing."""
+    await services.doubts.set_aside(caller.subject, said.subject)
+    return Asides.model_construct(asides=await services.doubts.asides())
+
+
+@router.delete("/asides", status_code=status.HTTP_204_NO_CONTENT)
+async def take_back(subject: Annotated[Subject, Query()], caller: Admin, services: Services) -> None:
+    """Let the reports of a subject count again."""
+    await services.doubts.take_back(caller.subject, subject)

@@ -1,0 +1,157 @@
+"""Reports that replicas are bad, curators' words about them, and subjects whose reports are set aside."""
+
+from collections.abc import Collection, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import String, and_, delete, literal, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.access import Aside
+from broker.models.catalogue import Replica
+from broker.models.names import split
+from broker.schema.catalogue import datasets, doubts, endpoints, judgements, replicas
+from broker.schema.history import asides
+from broker.storage.tabled import tabled
+from broker.storage.upsert import ALWAYS, insert
+
+__all__ = ["Doubts", "Standing"]
+
+
+class Standing(NamedTuple):
+    """How a replica stands: its state, whether that is a curator's word, and who doubts it, the first one first.
+
+    `read` says whether its endpoint is one that files are read from, `reported` whether anybody has ever doubted it, be
+    their reports set aside or not.
+    """
+
+    dataset_id: int
+    endpoint_id: int
+    state: str
+    judged: bool
+    read: bool
+    reported: bool
+    doubters: Sequence[tuple[str, str]]
+    """Subjects and reasons, without those whose reports are set aside."""
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.dataset_id, self.endpoint_id
+
+
+class Doubts:
+    """What is said of replicas, in the database."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def add(self, key: tuple[int, int], subject: str, at: float, reason: str) -> None:
+        """Note that a subject has reported a replica; of several reports the newest counts."""
+        values = {"dataset_id": key[0], "endpoint_id": key[1], "subject": subject, "at": at, "reason": reason}
+        new = insert(self._connection, doubts).values(values)
+        changed = {"at": new.excluded.at, "reason": new.excluded.reason}
+        await self._connection.execute(
+            new.on_conflict_do_update(index_elements=["dataset_id", "endpoint_id", "subject"], set_=changed)
+        )
+
+    async def standings(self, dataset_ids: Collection[int]) -> list[Standing]:
+        """All replicas of these datasets."""
+        word = and_(
+            judgements.c.dataset_id == replicas.c.dataset_id, judgements.c.endpoint_id == replicas.c.endpoint_id
+        )
+        asked = (
+            select(
+                replicas.c.dataset_id,
+                replicas.c.endpoint_id,
+                replicas.c.state,
+                judgements.c.at,
+                endpoints.c.read_priority,
+            )
+            .select_from(replicas)
+            .join(endpoints, endpoints.c.id == replicas.c.endpoint_id)
+            .outerjoin(judgements, word)
+            .where(replicas.c.dataset_id.in_(dataset_ids))
+            .order_by(replicas.c.dataset_id, replicas.c.endpoint_id)
+        )
+        rows = (await self._connection.execute(asked)).all()
+        said = await self._connection.execute(
+            select(doubts, asides.c.at.label("aside_at"))
+            .outerjoin(asides, asides.c.subject == doubts.c.subject)
+            .where(doubts.c.dataset_id.in_(dataset_ids))
+            .order_by(doubts.c.at, doubts.c.subject)
+        )
+        doubters: dict[tuple[int, int], list[tuple[str, str]]] = {}
+        for row in said:
+            those = doubters.setdefault((row.dataset_id, row.endpoint_id), [])
+            if row.aside_at is None:
+                those.append((row.subject, row.reason))
+        found = []
+        for dataset, endpoint, state, at, read in rows:
+            key = (dataset, endpoint)
+            found.append(Standing(*key, state, at is not None, bool(read), key in doubters, doubters.get(key, [])))
+        return found
+
+    async def put_state(self, key: tuple[int, int], state: str, reason: str, now: float) -> None:
+        """Change the state of a replica."""
+        here = and_(replicas.c.dataset_id == key[0], replicas.c.endpoint_id == key[1])
+        values = {"state": state, "reason": reason, "changed_at": now}
+        await self._connection.execute(update(replicas).where(here).values(values))
+
+    async def judge(self, by: str, said: Sequence[Replica], now: float) -> None:
+        """Note a curator's word about replicas that are there; what users said before is answered by it."""
+        if not said:
+            return
+        fresh = self._found(said).add_columns(literal(by), literal(now)).where(ALWAYS)
+        new = insert(self._connection, judgements).from_select(["dataset_id", "endpoint_id", "by", "at"], fresh)
+        changed = {"by": new.excluded.by, "at": new.excluded.at}
+        await self._connection.execute(
+            new.on_conflict_do_update(index_elements=["dataset_id", "endpoint_id"], set_=changed)
+        )
+        await self.answer(said)
+
+    async def answer(self, said: Sequence[Replica]) -> None:
+        """Forget what users have reported of replicas."""
+        found = self._found(said)
+        await self._connection.execute(
+            delete(doubts).where(tuple_(doubts.c.dataset_id, doubts.c.endpoint_id).in_(found))
+        )
+
+    async def numbers(self, said: Replica) -> tuple[int, int] | None:
+        """Those of a replica's dataset and endpoint; None where there is no such replica."""
+        row = (await self._connection.execute(self._found([said]))).first()
+        return None if row is None else (row.dataset_id, row.endpoint_id)
+
+    def _found(self, said: Sequence[Replica]) -> Any:
+        """The numbers of these replicas' datasets and endpoints."""
+        rows = [(*split(each.dataset), each.endpoint) for each in said]
+        given = tabled(self._connection, rows, {"scope": String(), "name": String(), "endpoint": String()})
+        named = and_(datasets.c.scope == given.c.scope, datasets.c.name == given.c.name)
+        return (
+            select(replicas.c.dataset_id, replicas.c.endpoint_id)
+            .select_from(given)
+            .join(datasets, named)
+            .join(endpoints, endpoints.c.name == given.c.endpoint)
+            .join(replicas, and_(replicas.c.dataset_id == datasets.c.id, replicas.c.endpoint_id == endpoints.c.id))
+        )
+
+    async def doubted_by(self, subject: str) -> list[int]:
+        """The datasets of which this subject has reported replicas."""
+        asked = select(doubts.c.dataset_id).where(doubts.c.subject == subject).distinct().order_by(doubts.c.dataset_id)
+        return list((await self._connection.execute(asked)).scalars())
+
+    # Subjects whose reports are set aside
+
+    async def asides(self) -> list[Aside]:
+        """Those that there are, by name."""
+        rows = await self._connection.execute(select(asides).order_by(asides.c.subject))
+        return [Aside.model_construct(**row._mapping) for row in rows]
+
+    async def set_aside(self, subject: str, at: float, by: str) -> bool:
+        """Whether that is news."""
+        new = insert(self._connection, asides).values(subject=subject, at=at, by=by)
+        done = await self._connection.execute(new.on_conflict_do_nothing())
+        return bool(done.rowcount)
+
+    async def take_back(self, subject: str) -> bool:
+        """Whether it had been set aside."""
+        done = await self._connection.execute(delete(asides).where(asides.c.subject == subject))
+        return bool(done.rowcount)
