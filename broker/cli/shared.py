@@ -30,7 +30,7 @@ config_option = click.option(
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
     help="Whose tokens count, who says who people are, which proxies are trusted, who is told of tasks, where each "
-    "week's report goes, files of proxy certificates, and networks of private addresses that may be connected to; TOML.",
+    "week's report goes, files of proxy certificates, and private networks that may be connected to; TOML.",
 )
 
 
