@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 from broker.errors import Unavailable
 from broker.models.tasks import Options, Work
+from broker.services.trees import CredentialRefused
 from broker.storage.work import Result
 from coalloc import errors
 
@@ -64,7 +65,7 @@ def failed(work: Work, error: Exception, options: Options, now: float, at_source
     """
     code, lasting = fault(error)
     said = str(error) or type(error).__name__
-    if isinstance(error, errors.AddressRefused):
+    if isinstance(error, errors.AddressRefused | CredentialRefused):
         said = f"{said} ({error.remedy})"
     if code == "NO_SPACE_LEFT" and options.fail_on_quota_errors:
         return Result(work, "failed", error_code=code, error=said)

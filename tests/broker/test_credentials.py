@@ -255,6 +255,15 @@ async def tried(world):
         return await world.over(number, 90)
 
 
+async def faults_of(world, number):
+    """Codes and words of what went wrong in a task."""
+    async with world.factory.database.read() as connection:
+        rows = await connection.execute(
+            sa.text("SELECT error_code, error FROM work WHERE task_id = :task AND error IS NOT NULL"), {"task": number}
+        )
+        return list(rows)
+
+
 async def test_a_credential_is_shown_where_it_is_bound(world, alice_proxy):
     written = write(world.source.root, {"a": 3000})
     bind(world, alice_proxy, *places_of(world))
@@ -271,7 +280,11 @@ async def test_who_moves_an_endpoint_gets_nothing(world, grid, alice_proxy, end)
         server = world.source if end == "source" else world.sink
         await world.factory.places.put_endpoint("root", endpoint_of(end, thief.port, f"{server.root}", delegate=True))
         world.factory.places._until = 0.0
-        assert (await tried(world)).status == "FAILED"
+        task = await tried(world)
+        assert task.status == "FAILED"
+        faults = await faults_of(world, task.id)
+        assert {code for code, _ in faults} == {"PERMISSION_DENIED"}
+        assert all("ask an admin to put the endpoint back" in said for _, said in faults)
         collection = await world.factory.collections.called(end)
         with pytest.raises(PermissionRefused, match=f"the credential of {end} may not be shown") as caught:
             await world.factory.trees.of(collection)

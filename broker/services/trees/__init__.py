@@ -8,6 +8,16 @@ from broker.services.trees.catalogue import CatalogueTree
 from broker.services.trees.gridftp import GridFTPTree
 from broker.services.trees.local import LocalTree
 from broker.services.trees.naming import Naming, called, named
-from broker.services.trees.trees import Trees
+from broker.services.trees.trees import CredentialRefused, Trees
 
-__all__ = ["CatalogueTree", "GridFTPTree", "LocalTree", "Naming", "Tree", "Trees", "called", "named"]
+__all__ = [
+    "CatalogueTree",
+    "CredentialRefused",
+    "GridFTPTree",
+    "LocalTree",
+    "Naming",
+    "Tree",
+    "Trees",
+    "called",
+    "named",
+]

@@ -18,9 +18,13 @@ from broker.storage.collections import Collections
 from broker.storage.database import Database
 from coalloc.errors import PermissionRefused, Unreachable, Unsupported
 
-__all__ = ["Trees"]
+__all__ = ["CredentialRefused", "Trees"]
 
 log = structlog.get_logger("broker")
+
+
+class CredentialRefused(PermissionRefused):
+    """A collection's credential is not known here, or may not be shown where its endpoint is."""
 
 
 class Trees:
@@ -39,7 +43,7 @@ class Trees:
         :raises NotFound: when its endpoint is gone
         :raises Unreachable: when it is a folder of other machines
         :raises Unsupported: when its endpoint is no GridFTP server
-        :raises PermissionRefused: when its credential is not here, or may not be shown at its endpoint
+        :raises CredentialRefused: when its credential is not here, or may not be shown at its endpoint
         """
         if collection.kind == "catalogue":
             return self._catalogue
@@ -67,14 +71,14 @@ class Trees:
     async def _credential(self, collection: Collection, place: Place) -> Path | None:
         """Return the file of the proxy certificate to show at a place; None for the usual one of this process.
 
-        :raises PermissionRefused: when the collection's is unknown here, or may not be shown there
+        :raises CredentialRefused: when the collection's is unknown here, or may not be shown there
         """
         if not collection.credential:
             return None
         known = self._settings.credentials.get(collection.credential)
         if known is None:
             log.warning("a credential is not known here", credential=collection.credential, collection=collection.name)
-            raise PermissionRefused(
+            raise CredentialRefused(
                 f"the credential of {collection.name} is not known here",
                 "ask an admin to name its file in the [credentials] of --config",
             )
@@ -86,7 +90,7 @@ class Trees:
                 place=str(place),
                 remedy=f'add the place to "for" in [credentials.{collection.credential}] of --config if you trust it',
             )
-            raise PermissionRefused(
+            raise CredentialRefused(
                 f"the credential of {collection.name} may not be shown where its endpoint is now",
                 "ask an admin to put the endpoint back, or to add that place to the [credentials] of --config",
             )
