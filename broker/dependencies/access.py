@@ -11,6 +11,7 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.routing import BaseRoute
 
+from broker.dependencies.bodies import Exactly
 from broker.dependencies.context import services
 from broker.errors import Forbidden, Insufficient, TooManyRequests, Unauthenticated
 from broker.factory import Factory
@@ -105,7 +106,7 @@ class Guarded(APIRoute):
         async def guarded(request: Request) -> Response:
             request.state.policy = policy
             request.state.bearer = await policy.judge(request)
-            return await handle(request)
+            return await handle(Exactly(request.scope, request.receive))
 
         return guarded
 

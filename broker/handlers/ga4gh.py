@@ -13,6 +13,7 @@ from fastapi import APIRouter, Path, Request
 from broker.dependencies.access import Guarded, Open, Reader
 from broker.dependencies.context import Services
 from broker.errors import NotFound
+from broker.factory import Factory
 from broker.models.base import Wire
 from broker.models.names import Did, Named
 
@@ -52,12 +53,42 @@ async def service_info(caller: Open, request: Request) -> dict[str, Any]:
 
 
 @router.get("/objects/{name:path}/access/{endpoint}", responses=ERRORS)
-async def access(name: Id, endpoint: Annotated[Named, Path()], caller: Reader, services: Services) -> dict[str, Any]:
-    """Where one replica is."""
+async def access(
+    name: Id, endpoint: Annotated[Named, Path()], request: Request, caller: Reader, services: Services
+) -> dict[str, Any]:
+    """Where one replica is; or an object that is called so: an id may have `/access/` in it."""
+    whole = f"{name}/access/{endpoint}"
+    if await _called(whole, request, services):
+        return await drs_object(whole, request, caller, services)
     for candidate in (await services.replicas.one(name, caller.site)).replicas:
         if candidate.endpoint == endpoint:
             return {"url": candidate.url}
     raise NotFound(f"there is no available replica of {name} at {endpoint}")
+
+
+async def _called(whole: str, request: Request, services: Factory) -> bool:
+    """Whether the address means the object of this id.
+
+    Clients write the slashes of an id as %2F; of those that do not, an object that there is is meant.
+    """
+    raw: bytes = request.scope.get("raw_path") or b""
+    if not raw.lower().partition(b"?")[0].endswith(b"%2f" + whole.rpartition("/")[2].lower().encode()):
+        name, _, endpoint = whole.rpartition("/access/")
+        if await _replica(name, endpoint, services):
+            return False
+    try:
+        await services.catalogue.dataset(whole)
+    except NotFound:
+        return False
+    return True
+
+
+async def _replica(name: str, endpoint: str, services: Factory) -> bool:
+    try:
+        _, replicas = await services.catalogue.dataset(name)
+    except NotFound:
+        return False
+    return any(each.endpoint == endpoint for each in replicas)
 
 
 @router.get("/objects/{name:path}", responses=ERRORS)

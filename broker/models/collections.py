@@ -25,7 +25,7 @@ __all__ = [
 Kind = Literal["gridftp", "local", "catalogue"]
 PrincipalType = Literal["identity", "role", "all_authenticated_users", "anonymous"]
 Permissions = Literal["r", "rw"]
-Title = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9 _.()+-]{0,127}$")]
+Title = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9](?:[A-Za-z0-9 _.()+-]{0,126}[A-Za-z0-9_.()+-])?$")]
 PAUSABLE = (
     "ls",
     "mkdir",

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, StringConstraints
 
 __all__ = [
     "Beginning",
+    "Called",
     "Did",
     "FileClass",
     "Key",
@@ -51,8 +52,16 @@ def _one_line(text: str) -> str:
     return text
 
 
+def _trimmed(text: str) -> str:
+    if text != text.strip():
+        raise ValueError("has a blank at its beginning or end")
+    return text
+
+
 Remark = Annotated[str, StringConstraints(max_length=500), AfterValidator(_one_line)]
 """What people and programs say of a thing."""
+Called = Annotated[str, StringConstraints(max_length=500), AfterValidator(_one_line), AfterValidator(_trimmed)]
+"""What people call a thing that they make."""
 Thing = Annotated[str, StringConstraints(min_length=1, max_length=2000), AfterValidator(_one_line)]
 """What people and programs call a thing, whatever that is: it is only shown."""
 ReplicaPath = Annotated[str, StringConstraints(min_length=1, max_length=2000), AfterValidator(_printable)]

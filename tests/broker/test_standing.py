@@ -96,8 +96,8 @@ async def test_a_task_whose_grants_stand_is_done(world):
     assert (await world.over(number))["status"] == "SUCCEEDED"
 
 
-@pytest.mark.parametrize("seconds", [91 * 86_400, 1e10])
-async def test_a_deadline_is_at_most_90_days_away(world, seconds):
+@pytest.mark.parametrize("seconds", [3.2e9, 1e10])
+async def test_a_deadline_is_at_most_a_hundred_years_away(world, seconds):
     late = world.submission("/x", deadline=time.time() + seconds)
     answer = await world.ann.post(TASKS, json=late)
     assert (answer.status_code, answer.json()["error"]["code"]) == (422, "invalid")

@@ -3,13 +3,13 @@
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from broker.errors import Forbidden, Invalid
 from broker.handlers.globus.errors import NoItems
 from broker.handlers.globus.filters import moment
 from broker.models.access import Caller
-from broker.models.base import KEPT
+from broker.models.base import KEPT, Exact
 from broker.models.tasks import FilterRule, Item, NewTask, Options
 from broker.services.paths import normal
 from broker.services.submissions import DAY, due
@@ -23,7 +23,7 @@ Message = Annotated[str, Field(max_length=1000, pattern=KEPT)]
 Priority = Annotated[int, Field(ge=-100, le=100)]
 
 
-class Document(BaseModel):
+class Document(Exact):
     """What a client sends: what we do not know in it is no harm."""
 
     model_config = ConfigDict(extra="ignore")
@@ -109,7 +109,7 @@ class TransferDocument(Submission):
     perf_cc: Annotated[int, Field(ge=1, le=64)] | None = None
     perf_p: Annotated[int, Field(ge=1, le=64)] | None = None
     perf_pp: Annotated[int, Field(ge=1, le=1000)] | None = None
-    DATA: list[TransferItem] = []
+    DATA: list[TransferItem] = Field(default=[])
 
     def task(self, caller: Caller, now: float) -> NewTask:
         """As the broker takes it, but for its queue. :raises NoItems: :raises Invalid: :raises Forbidden:"""
@@ -136,7 +136,7 @@ class DeleteDocument(Submission):
     recursive: bool = False
     ignore_missing: bool = False
     interpret_globs: bool = False
-    DATA: list[DeleteItem] = []
+    DATA: list[DeleteItem] = Field(default=[])
 
     def task(self, caller: Caller, now: float) -> NewTask:
         """As the broker takes it, but for its queue. :raises NoItems: :raises Invalid: :raises Forbidden:"""

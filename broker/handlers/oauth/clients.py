@@ -4,9 +4,10 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Query, Request, status
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field
 
 from broker.dependencies.access import Consenting, Guarded, Identified, Open, Sent
+from broker.dependencies.bodies import document
 from broker.dependencies.context import Services
 from broker.errors import Forbidden, Invalid
 from broker.factory import Factory
@@ -14,7 +15,7 @@ from broker.handlers.oauth.documents import client_document, consent_document, i
 from broker.handlers.oauth.forms import address, authenticated, body
 from broker.models.base import KEPT
 from broker.models.identities import identity
-from broker.models.names import Remark
+from broker.models.names import Called
 from broker.models.oauth import VIEW_CONSENTS, Client
 
 __all__ = ["router"]
@@ -27,7 +28,7 @@ MOST = 500
 class Wanted(BaseModel):
     """How a program wants to be called; whatever else Globus would be told means nothing here."""
 
-    name: Annotated[Remark, Field(min_length=1, max_length=100)]
+    name: Annotated[Called, Field(min_length=1, max_length=100)]
 
 
 class Registration(BaseModel):
@@ -40,8 +41,8 @@ class Registration(BaseModel):
 async def register(request: Request, caller: Open, services: Services) -> dict[str, Any]:
     """A client that people may log in with; its secret is shown only now. The globus CLI makes one for each home."""
     try:
-        wanted = Registration.model_validate_json(await body(request))
-    except ValidationError:
+        wanted = Registration.model_validate(document(await body(request)))
+    except ValueError:
         raise Invalid("a client has a name of at most 100 characters", 'send {"client": {"name": "..."}}') from None
     client, secret = await services.clients.register(wanted.client.name, address(request))
     credential = {"client": client.id, "secret": secret, "id": client.id, "name": "made with the client"}

@@ -1,0 +1,91 @@
+"""Bodies of requests: nothing twice, no number that is true, no name with blanks around it; and ids of objects."""
+
+import json
+
+import pytest
+
+from tests.broker.conftest import Broker
+
+JSON = {"Content-Type": "application/json"}
+TWICE = [
+    ("PUT", "/broker/v1/sites/X", b'{"name": "X", "name": "X"}'),
+    ("PUT", "/broker/v1/sites/X", b'{"name": "X", "n\\u0061me": "Y"}'),
+    ("POST", "/broker/v1/tokens", b'{"subject": "x", "role": "reader", "role": "admin"}'),
+    ("POST", "/broker/v1/transfers", b'[{"source": "ftp://a", "source": "ftp://b"}]'),
+    ("POST", "/v0.10/transfer", b'{"DATA": [{"source_path": "/a", "source_path": "/b"}]}'),
+    ("POST", "/v2/api/clients", b'{"client": {"name": "a", "name": "b"}}'),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), TWICE)
+async def test_nothing_is_said_twice(admin, method, path, body):
+    answer = await admin.request(method, path, content=body, headers=JSON)
+    assert answer.status_code == (400 if path.startswith("/v0.10") else 422), answer.text
+    assert "twice" in answer.text
+
+
+@pytest.mark.parametrize("word", [b"NaN", b"Infinity", b"-Infinity"])
+async def test_what_is_no_number_in_json_is_none_here(admin, word):
+    answer = await admin.put("/broker/v1/sites/X", content=b'{"name": "X", "latitude": %s}' % word, headers=JSON)
+    assert answer.status_code in (400, 422)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/broker/v1/sites/X", {"name": "X", "latitude": True, "longitude": 1}),
+        ("/broker/v1/datasets/x", {"name": "x", "size": True}),
+        ("/broker/v1/collections/x", {"name": "x", "kind": "catalogue", "concurrency": True}),
+        ("/broker/v1/collections/x", {"name": "x", "kind": "catalogue", "rate": True}),
+    ],
+)
+async def test_true_is_no_number(admin, path, body):
+    answer = await admin.put(path, json=body)
+    assert answer.status_code == 422
+    assert "a number is expected" in answer.text
+
+
+async def _catalogue(admin) -> str:
+    assert (await admin.put("/broker/v1/collections/all", json={"name": "all", "kind": "catalogue"})).status_code == 200
+    return str((await admin.get("/broker/v1/collections/all")).json()["id"])
+
+
+@pytest.mark.parametrize("wrong", [{"sync_level": True}, {"verify_checksum": 1}, {"encrypt_data": 0}])
+async def test_globus_documents_are_held_to_it_and_may_say_what_we_do_not_know(admin, wrong):
+    number = await _catalogue(admin)
+    usual = {"submission_id": number, "source_endpoint": number, "destination_endpoint": number, "unheard": [1]}
+    document = {**usual, "DATA": [{"source_path": "/a", "destination_path": "/b", "unheard": True}]}
+    answer = await admin.post("/v0.10/transfer", json={**document, **wrong})
+    assert (answer.status_code, "expected" in answer.json()["message"]) == (400, True)
+    answer = await admin.post("/v0.10/transfer", json=document)
+    assert "expected" not in answer.json()["message"]
+
+
+@pytest.mark.parametrize("name", ["x ", " x", "x\u00a0", "\tx", "x\n"])
+async def test_names_have_no_blanks_around_them(admin, broker: Broker, name):
+    body = {"name": name, "kind": "catalogue"}
+    answer = await admin.put(f"/broker/v1/collections/{name.strip()}", json=body)
+    assert answer.status_code == 422
+    answer = await broker.with_headers({}).post("/v2/api/clients", json={"client": {"name": name}})
+    assert answer.status_code == 422
+    number = await _catalogue(admin)
+    made = await admin.post("/v0.10/bookmark", json={"name": name, "endpoint_id": number, "path": "/"})
+    assert made.status_code == 400 or made.json()["name"] == "x"
+
+
+async def test_an_id_with_access_in_it_is_found(stocked):
+    for name in ("run1:a/access/cern-1", "run1:a/access/b/access/c", "run1:a"):
+        dataset = {"name": name, "size": 1, "checksums": {"adler32": "01020304"}}
+        assert (await stocked.put(f"/broker/v1/datasets/{name}", json=dataset)).status_code == 200
+        assert (
+            await stocked.put("/broker/v1/replicas", json={"dataset": name, "endpoint": "cern-1"})
+        ).status_code == 200
+    objects = "/ga4gh/drs/v1/objects/"
+    for name in ("run1:a%2Faccess%2Fcern-1", "run1:a/access/b/access/c", "run1:a%2Faccess%2Fb%2Faccess%2Fc"):
+        answer = await stocked.get(f"{objects}{name}")
+        assert (answer.status_code, answer.json().get("id")) == (200, name.replace("%2F", "/")), answer.text
+    for name in ("run1:a", "run1:a%2Faccess%2Fcern-1", "run1:a/access/b/access/c"):
+        answer = await stocked.get(f"{objects}{name}/access/cern-1")
+        assert set(answer.json()) == {"url"}, answer.text
+    assert (await stocked.get(f"{objects}run1:a/access/none")).status_code == 404
+    assert json.loads((await stocked.get(f"{objects}run1:a")).text)["id"] == "run1:a"
