@@ -55,6 +55,9 @@ admin     GET    /tokens
 issued    POST   /tokens
 admin     DELETE /tokens/{number}
 admin     GET    /audit
+admin     GET    /asides
+admin     PUT    /asides
+admin     DELETE /asides
 reader    GET    /metrics
 """
 OTHERS = """
