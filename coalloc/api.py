@@ -147,8 +147,9 @@ async def _download(
         most=request.max_sources,
         keep_checksums=request.checksum != "none",
         within=request.within or bounds(request.output, many),
+        replace=request.overwrite or not _is_foreign(found.file),
     )
-    where = target(found.file.name, request.output, many)
+    where = target(found.file.name, request.output, many, _is_foreign(found.file))
     ordered, estimates = ranked(found, past)
     counted = replace(request.options, slots=Slots.from_environment())
     sources = sources_of(request, ordered, counted, limits)
@@ -164,6 +165,11 @@ async def _download(
     return report
 
 
+def _is_foreign(file: ReplicaSet) -> bool:
+    """Whether somebody else than the user named the file."""
+    return file.origin.kind != "user"
+
+
 async def _relayed(
     request: Request, found: Found, many: bool, watch: Callable[[Snapshot], None] | None
 ) -> TransferReport | None:
@@ -171,10 +177,10 @@ async def _relayed(
     from coalloc.collecting import fetch_over  # few downloads have a use for plans
     from coalloc.staging.relayed import report, snapshot
 
-    where = target(found.file.name, request.output, many)
+    where = target(found.file.name, request.output, many, _is_foreign(found.file))
     told = (lambda view: watch(snapshot(view, where.name))) if watch else None
     try:
-        collected = await fetch_over(found.file, where, request.staging or (), request.options, told)
+        collected = await fetch_over(found.file, where, request.staging or (), request.options, told, request.overwrite)
     except CoallocError as error:
         if isinstance(error.report, CollectionReport):
             error.report = report(error.report)

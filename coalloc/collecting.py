@@ -55,7 +55,7 @@ async def collect(
     )
     for url in wanted.via:
         gathering.add(url, _folder(url))
-    landing = _landing(wanted.to, gathering)
+    landing = _landing(wanted.to, gathering, wanted.overwrite)
     try:
         items = await gathering.items(*await _named(wanted))
         for url in given.urls.values() if given else ():
@@ -90,6 +90,7 @@ async def fetch_over(
     via: Sequence[str],
     options: EngineOptions,
     watch: Callable[[CollectionView], None] | None = None,
+    overwrite: bool = False,
 ) -> CollectionReport | None:
     """Fetch one file from its replicas, over other servers too; None, and nothing is done, unless that pays.
 
@@ -103,14 +104,14 @@ async def fetch_over(
         return None
     gathering = Gathering(options)
     try:
-        item = replace(await gathering.replicas(file), name=where.name)
+        item = replace(await gathering.replicas(file), name=where.name, foreign=file.origin.kind != "user")
         for url in via or _measured_servers():
             gathering.add(url, _folder(url))
         known = await _known(None, [*gathering.servers], HERE, None)
     except BaseException:
         await gathering.close()
         raise
-    landing = Here(where.parent)
+    landing = Here(where.parent, overwrite)
     demand = Demand((File(item.name, item.size, tuple(item.paths), (HERE,)),))
     network = guessed(known, [*gathering.servers], HERE, complete=False)
     plan = _plan(network, demand) if is_known(known, demand) else None
@@ -177,16 +178,16 @@ def _metalink(url: str) -> bool:
     return url.lower().endswith((".meta4", ".metalink"))
 
 
-async def _no_document(url: str, limit: int) -> bytes:
+async def _no_document(url: str, limit: int) -> tuple[bytes, str | None]:
     raise UsageError(f"{redact(url)}: Metalinks are read from this machine, or over http(s)", "fetch it with coget get")
 
 
-def _landing(to: str, gathering: Gathering) -> Landing:
+def _landing(to: str, gathering: Gathering, overwrite: bool) -> Landing:
     if "://" not in to:
         if not to or (Path(to).exists() and not Path(to).is_dir()):
             raise UsageError(f"{to!r} is no directory", "name one with --to; it is made if need be")
-        return Here(Path(to))
-    return There(gathering.add(to), _folder(to))
+        return Here(Path(to), overwrite)
+    return There(gathering.add(to), _folder(to), overwrite)
 
 
 def _folder(url: str) -> str:

@@ -35,6 +35,7 @@ class Wanted(NamedTuple):
     datasets that the broker knows. `to` is a directory of this machine, or the URL of one at a server; it is made if
     need be. `via` are URLs of servers that may relay, and of the directories in which they may stage pieces; sources
     may relay, too. `delegate` are hosts that may be given a limited proxy if they insist on one.
+    may relay, too. `overwrite` lets files of directories, Metalinks and datasets replace those of other content.
     """
 
     sources: tuple[str, ...]
@@ -44,6 +45,7 @@ class Wanted(NamedTuple):
     broker: str | None = None
     data_hosts: frozenset[str] = frozenset()
     delegate: frozenset[str] = frozenset()
+    overwrite: bool = False
 
 
 class Collected(NamedTuple):

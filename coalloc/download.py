@@ -1,6 +1,7 @@
 """One file, from the first server's answer to its final name. Joins runner, sink, journal and verification."""
 
 import asyncio
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -10,7 +11,7 @@ from coalloc.agreement import Agreement, unusable
 from coalloc.disk import in_thread
 from coalloc.engine.base import Source
 from coalloc.engine.places import CONNECTING
-from coalloc.errors import CoallocError, VerificationError
+from coalloc.errors import CoallocError, TargetExists, VerificationError
 from coalloc.intervals import Intervals
 from coalloc.journal import Journal, describe, recall
 from coalloc.model import Checksum, Estimate, Phase, ReplicaSet, Snapshot, SourceReport, TransferReport
@@ -36,12 +37,14 @@ class Wishes(NamedTuple):
     """What the user asked for, apart from the file: the scheme, the most sources at once, whether to keep checksums.
 
     `within` is the real path of a directory that the target must not leave by a symbolic link.
+    `replace` says whether the file may take the place of one of other content.
     """
 
     policy: Policy
     most: int | None = None
     keep_checksums: bool = True
     within: Path | None = None
+    replace: bool = True
 
 
 class Download:
@@ -96,15 +99,17 @@ class Download:
                 if await self._is_here(expectation(self._file.checksums)):
                     return self._finished()
                 await self._connect()
-                if await self._is_here(await self._servers_word()):
+                said = await self._servers_word()
+                if await self._is_here(said):
                     return self._finished()
+                await self._refuse_to_replace(said)
                 await self._prepare()
                 try:
                     await self._fetch_and_verify()
                 finally:
                     self._journal.close()
                 with suppress(asyncio.CancelledError):  # once it has begun, being done is the cleanest stop
-                    await in_thread(self._partial.publish)
+                    await in_thread(self._publish)
         except CoallocError as error:
             error.report = self.report()
             raise
@@ -131,6 +136,33 @@ class Download:
         self._resumed.add(0, size)
         self._notice = f"{self._target} was here already"
         return True
+
+    async def _refuse_to_replace(self, said: Checksum | None) -> None:
+        """Refuse before a byte is fetched, if the target has other content and is not to be replaced.
+
+        Where nobody can tell, it is fetched and compared.
+
+        :param said: the checksum that a server tells of the file, which the target does not have
+        """
+        if self._wishes.replace or not await in_thread(os.path.lexists, self._target):
+            return
+        known = said or expectation(self._file.checksums)
+        if known or not await in_thread(resembles, self._target, self._agreement.size):
+            raise TargetExists(
+                f"{self._target} exists, with other content",
+                "use --overwrite to replace it, or choose another name with -o",
+            )
+
+    def _publish(self) -> None:
+        """Give the file its name, unless the same is there and not to be replaced."""
+        try:
+            self._partial.publish(replace=self._wishes.replace)
+        except TargetExists:
+            fetched = Checksum("sha256", self._partial.digest("sha256"))
+            if not has(self._target, fetched, self._partial.size):
+                raise
+            self._partial.revoke(0, self._partial.size)  # so that nothing of it is kept
+            self._notice = f"{self._target} was here already"
 
     def _finished(self) -> TransferReport:
         self._phase = "done"

@@ -81,8 +81,9 @@ class Replica(NamedTuple):
 class ReplicaSet(NamedTuple):
     """All that was said about one file before any server was asked.
 
-    `left_out` are the URLs of replicas that will not be used because of an option, with the reason. `vouched`: there is
-    a checksum of the file, or of its pieces, that the user gave or that came by https.
+    `left_out` are the URLs of replicas that will not be used because of an option, or because of where their names came
+    from, with the reason. `vouched`: there is a checksum of the file, or of its pieces, that the user gave or that came
+    by https. `origin` is that of the file's own name.
     """
 
     name: str
@@ -92,6 +93,7 @@ class ReplicaSet(NamedTuple):
     pieces: PieceHashes | None = None
     left_out: tuple[tuple[str, str], ...] = ()
     vouched: bool = False
+    origin: Origin = Origin()
 
 
 class Stat(NamedTuple):

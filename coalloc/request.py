@@ -15,9 +15,9 @@ from coalloc.config import own_policy
 from coalloc.dialer import DirectDialer
 from coalloc.engine import open_source, speaks
 from coalloc.engine.base import Admission, EngineOptions, Source, Span
-from coalloc.errors import UsageError
+from coalloc.errors import NothingToFetchFrom, UsageError
 from coalloc.history import History
-from coalloc.model import Checksum, Estimate, Origin, Replica, ReplicaSet
+from coalloc.model import Checksum, Estimate, Replica, ReplicaSet
 from coalloc.resolve import resolve
 from coalloc.urls import redact
 
@@ -37,6 +37,8 @@ class Request(NamedTuple):
     number for each source, or None to have as many as help. `staging` are URLs of servers over which pieces may go
     where that pays, or none to have those between which something was measured; None to go straight in any case.
     `delegate` are hosts that may be given a limited proxy if they insist on one.
+    `overwrite` lets a file that a Metalink or a broker names replace one of other content. `file` is a file that is
+    known already, in place of `sources`: nothing is looked up then.
     `policy` says which addresses the sources may have; None for the user's own, by which they go anywhere.
     `within` is the real path of a directory that the output must not leave by a symbolic link, also one that is put
     there meanwhile; None for the directory that `output` is.
@@ -54,6 +56,8 @@ class Request(NamedTuple):
     broker: str | None = None
     staging: tuple[str, ...] | None = None
     delegate: frozenset[str] = frozenset()
+    overwrite: bool = False
+    file: ReplicaSet | None = None
     policy: AddressPolicy | None = None
     within: Path | None = None
 
@@ -78,18 +82,18 @@ class Request(NamedTuple):
 async def named_files(request: Request, broker: Broker | None) -> list[Found]:
     """The files that the request names; a checksum that the user gave takes the place of those that came with them."""
 
-    servers: list[str] = []
-
-    async def fetch_document(url: str, limit: int) -> bytes:
+    async def fetch_document(url: str, limit: int) -> tuple[bytes, str | None]:
         options = request.options
         document = await _read_whole(open_source(url, request.engine, options), limit)
-        servers.extend(await options.dialer.addresses(urlsplit(url).hostname or ""))
-        return document
+        addresses = await options.dialer.addresses(urlsplit(url).hostname or "")
+        return document, min(addresses, key=class_of, default=None)
 
     expected = request.expected
-    named = await resolve(request.sources, fetch_document, broker.resolve if broker else None, request.own)
-    origin = Origin("server", min(servers, key=class_of)) if servers else None
-    files = [found._replace(file=_spoken(request.engine, _said(request, found.file, origin))) for found in named]
+    if request.file is not None:
+        named = [Found(request.file, {})]
+    else:
+        named = await resolve(request.sources, fetch_document, broker.resolve if broker else None, request.own)
+    files = [found._replace(file=_spoken(request.engine, _wanted(request, found.file))) for found in named]
     if expected is None:
         return files
     if len(files) > 1:
@@ -97,10 +101,9 @@ async def named_files(request: Request, broker: Broker | None) -> list[Found]:
     return [files[0]._replace(file=files[0].file._replace(checksums=(expected,), vouched=True))]
 
 
-def _said(request: Request, file: ReplicaSet, origin: Origin | None) -> ReplicaSet:
-    """The file, named by a server that an engine has found; and vouched for by no checksum where none is wanted."""
-    replicas = tuple(replica._replace(origin=origin or replica.origin) for replica in file.replicas)
-    return file._replace(replicas=replicas, vouched=file.vouched and request.checksum != "none")
+def _wanted(request: Request, file: ReplicaSet) -> ReplicaSet:
+    """The file, vouched for by no checksum where none is wanted."""
+    return file._replace(vouched=file.vouched and request.checksum != "none")
 
 
 def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:
@@ -108,7 +111,7 @@ def _spoken(engine: Engine, file: ReplicaSet) -> ReplicaSet:
     spoken = tuple(replica for replica in file.replicas if speaks(engine, replica.url))
     why = f"left out: it is nothing for --engine {engine}"
     left_out = tuple((redact(replica.url), why) for replica in file.replicas if replica not in spoken)
-    return file._replace(replicas=spoken, left_out=left_out) if spoken else file
+    return file._replace(replicas=spoken, left_out=(*file.left_out, *left_out)) if spoken else file
 
 
 async def _read_whole(source: Source, limit: int) -> bytes:
@@ -152,7 +155,13 @@ def ranked(found: Found, past: History) -> tuple[ReplicaSet, list[Estimate]]:
 def sources_of(
     request: Request, file: ReplicaSet, options: EngineOptions, limits: Mapping[str, Admission] | None = None
 ) -> list[Source]:
-    """Sources for the replicas, not connected yet. `limits` are the rates of some, by URL."""
+    """Sources for the replicas, not connected yet. `limits` are the rates of some, by URL.
+
+    :raises NothingToFetchFrom: if all replicas were left out
+    """
+    if not file.replicas:
+        why = "".join(f"\n  {url}: {reason}" for url, reason in file.left_out)
+        raise NothingToFetchFrom(f"{file.name} has no replica that may be used:{why}", "name a replica's URL yourself")
     known = limits or {}
     return [
         open_source(

@@ -16,7 +16,7 @@ from broker.tasks.side_by_side import of_each, side_by_side
 from coalloc.addresses import AddressPolicy
 from coalloc.api import Request, discard, download
 from coalloc.errors import NoSuchFile
-from coalloc.model import Estimate, TransferReport
+from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
 
 __all__ = ["Downloading", "Located", "Sources", "discarded"]
 
@@ -73,7 +73,8 @@ class Downloading:
         sources, policy, delegate, recorded = await self._sources(work.source)
         checked = self._options.verify_checksum or work.details.compare
         wanted = Request(
-            tuple(sources),
+            (),
+            file=ReplicaSet(work.source.rpartition("/")[2], tuple(map(Replica, sources))),
             output=self._sink.at(work.destination),
             within=self._sink.real(_parent(work.destination)),
             streams=self._options.perf_p,

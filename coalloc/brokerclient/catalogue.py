@@ -87,7 +87,8 @@ class Broker:
         plain = name.rpartition(":")[2].rpartition("/")[2]
         checksums = tuple(checksum(*pair) for pair in known)
         vouched = self._broker.secure and bool(checksums)
-        file = ReplicaSet(plain, replicas, size, checksums, vouched=vouched)
+        origin = Origin("server", self._broker.address)
+        file = ReplicaSet(plain, replicas, size, checksums, vouched=vouched, origin=origin)
         measured = frozenset(str(each["url"]) for each in best if each["measured"])
         return Found(file, {str(each["url"]): _estimate(each) for each in best}, name, measured)
 

@@ -45,6 +45,7 @@ __all__ = ["collect"]
 @options.data_hosts
 @options.delegate
 @options.as_json
+@options.overwrite
 @click.option("--quiet", is_flag=True, help="Show errors only.")
 def collect(
     sources: tuple[str, ...],
@@ -55,6 +56,7 @@ def collect(
     broker: str | None,
     data_hosts: tuple[str, ...],
     delegate: tuple[str, ...],
+    overwrite: bool,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -84,7 +86,7 @@ def collect(
         from coalloc.cli.flows import load
 
         known = load(network)
-    wanted = api.Wanted(sources, to, relays, method, broker, frozenset(data_hosts), frozenset(delegate))
+    wanted = api.Wanted(sources, to, relays, method, broker, frozenset(data_hosts), frozenset(delegate), overwrite)
     try:
         with nullcontext() if quiet else showing(_printer) as watch:
             report = interrupts.run(

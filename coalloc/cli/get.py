@@ -42,6 +42,7 @@ __all__ = ["get"]
     metavar="auto|URL,...",
     help="Go over these servers where the plan says that it pays, with pieces in their directories; auto: over any.",
 )
+@options.overwrite
 @options.as_json
 @click.option("--quiet", is_flag=True, help="Show errors only.")
 def get(as_json: bool, quiet: bool, **wishes: Any) -> None:

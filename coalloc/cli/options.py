@@ -12,7 +12,18 @@ from coalloc.errors import UsageError
 if TYPE_CHECKING:
     from coalloc.api import Request
 
-__all__ = ["as_json", "broker", "data_hosts", "delegate", "engine", "request", "size", "sources", "transfer_options"]
+__all__ = [
+    "as_json",
+    "broker",
+    "data_hosts",
+    "delegate",
+    "engine",
+    "overwrite",
+    "request",
+    "size",
+    "sources",
+    "transfer_options",
+]
 
 STRATEGIES = ("single", "brute", "history", "conservative", "aggressive", "adaptive")
 ENGINES = ("auto", "gridftp", "globus-url-copy")
@@ -69,6 +80,12 @@ delegate = click.option(
     multiple=True,
     metavar="HOST",
     help="Give this very host a limited proxy for an hour if it insists on one (gsiftp). May be repeated.",
+)
+
+overwrite = click.option(
+    "--overwrite",
+    is_flag=True,
+    help="Let files that a Metalink, a directory or a broker names replace files of other content.",
 )
 
 _TRANSFER_OPTIONS = (

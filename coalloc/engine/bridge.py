@@ -30,7 +30,7 @@ from coalloc.errors import (
     UsageError,
 )
 from coalloc.model import Stat
-from coalloc.urls import redact
+from coalloc.urls import redact, why_not_told
 
 __all__ = ["BridgeSource"]
 
@@ -63,6 +63,8 @@ class BridgeSource(Source):
         self._shown = redact(url)
         if re.match("file://[^/]", url, re.I):
             raise UsageError(f"{self._shown} names a host, but a file is read here", "write file:///PATH")
+        if not re.match("(file|local|memory)://", url, re.I) and (why := why_not_told(url)):
+            raise UsageError(f"{self._shown} is not given to fsspec: {why}", "correct the URL")
         self._files: Any = None
         self._path = ""
 

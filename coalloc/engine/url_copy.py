@@ -45,7 +45,7 @@ from coalloc.errors import (
     UsageError,
 )
 from coalloc.model import Stat
-from coalloc.urls import redact
+from coalloc.urls import redact, why_not_told
 
 __all__ = ["TOOL", "URLCopySource", "meaning"]
 
@@ -313,8 +313,10 @@ def _as_told(url: str, shown: str) -> str:
     """
     scheme, _, rest = url.partition("://")
     authority, slash, path = rest.partition("/")
-    if not urlsplit(f"//{authority}").hostname or not path or '"' in authority:
+    if not urlsplit(f"//{authority}").hostname or not path:
         raise UsageError(f"{shown} names no file at a server", f"write {scheme}://HOST/PATH")
+    if why := why_not_told(url):
+        raise UsageError(f"{shown} is not given to {TOOL}: {why}", "correct the URL")
     return f"{scheme.lower()}://{authority}{slash}{quote(path, safe=SAFE)}"
 
 

@@ -13,9 +13,8 @@ from coalloc.addresses import ANYWHERE, AddressPolicy
 from coalloc.brokerclient import Found
 from coalloc.errors import UsageError
 from coalloc.model import Origin, ReplicaSet
-from coalloc.resolve import fetch
 from coalloc.resolve.targets import bounds, target
-from coalloc.resolve.urls import check, replica_set
+from coalloc.resolve.urls import admitted, check, replica_set
 from coalloc.urls import redact
 
 __all__ = ["Ask", "Fetch", "bounds", "resolve", "target"]
@@ -23,13 +22,14 @@ __all__ = ["Ask", "Fetch", "bounds", "resolve", "target"]
 Ask = Callable[[Sequence[str]], Awaitable[list[Found]]]
 """`await ask(names)`: where a broker knows these datasets to be."""
 
-Fetch = Callable[[str, int], Awaitable[bytes]]
-"""`await fetch(url, limit)`: a whole document through an engine; a UsageError if it is longer than `limit` bytes."""
+Fetch = Callable[[str, int], Awaitable[tuple[bytes, str | None]]]
+"""`await fetch(url, limit)`: a whole document through an engine, and the numeric address of its server, if known.
+
+A UsageError if it is longer than `limit` bytes.
+"""
 
 DATASET = re.compile(r"(?:[\w.-]+:)?/?[\w.+=@,~-]+(?:/[\w.+=@,~-]+)*")
 """What a broker may call a dataset: a name, with its scope and a colon before it if it has one."""
-SCHEMES = ("ftp", "gsiftp", "http", "https")
-"""Of replicas that a broker names."""
 METALINKS = (".meta4", ".metalink")
 """How URLs of Metalinks end."""
 
@@ -66,15 +66,10 @@ def _may_be_dataset(source: str) -> bool:
 
 def _checked(files: Sequence[Found]) -> list[Found]:
     """What a broker says is no more to be trusted than a Metalink."""
-    for found in files:
-        for replica in found.file.replicas:
-            check(replica.url)
-            if urlsplit(replica.url).scheme not in SCHEMES:
-                raise UsageError(f"the broker names {redact(replica.url)} for {found.dataset}", "tell its curator")
     names = [found.file.name for found in files]
     if twice := [found.dataset for found in files if names.count(found.file.name) > 1]:
         raise UsageError(f"{' and '.join(map(str, twice))} would be one file", "fetch them apart, with -o")
-    return list(files)
+    return [found._replace(file=admitted(found.file, found.file.origin)) for found in files]
 
 
 async def _files(sources: Sequence[str], fetch_document: Fetch, policy: AddressPolicy) -> list[ReplicaSet]:
@@ -94,23 +89,21 @@ async def _read(source: str, fetch_document: Fetch, policy: AddressPolicy) -> li
 
     if "://" not in source:
         # One byte more than is taken, so that too large is noticed.
-        files = metalink.read(_local(source, metalink.MAX_BYTES + 1), source)
-        return [_named(file, Origin("document"), trusted=True) for file in files]
-    if _is_http(source):
-        found = await fetch.get(source, metalink.MAX_BYTES, policy)
+        files, origin, secure = metalink.read(_local(source, metalink.MAX_BYTES + 1), source), Origin("document"), True
+    elif _is_http(source):
+        from coalloc.resolve import fetch
+
+        document, address, secure = await fetch.get(source, metalink.MAX_BYTES, policy)
+        files, origin = metalink.read(document, redact(source)), Origin("server", address)
     else:
-        found = fetch.Document(await fetch_document(source, metalink.MAX_BYTES), None, False)
-    files = metalink.read(found.content, redact(source))
-    return [_named(file, Origin("server", found.address), found.secure) for file in files]
+        document, address = await fetch_document(source, metalink.MAX_BYTES)
+        files, origin, secure = metalink.read(document, redact(source)), Origin("server", address), False
+    return [_vouched(admitted(file, origin), secure) for file in files]
 
 
-def _named(file: ReplicaSet, origin: Origin, trusted: bool) -> ReplicaSet:
-    """The file as a document names it.
-
-    :param trusted: whether nobody on the way can have changed the document
-    """
-    replicas = tuple(replica._replace(origin=origin) for replica in file.replicas)
-    return file._replace(replicas=replicas, vouched=trusted and bool(file.checksums or file.pieces))
+def _vouched(file: ReplicaSet, secure: bool) -> ReplicaSet:
+    """The file as a document names it that nobody on the way can have changed, if it is `secure`."""
+    return file._replace(vouched=secure and bool(file.checksums or file.pieces))
 
 
 def _local(path: str, limit: int) -> bytes:
@@ -124,7 +117,11 @@ def _local(path: str, limit: int) -> bytes:
 
 
 async def _said_to_be_metalink(source: str, policy: AddressPolicy) -> bool:
-    return _is_http(source) and await fetch.says_metalink(source, policy)
+    if not _is_http(source):
+        return False
+    from coalloc.resolve import fetch  # and with it all of http
+
+    return await fetch.says_metalink(source, policy)
 
 
 def _is_http(url: str) -> bool:

@@ -3,7 +3,7 @@
 import re
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["UNPRINTABLE", "from_url", "why_unsafe"]
+__all__ = ["UNPRINTABLE", "from_url", "why_hidden", "why_unsafe"]
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Control characters, line ends, changes of the writing direction, and what is no character."""
@@ -44,3 +44,14 @@ def why_unsafe(name: str) -> str | None:
     if any(folder.endswith(".coget") for folder in folders):
         return "has a folder that ends in .coget, where partial data is kept"
     return None
+
+
+def why_hidden(name: str) -> str | None:
+    """Why a name that the user did not choose must not be created in a directory that he did not choose, or his home.
+
+    Programs read hidden files as their settings, and a name that begins with a dash as an option.
+
+    >>> why_hidden(".ssh/authorized_keys"), why_hidden("-rf"), why_hidden("2024/.x")
+    ("begins with '.'", "begins with '-'", None)
+    """
+    return f"begins with {name[0]!r}" if name[:1] in (".", "-") else None

@@ -1,22 +1,26 @@
 """Where a file goes, never outside of the directory that the user named. What is written there is the sink's part."""
 
 import os
+import pwd
+from contextlib import suppress
 from pathlib import Path
 
 from coalloc.disk import disk_error
 from coalloc.errors import UsageError
-from coalloc.resolve.names import why_unsafe
+from coalloc.resolve.names import why_hidden, why_unsafe
 
 __all__ = ["bounds", "target"]
 
 
-def target(name: str, output: Path | None, many: bool) -> Path:
+def target(name: str, output: Path | None, many: bool, foreign: bool = False) -> Path:
     """The path for the file called `name`, a relative path as a URL or a Metalink gives it.
 
     `output` that is a directory, or None for the current one, gets the file inside; any other is the file
     itself. If `many` files are fetched it has to be a directory. The folders that `name` goes through, and the
     directory for `many`, are created.
 
+    :param foreign: whether somebody else than the user chose the name; then it begins with no `.` or `-`, unless the
+        user named the directory and it is not his home
     :raises UsageError: if the path would lead out of the directory, or `output` cannot take many files
     :raises SinkError: if a folder cannot be created
     """
@@ -25,6 +29,10 @@ def target(name: str, output: Path | None, many: bool) -> Path:
             return output
         if output is not None and many and output.exists() and not output.is_dir():
             raise UsageError(f"{output} is a file, and several files are to be fetched", "name a directory with -o")
+        if foreign and (output is None or _is_home(output)) and (reason := why_hidden(name)):
+            raise UsageError(
+                f"the file name {name!r} {reason}", "name a directory of its own, or the file, with -o or --to"
+            )
         return _inside(output or Path(), name)
     except OSError as error:
         raise disk_error(error, "create", (output or Path()) / name) from None
@@ -34,6 +42,13 @@ def bounds(output: Path | None, many: bool) -> Path | None:
     """The real path of the directory that the `target` must not leave; None if the user named the file itself."""
     named = output is not None and not many and not output.is_dir()
     return None if named else Path(os.path.realpath(output or Path()))
+
+
+def _is_home(directory: Path) -> bool:
+    homes = [os.environ.get("HOME")]
+    with suppress(KeyError):
+        homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
+    return any(home and os.path.realpath(directory) == os.path.realpath(home) for home in homes)
 
 
 def _inside(directory: Path, name: str) -> Path:

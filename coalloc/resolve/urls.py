@@ -5,10 +5,14 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from coalloc.errors import UsageError
-from coalloc.model import Replica, ReplicaSet
+from coalloc.model import Origin, Replica, ReplicaSet
 from coalloc.resolve.names import UNPRINTABLE, from_url
+from coalloc.urls import redact
 
-__all__ = ["check", "replica_set"]
+__all__ = ["admitted", "check", "replica_set"]
+
+NETWORK = ("ftp", "gsiftp", "http", "https")
+"""The schemes that documents and servers may name: they read nothing of this machine, and start no program."""
 
 LONGEST, SHOWN = 8 * 1024, 200
 """Characters of a URL, more than servers take; and of one that is refused, in a message."""
@@ -23,6 +27,31 @@ def replica_set(urls: Sequence[str]) -> ReplicaSet:
     for url in distinct:
         check(url)
     return ReplicaSet(from_url(distinct[0]), tuple(Replica(url) for url in distinct))
+
+
+def admitted(file: ReplicaSet, origin: Origin) -> ReplicaSet:
+    """Return a file as a document or a server names it, without the replicas that only the user may name.
+
+    >>> file = ReplicaSet("x", (Replica("http://a/x"), Replica("file:///etc/passwd")))
+    >>> [replica.url for replica in admitted(file, Origin("document")).replicas]
+    ['http://a/x']
+    """
+    kept, left_out = [], []
+    for replica in file.replicas:
+        if why := _why_not_admitted(replica.url):
+            left_out.append((redact(replica.url), f"left out: {why}"))
+        else:
+            kept.append(replica._replace(origin=origin))
+    return file._replace(replicas=tuple(kept), left_out=(*file.left_out, *left_out), origin=origin)
+
+
+def _why_not_admitted(url: str) -> str | None:
+    if reason := _why_malformed(url):
+        return f"it is no URL: {reason}"
+    scheme = url.partition(":")[0].lower()
+    if scheme not in NETWORK:
+        return f"only you may name {scheme}:// URLs, not a document or a server"
+    return None if urlsplit(url).hostname else "it names no host"
 
 
 def check(url: str) -> None:
@@ -41,7 +70,7 @@ def check(url: str) -> None:
 def _why_malformed(url: str) -> str | None:
     if len(url) > LONGEST:
         return f"it is longer than {LONGEST} characters"
-    if not re.match("[A-Za-z][A-Za-z0-9+.-]*://", url):
+    if not re.match("[A-Za-z][A-Za-z0-9+.-]*(::[A-Za-z][A-Za-z0-9+.-]*)*://", url):  # fsspec chains file systems
         return "it does not begin with a scheme"
     if UNPRINTABLE.search(url):
         return "it has a control character"

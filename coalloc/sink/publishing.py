@@ -43,7 +43,7 @@ def publish(data: Data, folder: Folder, target: Path, disk: Disk, replace: bool)
             _publish_new(found, folder, disk)
     except FileExistsError:
         raise TargetExists(
-            f"{target} exists already", "allow to replace it, remove it, or choose another name"
+            f"{target} exists, with other content", "use --overwrite to replace it, or choose another name with -o"
         ) from None
     except OSError as error:
         raise disk_error(error, "write", target) from None

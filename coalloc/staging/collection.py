@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from coalloc.asking import answers
 from coalloc.collection import Collected, CollectionPhase, CollectionReport, CollectionView, LeftBehind
-from coalloc.errors import CoallocError, SourceError
+from coalloc.errors import CoallocError, SourceError, TargetExists
 from coalloc.model import Checksum
 from coalloc.planner.network import Demand, File
 from coalloc.staging.actions import Piece
@@ -27,6 +27,8 @@ __all__ = ["Choice", "Choose", "Collection", "Field"]
 
 LOOK = 0.125
 """Seconds between two views for the display."""
+SHOWN = 5
+"""Names of files in one message."""
 
 
 class Choice(NamedTuple):
@@ -113,6 +115,7 @@ class Collection:
     async def _collect(self) -> None:
         found = await answers(self._look(item) for item in self._items)
         self._there = {each.name: each for each in found if each}
+        await self._refuse_to_replace()
         label = self._field.landing.label
         missing = {item.name: item for item in self._items if item.name not in self._there}
         beside = [missing.pop(item.name) for item in list(missing.values()) if label in item.paths]
@@ -126,6 +129,19 @@ class Collection:
             await self._carrier.fetch(label, item, Piece(item.name, 0, item.size))
             self._there[item.name] = await finisher.finish(item, [(0, item.size)], self._began)
         await self._runner.run(self._carrier, lambda item, pieces: finisher.finish(item, pieces, self._began))
+
+    async def _refuse_to_replace(self) -> None:
+        """:raises TargetExists: before anything moves, when a file would be replaced that is not to be"""
+        asked = [item for item in self._items if item.foreign and item.name not in self._there]
+        if self._field.landing.overwrite or not asked:
+            return
+        there = await answers(self._field.landing.exists(item) for item in asked)
+        if taken := [item.name for item, is_there in zip(asked, there, strict=True) if is_there]:
+            more = f" and {len(taken) - SHOWN} more" if len(taken) > SHOWN else ""
+            raise TargetExists(
+                f"files of other content are at {self._output}: {', '.join(taken[:SHOWN])}{more}",
+                "use --overwrite to replace them, or choose another directory with --to",
+            )
 
     async def _look(self, item: Item) -> Collected | None:
         """The file, if it is at its destination already, with the checksum that it should have."""

@@ -90,7 +90,7 @@ class Gathering:
         entry = await server.ask(lambda store: store.stat(path))
         if entry.kind == "dir":
             raise UsageError(f"{address.shown} is a directory", "end it with / to collect all that is in it")
-        return [_item(path.rpartition("/")[2], entry, {server.label: path})]
+        return [_item(path.rpartition("/")[2], entry, {server.label: path}, foreign=False)]
 
     async def replicas(self, file: ReplicaSet) -> Item:
         """A file with all of its replicas that can be used: those of the size that is known, or that the first has."""
@@ -126,10 +126,12 @@ async def _listed(store: Storage, top: str) -> list[tuple[str, Entry]]:
     return [found async for found in walk(store, top)]
 
 
-def _item(name: str, entry: Entry, paths: Mapping[str, str], expected: Checksum | None = None) -> Item:
+def _item(
+    name: str, entry: Entry, paths: Mapping[str, str], expected: Checksum | None = None, foreign: bool = True
+) -> Item:
     if reason := why_unsafe(name):
         raise UsageError(f"the file name {name!r} {reason}", "collect it by itself, with coget get -o")
-    return Item(name, entry.size or 0, paths, expected, entry.modified)
+    return Item(name, entry.size or 0, paths, expected, entry.modified, foreign)
 
 
 def _refuse_conflicts(items: Sequence[Item]) -> None:

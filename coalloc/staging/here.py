@@ -4,6 +4,8 @@ A file is opened when its first byte is to come, and closed when it has its name
 """
 
 import asyncio
+import os
+from functools import partial
 from pathlib import Path
 
 from coalloc.collection import HERE
@@ -52,7 +54,8 @@ class Here(Landing):
 
     label = HERE
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, overwrite: bool) -> None:
+        self.overwrite = overwrite
         self._folder = folder
         self._open: dict[str, _Open] = {}
         self._opening = asyncio.Lock()
@@ -64,10 +67,13 @@ class Here(Landing):
         return item.name
 
     def _target(self, item: Item) -> Path:
-        return target(item.name, self._folder, many=True)
+        return target(item.name, self._folder, many=True, foreign=item.foreign)
 
     async def resembles(self, item: Item) -> bool:
         return await in_thread(resembles, self._target(item), item.size)
+
+    async def exists(self, item: Item) -> bool:
+        return await in_thread(os.path.lexists, self._target(item))
 
     async def has(self, item: Item, checksum: Checksum) -> bool:
         return await in_thread(has, self._target(item), checksum, item.size)
@@ -104,7 +110,7 @@ class Here(Landing):
     async def publish(self, item: Item) -> None:
         file = self._open[item.name]
         file.journal.close()
-        await in_thread(file.partial.publish)
+        await in_thread(partial(file.partial.publish, replace=self.overwrite or not item.foreign))
         del self._open[item.name]
 
     async def close(self) -> None:

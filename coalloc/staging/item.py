@@ -17,6 +17,7 @@ class Item:
     :param paths: where it is, by the labels of the servers that hold it
     :param expected: its checksum, if that is known beforehand
     :param modified: seconds since the epoch, if known; changes with the file
+    :param foreign: whether somebody else than the user chose its name: a directory's server, a Metalink, a broker
     """
 
     name: str
@@ -24,3 +25,4 @@ class Item:
     paths: Mapping[str, str]
     expected: Checksum | None = None
     modified: int | None = None
+    foreign: bool = True

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 
 from coalloc.engine.gridftp.remote import temporary
 from coalloc.engine.gridftp.storage import Storage
-from coalloc.errors import AlreadyThere, NoSuchFile, SourceError
+from coalloc.errors import AlreadyThere, NoSuchFile, SourceError, TargetExists
 from coalloc.model import Checksum
 from coalloc.staging.item import Item
 from coalloc.staging.server import SWEEP_SECONDS, SWEEPS, Server
@@ -24,6 +24,8 @@ class Landing(ABC):
 
     label: str
     """What it is called among hosts."""
+    overwrite: bool
+    """Whether files whose names the user did not choose may replace others."""
 
     @abstractmethod
     def place(self, item: Item) -> str:
@@ -42,6 +44,10 @@ class Landing(ABC):
         """Whether that file has this checksum; not if nobody can tell."""
 
     @abstractmethod
+    async def exists(self, item: Item) -> bool:
+        """Whether there is anything of that name."""
+
+    @abstractmethod
     async def begin(self, item: Item) -> None:
         """Make the place for a file. Cheap where that was done."""
 
@@ -55,7 +61,10 @@ class Landing(ABC):
 
     @abstractmethod
     async def publish(self, item: Item) -> None:
-        """Give a file its name."""
+        """Give a file its name.
+
+        :raises TargetExists: if it may replace nothing, and something has come to be there
+        """
 
     @abstractmethod
     async def close(self) -> None:
@@ -65,11 +74,14 @@ class Landing(ABC):
 class There(Landing):
     """A directory of a server: files are written beside their final names, and deleted if they do not get them.
 
+    Servers have no rename that replaces nothing: it is looked just before.
+
     :param folder: is made if it is not there
     """
 
-    def __init__(self, server: Server, folder: str) -> None:
+    def __init__(self, server: Server, folder: str, overwrite: bool) -> None:
         self.label = server.label
+        self.overwrite = overwrite
         self._server = server
         self._folder = folder.rstrip("/")
         self._beside: dict[str, str] = {}
@@ -92,6 +104,13 @@ class There(Landing):
             return False
         return entry.kind == "file" and entry.size == item.size
 
+    async def exists(self, item: Item) -> bool:
+        try:
+            await self._server.ask(lambda store: store.stat(self._path(item)))
+        except NoSuchFile:
+            return False
+        return True
+
     async def has(self, item: Item, checksum: Checksum) -> bool:
         return await self._server.checksum(self._path(item), checksum.algorithm, 0, item.size) == checksum.value
 
@@ -113,6 +132,8 @@ class There(Landing):
         pass  # they are written over
 
     async def publish(self, item: Item) -> None:
+        if item.foreign and not self.overwrite and await self.exists(item):
+            raise TargetExists(f"{self.place(item)} has come to exist meanwhile", "use --overwrite to replace it")
         await self._server.ask(lambda store: store.rename(self._beside[item.name], self._path(item)))
         del self._beside[item.name]
 

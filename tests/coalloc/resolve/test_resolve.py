@@ -18,12 +18,17 @@ async def files(sources, fetch_document):
 
 DOCUMENT = b"""<metalink xmlns="urn:ietf:params:xml:ns:metalink">
 <file name="x"><url>ftp://a/x</url></file></metalink>"""
-FILE = ReplicaSet("x", (Replica("ftp://a/x", origin=Origin("document")),))
-SERVED = ReplicaSet("x", (Replica("ftp://a/x", origin=Origin("server", "127.0.0.1")),))
+
+
+def file_of(origin):
+    return ReplicaSet("x", (Replica("ftp://a/x", origin=origin),), origin=origin)
+
+
+FILE = file_of(Origin("document"))
 KIND = "application/metalink4+xml; charset=utf-8"
 
 
-async def no_engine(url: str, limit: int) -> bytes:
+async def no_engine(url: str, limit: int) -> tuple[bytes, str | None]:
     raise AssertionError(f"{url} was asked for")
 
 
@@ -93,12 +98,11 @@ async def test_a_metalink_stands_alone(sources):
 async def test_a_metalink_at_another_scheme_comes_through_an_engine():
     asked = []
 
-    async def engine(url: str, limit: int) -> bytes:
+    async def engine(url: str, limit: int) -> tuple[bytes, str | None]:
         asked.append((url, limit))
-        return DOCUMENT
+        return DOCUMENT, "192.0.2.7"
 
-    file = FILE._replace(replicas=(Replica("ftp://a/x", origin=Origin("server")),))
-    assert await files(["ftp://u:pw@a/x.META4"], engine) == [file]
+    assert await files(["ftp://u:pw@a/x.META4"], engine) == [file_of(Origin("server", "192.0.2.7"))]
     assert asked == [("ftp://u:pw@a/x.META4", metalink.MAX_BYTES)]
 
 
@@ -112,7 +116,7 @@ async def test_a_metalink_by_http_is_known_by_its_name_or_by_its_type(serve):
         }
     )
     for path in ("x.meta4?v=1", "named-by-type", "moved"):
-        assert await files([f"{server}/{path}"], no_engine) == [SERVED]
+        assert await files([f"{server}/{path}"], no_engine) == [file_of(Origin("server", "127.0.0.1"))]
     for path in ("x", "missing"):
         assert await files([f"{server}/{path}"], no_engine) == [ReplicaSet(path, (Replica(f"{server}/{path}"),))]
 

@@ -20,7 +20,7 @@ async def test_a_folder_that_becomes_a_link_after_it_was_looked_at(tmp_path, mon
         return found
 
     monkeypatch.setattr(here, "target", raced)
-    landing = Here(tmp_path / "to")
+    landing = Here(tmp_path / "to", overwrite=False)
     with pytest.raises(SinkError, match="symbolic link"):
         await landing.begin(Item("sub/x", 10, {}))
     await landing.close()
