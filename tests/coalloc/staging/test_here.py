@@ -13,8 +13,8 @@ async def test_a_folder_that_becomes_a_link_after_it_was_looked_at(tmp_path, mon
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
 
-    def raced(name, folder, many):
-        found = target(name, folder, many)
+    def raced(name, folder, many, foreign):
+        found = target(name, folder, many, foreign)
         found.parent.rmdir()
         found.parent.symlink_to(elsewhere)
         return found
