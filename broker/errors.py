@@ -13,6 +13,7 @@
     │   └── NoBookmark     404
     ├── Conflict           409  it contradicts what is known
     │   └── Paused         409  an admin has paused it
+    ├── Outdated           412  it is meant for what was there before
     ├── TooLarge           413  more than is taken at once
     ├── Invalid            422  it can be read, and makes no sense
     ├── TooManyRequests    429  says when to come back
@@ -34,6 +35,7 @@ __all__ = [
     "NoTask",
     "NotFound",
     "NotGranted",
+    "Outdated",
     "Paused",
     "Refused",
     "TooLarge",
@@ -138,6 +140,13 @@ class Conflict(BrokerError):
 
 class Paused(Conflict):
     """An admin has paused it."""
+
+
+class Outdated(BrokerError):
+    """A change that is meant for another state of the resource."""
+
+    status = 412
+    code = "outdated"
 
 
 class TooLarge(BrokerError):

@@ -57,6 +57,7 @@ def create_app(factory: Factory) -> FastAPI:
         docs_url=None,
         redoc_url=None,
     )
+    app.state.changing = asyncio.Lock()
     app.state.factory, app.state.buckets, app.state.registry = factory, {}, CollectorRegistry()
     checked(app.routes, DOCUMENTS)
     app.add_middleware(BodyLimit, largest=factory.settings.largest_body, unlimited=UNLIMITED)

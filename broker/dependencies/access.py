@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 
 from broker.dependencies.bodies import Exactly
 from broker.dependencies.context import services
+from broker.dependencies.tags import matched, tagged
 from broker.errors import Forbidden, Insufficient, TooManyRequests, Unauthenticated
 from broker.factory import Factory
 from broker.models.access import Caller, Role
@@ -106,7 +107,13 @@ class Guarded(APIRoute):
         async def guarded(request: Request) -> Response:
             request.state.policy = policy
             request.state.bearer = await policy.judge(request)
-            return await handle(Exactly(request.scope, request.receive))
+            exact = Exactly(request.scope, request.receive)
+            if request.method == "PUT" and (wanted := request.headers.get("If-Match")):
+                async with request.app.state.changing:  # between the look and the change there is no other
+                    await matched(request, wanted)
+                    return await handle(exact)
+            answer = await handle(exact)
+            return tagged(answer) if request.method == "GET" else answer
 
         return guarded
 

@@ -89,3 +89,21 @@ async def test_an_id_with_access_in_it_is_found(stocked):
         assert set(answer.json()) == {"url"}, answer.text
     assert (await stocked.get(f"{objects}run1:a/access/none")).status_code == 404
     assert json.loads((await stocked.get(f"{objects}run1:a")).text)["id"] == "run1:a"
+
+
+@pytest.mark.parametrize("prefix", ["/broker/v1", "/v0.10/broker/v1"])
+async def test_a_change_is_made_only_to_what_it_is_meant_for(stocked, prefix):
+    path = f"{prefix}/endpoints/cern-1"
+    first = await stocked.get(path)
+    body, tag = first.json(), first.headers["ETag"]
+    for wrong in ('"other"', f"W/{tag}", tag.strip('"')):
+        assert (await stocked.put(path, json=body, headers={"If-Match": wrong})).status_code == 412
+    changed = {**body, "read_priority": 7}
+    assert (await stocked.put(path, json=changed, headers={"If-Match": f'"x", {tag}'})).status_code == 200
+    again = await stocked.put(path, json={**body, "read_priority": 8}, headers={"If-Match": tag})
+    assert (again.status_code, again.json()["error"]["code"]) == (412, "outdated")
+    assert (await stocked.get(path)).json()["read_priority"] == 7
+    assert (await stocked.put(path, json=body, headers={"If-Match": "*"})).status_code == 200
+    new = {**body, "name": "new"}
+    assert (await stocked.put(f"{prefix}/endpoints/new", json=new, headers={"If-Match": "*"})).status_code == 412
+    assert (await stocked.get(f"{prefix}/endpoints/new")).status_code == 404

@@ -31,6 +31,7 @@ CODES = {
     "malformed": "ClientError.BadRequest",
     "method_not_allowed": "ClientError.MethodNotAllowed",
     "not_found": "ClientError.NotFound",
+    "outdated": "ClientError.PreconditionFailed",
     "too_large": "ClientError.RequestTooLarge",
     "refused": "ClientError",
     "too_many_requests": "ClientError.TooManyRequests",

@@ -1,0 +1,53 @@
+"""Entity tags: what a resource is now, and whether a change is meant for that (RFC 9110, 13.1.1)."""
+
+import hashlib
+from collections.abc import MutableMapping
+from typing import Any
+
+from fastapi import Request, Response
+
+from broker.errors import Outdated
+
+__all__ = ["matched", "tagged"]
+
+SAME = ("type", "asgi", "http_version", "scheme", "path", "raw_path", "server", "client", "root_path")
+
+
+def tagged(answer: Response) -> Response:
+    """The answer to a GET, with its tag where all of it is there."""
+    if answer.status_code == 200 and "ETag" not in answer.headers and isinstance(getattr(answer, "body", None), bytes):
+        answer.headers["ETag"] = _tag(bytes(answer.body))
+    return answer
+
+
+def _tag(body: bytes) -> str:
+    return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
+
+
+async def matched(request: Request, wanted: str) -> None:
+    """Look at the resource as who asks sees it.
+
+    :raises Outdated: when it is none of those wanted, or is not there
+    """
+    known = await _now(request)
+    given = {each.strip() for each in wanted.split(",")}
+    if known is None or not ("*" in given or known in given):
+        raise Outdated("the resource is not what If-Match says", "GET it again, and send its ETag")
+
+
+async def _now(request: Request) -> str | None:
+    """The tag of what GET answers; None where there is nothing."""
+    status, body = 0, b""
+    headers = [each for each in request.scope["headers"] if each[0] in (b"authorization", b"host", b"cookie")]
+    scope = {name: request.scope[name] for name in SAME if name in request.scope}
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        nonlocal status, body
+        status = message.get("status", status)
+        body += message.get("body", b"")
+
+    await request.app({**scope, "method": "GET", "query_string": b"", "headers": headers}, receive, send)
+    return _tag(body) if status == 200 else None
