@@ -48,6 +48,11 @@ def why_not_told(url: str) -> str | None:
         parts.port  # noqa: B018 - raises
     except ValueError:
         return "its host or port is impossible"
+    authority = url.partition("://")[2].partition("/")[0]
+    if parts.scheme not in ("http", "https") and re.search(r"[?#\\]", authority):
+        return "its host is followed by no path"  # programs disagree on where it ends
+    if "@-" in unquote(authority):
+        return "a '-' follows an '@'"  # programs that end the user name at the first @ take it for a host
     login, at, place = parts.netloc.rpartition("@")
     user, _, password = login.partition(":")
     host = parts.hostname or ""

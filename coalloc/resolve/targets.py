@@ -33,6 +33,11 @@ def target(name: str, output: Path | None, many: bool, foreign: bool = False) ->
             raise UsageError(
                 f"the file name {name!r} {reason}", "name a directory of its own, or the file, with -o or --to"
             )
+        if foreign and _leads_to_settings(output or Path(), name):
+            raise UsageError(
+                f"the file name {name!r} leads to a name in the home directory that begins with '.' or '-'",
+                "name another directory, or the file, with -o or --to",
+            )
         return _inside(output or Path(), name)
     except OSError as error:
         raise disk_error(error, "create", (output or Path()) / name) from None
@@ -45,10 +50,22 @@ def bounds(output: Path | None, many: bool) -> Path | None:
 
 
 def _is_home(directory: Path) -> bool:
+    return Path(os.path.realpath(directory)) in _homes()
+
+
+def _homes() -> list[Path]:
     homes = [os.environ.get("HOME")]
     with suppress(KeyError):
         homes.append(pwd.getpwuid(os.geteuid()).pw_dir)
-    return any(home and os.path.realpath(directory) == os.path.realpath(home) for home in homes)
+    return [Path(os.path.realpath(home)) for home in homes if home]
+
+
+def _leads_to_settings(directory: Path, name: str) -> bool:
+    """Whether a name goes through the home directory, which is this one or below it, to what begins with '.' or '-'."""
+    top, path = Path(os.path.realpath(directory)), directory / name
+    real = Path(os.path.realpath(path.parent)) / path.name
+    around = [home for home in _homes() if home.is_relative_to(top) and real.is_relative_to(home)]
+    return any(part.startswith((".", "-")) for home in around for part in real.relative_to(home).parts)
 
 
 def _inside(directory: Path, name: str) -> Path:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 from coalloc.errors import UsageError
 from coalloc.model import Origin, Replica, ReplicaSet
 from coalloc.resolve.names import UNPRINTABLE, from_url
-from coalloc.urls import redact
+from coalloc.urls import redact, why_not_told
 
 __all__ = ["admitted", "check", "replica_set"]
 
@@ -51,7 +51,7 @@ def _why_not_admitted(url: str) -> str | None:
     scheme = url.partition(":")[0].lower()
     if scheme not in NETWORK:
         return f"only you may name {scheme}:// URLs, not a document or a server"
-    return None if urlsplit(url).hostname else "it names no host"
+    return why_not_told(url) if urlsplit(url).hostname else "it names no host"
 
 
 def check(url: str) -> None:

@@ -210,6 +210,20 @@ async def test_files_are_fetched_to_a_folder_of_the_worker(world):
     assert (task.files_transferred, task.bytes_transferred) == (2, 2_000_100)
 
 
+async def test_a_metalink_in_a_collection_is_a_file_like_others(world, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_bytes(b"the worker's own")
+    namespace = "urn:ietf:params:xml:ns:metalink"
+    content = f'<metalink xmlns="{namespace}"><file name="x"><url>file://{secret}</url></file></metalink>'.encode()
+    for name in ("x.meta4", "y.metalink"):
+        (world.source.root / name).write_bytes(content)
+    (world.local / "x.meta4").write_bytes(b"is replaced")
+    items = [Item(source=f"/{name}", destination=f"/{name}") for name in ("x.meta4", "y.metalink")]
+    task = await world.done("TRANSFER", items, to="local")
+    assert task.status == "SUCCEEDED", task.error
+    assert read(world.local) == {"x.meta4": content, "y.metalink": content}
+
+
 @pytest.mark.parametrize("to", ["sink", "local"])
 async def test_a_dataset_comes_from_all_servers_that_have_it(world, tmp_path, to):
     content = os.urandom(40_000_000)
