@@ -8,8 +8,10 @@ from fastapi import APIRouter, Path, status
 from broker.dependencies.access import Admin, Guarded, Reader
 from broker.dependencies.context import Services
 from broker.errors import Invalid
+from broker.models.access import Caller
 from broker.models.base import Wire
-from broker.models.collections import AccessRule, Collection, NewCollection, NewRule, Title
+from broker.models.collections import AccessRule, Collection, NewCollection, NewRule, Title, UsableCollection
+from broker.services.collections import Seen
 
 __all__ = ["router"]
 
@@ -18,9 +20,9 @@ Name = Annotated[Title, Path()]
 
 
 class Collections(Wire):
-    """Some collections."""
+    """Some collections: those that the caller may grant are told in full."""
 
-    collections: list[Collection]
+    collections: list[Collection | UsableCollection]
 
 
 class Rules(Wire):
@@ -33,7 +35,13 @@ class Rules(Wire):
 async def collections(caller: Reader, services: Services) -> Collections:
     """Those collections of which one may use something, by name; for admins all."""
     seen = await services.collections.visible(caller)
-    return Collections.model_construct(collections=[each.collection for each in seen])
+    return Collections.model_construct(collections=[_told(each, caller) for each in seen])
+
+
+def _told(seen: Seen, caller: Caller) -> Collection | UsableCollection:
+    if seen.kept_by(caller):
+        return seen.collection
+    return UsableCollection(**{name: getattr(seen.collection, name) for name in UsableCollection.model_fields})
 
 
 @router.get("/collections/{name}")

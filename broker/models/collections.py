@@ -20,6 +20,7 @@ __all__ = [
     "Permissions",
     "PrincipalType",
     "Title",
+    "UsableCollection",
 ]
 
 Kind = Literal["gridftp", "local", "catalogue"]
@@ -75,6 +76,18 @@ class Collection(NewCollection):
     """One that there is."""
 
     id: UUID
+    owner: str
+    created_at: Moment
+
+
+class UsableCollection(Wire):
+    """A collection as those are told of it who may use it: not where it is, nor which credential is shown there."""
+
+    id: UUID
+    name: Title
+    kind: Kind
+    site: SinkName
+    description: Remark
     owner: str
     created_at: Moment
 

@@ -53,6 +53,20 @@ async def test_an_admin_makes_changes_and_removes_collections(stocked, disk):
     assert [entry["action"] for entry in entries[:3]] == ["remove collection", "put collection", "put collection"]
 
 
+async def test_users_are_not_told_where_a_collection_is(stocked, broker):
+    body = {"name": "c", "endpoint": "cern-1", "base": "/store", "credential": "robot", "concurrency": 4}
+    (made,) = [(await stocked.put(f"{OWN}/c", json=body)).json()]
+    rule = {"principal_type": "identity", "principal": "ann", "path": "/", "permissions": "rw"}
+    assert (await stocked.post(f"{OWN}/c/rules", json=rule)).status_code == 201
+    ann = await somebody(broker, "ann")
+    (seen,) = (await ann.get(OWN)).json()["collections"]
+    told = ("id", "name", "kind", "site", "description", "owner", "created_at")
+    assert seen == {name: made[name] for name in told}
+    document = (await ann.get(f"{GLOBUS}/endpoint/{made['id']}")).text
+    assert "robot" not in document
+    assert "/store" not in document
+
+
 @pytest.mark.parametrize(
     "change",
     [
