@@ -36,8 +36,10 @@ def gridftp_server(start_gridftp: Callable[..., GridFTPServer], tmp_path: Path) 
 
 @pytest.fixture(scope="session")
 def grid(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """A grid's CA with a certificate for this host, trusted by whoever is given its environment."""
-    return Authority(tmp_path_factory.mktemp("grid"))
+    """A grid's CA with a host certificate and a list of revoked ones, trusted by all who get its environment."""
+    authority = Authority(tmp_path_factory.mktemp("grid"))
+    authority.revoke()
+    return authority
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from broker.services.paths import normal
 from broker.services.trees import CatalogueTree, GridFTPTree, LocalTree
 from broker.services.trees import catalogue as catalogue_trees
 from broker.services.trees.gridftp import MOST, Server, Sessions
+from coalloc.addresses import ANYWHERE
 from coalloc.errors import AlreadyThere, NoSuchFile, NotDirectory, PermissionRefused
 from tests.support.gridftp import GridFTPServer
 
@@ -193,7 +194,7 @@ def remote(tmp_path):
 @pytest.fixture
 async def far(remote):
     sessions = Sessions()
-    yield GridFTPTree(sessions, Server(f"ftp://127.0.0.1:{remote.port}", None), f"{remote.root}/base/", "far")
+    yield GridFTPTree(sessions, Server(f"ftp://127.0.0.1:{remote.port}", None, ANYWHERE), f"{remote.root}/base/", "far")
     sessions.close()
 
 
@@ -276,7 +277,7 @@ async def test_links_that_lead_out_are_the_servers_to_refuse(tmp_path):
     (base / "inside").symlink_to(".")
     sessions = Sessions()
     with GridFTPServer(tmp_path / "server", options=("-rp", str(base))) as running:
-        tree = GridFTPTree(sessions, Server(f"ftp://127.0.0.1:{running.port}", None), f"{base}/", "far")
+        tree = GridFTPTree(sessions, Server(f"ftp://127.0.0.1:{running.port}", None, ANYWHERE), f"{base}/", "far")
         assert (await tree.stat("/inside")).kind == "dir"
         with pytest.raises(PermissionRefused):
             await tree.stat("/leak")

@@ -29,9 +29,9 @@ def content(gsi_server):
 
 @pytest.fixture
 def folder(grid, as_alice, tmp_path, monkeypatch):
-    """The client's own folder of authorities, without what servers need in theirs."""
+    """The client's own folder of authorities, without what servers need in theirs and without a revocation list."""
     warn_once.cache_clear()
-    shutil.copytree(grid.trusted, tmp_path / "trusted")
+    shutil.copytree(grid.trusted, tmp_path / "trusted", ignore=shutil.ignore_patterns("*.r0"))
     monkeypatch.setenv("X509_CERT_DIR", str(tmp_path / "trusted"))
     return tmp_path / "trusted"
 
