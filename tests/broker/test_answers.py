@@ -4,7 +4,6 @@ import base64
 import gzip
 import json
 
-import httpx
 import pytest
 
 from broker.config import Issuer
@@ -35,15 +34,13 @@ async def endless(reader, writer):
 
 
 ASK = """
-import httpx
 from broker.services.issuers import document
 
 async def ask(url):
-    async with httpx.AsyncClient() as client:
-        try:
-            await document(client, url)
-        except ValueError as error:
-            print("refused", error)
+    try:
+        await document(url)
+    except ValueError as error:
+        print("refused", error)
 
 asyncio.run(ask(sys.argv[1]))
 """
@@ -59,9 +56,9 @@ async def test_an_answer_without_end_takes_no_memory(server):
     "body", [b"", b"[]", b"1", b"null", b"[" * 500_000, b'{"a": ' * 100_000, b"1" * 4301, b"\xff", b"x" * (LARGEST + 1)]
 )
 async def test_what_is_no_document_is_refused(body):
-    async with answering(body) as port, httpx.AsyncClient() as client:
+    async with answering(body) as port:
         with pytest.raises(ValueError, match=r"."):
-            await document(client, f"http://127.0.0.1:{port}/")
+            await document(f"http://127.0.0.1:{port}/")
 
 
 def encoded(part):

@@ -231,7 +231,8 @@ class ControlConnection(asyncio.Protocol):
                 for plain in self._plain_lines.feed(protection.open(line)):
                     self._line_received(plain)
         except SourceError as error:
-            self._end(type(error)(f"{self.where}: {error.message}", error.remedy))
+            where = f"{self.where} is no GridFTP server" if isinstance(error, NotThatProtocol) else self.where
+            self._end(type(error)(f"{where}: {error.message}", error.remedy))
 
     def connection_lost(self, exc: Exception | None) -> None:
         reason = f": {exc}" if exc else ""

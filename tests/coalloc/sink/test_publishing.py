@@ -69,7 +69,7 @@ def test_what_is_there_stays_without_leave_to_replace_it(target, tmp_path, disk,
     with fetched(target, disk) as partial:
         make[kind]()
         before = target.lstat()
-        with pytest.raises(TargetExists, match="exists already") as caught:
+        with pytest.raises(TargetExists, match="exists, with other content") as caught:
             partial.publish(replace=False)
     assert caught.value.status == 7
     assert os.path.samestat(before, target.lstat())
