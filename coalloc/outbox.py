@@ -157,10 +157,11 @@ def _waiting(folder: Path, broker: Broker) -> list[Report]:
 def _keep(folder: Path, broker: Broker, report: Report) -> Report:
     """The report with its file, which is whole or not there; as it was where none can be written."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         path = folder / f"{time.time():017.3f}-{uuid4().hex}{SUFFIX}"
         temporary = path.with_suffix(".new")
-        with temporary.open("w") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        with os.fdopen(os.open(temporary, flags, 0o600), "w") as file:  # error texts and URLs can hold keys
             said = {"observations": report.observations, "bad": report.bad, "decided": report.decided}
             json.dump({"broker": broker.access.url, **said}, file)
             file.flush()

@@ -5,8 +5,9 @@ A file that is broken, locked or unwritable never fails a transfer: it is warned
 
 import logging
 import os
+import stat
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, TypeVar
 
@@ -15,7 +16,7 @@ from predictors.errors import PredictorError
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["Records", "Row", "default_path", "transaction"]
+__all__ = ["Records", "Row", "default_path", "keep_private", "transaction"]
 
 Result = TypeVar("Result")
 Row = tuple[str | float | None, ...]
@@ -120,7 +121,8 @@ def _connect(path: Path) -> "sqlite3.Connection":
     """
     import sqlite3
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    keep_private(path)
     database = sqlite3.connect(path, timeout=PATIENCE, isolation_level=None)
     try:
         if _version(database) < len(SCHEMAS):
@@ -131,6 +133,21 @@ def _connect(path: Path) -> "sqlite3.Connection":
         database.close()
         raise
     return database
+
+
+def keep_private(path: Path) -> None:
+    """Make a file that only its owner reads, or take away what others may: URLs can hold keys.
+
+    SQLite gives its journal the mode of the database.
+    """
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        # Not by a descriptor: closing one would end the locks that SQLite holds in this process.
+        with suppress(FileNotFoundError):
+            found = path.stat()
+            if stat.S_ISREG(found.st_mode) and found.st_mode & 0o077 and found.st_uid == os.geteuid():
+                path.chmod(0o600)
 
 
 def _upgrade(database: "sqlite3.Connection") -> None:

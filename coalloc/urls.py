@@ -14,8 +14,10 @@ NUMERIC = re.compile(r"[0-9A-Fa-f:.]+(%25[A-Za-z0-9._-]+|%[A-Za-z0-9._-]+)?")
 def redact(url: str) -> str:
     """The URL without its password, for messages, reports and files.
 
-    >>> redact("ftp://ann:secret@host/file")
-    'ftp://ann@host/file'
+    Over http and https a user name alone may be a token, and goes, too.
+
+    >>> redact("ftp://ann:secret@host/file"), redact("https://token@host/file")
+    ('ftp://ann@host/file', 'https://host/file')
 
     Never fails: messages about malformed URLs show them too.
 
@@ -26,9 +28,11 @@ def redact(url: str) -> str:
         parts = urlsplit(url)
     except ValueError:  # all before an @ may be a password
         return re.sub("//[^/]*@", "//", url)
+    user, at, host = parts.netloc.rpartition("@")
+    if at and parts.scheme in ("http", "https"):
+        return urlunsplit(parts._replace(netloc=host))
     if parts.password is None:
         return url
-    user, _, host = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}@{host}"))
 
 

@@ -154,6 +154,7 @@ def test_a_broker_that_is_down_fails_no_transfer_and_hears_of_it_later(broker, k
     assert (result.returncode, result.stderr) == (0, "")
     assert (home / "a").read_bytes() == CONTENT
     (waiting,) = (home / ".local/share/coget/history.sqlite.outbox").iterdir()
+    assert (waiting.stat().st_mode & 0o777, waiting.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     report = json.loads(waiting.read_text())
     waiting.write_text(json.dumps({**report, "broker": broker.url}))  # as if it had been down
     assert coget(["--quiet", "-o", "b", *urls], home, **_environment(broker)).returncode == 0

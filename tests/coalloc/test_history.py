@@ -1,7 +1,9 @@
 """The history: what is remembered, what is made of it, and that it never stands in a transfer's way."""
 
 import logging
+import os
 import sqlite3
+import stat
 import subprocess
 import sys
 
@@ -36,6 +38,20 @@ def path(tmp_path):
 @pytest.fixture
 def history(path):
     return History(path)
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022, 0o077])
+def test_no_other_user_reads_it(path, mask):
+    before = os.umask(mask)
+    try:
+        History(path).add([GOOD])
+        assert [stat.S_IMODE(each.stat().st_mode) for each in (path.parent, path)] == [0o700, 0o600]
+        path.chmod(0o644)  # as earlier versions made it
+        History(path).add([GOOD])
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert len(History(path).summary()) == 1
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,8 @@ def test_the_examples_in_the_docstrings_hold():
         ("ftp://ann@host/x", "ftp://ann@host/x"),
         ("ftp://ann:p@ss@[::1]:21/x", "ftp://ann@[::1]:21/x"),
         ("ftp://a:secret@[::1/x", "ftp://[::1/x"),
+        ("https://token@host/x", "https://host/x"),
+        ("HTTPS://ann:secret@host:1/x?y", "https://host:1/x?y"),
         ("", ""),
     ],
 )

@@ -150,3 +150,9 @@ def test_a_number_of_connections_that_makes_no_sense(monkeypatch):
     monkeypatch.setenv("COGET_CONNECTIONS", "many")
     (finding,) = found("connections")
     assert finding.state == "wrong"
+
+
+def test_no_token_is_shown(machine, monkeypatch):
+    monkeypatch.setenv("COGET_BROKER_TOKEN", "cogetb_secret")
+    (finding,) = found("COGET_BROKER_TOKEN")
+    assert finding.detail == "set"
