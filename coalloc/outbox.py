@@ -158,6 +158,7 @@ def _keep(folder: Path, broker: Broker, report: Report) -> Report:
     """The report with its file, which is whole or not there; as it was where none can be written."""
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        folder.chmod(0o700)  # earlier versions let others in
         path = folder / f"{time.time():017.3f}-{uuid4().hex}{SUFFIX}"
         temporary = path.with_suffix(".new")
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
