@@ -172,7 +172,8 @@ class _Reader:
     def _replica(self, element: Element) -> Replica:
         url, priority, location = _text(element), element.get("priority"), element.get("location")
         try:
-            urls.check(url)
+            if not urls.is_opaque(url):
+                urls.check(url)
         except UsageError as error:
             raise self._wrong(element, error.message) from None
         return Replica(

@@ -9,7 +9,7 @@ from coalloc.model import Origin, Replica, ReplicaSet
 from coalloc.resolve.names import UNPRINTABLE, from_url
 from coalloc.urls import redact, why_not_told
 
-__all__ = ["admitted", "check", "replica_set"]
+__all__ = ["admitted", "check", "is_opaque", "replica_set"]
 
 NETWORK = ("ftp", "gsiftp", "http", "https")
 """The schemes that documents and servers may name: they read nothing of this machine, and start no program."""
@@ -52,6 +52,11 @@ def _why_not_admitted(url: str) -> str | None:
     if scheme not in NETWORK:
         return f"only you may name {scheme}:// URLs, not a document or a server"
     return why_not_told(url) if urlsplit(url).hostname else "it names no host"
+
+
+def is_opaque(url: str) -> bool:
+    """Whether this is a URI without a host, such as file:/x or data:,x: no replica, but no mistake either."""
+    return bool(re.match("[A-Za-z][A-Za-z0-9+.-]*:(?!//)", url)) and len(url) <= LONGEST and not UNPRINTABLE.search(url)
 
 
 def check(url: str) -> None:

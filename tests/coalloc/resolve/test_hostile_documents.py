@@ -74,6 +74,9 @@ REFUSED = (
     "reference://x",
     "github://a:b@c/x",
     "ftp:///x",
+    "file:{secret}",
+    "data:,x",
+    "http:x",
 )
 
 
