@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+import os
 import random
 import sqlite3
+import stat
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import wraps
+from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, event, make_url, text
@@ -16,7 +19,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from broker.errors import Invalid, Unavailable
 
-__all__ = ["Database", "addressed", "retried"]
+__all__ = ["Database", "addressed", "keep_private", "retried"]
 
 log = logging.getLogger(__name__)
 Given = ParamSpec("Given")
@@ -50,6 +53,24 @@ def addressed(url: str) -> str:
             "use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
         )
     return f"{driver}://{rest}"
+
+
+def keep_private(url: str) -> None:
+    """Make the file of a SQLite database for its owner only, or take away what others may of it and its WAL.
+
+    SQLite gives what it makes beside a file the mode of that file. A file that cannot be made or changed is left: what
+    is done next says why.
+    """
+    path = make_url(url).database if url.startswith("sqlite") else None
+    if not path or path == ":memory:":
+        return
+    with suppress(OSError):  # it is there; closing a descriptor of it would end locks that SQLite holds here
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    for each in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal"):
+        with suppress(OSError):
+            mode = Path(each).stat().st_mode
+            if stat.S_ISREG(mode) and mode & 0o077:
+                Path(each).chmod(0o600)
 
 
 class Undone(Unavailable):
@@ -87,6 +108,7 @@ class Database:
     def __init__(self, url: str) -> None:
         self.url = url
         self.sqlite = url.startswith("sqlite")
+        keep_private(url)
         options: dict[str, Any] = {"connect_args": {"factory": _Closing}} if self.sqlite else {"pool_pre_ping": True}
         self._engine = create_async_engine(url, pool_size=CONNECTIONS, max_overflow=CONNECTIONS, **options)
         self._writing = asyncio.Lock()

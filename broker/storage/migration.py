@@ -14,6 +14,7 @@ from sqlalchemy.exc import OperationalError
 
 from broker import migrations
 from broker.errors import Invalid, Unavailable
+from broker.storage.database import keep_private
 from broker.storage.queue import prepare
 
 __all__ = ["check", "differences", "upgrade"]
@@ -102,6 +103,7 @@ def _connected(url: str, begin: str = "BEGIN") -> Iterator[Connection]:
     :param begin: how it begins on SQLite, where Python's driver would leave changes of tables out of it
     """
     sqlite = url.startswith("sqlite")
+    keep_private(url)
     engine = create_engine(url.replace("+aiosqlite", ""), connect_args={"timeout": WAIT} if sqlite else {})
     if sqlite:
         event.listen(engine, "connect", lambda connection, _: setattr(connection, "isolation_level", None))

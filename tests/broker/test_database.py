@@ -2,6 +2,8 @@
 
 import asyncio
 import gc
+import os
+import stat
 from collections.abc import Iterator
 from contextlib import suppress
 from random import Random
@@ -10,6 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from broker.storage.database import Database, addressed
+from broker.storage.migration import upgrade
 
 
 @pytest.fixture
@@ -42,3 +45,22 @@ async def test_who_is_cancelled_in_the_middle_of_a_write_locks_out_nobody(databa
     async with opened.read() as connection:
         assert (await connection.execute(text("SELECT count(*) % 5 FROM counted"))).scalar_one() == 0
     await opened.close()
+
+
+@pytest.mark.parametrize("mask", [0o000, 0o022])
+async def test_no_other_user_reads_a_database(tmp_path, mask):
+    path, before = tmp_path / "broker.sqlite", os.umask(mask)
+    try:
+        upgrade(addressed(f"sqlite:///{path}"))
+        for _ in range(2):
+            database = Database(addressed(f"sqlite:///{path}"))
+            async with database.write() as connection:
+                await connection.execute(text("UPDATE tokens SET site = ''"))
+                found = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
+            await database.close()
+            assert {"broker.sqlite", "broker.sqlite-wal", "broker.sqlite-shm"} <= found.keys()
+            assert set(found.values()) == {0o600}
+            for each in tmp_path.iterdir():  # as earlier versions made it
+                each.chmod(0o644)
+    finally:
+        os.umask(before)
