@@ -64,6 +64,7 @@ def keep_private(url: str) -> None:
     path = make_url(url).database if url.startswith("sqlite") else None
     if not path or path == ":memory:":
         return
+    path = os.path.realpath(path)  # SQLite, too, puts the WAL beside what a link leads to
     with suppress(OSError):  # it is there; closing a descriptor of it would end locks that SQLite holds here
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     for each in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal"):

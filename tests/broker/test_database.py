@@ -47,13 +47,17 @@ async def test_who_is_cancelled_in_the_middle_of_a_write_locks_out_nobody(databa
     await opened.close()
 
 
+@pytest.mark.parametrize("named", ["broker.sqlite", "../link.sqlite"])
 @pytest.mark.parametrize("mask", [0o000, 0o022])
-async def test_no_other_user_reads_a_database(tmp_path, mask):
-    path, before = tmp_path / "broker.sqlite", os.umask(mask)
+async def test_no_other_user_reads_a_database(tmp_path, mask, named):
+    (tmp_path / "link.sqlite").symlink_to("here/broker.sqlite")
+    tmp_path = tmp_path / "here"
+    tmp_path.mkdir()
+    before = os.umask(mask)
     try:
-        upgrade(addressed(f"sqlite:///{path}"))
+        upgrade(addressed(f"sqlite:///{tmp_path}/{named}"))
         for _ in range(2):
-            database = Database(addressed(f"sqlite:///{path}"))
+            database = Database(addressed(f"sqlite:///{tmp_path}/{named}"))
             async with database.write() as connection:
                 await connection.execute(text("UPDATE tokens SET site = ''"))
                 found = {each.name: stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()}
