@@ -22,4 +22,4 @@ async def report(
 ) -> Taken:
     """Report how files were fetched: one, or some. The answer means that they are kept; again, nothing changes."""
     some = decided if isinstance(decided, list) else [decided]
-    return await services.decisions.keep(caller.subject, [Made(each) for each in some])
+    return await services.decisions.keep(caller.subject, [Made(each) for each in some], caller.role)

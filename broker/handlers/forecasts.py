@@ -31,10 +31,10 @@ async def forecast(
     """What to expect of a transfer that begins now."""
     here = caller.site if sink is None else sink
     asked = Asked(source=source, sink=here, size=size, direction=direction, file_class=file_class)
-    return (await services.forecasting.ask([asked], caller.subject))[0]
+    return (await services.forecasting.ask([asked], caller))[0]
 
 
 @router.post("/forecasts")
 async def forecasts(questions: Questions, caller: Reader, services: Services) -> Forecasts:
     """What to expect of several."""
-    return Forecasts.model_construct(forecasts=await services.forecasting.ask(questions.forecasts, caller.subject))
+    return Forecasts.model_construct(forecasts=await services.forecasting.ask(questions.forecasts, caller))

@@ -32,5 +32,5 @@ async def plan(wanted: Wanted, caller: Reader, services: Services) -> Planned | 
     With when it should be done, and why. Moves nothing, and asks no server.
     """
     if isinstance(wanted, FlowsWanted):
-        return await services.flows.make(wanted)
+        return await services.flows.make(wanted, caller)
     return await services.plans.make(wanted, caller.site if wanted.sink is None else wanted.sink, caller.subject)

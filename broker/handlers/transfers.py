@@ -37,13 +37,15 @@ async def report(
     services: Services,
 ) -> Ingested:
     """Report transfers: one, or thousands. The answer means that they are kept; reported again, nothing changes."""
-    return await services.transfers.take(caller.subject, observed if isinstance(observed, list) else [observed])
+    return await services.transfers.take(
+        caller.subject, observed if isinstance(observed, list) else [observed], caller.role
+    )
 
 
 @router.post("/transfers/import", openapi_extra=BYTES)
 async def report_log(request: Request, caller: Transferrer, services: Services) -> LogTaken:
     """Report what another program logged: a GridFTP server's transfer log, or what `coget history import` takes."""
-    return await services.logs.take(caller.subject, request.stream())
+    return await services.logs.take(caller.subject, request.stream(), caller.role)
 
 
 def wanted(
@@ -67,7 +69,7 @@ async def export(
     caller: Reader, services: Services, wanted: Filter, format: Annotated[Literal["csv", "parquet"], Query()] = "csv"
 ) -> Response:
     """All that was reported, the newest first, as a table; Parquet where the broker has pyarrow."""
-    pages = await services.transfers.pages(wanted)
+    pages = await services.transfers.pages(wanted, caller)
     if format == "csv":
         return StreamingResponse(csv_of(pages), media_type=CSV)
     return StreamingResponse(await parquet_of(pages), media_type=PARQUET)
@@ -78,5 +80,5 @@ async def transfers(
     caller: Reader, services: Services, wanted: Filter, before: Before = None, limit: Limit = 100
 ) -> Transfers:
     """What was reported, the newest first."""
-    page = await services.transfers.listed(wanted, before, limit)
+    page = await services.transfers.listed(wanted, before, limit, caller)
     return Transfers.model_construct(transfers=page, next=page[-1].id if len(page) == limit else None)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from broker.config import Settings
-from broker.models.access import Caller
+from broker.models.access import Caller, Role
 from broker.services.forecasting import Forecasting
 from broker.services.pace import Pace
 from broker.services.places import Places
@@ -26,11 +26,19 @@ class Scope(NamedTuple):
     """Whose doings are shown.
 
     :param subject: whose; None is everybody's
+    :param role: of who looks
     """
 
     subject: str | None
+    role: Role = "reader"
 
     @classmethod
     def of(cls, caller: Caller) -> "Scope":
         """An admin sees all, others what is theirs."""
-        return cls(None if caller.may("admin") else caller.subject)
+        return cls(None if caller.may("admin") else caller.subject, caller.role)
+
+    @property
+    def caller(self) -> Caller:
+        """Who looks."""
+        role: Role = "admin" if self.subject is None else self.role
+        return Caller.model_construct(subject=self.subject or "", role=role, site="")

@@ -99,8 +99,8 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
     """How good the forecasts of a pair were. :raises Invalid: when it names an endpoint that there is not"""
     places = archive.places
     pair = Pair(
-        (await places.sources({wanted.source}))[wanted.source],
-        (await places.sinks({wanted.sink}))[wanted.sink],
+        (await places.sources({wanted.source}, scope.caller))[wanted.source],
+        (await places.sinks({wanted.sink}, scope.caller))[wanted.sink],
         wanted.direction,
     )
     size = None if wanted.size_class is None else middle(wanted.size_class)

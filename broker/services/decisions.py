@@ -5,7 +5,7 @@ import time
 from collections.abc import Sequence
 
 from broker.errors import Invalid, NotFound
-from broker.models.access import Caller
+from broker.models.access import Caller, Role
 from broker.models.decisions import Decided, Kept, Made, Part, Regret, Taken
 from broker.models.history import Pair
 from broker.services.history import AHEAD
@@ -31,22 +31,24 @@ class Decisions:
         self._database = database
         self._places = places
 
-    async def keep(self, subject: str, made: Sequence[Made]) -> Taken:
+    async def keep(self, subject: str, made: Sequence[Made], role: Role = "reader") -> Taken:
         """Keep all that this subject has not reported before.
 
+        :param role: of the subject: a collection that it may not see is filed as one that is not known
         :raises Invalid: when one is of the future, or names what is no server
         """
         latest = time.time() + AHEAD
         for each in made:
             if each.decided.at > latest:
                 raise Invalid(f"decision {each.decided.id} is of the future", "give seconds since the epoch")
-        named = [each._replace(decided=await self._renamed(each.decided)) for each in made]
+        caller = Caller.model_construct(subject=subject, role=role, site="")
+        named = [each._replace(decided=await self._renamed(each.decided, caller)) for each in made]
         accepted = await self._add(subject, named)
         return Taken(accepted=accepted, known=len(made) - accepted)
 
-    async def _renamed(self, decided: Decided) -> Decided:
+    async def _renamed(self, decided: Decided, caller: Caller) -> Decided:
         """With its sources as history calls them."""
-        names = await self._places.sources({each.source for each in decided.sources})
+        names = await self._places.sources({each.source for each in decided.sources}, caller)
         parts = [each.model_copy(update={"source": names[each.source]}) for each in decided.sources]
         return decided.model_copy(update={"sources": parts})
 

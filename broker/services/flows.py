@@ -9,10 +9,12 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from broker.errors import Invalid, TooLarge, Unavailable
+from broker.models.access import Caller
 from broker.models.catalogue import Endpoint
 from broker.models.forecasts import Asked, Expected
 from broker.models.plans import FlowsPlanned, FlowsWanted
 from broker.services.forecasting import Forecasting
+from broker.services.permissions import NOBODY
 from broker.services.places import Places
 from coalloc.errors import UsageError
 from coalloc.planner import plan
@@ -48,15 +50,16 @@ class Flows:
         self._forecasting = forecasting
         self._turns = asyncio.Semaphore(AT_ONCE)
 
-    async def make(self, wanted: FlowsWanted) -> FlowsPlanned:
+    async def make(self, wanted: FlowsWanted, caller: Caller = NOBODY) -> FlowsPlanned:
         """Who should send what to whom.
 
+        :param caller: who asks: collections that they may not see are not there
         :raises Invalid: when the network or the demand makes no sense, or there is no way
         :raises TooLarge: when it is more than is planned here
         :raises Unavailable: when solving takes too long, or what it needs is not installed
         """
         said = await asyncio.to_thread(_read, wanted)
-        network = joined(said.network, await self._known(said))
+        network = joined(said.network, await self._known(said, caller))
         try:
             async with asyncio.timeout(SECONDS):
                 made = await self._solve(network, said.demand)
@@ -72,9 +75,9 @@ class Flows:
         solving.add_done_callback(lambda _: self._turns.release())
         return await asyncio.shield(solving)
 
-    async def _known(self, said: Scenario) -> Network:
+    async def _known(self, said: Scenario, caller: Caller) -> Network:
         """Of hosts that are servers: capacities of endpoints, and what to expect between any two without a link."""
-        places = await self._located(said)
+        places = await self._located(said, caller)
         if len(places) > FILLED:
             raise TooLarge(
                 f"{len(places)} hosts are servers; links are filled in between {FILLED} at most",
@@ -87,12 +90,12 @@ class Flows:
         links = [_link(LinkKey(*pair), each) for pair, each in zip(pairs, expected, strict=True)]
         return Network.of(tuple(hosts), tuple(filter(None, links)))
 
-    async def _located(self, said: Scenario) -> dict[str, Place]:
+    async def _located(self, said: Scenario, caller: Caller) -> dict[str, Place]:
         known = await self._places.map()
         named = {
             name: said.urls.get(name, name) for name in said.network.hosts if name in said.urls or name in known.by_name
         }
-        addresses = await self._places.sources(named.values())
+        addresses = await self._places.sources(named.values(), caller)
         endpoints = {placed.endpoint.source: placed.endpoint for placed in known.by_id.values()}
         return {name: Place(addresses[url], endpoints.get(addresses[url])) for name, url in named.items()}
 

@@ -14,8 +14,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 from broker.errors import BrokerError
+from broker.models.access import Caller
 from broker.models.forecasts import Asked, Expected, Quantiles
 from broker.models.history import Pair
+from broker.services.permissions import NOBODY
 from broker.services.places import Places
 from broker.services.voices import MOST, Voices
 from broker.storage.database import Database, retried
@@ -93,20 +95,21 @@ class Forecasting:
         book = self._books.get(pair)
         return pair in self._making or (book is not None and bool(book.forecaster))
 
-    async def ask(self, asked: Sequence[Asked], subject: str = "") -> list[Expected]:
+    async def ask(self, asked: Sequence[Asked], caller: Caller = NOBODY) -> list[Expected]:
         """What to expect of each, in this order.
 
-        :param subject: who asks: their own transfers count more for them
+        :param caller: who asks: their own transfers count more for them, and collections that they may not see are not
+            there
         :raises Invalid: when one names an endpoint that there is not
         """
-        sources = await self._places.sources({each.source for each in asked})
-        sinks = await self._places.sinks({each.sink for each in asked})
+        sources = await self._places.sources({each.source for each in asked}, caller)
+        sinks = await self._places.sinks({each.sink for each in asked}, caller)
         asked = [each.model_copy(update={"source": sources[each.source], "sink": sinks[each.sink]}) for each in asked]
         now = time.time()
         await self._open({_pair(each) for each in asked})
         answers = []
         for i, each in enumerate(asked):
-            answers.append(self._answer(each, now, subject))
+            answers.append(self._answer(each, now, caller.subject))
             if i % TURN == TURN - 1:
                 await asyncio.sleep(0)
         return answers

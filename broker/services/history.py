@@ -9,8 +9,10 @@ from typing import Any
 from sqlalchemy.exc import IntegrityError
 
 from broker.errors import Invalid
+from broker.models.access import Caller, Role
 from broker.models.history import Ingested, Observed, TransferRecord
 from broker.services.forecasting import Forecasting
+from broker.services.permissions import NOBODY
 from broker.services.places import Places
 from broker.storage.database import Database, retried
 from broker.storage.forgetting import forget
@@ -41,9 +43,10 @@ class Transfers:
         self._months = Months()
         self.listeners: list[Callable[[], None]] = [forecasting.news]
 
-    async def take(self, subject: str, observed: Sequence[Observed]) -> Ingested:
+    async def take(self, subject: str, observed: Sequence[Observed], role: Role = "reader") -> Ingested:
         """Keep all that this subject has not reported before; when this returns they are kept.
 
+        :param role: of the subject: a collection that it may not see is filed as one that is not known
         :raises Invalid: when one ended later than now, or names an endpoint that there is not
         """
         now = time.time()
@@ -54,8 +57,9 @@ class Transfers:
                     f"transfer {i} ({each.id}) ended in the future, at {each.ended}",
                     "give seconds since the epoch, and look at your clock",
                 )
-        sources = await self._places.sources({each.source for each in observed})
-        sinks = await self._places.sinks({each.sink for each in observed})
+        caller = Caller.model_construct(subject=subject, role=role, site="")
+        sources = await self._places.sources({each.source for each in observed}, caller)
+        sinks = await self._places.sinks({each.sink for each in observed}, caller)
         named = [_renamed(_begun(each, now), sources[each.source], sinks[each.sink]) for each in observed]
         try:
             accepted = await self._add(subject, named)
@@ -109,24 +113,26 @@ class Transfers:
             await self._months.make(connection, lacking)
         self._months.made(lacking)
 
-    async def pages(self, wanted: Mapping[str, Any]) -> AsyncIterator[list[TransferRecord]]:
+    async def pages(self, wanted: Mapping[str, Any], caller: Caller = NOBODY) -> AsyncIterator[list[TransferRecord]]:
         """All that is wanted, in parts, the newest report first. What is wrong is said before the first."""
-        first = await self.listed(wanted, None, PAGE)
+        first = await self.listed(wanted, None, PAGE, caller)
 
         async def all_of_them() -> AsyncIterator[list[TransferRecord]]:
             page = first
             while page:
                 yield page
-                page = await self.listed(wanted, page[-1].id, PAGE)
+                page = await self.listed(wanted, page[-1].id, PAGE, caller)
 
         return all_of_them()
 
-    async def listed(self, wanted: Mapping[str, Any], before: int | None, limit: int) -> list[TransferRecord]:
+    async def listed(
+        self, wanted: Mapping[str, Any], before: int | None, limit: int, caller: Caller = NOBODY
+    ) -> list[TransferRecord]:
         """The newest report first."""
         if wanted.get("source") is not None:
-            wanted = {**wanted, "source": (await self._places.sources({wanted["source"]}))[wanted["source"]]}
+            wanted = {**wanted, "source": (await self._places.sources({wanted["source"]}, caller))[wanted["source"]]}
         if wanted.get("sink") is not None:
-            wanted = {**wanted, "sink": (await self._places.sinks({wanted["sink"]}))[wanted["sink"]]}
+            wanted = {**wanted, "sink": (await self._places.sinks({wanted["sink"]}, caller))[wanted["sink"]]}
         async with self._database.read() as connection:
             return await History(connection).listed(wanted, before, limit)
 

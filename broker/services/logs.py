@@ -13,6 +13,7 @@ from typing import IO
 from pydantic import ValidationError
 
 from broker.errors import Invalid, TooLarge
+from broker.models.access import Role
 from broker.models.history import LogTaken, Observed, Refusal
 from broker.services.history import AHEAD, Transfers
 from coalloc.api import read_log
@@ -36,7 +37,7 @@ class Logs:
         self._transfers = transfers
         self._reading = asyncio.Lock()
 
-    async def take(self, subject: str, body: AsyncIterator[bytes]) -> LogTaken:
+    async def take(self, subject: str, body: AsyncIterator[bytes], role: Role = "reader") -> LogTaken:
         """Keep the transfers of another program's log; those of the same log sent again are known.
 
         :raises Invalid: when it is no log that is known
@@ -53,7 +54,7 @@ class Logs:
                 refused = [Refusal(line=each.line, why=each.why) for each in log.refused[:SHOWN]]
                 accepted = known = 0
                 for chunk in _chunks(log.observations, refused):
-                    taken = await self._transfers.take(subject, chunk)
+                    taken = await self._transfers.take(subject, chunk, role)
                     accepted, known = accepted + taken.accepted, known + taken.known
         return LogTaken(accepted=accepted, known=known, kind=log.kind, refused=refused[:SHOWN])
 

@@ -7,12 +7,14 @@ from broker.models.access import Caller, Role
 from broker.models.collections import AccessRule, Collection
 from broker.models.identities import identity, named
 
-__all__ = ["ANONYMOUS", "Granted", "granted"]
+__all__ = ["ANONYMOUS", "NOBODY", "Granted", "granted"]
 
 Granted = Literal["", "r", "rw"]
 """Nothing, to read, to read and write."""
 ANONYMOUS = "anonymous"
 """The subject of who has no token."""
+NOBODY = Caller(subject=ANONYMOUS, role="reader")
+"""A caller without a token."""
 
 
 def granted(caller: Caller, collection: Collection, rules: Iterable[AccessRule], path: str | None = None) -> Granted:

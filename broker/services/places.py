@@ -8,10 +8,11 @@ from urllib.parse import urlsplit
 import structlog
 
 from broker.errors import BrokerError, Forbidden, Invalid, NotFound
-from broker.models.access import Role
+from broker.models.access import Caller, Role
 from broker.models.catalogue import PORTS, Endpoint, Site
 from broker.models.collections import Collection
 from broker.services.addresses import policy_for
+from broker.services.permissions import NOBODY, granted
 from broker.storage.access import Records
 from broker.storage.collections import Collections
 from broker.storage.database import Database, retried
@@ -79,24 +80,38 @@ class Places:
             self._until = time.monotonic() + REMEMBERED
         return self._map
 
-    async def sources(self, named: Iterable[str]) -> dict[str, str]:
+    async def sources(self, named: Iterable[str], caller: Caller = NOBODY) -> dict[str, str]:
         """What transfers from these are filed under: an endpoint's name, its address and `globus://` with the id of a
-        collection at it are the same source.
+        collection at it, if the caller may see that, are the same source.
 
         :raises Invalid: when there is no such endpoint, or it is no address
         """
-        known = await self.map()
+        named = list(named)
+        known = await self._seen_by(caller, named)
         return {name: _source(name, known) for name in named}
 
-    async def sinks(self, named: Iterable[str]) -> dict[str, str]:
-        """What transfers to these are filed under: the id of a collection, and the address of an endpoint, are the site
-        where it is, if that is known.
+    async def sinks(self, named: Iterable[str], caller: Caller = NOBODY) -> dict[str, str]:
+        """What transfers to these are filed under: the id of a collection that the caller may see, and the address of
+        an endpoint, are the site where it is, if that is known.
 
         :raises Invalid: when something is no address
         """
-        known = await self.map()
+        named = list(named)
+        known = await self._seen_by(caller, named)
         sites = {placed.endpoint.source: placed.endpoint.site for placed in known.by_id.values()}
         return {name: _sink(name, known, sites) for name in named}
+
+    async def _seen_by(self, caller: Caller, named: Iterable[str]) -> Map:
+        """Return the map as a caller may see it: of the collections that are named, others are not there."""
+        known = await self.map()
+        numbers = {name.removeprefix(GLOBUS) for name in named} & known.collections.keys()
+        if not numbers:
+            return known._replace(collections={})
+        async with self._database.read() as connection:
+            stored = Collections(connection)
+            every, rules = await stored.all(numbers), await stored.rules(numbers)
+        seen = [str(each.id) for each in every if granted(caller, each, rules.get(str(each.id), ()))]
+        return known._replace(collections={number: known.collections[number] for number in seen})
 
     @retried
     async def put_site(self, by: str, site: Site) -> Site:
