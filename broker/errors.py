@@ -23,6 +23,8 @@ The number is the HTTP status. On the wire all have one shape: `{"error": {"code
 standard has its own (`broker.main`). What cannot be read at all is refused before it gets here, with 400.
 """
 
+from coalloc.plain import one_line
+
 __all__ = [
     "BrokerError",
     "Conflict",
@@ -50,15 +52,16 @@ class BrokerError(Exception):
 
     :param message: what went wrong, naming the thing
     :param remedy: what to do about it, as an imperative sentence
+
+    Servers and users have a say in both: they are escaped here, and are one line each.
     """
 
     status = 500
     code = "defect"
 
     def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
+        self.message, self.remedy = one_line(message), one_line(remedy)
+        super().__init__(self.message)
 
 
 class Refused(BrokerError):

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import json
 import logging
 import signal
 import sys
@@ -27,6 +28,8 @@ looking through all that was imported.
 """
 PATIENCE = 30
 """Seconds that requests have to end once the broker was told to."""
+JSON = structlog.processors.JSONRenderer(lambda said, **how: json.dumps(said, **how).replace("\x7f", "\\u007f"))
+"""One line for each event, all in it that is no printable ASCII escaped."""
 NOT_STARTED = 3
 """The exit status when the port is taken, or the like; uvicorn's own."""
 
@@ -105,7 +108,7 @@ def _log() -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     structlog.configure(
-        processors=[*shared, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()],
+        processors=[*shared, structlog.processors.format_exc_info, JSON],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
@@ -114,7 +117,7 @@ def _log() -> None:
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
+            JSON,
         ],
     )
     handler = logging.StreamHandler()

@@ -107,9 +107,9 @@ def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocE
         # What would be a failed transfer later is none yet.
         return NothingToFetchFrom(error.message, error.remedy) if error.status == TransferFailed.status else error
     kind = NotAllowed if all(isinstance(e, PermissionRefused) for e in errors.values()) else NothingToFetchFrom
-    reasons = "".join(f"\n  {_about(urls[i], error.message)}" for i, error in sorted(errors.items()))
+    reasons = [_about(urls[i], error.message) for i, error in sorted(errors.items())]
     remedies = {error.remedy: None for error in errors.values()}
-    return kind(f"none of the {len(urls)} sources can be used:{reasons}", "; ".join(remedies))
+    return kind(f"none of the {len(urls)} sources can be used:", "; ".join(remedies), reasons)
 
 
 def _about(url: str, message: str) -> str:

@@ -11,6 +11,7 @@ from typing import Any
 from coalloc.collection import HERE, CollectionReport, PairReport
 from coalloc.history import source_key
 from coalloc.model import PartialCopy, SourceReport, TransferReport
+from coalloc.plain import one_line
 from coalloc.urls import redact
 
 __all__ = ["Document", "collected", "decision", "worth_telling"]
@@ -55,14 +56,14 @@ def decision(
         "id": key,
         "at": began,
         "kind": kind,
-        "thing": _line(thing, LONGEST_NAME),
+        "thing": one_line(thing, LONGEST_NAME),
         "sink": sink,
         "bytes": report.size,
         "moved": report.size - report.resumed_bytes,
         "strategy": report.strategy,
-        "rationale": _line(report.rationale, LONGEST),
+        "rationale": one_line(report.rationale, LONGEST),
         "outcome": "ok" if error is None else "failed",
-        "error": error and _line(error, LONGEST),
+        "error": error and one_line(error, LONGEST),
         "seconds": report.seconds,
         "fetch_seconds": max((each["last"] or each["asked"] for each in ranges), default=report.seconds),
         "sources": [_source(source) for source in sources],
@@ -85,14 +86,14 @@ def collected(report: CollectionReport, error: str | None, began: float, key: st
         "id": key,
         "at": began,
         "kind": "collect",
-        "thing": _line(f"{_counted(len(report.files))}{'' if here else f' to {report.output}'}", LONGEST_NAME),
+        "thing": one_line(f"{_counted(len(report.files))}{'' if here else f' to {report.output}'}", LONGEST_NAME),
         "sink": site if here else "",
         "bytes": report.size,
         "moved": max(0, report.size - report.there_bytes),
         "strategy": report.method,
-        "rationale": _line(report.rationale, LONGEST),
+        "rationale": one_line(report.rationale, LONGEST),
         "outcome": "ok" if error is None else "failed",
-        "error": error and _line(error, LONGEST),
+        "error": error and one_line(error, LONGEST),
         "seconds": report.seconds,
         "fetch_seconds": max((each["over"] for each in hops), default=report.seconds),
         "sources": [_hop(pair, pair.source in report.gone or pair.sink in report.gone) for pair in pairs],
@@ -108,12 +109,12 @@ def _counted(files: int) -> str:
 def _hop(pair: PairReport, gone: bool) -> Document:
     return {
         "source": source_key(pair.source),
-        "url": _line(f"{pair.source} to {pair.sink}", LONGEST_NAME),
+        "url": one_line(f"{pair.source} to {pair.sink}", LONGEST_NAME),
         "bytes": pair.bytes,
         "seconds": pair.seconds,
         "flow_seconds": pair.seconds,
         "outcome": "failed" if gone else "ok" if pair.bytes else "unused",
-        "error": _line(pair.error, LONGEST) if pair.error else None,
+        "error": one_line(pair.error, LONGEST) if pair.error else None,
     }
 
 
@@ -140,10 +141,10 @@ def _source(source: SourceReport) -> Document:
     start, flow = _shown(source)
     return {
         "source": source_key(source.url),
-        "url": _line(redact(source.url).partition("?")[0], LONGEST_NAME),  # what follows may be a secret
+        "url": one_line(redact(source.url).partition("?")[0], LONGEST_NAME),  # what follows may be a secret
         "rate": {"p10": low, "p50": source.estimate.rate, "p90": high} if source.estimate.rate else None,
         "setup_expected": source.estimate.setup_seconds,
-        "reason": _line(source.estimate.reason, LONGEST),
+        "reason": one_line(source.estimate.reason, LONGEST),
         "planned_bytes": source.planned_bytes,
         "bytes": source.bytes,
         "seconds": source.seconds,
@@ -152,7 +153,7 @@ def _source(source: SourceReport) -> Document:
         "flow_seconds": flow,
         "streams": max(1, source.streams),
         "outcome": source.outcome,
-        "error": _line(source.error, LONGEST) if source.error else None,
+        "error": one_line(source.error, LONGEST) if source.error else None,
     }
 
 
@@ -198,7 +199,3 @@ def _range(source: int, copies: Sequence[PartialCopy]) -> Document:
         "ending": next((ending for ending in WORST if ending in endings), None),
         "count": len(copies),
     }
-
-
-def _line(text: str, longest: int) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)[:longest]

@@ -39,6 +39,8 @@ these at the border where they arise.
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from coalloc.plain import one_line
+
 __all__ = [
     "AddressRefused",
     "AlreadyThere",
@@ -83,15 +85,18 @@ class CoallocError(Exception):
 
     :param message: what went wrong, naming the thing (a URL, a path, an option)
     :param remedy: what to do about it, as an imperative sentence
+    :param reasons: what the message sums up, a line each
+
+    Servers and files have a say in all of these: they are escaped here, and each is one line.
     """
 
     status = 1
     code = "error"
 
-    def __init__(self, message: str, remedy: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
+    def __init__(self, message: str, remedy: str = "", reasons: Sequence[str] = ()) -> None:
+        self.message = "\n  ".join(map(one_line, (message, *reasons)))
+        super().__init__(self.message)
+        self.remedy = one_line(remedy)
         self.report: object | None = None
         """The `coalloc.model.TransferReport` of what was known when a download ended with this error."""
         self.done: Sequence[object] | None = None

@@ -21,6 +21,7 @@ from coalloc.errors import CoallocError
 from coalloc.history import Transfer, source_key
 from coalloc.model import TransferReport
 from coalloc.pairs import EVERYBODY, Measured
+from coalloc.plain import one_line
 from coalloc.records import default_path
 
 __all__ = ["decisions", "tell"]
@@ -182,7 +183,7 @@ def _tells(transfer: Transfer) -> bool:
 
 
 def _remark(text: str) -> str:
-    return "".join(char if char.isprintable() else " " for char in text)[:LONGEST]
+    return one_line(text, LONGEST)
 
 
 def _observation(broker: Broker, transfer: Transfer) -> dict[str, Any]:

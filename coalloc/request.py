@@ -160,8 +160,8 @@ def sources_of(
     :raises NothingToFetchFrom: if all replicas were left out
     """
     if not file.replicas:
-        why = "".join(f"\n  {url}: {reason}" for url, reason in file.left_out)
-        raise NothingToFetchFrom(f"{file.name} has no replica that may be used:{why}", "name a replica's URL yourself")
+        why = [f"{url}: {reason}" for url, reason in file.left_out]
+        raise NothingToFetchFrom(f"{file.name} has no replica that may be used:", "name a replica's URL yourself", why)
     known = limits or {}
     return [
         open_source(

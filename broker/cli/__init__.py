@@ -1,5 +1,6 @@
 """The command `coget-broker`: serve, worker, demo, report, upgrade, token, client, aside, rotate-key."""
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, cast, get_args
@@ -16,6 +17,7 @@ try:
     from broker.cli.shared import config_option, database_option, with_services
     from broker.config import Settings, Strategy, configured
     from broker.models.access import ROLES, NewToken, Role, TokenRecord
+    from coalloc.streams import guard, say
 except ModuleNotFoundError as missing:  # coget was installed without its broker
     sys.exit(f"coget-broker: {missing.name} is not installed\n  run: pip install 'coget[broker]'")
 
@@ -141,7 +143,7 @@ def _list_places(database: str) -> None:
 
 
 def _quoted(url: str) -> str:
-    return f'"{url}"'
+    return json.dumps(url)
 
 
 @broker.command()
@@ -188,7 +190,7 @@ def create(database: str, subject: str, role: str, site: str, days: float | None
 def listed(database: str) -> None:
     """List all tokens, but for the tokens themselves, and people's logins."""
     for each in with_services(Settings(database), lambda broker: broker.access.tokens()):
-        click.echo(_token(each, "revoked" if each.revoked_at else "good"))
+        say(_token(each, "revoked" if each.revoked_at else "good"))
 
 
 def _token(each: TokenRecord, state: str) -> str:
@@ -206,7 +208,7 @@ def revoke(database: str, number: int, issued: bool) -> None:
     """
     found = with_services(Settings(database), lambda broker: broker.access.revoke("coget-broker", number, issued))
     for each in found:
-        click.echo(_token(each, "revoked" if issued else "good"))
+        say(_token(each, "revoked" if issued else "good"))
     if found and not issued:
         click.echo(
             f"These were issued with token {number}, and are still good: revoke those you do not know.", err=True
@@ -238,7 +240,7 @@ def create_client(database: str, name: str, role: Role | None) -> None:
 def list_clients(database: str) -> None:
     """List the clients that were created here; not those that registered themselves, as the globus CLI does."""
     for each in with_services(Settings(database), lambda broker: broker.clients.made()):
-        click.echo(f"{each.id}  {each.role or '-':<8}  {each.name}")
+        say(f"{each.id}  {each.role or '-':<8}  {each.name}")
 
 
 @client.command("revoke")
@@ -282,6 +284,7 @@ def main() -> NoReturn:
     """The console script."""
     from pydantic import ValidationError
 
+    guard()
     try:
         sys.exit(broker.main(prog_name="coget-broker", standalone_mode=False) or 0)
     except click.ClickException as error:
@@ -291,7 +294,7 @@ def main() -> NoReturn:
         sys.exit(130)
     except ValidationError as error:
         first = error.errors()[0]
-        click.echo(f"coget-broker: {'.'.join(map(str, first['loc']))}: {first['msg']}", err=True)
+        say(f"coget-broker: {'.'.join(map(str, first['loc']))}: {first['msg']}", err=True)
         sys.exit(2)
     except BrokerError as error:
         click.echo(f"coget-broker: {error.message}\n  {error.remedy}", err=True)

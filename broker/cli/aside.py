@@ -7,6 +7,7 @@ import click
 from broker.cli.shared import database_option, with_services
 from broker.config import Settings
 from broker.models.access import NewToken
+from coalloc.streams import say
 
 __all__ = ["aside"]
 
@@ -34,7 +35,7 @@ def add(database: str, subject: str) -> None:
 def listed(database: str) -> None:
     """List the subjects whose reports are set aside."""
     for each in with_services(Settings(database), lambda broker: broker.doubts.asides()):
-        click.echo(f"{datetime.fromtimestamp(each.at, UTC):%Y-%m-%d %H:%M}  {each.subject}  by {each.by}")
+        say(f"{datetime.fromtimestamp(each.at, UTC):%Y-%m-%d %H:%M}  {each.subject}  by {each.by}")
 
 
 @aside.command("remove")

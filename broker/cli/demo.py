@@ -12,6 +12,7 @@ import click
 
 from broker.errors import BrokerError
 from coalloc.addresses import parse_networks
+from coalloc.streams import say
 
 if TYPE_CHECKING:
     from broker.config import Settings
@@ -97,7 +98,7 @@ async def _import(factory: "Factory", log: Path) -> None:
     taken = await factory.logs.take(USER, _pieces(log))
     click.echo(f"{taken.accepted} transfers were taken from {log} ({taken.kind}).")
     for refusal in taken.refused:
-        click.echo(f"  line {refusal.line}: {refusal.why}", err=True)
+        say(f"  line {refusal.line}: {refusal.why}", err=True)
 
 
 async def _pieces(log: Path) -> AsyncIterator[bytes]:

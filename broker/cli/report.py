@@ -97,12 +97,20 @@ def report(
     reports = with_services(settings, lambda broker: made(broker.archive, named, dict(asked), period, time.time()))
     content = _written(reports, kind, part, period)
     if output is None:
-        sys.stdout.buffer.write(content)
+        _print(content, kind)
         return
     try:
         output.write_bytes(content)
     except OSError as error:
         raise BrokerError(f"{output} cannot be written: {error.strerror}", "name another file with -o") from None
+
+
+def _print(content: bytes, kind: str) -> None:
+    """What people and devices reported is in it, so a terminal gets it escaped; a file or a pipe gets it as it is."""
+    if sys.stdout.isatty() and kind != "pdf":
+        print(content.decode(), end="")
+    else:
+        sys.stdout.buffer.write(content)
 
 
 def _kind(output: Path | None) -> str:

@@ -13,6 +13,7 @@ from broker.models.tasks import Event, NewTask, Options, Status, Task, TaskKind
 from broker.schema.tasks import events, tasks, work
 from broker.storage.upsert import insert
 from broker.storage.work import WELL, Planned, Works
+from coalloc.plain import one_line
 
 __all__ = ["Done", "Page", "Tasks", "Wanted"]
 
@@ -139,7 +140,7 @@ class Tasks:
         ended = update(work).where(left).values(state=state, worker=None, finished_at=now)
         count = (await self._connection.execute(ended)).rowcount
         column = {"canceled": tasks.c.canceled_work, "failed": tasks.c.failed}.get(state, tasks.c.expired)
-        values = {"status": "FAILED", "completed_at": now, "error_code": code, "error": error, "waits": ""}
+        values = {"status": "FAILED", "completed_at": now, "error_code": code, "error": one_line(error), "waits": ""}
         await self.change(number, **values, untold=now, unswept=now, **{column.name: column + count})
 
     async def rise(self, number: str, **counts: int) -> None:
@@ -201,7 +202,8 @@ class Tasks:
     async def note(self, happened: Sequence[tuple[str, Event]]) -> None:
         """Keep what happened in which task."""
         if happened:
-            rows = [{"task_id": number, **event._asdict()} for number, event in happened]
+            shown = [(number, event._replace(details=one_line(event.details))) for number, event in happened]
+            rows = [{"task_id": number, **event._asdict()} for number, event in shown]
             await self._connection.execute(events.insert(), rows)
 
     async def events(self, number: str, errors: bool | None, limit: int, offset: int) -> tuple[list[Event], int]:

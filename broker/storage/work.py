@@ -30,6 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.tasks import Details, Item, Work, WorkKind, WorkState
 from broker.schema.tasks import UNFINISHED, lanes, tasks, work, workers
 from broker.storage.tabled import Columns, among, gathered, tabled
+from coalloc.plain import one_line
 
 __all__ = ["LINKED", "WELL", "Planned", "Result", "Works", "earliest"]
 
@@ -234,7 +235,7 @@ class Works:
 
     async def _complete(self, worker: str, first: Mapping[tuple[int, int], Result], now: float) -> set[tuple[int, int]]:
         rows = [
-            (*lease, each.state, each.checksum, each.error_code, each.error and _clean(each.error), each.not_before)
+            (*lease, each.state, each.checksum, each.error_code, each.error and one_line(each.error), each.not_before)
             for lease, each in first.items()
         ]
         given = tabled(self._connection, rows, DONE)
@@ -270,7 +271,10 @@ class Works:
                 rise["bytes"] -= each.work.size
             if each.state == "pending" and each.error_code:
                 rise["faults"] += 1
-                trouble[each.work.task_id] = {"error_code": each.error_code, "error": each.error and _clean(each.error)}
+                trouble[each.work.task_id] = {
+                    "error_code": each.error_code,
+                    "error": each.error and one_line(each.error),
+                }
             elif each.state == "succeeded":
                 trouble[each.work.task_id] = WELL
             children[each.work.task_id] += each.children

@@ -1,6 +1,5 @@
 """`coget collect`: many files from many servers to one place, over other hosts where that pays."""
 
-import json
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -11,6 +10,7 @@ import click
 from coalloc.cli import interrupts, options
 from coalloc.cli.display import showing
 from coalloc.errors import CoallocError
+from coalloc.streams import say_json
 
 if TYPE_CHECKING:
     from coalloc.progress.collectbars import CollectionBars
@@ -99,7 +99,7 @@ def collect(
     if as_json:
         from coalloc.progress.json import collection
 
-        click.echo(json.dumps(collection(report), indent=2))
+        say_json(collection(report))
     elif not quiet:
         _print(report)
 

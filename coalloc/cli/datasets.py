@@ -1,6 +1,5 @@
 """`coget search`, `coget datasets` and `coget register`: what a broker knows, and is told."""
 
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +7,7 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import UsageError
+from coalloc.streams import say, say_json
 from coalloc.urls import redact
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ def search(beginning: str, most: int, broker: str | None, as_json: bool) -> None
 
     found = interrupts.run(api.search(beginning, most, broker))
     if as_json:
-        click.echo(json.dumps([each._asdict() for each in found], indent=2))
+        say_json([each._asdict() for each in found])
         return
     for each in found:
         size = "?" if each.size is None else human.size(each.size)
-        click.echo(f"{size:>9}  {human.one_line(each.name)}")
+        say(f"{size:>9}  {human.one_line(each.name)}")
     if not found:
-        click.echo("no dataset begins so", err=True)
+        say("no dataset begins so", err=True)
 
 
 @click.command(short_help="Show where datasets are, and what to expect of each replica.")
@@ -57,7 +57,7 @@ def datasets(names: tuple[str, ...], broker: str | None, as_json: bool) -> None:
 
     found = interrupts.run(api.datasets(names, broker))
     if as_json:
-        click.echo(json.dumps([_document(each) for each in found], indent=2))
+        say_json([_document(each) for each in found])
         return
     for each in found:
         _print(each)
@@ -97,11 +97,11 @@ def register(name: str, urls: tuple[str, ...], broker: str | None, as_json: bool
             "checksums": sums,
             "replicas": [redact(each.url) for each in file.replicas],
         }
-        click.echo(json.dumps({**told, "new": news}, indent=2))
+        say_json({**told, "new": news})
         return
     shown = ", ".join(f"{algorithm} {value}" for algorithm, value in sums.items()) or "no checksum"
     size = human.size(file.size or 0)
-    click.echo(f"{name}: {size}, {shown}; {news} of {len(file.replicas)} replicas are new")
+    say(f"{name}: {size}, {shown}; {news} of {len(file.replicas)} replicas are new")
 
 
 def _register_directory(name: str, urls: tuple[str, ...], broker: str | None, as_json: bool) -> None:
@@ -113,11 +113,11 @@ def _register_directory(name: str, urls: tuple[str, ...], broker: str | None, as
     told = interrupts.run(api.register_directory(name, urls[0], broker))
     if as_json:
         refused = {each: error.message for each, error in told.refused.items()}
-        click.echo(json.dumps({"name": name, **told._asdict(), "refused": refused}, indent=2))
+        say_json({"name": name, **told._asdict(), "refused": refused})
     else:
-        click.echo(f"{name}: {told.files} files, {human.size(told.bytes)}; {told.new} replicas are new")
+        say(f"{name}: {told.files} files, {human.size(told.bytes)}; {told.new} replicas are new")
         for each, error in told.refused.items():
-            click.echo(human.one_line(f"left out: {each}: {error.message}"), err=True)
+            say(f"left out: {each}: {error.message}", err=True)
     for error in told.refused.values():
         raise click.exceptions.Exit(error.status)
 

@@ -1,6 +1,5 @@
 """`coget doctor`: is all well here, and do these servers answer."""
 
-import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -10,6 +9,7 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import NothingToFetchFrom
+from coalloc.streams import say_json
 
 if TYPE_CHECKING:
     from coalloc.api import Engine, Probe
@@ -39,7 +39,7 @@ def doctor(sources: tuple[str, ...], engine: "Engine", delegate: tuple[str, ...]
     findings = checkup()
     probes = interrupts.run(api.probe(sources, engine, frozenset(delegate))) if sources else []
     if as_json:
-        click.echo(json.dumps(_document(findings, probes), indent=2))
+        say_json(_document(findings, probes))
     else:
         _print(findings, probes)
     return 0 if all(probe.ok for probe in probes) else NothingToFetchFrom.status

@@ -4,7 +4,6 @@ Whatever a command raises ends as "coget: MESSAGE" and what to do on stderr; wit
 stdout too.
 """
 
-import json
 import os
 import sys
 import traceback
@@ -15,6 +14,7 @@ import click
 
 from coalloc.cli.interrupts import Interrupted
 from coalloc.errors import CoallocError, SinkError, UsageError
+from coalloc.streams import say_json
 
 __all__ = ["reported"]
 
@@ -61,10 +61,8 @@ def _ours(error: Exception) -> CoallocError:
 
 
 def _show(error: CoallocError, as_json: bool) -> None:
-    from coalloc.progress import human
     from coalloc.progress.json import failure
 
-    said = [*error.message.splitlines(), *error.remedy.splitlines()]
-    print("coget:", "\n  ".join(map(human.one_line, said)), file=sys.stderr)
+    print("coget:", "\n  ".join(filter(None, (error.message, error.remedy))), file=sys.stderr)
     if as_json:
-        print(json.dumps(failure(error), indent=2))
+        say_json(failure(error))

@@ -1,14 +1,12 @@
 """`coget plan --network`: how files would go through a network, in words and as a picture."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import click
-
 from coalloc.cli import interrupts
 from coalloc.errors import UsageError
+from coalloc.streams import say, say_json
 
 if TYPE_CHECKING:
     from coalloc.planner.plan import TransferPlan
@@ -52,7 +50,7 @@ def plan_network(path: Path, method: str | None, picture: Path | None, broker: s
         draw(picture, scenario.network, made, hops(done.record) if done else bars(made))
     if as_json:
         found = answer(scenario.network, made)
-        click.echo(json.dumps({**found, "carried_out": done.document} if done else found, indent=2))
+        say_json({**found, "carried_out": done.document} if done else found)
     else:
         _print(path, scenario, made)
         if done:
@@ -82,7 +80,7 @@ class _Done(NamedTuple):
         done = self.record.outcome == "done"
         time = human.duration(self.record.seconds)
         said = f"takes {time} in {human.counted(len(self.record.hops), 'hop')}" if done else self.record.outcome
-        click.echo(human.one_line(f"{self.method.name} {said}: {self.method.rationale}"))
+        say(f"{self.method.name} {said}: {self.method.rationale}")
 
 
 def _carried_out(scenario: "Scenario", name: str) -> _Done:

@@ -1,6 +1,5 @@
 """`coget forecast`: how good forecasts of transfer rates are, on a log of one's own."""
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ import click
 
 from coalloc.cli import options
 from coalloc.errors import UsageError
+from coalloc.streams import drawn, say, say_json
 
 if TYPE_CHECKING:
     from coalloc.logs import Log
@@ -49,7 +49,7 @@ def evaluate(log: Path, every: bool, as_json: bool) -> None:
     read = read_log(log)
     found = _evaluations(read, every)
     if as_json:
-        click.echo(json.dumps(_document(read, found), indent=2))
+        say_json(_document(read, found))
     else:
         _print(read, found)
 
@@ -63,12 +63,12 @@ def _evaluations(log: "Log", every: bool) -> "list[Evaluation]":
     found = []
     names = tuple(FORECASTERS) if every else SHOWN
     compiled = _compile(log)
-    with click.progressbar(names, file=sys.stderr, item_show_func=lambda name: name) as bar:
+    with click.progressbar(names, file=drawn(sys.stderr), item_show_func=lambda name: name) as bar:
         for name in bar:
             try:
                 found.append(evaluate(log.observations, make(name, compiled)))
             except (MissingLibraryError, NothingForecastError) as why:
-                click.echo(f"{name} is left out: {why}", err=True)
+                say(f"{name} is left out: {why}", err=True)
     if not found:
         raise UsageError(
             f"too little to forecast from: {len(log.observations)} transfers",
@@ -83,7 +83,7 @@ def _compile(log: "Log") -> bool:
 
     worth = len(log.observations) >= WORTH_COMPILING
     if worth and not available():
-        click.echo(f"this takes some four times as long without numba; run: {REMEDY}", err=True)
+        say(f"this takes some four times as long without numba; run: {REMEDY}", err=True)
     return worth and available()
 
 

@@ -1,6 +1,5 @@
 """`coget get`: fetch. What is drawn goes to stderr, so that stdout is the JSON document's alone."""
 
-import json
 import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
@@ -12,6 +11,7 @@ import click
 from coalloc.cli import interrupts, options
 from coalloc.cli.display import showing
 from coalloc.errors import CoallocError, UsageError
+from coalloc.streams import say_json
 
 if TYPE_CHECKING:
     from coalloc.progress.bars import Bars
@@ -79,7 +79,7 @@ def get(as_json: bool, quiet: bool, **wishes: Any) -> None:
     if as_json:
         from coalloc.progress.json import transfers
 
-        click.echo(json.dumps(transfers(reports), indent=2))
+        say_json(transfers(reports))
     elif not quiet:
         _print_reports(reports)
 

@@ -1,6 +1,5 @@
 """`coget history`: what this user's transfers achieved at each source."""
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import UsageError
+from coalloc.streams import say, say_json
 
 if TYPE_CHECKING:
     from coalloc.history import SourceSummary
@@ -37,11 +37,11 @@ def history(context: click.Context, as_json: bool) -> None:
 
     summaries = api.history()
     if as_json:
-        click.echo(json.dumps({"sources": [summary._asdict() for summary in summaries]}, indent=2))
+        say_json({"sources": [summary._asdict() for summary in summaries]})
     elif summaries:
         _print(summaries)
     else:
-        click.echo("No transfers yet.")
+        say("No transfers yet.")
 
 
 @history.command("import", short_help="Learn from what other programs logged, or Globus did for you.")
@@ -88,13 +88,13 @@ def import_(context: click.Context, logs: tuple[Path, ...], globus: bool, broker
         told = interrupts.run(api.report_globus(tasks, broker))
         learned.append({"log": "globus", **found._asdict(), "told": told})
         if not silent and told is not None:
-            click.echo(f"{told} of them were new to the broker")
+            say(f"{told} of them were new to the broker")
     if silent:
-        click.echo(json.dumps({"logs": learned}, indent=2))
+        say_json({"logs": learned})
 
 
 def _told(found: "Remembered") -> None:
-    click.echo(f"{found.kind}: {found.transfers} transfers, {found.usable} of them of use, {found.new} new")
+    say(f"{found.kind}: {found.transfers} transfers, {found.usable} of them of use, {found.new} new")
 
 
 def _print(summaries: "Sequence[SourceSummary]") -> None:

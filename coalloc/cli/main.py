@@ -1,6 +1,7 @@
 """The entry point `coget` and its group of commands."""
 
 import gc
+import logging
 import os
 import signal
 import sys
@@ -10,6 +11,7 @@ from typing import NoReturn
 import click
 from click.shell_completion import CompletionItem
 
+from coalloc import streams
 from coalloc.cli import failures
 from coalloc.cli.collect import collect
 from coalloc.cli.completion import completion
@@ -109,6 +111,13 @@ def _open_closed_streams() -> None:
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
 
 
+def _log_warnings() -> None:
+    """Have warnings logged, for the log escapes them also where a display draws."""
+    logging.captureWarnings(True)
+    if logging.lastResort:
+        logging.getLogger("py.warnings").addHandler(logging.lastResort)
+
+
 def invoke(args: Sequence[str]) -> int:
     """Run `coget` with these words and return its exit status; nothing but the status comes out."""
     return failures.reported(lambda: coget.main(list(args), prog_name="coget", standalone_mode=False), args)
@@ -118,6 +127,8 @@ def main() -> NoReturn:
     """The console script."""
     gc.set_threshold(BETWEEN_COLLECTIONS)
     _open_closed_streams()
+    streams.guard()
+    _log_warnings()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as SIGINT, until a command runs
     status = invoke(sys.argv[1:])
     gc.freeze()  # else the interpreter looks through all that is loaded once more before it ends, for 15 ms

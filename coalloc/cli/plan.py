@@ -1,6 +1,5 @@
 """`coget plan`: what would be done, moving nothing."""
 
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import UsageError
+from coalloc.streams import say_json
 
 if TYPE_CHECKING:
     from coalloc.model import Plan, PlannedShare
@@ -64,7 +64,7 @@ def plan(
     if as_json:
         from coalloc.progress import json as documents
 
-        click.echo(json.dumps(documents.plans(plans), indent=2))
+        say_json(documents.plans(plans))
     else:
         _print(plans)
 

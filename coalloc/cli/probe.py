@@ -1,6 +1,5 @@
 """`coget probe`: what goes from server to server, measured."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,6 +8,7 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.errors import SinkError, TransferFailed
+from coalloc.streams import say, say_json
 
 if TYPE_CHECKING:
     from coalloc.pairs import Measured
@@ -77,7 +77,7 @@ def probe(
 
         _save(output, write(found.scenario))
     if as_json:
-        click.echo(json.dumps(_document(found), indent=2))
+        say_json(_document(found))
     else:
         _print(found)
     return 0 if any(each.outcome == "ok" for each in found.measured) else TransferFailed.status
@@ -96,7 +96,7 @@ def _tell(measured: "Measured") -> None:
 
     rate = measured.rate
     said = f"failed: {human.one_line(measured.error or '')}" if rate is None else human.rate(rate)
-    click.echo(f"{human.one_line(f'{measured.source} -> {measured.sink}')}: {said}", err=True)
+    say(f"{human.one_line(f'{measured.source} -> {measured.sink}')}: {said}", err=True)
 
 
 def _document(found: "Survey") -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """`coget submit`: hand a download over to a broker, which does it while nobody waits."""
 
-import json
 import time
 from datetime import datetime
 from typing import Any
@@ -10,6 +9,7 @@ import click
 from coalloc.cli import interrupts, options
 from coalloc.cli.watch import until_over
 from coalloc.errors import UsageError
+from coalloc.streams import say, say_json
 
 __all__ = ["submit"]
 
@@ -55,12 +55,12 @@ def submit(wait: bool, broker: str | None, as_json: bool, **wishes: Any) -> None
 
     submitted = interrupts.run(api.submit(api.Handover(**wishes), broker))
     if wait:
-        click.echo(submitted.id, err=True)
+        say(submitted.id, err=True)
         until_over(submitted.id, broker, as_json)
     elif as_json:
-        click.echo(json.dumps(submitted._asdict(), indent=2))
+        say_json(submitted._asdict())
     else:
-        click.echo(submitted.id)
+        say(submitted.id)
 
 
 def _moment(said: str | None) -> float | None:

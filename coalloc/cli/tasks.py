@@ -1,6 +1,5 @@
 """`coget tasks`: what a broker does for this user."""
 
-import json
 import sys
 import time
 from collections.abc import Sequence
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coalloc.cli import interrupts, options
+from coalloc.streams import say, say_json
 
 if TYPE_CHECKING:
     from coalloc.model import TaskView
@@ -41,11 +41,11 @@ def tasks(context: click.Context, every: bool, most: int, broker: str | None, as
 
     found = interrupts.run(api.tasks(every, most, broker))
     if as_json:
-        click.echo(json.dumps([task.document for task in found], indent=2))
+        say_json([task.document for task in found])
     elif found:
         _print(found)
     else:
-        click.echo("No tasks yet." if every else "No task is under way; --all shows those that are over.", err=True)
+        say("No tasks yet." if every else "No task is under way; --all shows those that are over.", err=True)
 
 
 @tasks.command(short_help="End tasks before they are done.")
@@ -60,12 +60,11 @@ def cancel(context: click.Context, numbers: tuple[str, ...], broker: str | None)
       coget tasks cancel 5f0c1b3e
     """
     from coalloc import api
-    from coalloc.progress import human
 
     for number in numbers:
         task = interrupts.run(api.cancel(number, broker or context.obj))
         said = "was done before" if task.status == "SUCCEEDED" else task.error or "is over"
-        click.echo(human.one_line(f"{task.id}: {said}"))
+        say(f"{task.id}: {said}")
 
 
 def _print(found: "Sequence[TaskView]") -> None:

@@ -1,6 +1,5 @@
 """`coget watch`: a broker's task as it goes."""
 
-import json
 import sys
 from typing import TYPE_CHECKING, TextIO
 
@@ -8,6 +7,7 @@ import click
 
 from coalloc.cli import interrupts, options
 from coalloc.cli.display import showing
+from coalloc.streams import say, say_json
 
 if TYPE_CHECKING:
     from coalloc.progress.taskbars import TaskBars
@@ -39,14 +39,14 @@ def until_over(number: str, broker: str | None, as_json: bool) -> None:
     from coalloc import api
 
     with showing(_printer) as show:
-        remedy = f"the task goes on; look again:\n  coget watch {number}\nor end it:\n  coget tasks cancel {number}"
+        remedy = f"the task goes on; look again: coget watch {number}; or end it: coget tasks cancel {number}"
         task = interrupts.run(api.watch(number, show, broker), remedy)
     if as_json:
-        click.echo(json.dumps(task.document, indent=2))
+        say_json(task.document)
     elif sys.stderr.isatty():
         from coalloc.progress.tasks import summary
 
-        click.echo(summary(task), err=True)
+        say(summary(task), err=True)
 
 
 def _printer(file: TextIO, live: bool) -> "TaskBars | TaskLines":

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from urllib.parse import urlsplit
 
+from coalloc.plain import one_line
 from coalloc.urls import redact
 
 __all__ = ["about", "counted", "duration", "host", "labels", "one_line", "percent", "rate", "size"]
@@ -113,12 +114,3 @@ def about(label: str, url: str, text: str) -> str:
 
 def _host(url: str) -> str:
     return one_line(urlsplit(url).netloc.rpartition("@")[2])
-
-
-def one_line(text: str) -> str:
-    """`text` on one line and harmless: servers may send line ends and control sequences of terminals.
-
-    >>> one_line("550 no\\r\\n\\x1b[2Jsuch file")
-    '550 no \\ufffd[2Jsuch file'
-    """
-    return "".join(char if char.isprintable() else "\ufffd" for char in " ".join(text.split()))

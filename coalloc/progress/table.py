@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
 
+from coalloc.streams import drawn
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
@@ -13,11 +15,11 @@ _ENDLESS = 1000  # columns; what reads a file or a pipe can scroll
 
 
 def console(file: TextIO) -> "Console":
-    """A rich console that takes text as it is: brackets of IPv6 addresses are no markup."""
-    from rich.console import Console
+    """Return a rich console that takes text as it is: brackets of IPv6 addresses are no markup."""
+    from coalloc.progress.console import PlainConsole
 
     width = None if file.isatty() else _ENDLESS
-    return Console(file=file, width=width, markup=False, highlight=False, emoji=False)
+    return PlainConsole(file=drawn(file), width=width, markup=False, highlight=False, emoji=False)
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":

@@ -50,7 +50,7 @@ class Log(Generic[V]):
         return waited >= MOST_SECONDS or (waited >= LEAST_SECONDS and _tenth(now) > _tenth(last))
 
     def _write(self, text: str) -> None:
-        print(text, file=self._file, flush=True)
+        print(human.one_line(text), file=self._file, flush=True)
 
 
 class Lines(Log[Snapshot]):

@@ -17,6 +17,7 @@ from coalloc import checksums
 from coalloc.counts import LARGEST, count
 from coalloc.errors import UsageError
 from coalloc.model import Checksum, PieceHashes, Replica, ReplicaSet
+from coalloc.plain import escaped
 from coalloc.resolve import names, urls
 from coalloc.urls import redact
 
@@ -214,7 +215,13 @@ def write(files: Iterable[ReplicaSet], published: datetime) -> str:
             _add_pieces(element, file.pieces)
         _add_replicas(element, file.replicas)
     indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{tostring(root, encoding="unicode")}\n'
+    written = "\n".join(map(_plain, tostring(root, encoding="unicode").split("\n")))
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{written}\n'
+
+
+def _plain(line: str) -> str:
+    """What a terminal would obey, or not show, as XML has it escaped."""
+    return line if escaped(line) == line else "".join(c if escaped(c) == c else f"&#{ord(c)};" for c in line)
 
 
 def _add_pieces(parent: Element, pieces: PieceHashes) -> None:

@@ -45,7 +45,7 @@ def test_what_was_expected_planned_and_done_is_told():
     assert (first["planned_bytes"], first["bytes"]) == (3 * MB, 2 * MB)
     assert (first["start_seconds"], first["flow_seconds"]) == (pytest.approx(0.4), pytest.approx(1.6))
     assert (second["outcome"], second["rate"], second["start_seconds"]) == ("unused", None, None)
-    assert (document["outcome"], document["rationale"], document["fetch_seconds"]) == ("ok", "why not", 2.4)
+    assert (document["outcome"], document["rationale"], document["fetch_seconds"]) == ("ok", r"why\tnot", 2.4)
     assert [each["ending"] for each in document["ranges"]] == ["whole", "whole"]
 
 

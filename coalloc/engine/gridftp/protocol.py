@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from coalloc.checksums import ALGORITHMS
 from coalloc.errors import LimitExceeded, NotThatProtocol, ServerSays, Unsupported
+from coalloc.plain import escaped
 
 __all__ = [
     "Block",
@@ -59,10 +60,10 @@ class Reply(NamedTuple):
     @property
     def text(self) -> str:
         """The words in one line, without what cannot be printed, short enough for a message."""
-        words = "; ".join(line for line in self.lines if line and line not in ("End.", "End"))
+        words = escaped("; ".join(line for line in self.lines if line and line not in ("End.", "End")))
         if len(words) > SHOWN:
             words = f"{words[: SHOWN // 2]}...{words[3 - SHOWN // 2 :]}"
-        return "".join(character if character.isprintable() else "?" for character in words)
+        return words
 
 
 class LineReader:

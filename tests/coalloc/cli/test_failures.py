@@ -41,13 +41,13 @@ def test_errors_have_the_documented_status(error, status, capsys):
 
 
 def test_message_and_remedy_follow_each_other_on_lines(capsys):
-    reported(raiser(errors.NothingToFetchFrom("none of 2:\n  ftp://a: gone\n  ftp://b: shut", "look there")), [])
+    reported(raiser(errors.NothingToFetchFrom("none of 2:", "look there", ["ftp://a: gone", "ftp://b: shut"])), [])
     assert capsys.readouterr().err == "coget: none of 2:\n  ftp://a: gone\n  ftp://b: shut\n  look there\n"
 
 
 def test_servers_words_cannot_control_the_terminal(capsys):
     reported(raiser(errors.ServerSays("550 no\r\nsuch \x1b[2Jfile", "")), [])
-    assert capsys.readouterr().err == "coget: 550 no\n  such \ufffd[2Jfile\n"
+    assert capsys.readouterr().err == "coget: 550 no\\r\\nsuch \\x1b[2Jfile\n"
 
 
 def test_with_json_the_error_is_a_document(capsys):

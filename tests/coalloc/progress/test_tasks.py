@@ -56,8 +56,8 @@ def test_the_picture_of_a_task():
         ({"waits": "cern has its 4 transfers"}, "cern has its 4 transfers"),
         ({"begun": False, "files": 0, "size": 0, "done_bytes": 0}, "no worker has begun with it yet"),
         ({"label": None}, "cern to fnal  under way  10 s"),
-        ({"label": "\x1b[2Jred\nalert"}, "\ufffd[2Jred alert  under way  10 s"),
-        ({"waits": "\x1b]0;title"}, "\ufffd]0;title"),
+        ({"label": "\x1b[2Jred\nalert"}, r"\x1b[2Jred\nalert  under way  10 s"),
+        ({"waits": "\x1b]0;title"}, r"\x1b]0;title"),
     ],
 )
 def test_what_else_there_is_to_say(change, says):

@@ -246,3 +246,9 @@ async def test_a_large_document_takes_little_time_and_memory(tmp_path, kind):
     said = await limited(READ, str(document), seconds=20)
     assert said.startswith("UsageError |"), said
     assert len(said) < 1000
+
+
+def test_what_no_terminal_should_get_is_written_as_xml_escapes_it():
+    file = ReplicaSet("a\u200bb\x7f\x9bc.root", (Replica("ftp://a.example/x"),))
+    written = metalink.write([file], datetime(2026, 1, 1, tzinfo=UTC))
+    assert 'name="a&#8203;b&#127;&#155;c.root"' in written

@@ -18,6 +18,7 @@ from coalloc.engine.gridftp.gsi.der import Certificate, RevocationList, certific
 from coalloc.engine.gridftp.gsi.names import ambiguous, globus_name, hashes
 from coalloc.engine.gridftp.gsi.policies import may_sign
 from coalloc.errors import PermissionRefused
+from coalloc.plain import one_line
 
 __all__ = ["FETCH", "INSTALL", "Authorities", "Doubt", "judge", "survey", "verified_chain"]
 
@@ -130,7 +131,7 @@ def _policy(issuer: Certificate, folder: Path) -> str | None:
 
 def _name(of: Certificate) -> str:
     """Return a subject as it may be shown."""
-    return "".join(letter if letter.isprintable() else "?" for letter in globus_name(of.subject))
+    return one_line(globus_name(of.subject))
 
 
 def survey(folder: Path) -> Authorities:

@@ -81,7 +81,7 @@ def test_any_bytes_are_replies_or_an_error_of_ours(data):
 
 def test_text_for_people_has_no_control_characters():
     reply = Reply(550, ("\x1b[31mred\x07", "End.", "x" * 1000))
-    assert reply.text.startswith("?[31mred?; xxx")
+    assert reply.text.startswith(r"\x1b[31mred\x07; xxx")
     assert len(reply.text) == 400
 
 

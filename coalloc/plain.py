@@ -1,0 +1,47 @@
+"""The one form in which foreign text is shown: what servers, brokers, documents and other programs say. Pure.
+
+Text may hold sequences that control a terminal, line ends that forge lines, and characters that hide or reorder others.
+"""
+
+import re
+
+__all__ = ["LONGEST", "escaped", "lines", "one_line"]
+
+LONGEST = 4096
+"""Characters of a line at most."""
+
+_INVISIBLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
+"""Characters that have no shape, though Unicode calls them letters or marks."""
+
+
+def escaped(text: str, kept: str = "") -> str:
+    """Return `text` with all that is not seen written as Python would; `kept` are characters that stay.
+
+    These are control characters, all blanks but the usual one, ends of lines, changes of the writing direction,
+    characters of no width, and what is no character.
+
+    >>> print(escaped("550 no\\r\\n\\x1b[2Jsuch\\u202efile\\udcff"))
+    550 no\\r\\n\\x1b[2Jsuch\\u202efile\\udcff
+    """
+    if text.isprintable() and not _INVISIBLE.search(text):
+        return text
+    return "".join(char if char in kept or _seen(char) else char.encode("unicode_escape").decode() for char in text)
+
+
+def _seen(char: str) -> bool:
+    return char.isprintable() and not _INVISIBLE.match(char)
+
+
+def one_line(text: str, longest: int = LONGEST) -> str:
+    """Return `text` escaped, on one line, of `longest` characters at most.
+
+    >>> one_line("x" * 9, 6), one_line("a\\tb")
+    ('xxx...', 'a\\\\tb')
+    """
+    shown = escaped(text[: longest + 1])
+    return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."
+
+
+def lines(text: str) -> str:
+    """Return `text` escaped, but for its line feeds and tabs."""
+    return escaped(text, kept="\n\t")

@@ -1,0 +1,69 @@
+"""Standard output and error, from which no control character comes but those that coget itself makes."""
+
+import codecs
+import io
+import json
+import logging
+import sys
+from typing import Any, TextIO
+
+from coalloc.plain import lines, one_line
+
+__all__ = ["PlainStream", "Plainly", "drawn", "guard", "say", "say_json"]
+
+
+class PlainStream(io.TextIOWrapper):
+    """A stream of escaped text, whoever writes to it.
+
+    :param drawn: the stream as it was, for those that control a terminal
+    """
+
+    def __init__(self, drawn: io.TextIOWrapper) -> None:
+        ascii_only = codecs.lookup(drawn.encoding).name == "ascii"
+        super().__init__(
+            drawn.buffer,
+            "utf-8" if ascii_only else drawn.encoding,  # else click would put a stream of its own in the place of this
+            "backslashreplace",
+            line_buffering=drawn.line_buffering,
+            write_through=True,
+        )
+        self.drawn = drawn
+
+    def write(self, text: str, /) -> int:
+        super().write(lines(text))
+        return len(text)
+
+
+class Plainly(logging.Formatter):
+    """Formats a record such that its message is one line."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the base class names it
+        return one_line(super().formatMessage(record).rstrip())
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - the base class names it
+        return lines(super().formatException(ei))
+
+
+def guard() -> None:
+    """Escape all that this process writes to standard output and error from now on, and what it logs there."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = PlainStream(sys.stdout)
+    if isinstance(sys.stderr, io.TextIOWrapper):
+        sys.stderr = PlainStream(sys.stderr)
+    if logging.lastResort:
+        logging.lastResort.setFormatter(Plainly())
+
+
+def drawn(file: TextIO) -> TextIO:
+    """Return `file` as it was before `guard`, for a writer that escapes what is foreign itself."""
+    return file.drawn if isinstance(file, PlainStream) else file
+
+
+def say(text: str, err: bool = False) -> None:
+    """Print one line, on standard error if `err`."""
+    print(one_line(text), file=sys.stderr if err else sys.stdout, flush=True)
+
+
+def say_json(document: object) -> None:
+    """Print a JSON document on standard output; all in it that is not ASCII is escaped as JSON has it."""
+    print(json.dumps(document, indent=2).replace("\x7f", "\\u007f"), flush=True)

@@ -1,0 +1,35 @@
+"""Programs run at a terminal: what comes out there, byte for byte."""
+
+import os
+import pty
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+__all__ = ["at_terminal"]
+
+LIFE_SECONDS = "60"
+
+
+def at_terminal(command: Sequence[str | Path], home: Path, **environment: str) -> tuple[int, bytes]:
+    """Run a command whose three standard streams are a terminal; its status, and all that the terminal got."""
+    ours, theirs = pty.openpty()
+    plain: Mapping[str, str] = {k: v for k, v in os.environ.items() if not k.startswith(("COGET_", "XDG_"))}
+    with subprocess.Popen(
+        ["timeout", "--signal=KILL", LIFE_SECONDS, *map(str, command)],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        cwd=home,
+        env={**plain, "HOME": str(home), "TERM": "xterm", "COLUMNS": "100", "LINES": "40", **environment},
+    ) as process:
+        os.close(theirs)
+        said = b""
+        try:
+            while chunk := os.read(ours, 65536):
+                said += chunk
+        except OSError:  # EIO: the other side is closed
+            pass
+        finally:
+            os.close(ours)
+    return process.returncode, said
