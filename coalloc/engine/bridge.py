@@ -34,6 +34,8 @@ from coalloc.urls import redact, why_not_told
 
 __all__ = ["BridgeSource"]
 
+SSH = ("sftp", "ssh")
+"""Schemes of SFTP, of which all that fsspec and its plug-ins have accept any server's key."""
 BLOCK = 4 * 1024 * 1024
 MEANINGS: Sequence[tuple[type[Exception], type[SourceError], str]] = [
     (FileNotFoundError, NoSuchFile, "check the path in the URL"),
@@ -93,13 +95,24 @@ class BridgeSource(Source):
         if "::" in url:
             raise Unsupported(f"{self._shown}: fsspec reads '::' as a chain of file systems", "use another replica")
         try:
-            self._files, self._path = url_to_fs(url, skip_instance_cache=True)
+            if scheme in SSH:
+                self._files, self._path = self._sftp()
+            else:
+                self._files, self._path = url_to_fs(url, skip_instance_cache=True)
         except ImportError as error:
-            raise Unsupported(f"{self._shown}: {scheme}:// needs one more package", str(error)) from None
+            remedy = "install paramiko: pip install 'coget[sftp]'" if scheme in SSH else str(error)
+            raise Unsupported(f"{self._shown}: {scheme}:// needs one more package", remedy) from None
         except ValueError:
             raise Unsupported(
                 f"{self._shown}: nothing here speaks {scheme}://", "check the scheme of the URL"
             ) from None
+
+    def _sftp(self) -> tuple[Any, str]:
+        """The file system that asks who the server is, whatever else is registered for the scheme."""
+        from coalloc.engine.sftp import KnownHostsSFTP
+
+        kwargs = KnownHostsSFTP._get_kwargs_from_urls(self.url)
+        return KnownHostsSFTP(**kwargs, skip_instance_cache=True), KnownHostsSFTP._strip_protocol(self.url)
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         at = span.start

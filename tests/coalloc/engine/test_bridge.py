@@ -1,6 +1,7 @@
 """fsspec as an engine: what its file systems say, as this project's errors."""
 
 import socket
+import sys
 
 import fsspec
 import pytest
@@ -54,7 +55,10 @@ async def test_a_file_that_became_shorter(tmp_path):
             await collect(source, 0, 1000)
 
 
-async def test_what_no_installed_package_speaks():
+async def test_what_no_installed_package_speaks(monkeypatch):
+    monkeypatch.setitem(sys.modules, "paramiko", None)
+    monkeypatch.delitem(sys.modules, "coalloc.engine.sftp", raising=False)
+    monkeypatch.delitem(sys.modules, "fsspec.implementations.sftp", raising=False)
     error = await failure("sftp://me:secret@host/x")
     assert type(error) is Unsupported
     assert "paramiko" in error.remedy

@@ -1,0 +1,148 @@
+"""SFTP as fsspec and paramiko have it, to servers whose host keys the user or the system knows, and to no others.
+
+What is known is what OpenSSH's files say, hashed names, patterns and revoked keys included. Certificates of hosts are
+not read.
+"""
+
+import base64
+import hashlib
+import shlex
+from collections.abc import Iterator
+from contextlib import suppress
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+import paramiko
+from fsspec.implementations.sftp import SFTPFileSystem
+from paramiko.hostkeys import HostKeyEntry, InvalidHostKey
+
+from coalloc.errors import PermissionRefused
+
+__all__ = ["KnownHostsSFTP"]
+
+FILES = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2", "/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
+PORT = 22
+REVOKED = "@revoked"
+
+
+class KnownKey(NamedTuple):
+    """A line of such a file that is about the host."""
+
+    revoked: bool
+    key: Any
+
+
+class KnownHostsSFTP(SFTPFileSystem):  # type: ignore[misc]
+    """A file system of one server. A host key that is not known ends the connection before anything is said.
+
+    :raises PermissionRefused: when the key is unknown, another than the known one, or revoked
+    """
+
+    @staticmethod
+    def _get_kwargs_from_urls(urlpath: str) -> dict[str, Any]:
+        parts = urlsplit(urlpath)
+        login = {"port": parts.port, "username": parts.username, "password": parts.password}
+        # fsspec's own keeps brackets and capitals of the host, as the files do not
+        return {"host": parts.hostname or "", **{key: value for key, value in login.items() if value}}
+
+    def _connect(self) -> None:
+        port = self.ssh_kwargs.get("port") or PORT
+        name = self.host if port == PORT else f"[{self.host}]:{port}"
+        known = list(_known(name))
+        revoked = [each.key for each in known if each.revoked]
+        good = [each.key for each in known if not each.revoked and each.key not in revoked]
+        refusing = _Refusing(_Server(name, self.host, port), good, revoked)
+        try:
+            self.client = self._connected(name, good, refusing)
+        except paramiko.BadHostKeyException as error:
+            if error.key not in good:
+                refusing.refuse(error.key)
+            self.client = self._connected(name, [error.key], refusing)  # the host has several keys of this type
+        self.ftp = self.client.open_sftp()
+
+    def _connected(self, name: str, keys: list[Any], refusing: "_Refusing") -> paramiko.SSHClient:
+        client = paramiko.SSHClient()
+        for key in keys:
+            client.get_host_keys().add(name, key.get_name(), key)
+        client.set_missing_host_key_policy(refusing)
+        try:
+            client.connect(self.host, **self.ssh_kwargs)
+        except BaseException:
+            client.close()
+            raise
+        return client
+
+
+class _Server(NamedTuple):
+    """A server as the files call it, and as `ssh` is told it."""
+
+    name: str
+    host: str
+    port: int
+
+    @property
+    def words(self) -> str:
+        """The last words of a command that asks it."""
+        return shlex.join([*(() if self.port == PORT else ("-p", str(self.port))), self.host])
+
+
+class _Refusing:
+    """Refuses a server by its host key, and says what to do."""
+
+    def __init__(self, server: _Server, good: list[Any], revoked: list[Any]) -> None:
+        self._server, self._good, self._revoked = server, good, revoked
+
+    def missing_host_key(self, client: paramiko.SSHClient, hostname: str, key: Any) -> None:
+        self.refuse(key)
+
+    def refuse(self, key: Any) -> None:
+        """:raises PermissionRefused: always"""
+        server = self._server
+        digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
+        said = f"{server.name}: its host key, {key.get_name()} SHA256:{digest},"
+        accept = f"ssh {server.words}, or: ssh-keyscan {server.words} >> ~/.ssh/known_hosts"
+        if key in self._revoked:
+            raise PermissionRefused(f"{said} is revoked in known_hosts", "use another replica, and tell its admin")
+        if self._good:
+            raise PermissionRefused(
+                f"{said} is not the known one: its admin has changed it, or another server answers in its place",
+                f"ask its admin; if it was changed, forget the old one: ssh-keygen -R {shlex.quote(server.name)}, "
+                f"and accept the new one: {accept}",
+            )
+        raise PermissionRefused(
+            f"{said} is not known",
+            f"compare this fingerprint with what its admin says, then accept the key: {accept}",
+        )
+
+
+def _known(name: str) -> Iterator[KnownKey]:
+    """What the files of the user and of the system say of a host, by the name that they have for it."""
+    for path in FILES:
+        try:
+            lines = Path(path).expanduser().read_text(errors="replace").splitlines()
+        except (OSError, RuntimeError):  # there is none; or no home
+            continue
+        for line in lines:
+            marker = line.split()[0] if line.startswith("@") else ""
+            names, kind, key, *_ = [*line.removeprefix(marker).split(), "", "", ""]
+            if marker in ("", REVOKED) and _matches(name, names):
+                with suppress(paramiko.SSHException, InvalidHostKey, ValueError):
+                    entry = HostKeyEntry.from_line(f"{name} {kind} {key}")
+                    if entry and entry.key:
+                        yield KnownKey(marker == REVOKED, entry.key)
+
+
+def _matches(name: str, names: str) -> bool:
+    """Whether a line's list of names is of this host: all that match are, unless one with '!' does."""
+    if names.startswith("|1|"):
+        return bool(paramiko.HostKeys.hash_host(name, names) == names)
+    found = False
+    for each in names.lower().split(","):
+        # Brackets are what ports are written with, not sets of letters.
+        if fnmatchcase(name, each.lstrip("!").replace("[", "[[]")):
+            if each.startswith("!"):
+                return False
+            found = True
+    return found

@@ -1,0 +1,85 @@
+"""A real OpenSSH server at this machine, of this user, with SFTP."""
+
+import getpass
+import os
+import shutil
+import socket
+import subprocess
+import time
+from pathlib import Path
+from typing import Self
+
+__all__ = ["SSHD"]
+
+SECONDS = 30
+
+
+class SSHD:
+    """A server whose host keys can be exchanged; ended when the block ends.
+
+    :param home: a home directory, which gets the key of a user whom the server lets in
+    """
+
+    def __init__(self, folder: Path, home: Path) -> None:
+        self._folder = folder
+        folder.mkdir()
+        (home / ".ssh").mkdir(mode=0o700, parents=True)
+        self._keygen(home / ".ssh" / "id_ed25519", "ed25519")
+        shutil.copy(home / ".ssh" / "id_ed25519.pub", folder / "authorized")
+        for kind in ("ed25519", "rsa"):
+            self._keygen(folder / kind, kind)
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        if os.getuid() == 0:
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # its own service would make it
+
+    @staticmethod
+    def _keygen(path: Path, kind: str) -> None:
+        subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", path], check=True)
+
+    def url(self, path: Path, host: str = "127.0.0.1") -> str:
+        return f"sftp://{getpass.getuser()}@{host}:{self.port}{path}"
+
+    def key(self, kind: str) -> str:
+        """The public key, as known_hosts has it after the names."""
+        return " ".join((self._folder / f"{kind}.pub").read_text().split()[:2])
+
+    def exchange(self) -> None:
+        """Give the server other host keys."""
+        for kind in ("ed25519", "rsa"):
+            for path in (self._folder / kind, self._folder / f"{kind}.pub"):
+                path.unlink()
+            self._keygen(self._folder / kind, kind)
+        self.__exit__()
+        self.__enter__()
+
+    def __enter__(self) -> Self:
+        program = shutil.which("sshd") or "/usr/sbin/sshd"
+        options = {
+            "ListenAddress": "127.0.0.1",
+            "AuthorizedKeysFile": self._folder / "authorized",
+            "StrictModes": "no",
+            "UsePAM": "no",
+            "PasswordAuthentication": "no",
+            "PermitRootLogin": "yes",
+            "PidFile": "none",
+            "Subsystem": "sftp internal-sftp",
+        }
+        words = [f"-o{name}={value}" for name, value in options.items()]
+        keys = [f"-h{self._folder / kind}" for kind in ("ed25519", "rsa")]
+        command = [program, "-D", "-e", "-f", "/dev/null", "-p", str(self.port), *keys, *words]
+        self._log = (self._folder / "log").open("ab")
+        self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
+        until = time.monotonic() + SECONDS
+        while time.monotonic() < until and self._process.poll() is None:
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                    return self
+            time.sleep(0.02)
+        raise AssertionError(f"sshd did not start: {(self._folder / 'log').read_text()}")
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait(SECONDS)
+        self._log.close()
