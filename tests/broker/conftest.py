@@ -16,7 +16,7 @@ from broker.main import create_app
 from broker.models.access import NewToken
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
-from tests.support.postgres import Postgres, postgres
+from tests.support.postgres import Postgres, named, postgres
 
 HERE = "http://broker.example"
 DATABASES = ("sqlite", "postgresql")
@@ -35,27 +35,33 @@ def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 @pytest.fixture(params=DATABASES)
-def database(request: pytest.FixtureRequest, tmp_path: Path, templates: dict[str, Any]) -> str:
+def database(request: pytest.FixtureRequest, tmp_path: Path, templates: dict[str, Any]) -> Iterator[str]:
     """The URL of a database with tables and nothing in them."""
     if request.param == "sqlite":
         template = templates["folder"] / "template.sqlite"
         if not template.exists():
             upgrade(addressed(f"sqlite:///{template}"))
-        return f"sqlite:///{shutil.copy(template, tmp_path / 'broker.sqlite')}"
+        yield f"sqlite:///{shutil.copy(template, tmp_path / 'broker.sqlite')}"
+        return
     running: Postgres = request.getfixturevalue("server")
     if "postgresql" not in templates:
         templates["postgresql"] = running.create()
         upgrade(addressed(templates["postgresql"]))
-    return running.create(templates["postgresql"].partition("@/")[2].partition("?")[0])
+    url = running.create(named(templates["postgresql"]))
+    yield url
+    running.drop(url)
 
 
 @pytest.fixture(params=DATABASES)
-def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """The URL of a database without tables."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'empty.sqlite'}"
+        yield f"sqlite:///{tmp_path / 'empty.sqlite'}"
+        return
     running: Postgres = request.getfixturevalue("server")
-    return running.create()
+    url = running.create()
+    yield url
+    running.drop(url)
 
 
 class Broker:

@@ -12,12 +12,18 @@ from pathlib import Path
 import psycopg
 import pytest
 
-__all__ = ["Postgres", "postgres"]
+__all__ = ["Postgres", "named", "postgres"]
 
 PROGRAMS = Path("/usr/lib/postgresql")
 NOBODY = "nobody"
 """The server refuses to run as root."""
-SETTINGS = {"listen_addresses": "", "fsync": "off", "synchronous_commit": "off", "max_connections": "200"}
+SETTINGS = {
+    "listen_addresses": "",
+    "fsync": "off",
+    "synchronous_commit": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+}
 
 
 class Postgres:
@@ -42,9 +48,21 @@ class Postgres:
         """The URL of a new database."""
         self._made += 1
         name = f"test_{self._made}"
-        with psycopg.connect(f"host={self._socket} user={self._user} dbname=postgres", autocommit=True) as connection:
-            connection.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+        self._run(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
+
+    def drop(self, url: str) -> None:
+        """Remove a database: thousands of them fill disks, and take a minute to remove at the end."""
+        self._run(f"DROP DATABASE {named(url)} WITH (FORCE)")
+
+    def _run(self, statement: str) -> None:
+        with psycopg.connect(f"host={self._socket} user={self._user} dbname=postgres", autocommit=True) as connection:
+            connection.execute(statement)
+
+
+def named(url: str) -> str:
+    """Give the name of the database at such a URL."""
+    return url.partition("@/")[2].partition("?")[0]
 
 
 @contextmanager
