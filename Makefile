@@ -1,5 +1,5 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
-.PHONY: demo test bench bench-copies bench-broker bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-staging bench-testbed results docs
+.PHONY: demo test test-long bench bench-copies bench-broker bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-staging bench-testbed results docs
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -21,6 +21,10 @@ test: $(READY)
 	@$(RUN) tests.support.globus
 	$(RUN) pytest --numprocesses 3 --dist loadfile -m "not wan"
 	$(RUN) pytest -m wan
+
+# The tests that explore, in their long form.
+test-long: $(READY)
+	COGET_TESTS=long $(RUN) pytest --numprocesses 2 --dist loadfile -m long
 
 # coget beside globus-url-copy on this machine, then the broker.
 bench: $(READY)

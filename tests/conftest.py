@@ -6,10 +6,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
+from tests.support.effort import LONG
 from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority, Identity
 from tests.testbed import driver
+
+# The same examples in each run, so that nobody's change is refused by luck; `make test-long` tries others.
+settings.register_profile("tests", derandomize=not LONG, deadline=None, print_blob=True)
+settings.load_profile("tests")
 
 _no_wan = functools.cache(driver.refusal)
 

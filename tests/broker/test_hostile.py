@@ -9,6 +9,8 @@ import uvicorn
 from hypothesis import HealthCheck, given, settings
 from schemathesis import checks
 
+from tests.support.effort import effort
+
 CHECKS = [
     checks.not_a_server_error,
     checks.status_code_conformance,
@@ -119,6 +121,7 @@ async def test_a_defect_says_nothing_of_the_inside(broker, admin, monkeypatch):
     assert "secret" not in answer.text
 
 
+@pytest.mark.long
 async def test_the_fuzzer_finds_no_defect(broker, admin):
     """All operations of our document, with inputs made from it: no 5xx, and what is answered is as documented."""
     server = uvicorn.Server(uvicorn.Config(broker.app, port=0, lifespan="off", log_config=None))
@@ -139,7 +142,7 @@ async def test_the_fuzzer_finds_no_defect(broker, admin):
 
 
 def _fuzz(operation: schemathesis.APIOperation, url: str, token: str) -> None:
-    @settings(max_examples=20, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=effort(5, 50), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
     @given(case=operation.as_strategy())
     def ask(case: schemathesis.Case) -> None:
         case.call_and_validate(base_url=url, headers={"Authorization": token}, checks=CHECKS)

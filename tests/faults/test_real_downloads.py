@@ -15,6 +15,7 @@ import pytest
 
 from coalloc.schedule.policies import NAMES
 from tests.support.coget import coget, coget_process
+from tests.support.effort import effort
 from tests.support.gridftp import GridFTPServer
 from tests.support.mounts import small_tmpfs
 
@@ -113,13 +114,14 @@ def md5(content: bytes) -> str:
     return f"md5:{hashlib.md5(content).hexdigest()}"
 
 
+@pytest.mark.long
 def test_killed_at_any_point_it_goes_on_from_there(servers, tmp_path):
-    """Fifty times: at most 2 % of the bytes are written twice, and the result is right."""
+    """At most 2 % of the bytes are written twice, and the result is right."""
     size = 200 * MIB
     content = make_file(tmp_path / "export" / "big", size)
     target, choose = tmp_path / "here", random.Random(4)
     words = [*urls(servers, "big"), "--json", "--quiet", "-o", "here"]
-    for _ in range(50):
+    for _ in range(effort(10, 50)):
         moved = run_and_kill(words, tmp_path, target, choose.uniform(0, size))
         done = coget(words, tmp_path)
         assert done.returncode == 0, done.stderr
