@@ -3,6 +3,8 @@
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
+# Tests start thousands of processes: each would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 READY := .venv/.ready
 RUN := .venv/bin/python -m

@@ -1,9 +1,5 @@
 """Routes, one resource a file. A handler declares its route and its policy, calls one service, returns a model."""
 
-from typing import Any
-
-from fastapi import APIRouter
-
 from broker.handlers import (
     access,
     asides,
@@ -24,17 +20,11 @@ from broker.handlers import (
     tasks,
     transfers,
 )
-from broker.models.base import Problem
+from broker.handlers.routers import OWN
 
-__all__ = ["UNLIMITED", "ga4gh", "globus", "oauth", "operation", "own", "reports"]
+__all__ = ["UNLIMITED", "ga4gh", "globus", "others", "own"]
 
-ERRORS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem} for status in (400, 401, 403, 404, 409, 413, 422, 429, 503)
-}
-"""What any of our own routes may answer instead."""
-
-own = APIRouter(prefix="/broker/v1", responses=ERRORS)
-for module in (
+MODULES = (
     places,
     collections,
     datasets,
@@ -49,8 +39,8 @@ for module in (
     asides,
     monitoring,
     reports.data,
-):
-    own.include_router(module.router)
-
-operation = health.router
-UNLIMITED = frozenset(f"{root}{own.prefix}{path}" for root in ("", "/v0.10") for path in bulk.PATHS + transfers.PATHS)
+)
+own = [route for module in MODULES for route in module.router.routes]
+"""Routes of our own interface."""
+others = [*ga4gh.router.routes, *oauth.routes, *globus.routes, *reports.routes, *health.router.routes]
+UNLIMITED = frozenset(f"{root}{OWN}{path}" for root in ("", "/v0.10") for path in bulk.PATHS + transfers.PATHS)

@@ -2,17 +2,18 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Response, status
+from fastapi import Path, Query, Response, status
 
-from broker.dependencies.access import Admin, Guarded, Issuer, Reader, Sent
+from broker.dependencies.access import Admin, Issuer, Reader, Sent
 from broker.dependencies.context import Services
 from broker.handlers.paging import Before, Limit
+from broker.handlers.routers import own_router
 from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
 from broker.models.base import Wire
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["access"], route_class=Guarded)
+router = own_router("access")
 
 
 class Tokens(Wire):

@@ -2,16 +2,17 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, status
+from fastapi import Query, status
 
-from broker.dependencies.access import Admin, Guarded
+from broker.dependencies.access import Admin
 from broker.dependencies.context import Services
+from broker.handlers.routers import own_router
 from broker.models.access import Aside, Subject
 from broker.models.base import Wire
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["access"], route_class=Guarded)
+router = own_router("access")
 
 
 class Asides(Wire):

@@ -3,18 +3,19 @@
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from broker.dependencies.access import Curator, Guarded, Reader
+from broker.dependencies.access import Curator, Reader
 from broker.dependencies.context import Services
+from broker.handlers.routers import own_router
 from broker.models.names import Beginning, Named
 from broker.services.formats import Format
 from broker.wire import NDJSON
 
 __all__ = ["PATHS", "router"]
 
-router = APIRouter(tags=["bulk"], route_class=Guarded)
+router = own_router("bulk")
 PATHS = ("/import",)
 """Whose bodies may have any length."""
 STREAM: dict[int | str, dict[str, Any]] = {

@@ -3,11 +3,12 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Path, status
+from fastapi import Path, status
 
-from broker.dependencies.access import Admin, Guarded, Reader
+from broker.dependencies.access import Admin, Reader
 from broker.dependencies.context import Services
 from broker.errors import Invalid
+from broker.handlers.routers import own_router
 from broker.models.access import Caller
 from broker.models.base import Wire
 from broker.models.collections import AccessRule, Collection, NewCollection, NewRule, Title, UsableCollection
@@ -15,7 +16,7 @@ from broker.services.collections import Seen
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["collections"], route_class=Guarded)
+router = own_router("collections")
 Name = Annotated[Title, Path()]
 
 

@@ -2,19 +2,20 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, status
+from fastapi import Path, Query, status
 
-from broker.dependencies.access import Curator, Guarded, Reader
+from broker.dependencies.access import Curator, Reader
 from broker.dependencies.context import Services
 from broker.errors import Invalid
 from broker.handlers.paging import Limit
+from broker.handlers.routers import own_router
 from broker.models.base import Wire
 from broker.models.catalogue import Dataset, Replica
 from broker.models.names import Beginning, Did
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["datasets"], route_class=Guarded)
+router = own_router("datasets")
 Name = Annotated[Did, Path()]
 
 

@@ -2,15 +2,16 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body
+from fastapi import Body
 
-from broker.dependencies.access import Guarded, Transferrer
+from broker.dependencies.access import Transferrer
 from broker.dependencies.context import Services
+from broker.handlers.routers import own_router
 from broker.models.decisions import Decided, Made, Taken
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["history"], route_class=Guarded)
+router = own_router("history")
 MOST = 100
 
 

@@ -2,10 +2,11 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query
+from fastapi import Query
 
-from broker.dependencies.access import Guarded, Reader
+from broker.dependencies.access import Reader
 from broker.dependencies.context import Services
+from broker.handlers.routers import own_router
 from broker.models.base import Size
 from broker.models.forecasts import Asked, Expected, Forecasts, Questions
 from broker.models.history import Direction
@@ -13,7 +14,7 @@ from broker.models.names import FileClass, SourceName, Whereto
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["forecasts"], route_class=Guarded)
+router = own_router("forecasts")
 
 
 @router.get("/forecasts")

@@ -2,20 +2,21 @@
 
 from collections.abc import Iterator
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from broker.dependencies.access import Guarded, Reader
+from broker.dependencies.access import Reader
 from broker.dependencies.context import Services
+from broker.handlers.routers import own_router
 from broker.reports.words import size_span
 from broker.services.monitoring import Measured
 
 __all__ = ["router"]
 
 SIZE = ("size",)
-router = APIRouter(tags=["operation"], route_class=Guarded)
+router = own_router("operation")
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})

@@ -2,18 +2,19 @@
 
 from typing import Annotated, TypeVar
 
-from fastapi import APIRouter, Path, status
+from fastapi import Path, status
 
-from broker.dependencies.access import Curator, Guarded, Reader
+from broker.dependencies.access import Curator, Reader
 from broker.dependencies.context import Services
 from broker.errors import Invalid
+from broker.handlers.routers import own_router
 from broker.models.base import Wire
 from broker.models.catalogue import Endpoint, Site
 from broker.models.names import Named
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["places"], route_class=Guarded)
+router = own_router("places")
 Name = Annotated[Named, Path()]
 Thing = TypeVar("Thing", Site, Endpoint)
 

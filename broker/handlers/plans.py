@@ -2,16 +2,16 @@
 
 from typing import Annotated
 
-from fastapi import APIRouter
 from pydantic import Discriminator, Tag
 
-from broker.dependencies.access import Guarded, Reader
+from broker.dependencies.access import Reader
 from broker.dependencies.context import Services
+from broker.handlers.routers import own_router
 from broker.models.plans import FlowsPlanned, FlowsWanted, Planned, PlanWanted
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["plans"], route_class=Guarded)
+router = own_router("plans")
 
 
 def _kind(body: object) -> str:

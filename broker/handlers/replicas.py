@@ -4,13 +4,14 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query, Request, Response, status
+from fastapi import Query, Request, Response, status
 from fastapi.responses import StreamingResponse
 
-from broker.dependencies.access import Curator, Guarded, Reader, Transferrer
+from broker.dependencies.access import Curator, Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.paging import Limit
+from broker.handlers.routers import own_router
 from broker.models.access import Caller
 from broker.models.base import Wire
 from broker.models.catalogue import BadReplica, Replica, ReplicaState
@@ -20,7 +21,7 @@ from broker.wire import METALINK, NDJSON, line, metalinked
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["replicas"], route_class=Guarded)
+router = own_router("replicas")
 FOUND: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "one dataset a line, then a line that says the end; or a Metalink 4 document",

@@ -6,14 +6,15 @@ from contextlib import aclosing
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Header, Query, Response, status
+from fastapi import Header, Query, Response, status
 from fastapi.sse import EventSourceResponse, format_sse_event
 
-from broker.dependencies.access import Guarded, Reader, Sent, Still, Transferrer
+from broker.dependencies.access import Reader, Sent, Still, Transferrer
 from broker.dependencies.context import Services
 from broker.errors import Forbidden
 from broker.factory import Factory
 from broker.handlers.paging import Limit
+from broker.handlers.routers import own_router
 from broker.handlers.sse import RETRY, UNHINDERED
 from broker.models.base import Moment, Wire
 from broker.models.submissions import LINE, Accepted, FileRecord, Submission, TaskError, TaskEvent, TaskRecord
@@ -23,7 +24,7 @@ from broker.storage.tasks import Done, Wanted
 
 __all__ = ["router"]
 
-router = APIRouter(tags=["tasks"], route_class=Guarded)
+router = own_router("tasks")
 NEWEST = [("request_time", True)]
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {"description": "events, each with the task as its data", "content": {"text/event-stream": {}}},

@@ -2,12 +2,13 @@
 
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Body, Depends, Query, Request, Response
+from fastapi import Body, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
 
-from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.handlers.paging import Before, Limit
+from broker.handlers.routers import own_router
 from broker.models.base import Moment, Wire
 from broker.models.history import Direction, Ingested, LogTaken, Observed, TransferRecord
 from broker.models.names import SourceName, Whereto
@@ -15,7 +16,7 @@ from broker.tables import CSV, PARQUET, csv_of, parquet_of
 
 __all__ = ["PATHS", "router"]
 
-router = APIRouter(tags=["history"], route_class=Guarded)
+router = own_router("history")
 TABLE: dict[int | str, dict[str, Any]] = {200: {"description": "a table", "content": {CSV: {}, PARQUET: {}}}}
 MOST = 50_000
 PATHS = ("/transfers/import",)

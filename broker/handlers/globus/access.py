@@ -3,20 +3,21 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Request, status
+from fastapi import Body, Request, status
 from pydantic import ValidationError
 
-from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.errors import Invalid
 from broker.handlers.globus import documents
 from broker.handlers.globus.parameters import Answer, CollectionId
+from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document
 from broker.models.collections import NewRule, Permissions, PrincipalType
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/endpoint/{endpoint_id}", route_class=Guarded)
+router = globus_router("/endpoint/{endpoint_id}")
 
 
 class Rule(Document):

@@ -3,19 +3,20 @@
 from typing import Annotated
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Request, status
+from fastapi import Body, Request, status
 from pydantic import AfterValidator, StringConstraints
 
-from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.handlers.globus import documents
 from broker.handlers.globus.parameters import Answer
+from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document, Text
 from broker.services.paths import normal
 
 __all__ = ["router"]
 
-router = APIRouter(route_class=Guarded)
+router = globus_router()
 
 
 def _printable(name: str) -> str:

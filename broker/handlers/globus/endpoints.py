@@ -4,10 +4,10 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Query, Request
+from fastapi import Body, Query, Request
 from pydantic import ConfigDict
 
-from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.errors import Invalid, NoCollection
 from broker.factory import Factory
@@ -15,6 +15,7 @@ from broker.handlers.globus import documents
 from broker.handlers.globus.errors import GlobusError
 from broker.handlers.globus.filters import chosen
 from broker.handlers.globus.parameters import Answer, CollectionId, Fields, Offset, Said
+from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document
 from broker.models.access import Caller
 from broker.models.identities import identity
@@ -24,7 +25,7 @@ from broker.storage.tasks import Wanted
 
 __all__ = ["router"]
 
-router = APIRouter(route_class=Guarded)
+router = globus_router()
 Scope = Literal[
     "all",
     "administered-by-me",

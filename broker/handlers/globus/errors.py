@@ -8,7 +8,7 @@ from broker.errors import BrokerError, NoBookmark, NoCollection, NoTask, NotGran
 from broker.models.base import Fault, Wire
 from coalloc.errors import AlreadyThere, CoallocError, IsDirectory, NoSuchFile, NotDirectory, PermissionRefused
 
-__all__ = ["PREFIX", "Error", "GlobusError", "NoItems", "error", "refusals", "request_id"]
+__all__ = ["PREFIX", "ErrorDocument", "GlobusError", "NoItems", "error", "refusals", "request_id"]
 
 PREFIX = "/v0.10"
 ROOTS = (PREFIX, "/v2")
@@ -40,7 +40,7 @@ CODES = {
 }
 
 
-class Error(Wire):
+class ErrorDocument(Wire):
     """What went wrong, as Globus says it; `resource` is the path that was asked for."""
 
     code: str
@@ -65,14 +65,14 @@ class NoItems(BrokerError):
     code = "ClientError.BadRequest.NoTransferItems"
 
 
-def error(path: str, status: int, fault: Fault, cause: BrokerError | None) -> tuple[int, Error] | None:
+def error(path: str, status: int, fault: Fault, cause: BrokerError | None) -> tuple[int, ErrorDocument] | None:
     """The status and the document of a failed request to this path; None where Globus has no say."""
     if not f"{path}/".startswith(tuple(f"{root}/" for root in ROOTS)) or path.startswith(OWN):
         return None
     known = CODES.get(fault.code, fault.code)
     code = KINDS.get(type(cause), known) if cause else known
     message = f"{fault.message}: {fault.remedy}" if fault.remedy else fault.message
-    document = Error(code=code, message=message, request_id=request_id(), resource=path)
+    document = ErrorDocument(code=code, message=message, request_id=request_id(), resource=path)
     return 400 if status == 422 else status, document  # Globus has no 422
 
 

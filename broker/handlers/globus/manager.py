@@ -3,23 +3,24 @@
 from typing import Annotated, Literal, cast
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter, Body, Query, Request
+from fastapi import Body, Query, Request
 from pydantic import Field
 
-from broker.dependencies.access import Admin, Guarded
+from broker.dependencies.access import Admin
 from broker.dependencies.context import Services
 from broker.errors import Invalid, NoTask, NotFound
 from broker.factory import Factory
 from broker.handlers.globus import documents, tasks
 from broker.handlers.globus.filters import between
 from broker.handlers.globus.parameters import Answer, Fields, Limit, Marker, Offset, Said, TaskId
+from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document, Message
 from broker.models.tasks import Status
 from broker.storage.tasks import Wanted
 
 __all__ = ["router", "subject"]
 
-router = APIRouter(prefix="/endpoint_manager", route_class=Guarded)
+router = globus_router("/endpoint_manager")
 PAGE = 100
 
 

@@ -6,9 +6,9 @@ from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Body, Query, Request, Response, status
+from fastapi import Body, Query, Request, Response, status
 
-from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.errors import TooLarge
 from broker.factory import Factory
@@ -16,6 +16,7 @@ from broker.handlers.globus import documents
 from broker.handlers.globus.errors import refusals
 from broker.handlers.globus.filters import fitting, ordered
 from broker.handlers.globus.parameters import Answer, CollectionId, Offset, Order, Said, quick
+from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document, Text
 from broker.models.access import Caller
 from broker.models.collections import Collection
@@ -24,7 +25,7 @@ from broker.services.paths import normal
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/operation/endpoint/{endpoint_id}", route_class=Guarded)
+router = globus_router("/operation/endpoint/{endpoint_id}")
 FIELDS = ("name", "type", "size", "last_modified", "permissions", "user", "group", "link_target")
 MOST = 100_000
 HELD = 1_000_000

@@ -4,20 +4,21 @@ import time
 from typing import Annotated
 from uuid import UUID, uuid4
 
-from fastapi import APIRouter, Body, Request, status
+from fastapi import Body, Request, status
 
-from broker.dependencies.access import Admin, Guarded
+from broker.dependencies.access import Admin
 from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.globus import documents
 from broker.handlers.globus.manager import subject
 from broker.handlers.globus.parameters import Answer, CollectionId
+from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document, Message
 from broker.models.collections import PAUSABLE, Collection, PauseRule
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/endpoint_manager", route_class=Guarded)
+router = globus_router("/endpoint_manager")
 
 
 class Change(Document):

@@ -4,21 +4,22 @@ import time
 from typing import Annotated
 from uuid import uuid4
 
-from fastapi import APIRouter, Body, Request, Response, status
+from fastapi import Body, Request, Response, status
 
-from broker.dependencies.access import Guarded, Reader, Sent, Transferrer
+from broker.dependencies.access import Reader, Sent, Transferrer
 from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.globus.documents import result
 from broker.handlers.globus.parameters import Answer
 from broker.handlers.globus.progress import submitted
+from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import DeleteDocument, TransferDocument
 from broker.models.oauth import Bearer
 from broker.models.tasks import NewTask
 
 __all__ = ["router"]
 
-router = APIRouter(route_class=Guarded)
+router = globus_router()
 
 
 @router.get("/submission_id")

@@ -4,14 +4,15 @@ import time
 from collections.abc import Iterable
 from typing import Annotated, cast
 
-from fastapi import APIRouter, Body, Query, Request
+from fastapi import Body, Query, Request
 
-from broker.dependencies.access import Guarded, Reader, Transferrer
+from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.globus import documents, progress
 from broker.handlers.globus.filters import between, chosen, clauses, ordered
 from broker.handlers.globus.parameters import Answer, Fields, Limit, Marker, Offset, Order, Said, TaskId
+from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document, label, later
 from broker.models.access import Caller
 from broker.models.tasks import Status, Task, TaskKind
@@ -19,7 +20,7 @@ from broker.storage.tasks import ORDERED, Wanted
 
 __all__ = ["router", "shown"]
 
-router = APIRouter(route_class=Guarded)
+router = globus_router()
 FILTERS = ("type", "status", "label", "request_time", "completion_time", "task_id")
 PAGE = 1000
 

@@ -9,16 +9,17 @@ import re
 import secrets
 from urllib.parse import urlsplit
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 
-from broker.dependencies.access import Guarded, Open
+from broker.dependencies.access import Open
 from broker.dependencies.context import Home, Services
 from broker.dependencies.cookies import cookie, keep
 from broker.errors import Forbidden, NotFound, Refused, Unauthenticated
 from broker.factory import Factory
 from broker.handlers.oauth.asked import SHOWN_AT, Asked, origin
 from broker.handlers.oauth.forms import address, form, pairs
+from broker.handlers.routers import page_router
 from broker.models.identities import username
 from broker.models.oauth import PAGES, Login
 from broker.pages import page
@@ -27,7 +28,7 @@ from broker.services.provider import PATIENCE, Provider
 
 __all__ = ["router"]
 
-router = APIRouter(route_class=Guarded)
+router = page_router()
 PATH = "/v2/oauth2/authorize"
 AWAY = "/v2/web/login"
 BACK = "/v2/web/callback"

@@ -3,16 +3,17 @@
 from typing import Annotated, Any
 from uuid import UUID
 
-from fastapi import APIRouter, Query, Request, status
+from fastapi import Query, Request, status
 from pydantic import BaseModel, Field
 
-from broker.dependencies.access import Consenting, Guarded, Identified, Open, Sent
+from broker.dependencies.access import Consenting, Identified, Open, Sent
 from broker.dependencies.bodies import document
 from broker.dependencies.context import Services
 from broker.errors import Forbidden, Invalid
 from broker.factory import Factory
 from broker.handlers.oauth.documents import client_document, consent_document, identity_document
 from broker.handlers.oauth.forms import address, authenticated, body
+from broker.handlers.routers import page_router
 from broker.models.base import KEPT
 from broker.models.identities import identity
 from broker.models.names import Called
@@ -20,7 +21,7 @@ from broker.models.oauth import VIEW_CONSENTS, Client
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v2/api", route_class=Guarded)
+router = page_router("/v2/api")
 MOST = 500
 """Identities in one request."""
 

@@ -2,17 +2,16 @@
 
 from typing import Any
 
-from fastapi import APIRouter
-
-from broker.dependencies.access import Guarded, Named, Open, Sent
+from broker.dependencies.access import Named, Open, Sent
 from broker.dependencies.context import Home, Services
 from broker.handlers.oauth.documents import about, identity_document
+from broker.handlers.routers import page_router
 from broker.models.oauth import SCOPES, VIEW_IDENTITY_SET
 from broker.services.keys import ALGORITHM
 
 __all__ = ["router"]
 
-router = APIRouter(route_class=Guarded)
+router = page_router()
 
 
 @router.get("/.well-known/openid-configuration")

@@ -4,22 +4,23 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import JSONResponse
 
-from broker.dependencies.access import Guarded, Open
+from broker.dependencies.access import Open
 from broker.dependencies.context import Home, Services
 from broker.errors import Refused
 from broker.factory import Factory
 from broker.handlers.oauth.documents import about, identity_set
 from broker.handlers.oauth.forms import authenticated, form
+from broker.handlers.routers import page_router
 from broker.models.identities import identity
 from broker.models.oauth import Client, Grant
 from broker.services.grants import Given
 
 __all__ = ["router"]
 
-router = APIRouter(route_class=Guarded)
+router = page_router()
 LASTS = 3600
 """Seconds of an ID token: it says who has logged in, and is read at once."""
 

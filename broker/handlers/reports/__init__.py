@@ -1,12 +1,9 @@
 """Reports: pages for people in browsers under /reports, and the same as data under /broker/v1/reports."""
 
-from fastapi import APIRouter
-
 from broker.handlers.reports import actions, data, downloads, events, pages, session, static
 
-__all__ = ["data", "router"]
+__all__ = ["data", "routes"]
 
-router = APIRouter(include_in_schema=False)
-"""Pages; not in our document of the interface."""
-for module in (session, static, actions, downloads, events, pages):
-    router.include_router(module.router)
+MODULES = (session, static, actions, downloads, events, pages)
+routes = [route for module in MODULES for route in module.router.routes]
+"""Of the pages."""

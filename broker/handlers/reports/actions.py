@@ -1,16 +1,16 @@
 """What buttons of reports do."""
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 
-from broker.dependencies.access import Guarded
 from broker.dependencies.context import Services
 from broker.dependencies.sessions import BrowsingCurator, Form
 from broker.handlers.reports.forms import meant, place
+from broker.handlers.routers import page_router
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/reports", route_class=Guarded)
+router = page_router("/reports")
 
 
 @router.post("/probes")

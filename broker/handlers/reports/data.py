@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 
-from broker.dependencies.access import Admin, Guarded, Reader
+from broker.dependencies.access import Admin, Reader
 from broker.handlers.reports.routes import csv, part_of, whole
+from broker.handlers.routers import own_router
 from broker.models.reports import Document
 from broker.reports.catalogue import REPORTS
 from broker.reports.data import table_of
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/reports", tags=["reports"], route_class=Guarded)
+router = own_router("reports", "/reports")
 CSV: dict[int | str, dict[str, Any]] = {
     200: {"description": "a header, then a line a row", "content": {"text/csv": {}}}
 }

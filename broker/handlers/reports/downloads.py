@@ -1,10 +1,10 @@
 """What pages offer to be kept: figures, tables, and all of a report."""
 
-from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 
 from broker.dependencies.sessions import browsing
 from broker.handlers.reports.routes import KEPT, Tidy, csv, part_of, whole
+from broker.handlers.routers import page_router
 from broker.reports import data
 from broker.reports.catalogue import REPORTS
 from broker.reports.document import Figure, Table
@@ -12,7 +12,7 @@ from broker.reports.drawing import png, svg
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/reports", route_class=Tidy)
+router = page_router("/reports", Tidy)
 
 
 def _svg(figure: Figure) -> Response:

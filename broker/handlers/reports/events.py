@@ -5,14 +5,14 @@ from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, 
 from contextlib import aclosing
 from typing import Any
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 from fastapi.sse import EventSourceResponse, format_sse_event
 
-from broker.dependencies.access import Guarded
 from broker.dependencies.context import Home, Services
 from broker.dependencies.cookies import cookie
 from broker.dependencies.sessions import Form, browsing
 from broker.handlers.reports.forms import acts
+from broker.handlers.routers import page_router
 from broker.handlers.sse import RETRY, UNHINDERED
 from broker.pages import parts
 from broker.reports.archive import Archive, Scope
@@ -21,7 +21,7 @@ from broker.reports.document import Report
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/reports", route_class=Guarded)
+router = page_router("/reports")
 EVERY = 3.0
 """Seconds."""
 QUIET = 5

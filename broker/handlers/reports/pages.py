@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 
 from broker.dependencies.context import Services
@@ -12,6 +12,7 @@ from broker.dependencies.sessions import Browsing, Form, browsing
 from broker.handlers.reports.fields import fields
 from broker.handlers.reports.forms import acts
 from broker.handlers.reports.routes import Tidy, asking, made
+from broker.handlers.routers import page_router
 from broker.models.access import Caller
 from broker.pages import shown
 from broker.reports.catalogue import REPORTS, Kind
@@ -20,7 +21,7 @@ from broker.reports.drawing import svg
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/reports", route_class=Tidy)
+router = page_router("/reports", Tidy)
 
 
 def _menu(caller: Caller) -> list[Kind]:

@@ -10,10 +10,10 @@ import hmac
 import secrets
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Request
+from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
 
-from broker.dependencies.access import Guarded, Open
+from broker.dependencies.access import Open
 from broker.dependencies.context import Home, Services
 from broker.dependencies.cookies import cookie, keep
 from broker.dependencies.sessions import LOGIN, Browsing, Form
@@ -21,12 +21,13 @@ from broker.errors import Unauthenticated
 from broker.handlers.oauth.asked import PAGES_AT
 from broker.handlers.oauth.forms import pairs
 from broker.handlers.reports.forms import START, meant, place
+from broker.handlers.routers import page_router
 from broker.models.oauth import PAGES
 from broker.pages import page
 
 __all__ = ["router"]
 
-router = APIRouter(route_class=Guarded)
+router = page_router()
 PATIENCE = 900.0
 """Seconds that somebody may take to log in."""
 AWAY = "pages"

@@ -1,15 +1,15 @@
 """The style and the script of pages: the same for all, kept by browsers until there are others."""
 
-from fastapi import APIRouter
 from fastapi.responses import Response
 
-from broker.dependencies.access import Guarded, Open
+from broker.dependencies.access import Open
 from broker.errors import NotFound
+from broker.handlers.routers import page_router
 from broker.pages import STATIC
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/reports/static", route_class=Guarded)
+router = page_router("/reports/static")
 FOREVER = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 
 

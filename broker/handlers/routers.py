@@ -1,0 +1,40 @@
+"""Routers of the broker's interfaces. Each is complete when a handler adds routes to it, and is included nowhere:
+FastAPI prepares a route again for each router that includes another, which took most of a broker's start.
+"""
+
+from typing import Any
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from broker.dependencies.access import Guarded
+from broker.models.base import Problem
+
+__all__ = ["OWN", "errors_of", "own_router", "page_router"]
+
+OWN = "/broker/v1"
+
+
+def errors_of(model: type[BaseModel], *statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Document errors that all have one form: in full for the first status, by reference for the others.
+
+    FastAPI makes a validator for each form in full, of each route: thousands, at each start.
+    """
+    first, *others = statuses
+    schema = {"$ref": f"#/components/schemas/{model.__name__}"}
+    content = {"application/json": {"schema": schema}}
+    return {first: {"model": model}, **{status: {"content": content} for status in others}}
+
+
+OWN_ERRORS = errors_of(Problem, 400, 401, 403, 404, 409, 413, 422, 429, 503)
+"""What any route of our own interface may answer instead."""
+
+
+def own_router(tag: str, prefix: str = "") -> APIRouter:
+    """Make a router of our own interface, for a resource below `prefix`."""
+    return APIRouter(prefix=f"{OWN}{prefix}", tags=[tag], responses=OWN_ERRORS, route_class=Guarded)
+
+
+def page_router(prefix: str = "", route_class: type[Guarded] = Guarded) -> APIRouter:
+    """Make a router of pages, which are not in the document of the interface."""
+    return APIRouter(prefix=prefix, include_in_schema=False, route_class=route_class)
