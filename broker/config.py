@@ -2,7 +2,6 @@
 
 import base64
 import ipaddress
-import tomllib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
@@ -10,11 +9,13 @@ from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 from broker.config_credentials import Credential, credentials
+from broker.config_document import document
 from broker.config_posting import LOOPBACK, Posting, posting
 from broker.errors import Invalid
 from broker.models.access import ROLES, Role
 from coalloc.addresses import Network, parse_networks
 from coalloc.planner import units
+from coalloc.urls import redact
 
 __all__ = [
     "LOOPBACK",
@@ -34,18 +35,6 @@ ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES
 """A shared secret would let the broker, and whoever gets at the public key, sign."""
 
 SHORTEST_KEY = 24
-KNOWN = {
-    "issuer": "[[issuer]]",
-    "login": "[login]",
-    "introspection": "[introspection]",
-    "notify": "[notify]",
-    "credentials": "[credentials]",
-    "probing": "[probing]",
-    "report": "[report]",
-    "network": "[network]",
-    "proxy": "[proxy]",
-}
-"""What a file may say."""
 
 
 class Issuer(NamedTuple):
@@ -169,11 +158,11 @@ def configured(settings: Settings, path: Path) -> Settings:
     return settings._replace(
         issuers=issuers(path),
         provider=_provider(path),
-        credentials=credentials(path, _document(path).get("credentials", {})),
+        credentials=credentials(path, document(path).get("credentials", {})),
         introspection=_introspection(path),
         hook=_hook(path),
         probing=_probing(path),
-        posting=posting(path, _document(path).get("report")),
+        posting=posting(path, document(path).get("report")),
         network=_network(path),
         proxies=_proxies(path),
     )
@@ -184,7 +173,7 @@ def _proxies(path: Path) -> tuple[str, ...]:
 
     :raises Invalid: naming the file, and what in it makes no sense
     """
-    said = _document(path).get("proxy", {})
+    said = document(path).get("proxy", {})
     remedy = 'write [proxy] and trusted = ["127.0.0.1", "192.0.2.0/24"]'
     try:
         if strange := said.keys() - {"trusted"}:
@@ -199,7 +188,7 @@ def issuers(path: Path) -> tuple[Issuer, ...]:
 
     :raises Invalid: naming the file, and what in it makes no sense
     """
-    return tuple(_issuer(path, said) for said in _document(path).get("issuer", []))
+    return tuple(_issuer(path, said) for said in document(path).get("issuer", []))
 
 
 def _provider(path: Path) -> Provider | None:
@@ -207,7 +196,7 @@ def _provider(path: Path) -> Provider | None:
 
     :raises Invalid: naming the file, and what in it makes no sense
     """
-    said = _document(path).get("login")
+    said = document(path).get("login")
     if said is None:
         return None
     remedy = 'write issuer = "https://...", as an [[issuer]] has it, client_id = "...", client_secret = "..."'
@@ -218,7 +207,7 @@ def _provider(path: Path) -> Provider | None:
     if not all(isinstance(value, str) for value in login):
         raise Invalid(f"{path}: [login] has a value that is no text", remedy)
     if login.issuer not in {issuer.url for issuer in issuers(path)}:
-        raise Invalid(f"{path}: {login.issuer} is no [[issuer]], whose roles would count", remedy)
+        raise Invalid(f"{path}: {redact(login.issuer)} is no [[issuer]], whose roles would count", remedy)
     return login
 
 
@@ -227,7 +216,7 @@ def _introspection(path: Path) -> Introspection | None:
 
     :raises Invalid: naming the file, and what in it makes no sense
     """
-    said = _document(path).get("introspection")
+    said = document(path).get("introspection")
     if said is None:
         return None
     remedy = 'write url = "https://...", client_id = "...", client_secret = "...", roles = { "SCOPE" = "reader" }'
@@ -247,7 +236,7 @@ def _network(path: Path) -> tuple[Network, ...]:
 
     :raises Invalid: naming the file, and what in it makes no sense
     """
-    said = _document(path).get("network")
+    said = document(path).get("network")
     if said is None:
         return ()
     remedy = 'write allow = ["10.0.0.0/8", "fd00:1::/48"]; link-local ones are never allowed'
@@ -263,7 +252,7 @@ def _hook(path: Path) -> Hook | None:
 
     :raises Invalid: naming the file, and what in it makes no sense
     """
-    said = _document(path).get("notify")
+    said = document(path).get("notify")
     if said is None:
         return None
     remedy = (
@@ -286,7 +275,7 @@ def _probing(path: Path) -> Probing | None:
 
     :raises Invalid: naming the file, and what in it makes no sense
     """
-    said = _document(path).get("probing")
+    said = document(path).get("probing")
     if said is None:
         return None
     readers: dict[str, Callable[[object], Any]] = {"a_day": units.size, "bytes": units.size, "seconds": units.seconds}
@@ -304,18 +293,6 @@ def _names(said: Any) -> tuple[str, ...]:
     return (said,) if isinstance(said, str) else tuple(said)
 
 
-def _document(path: Path) -> dict[str, Any]:
-    try:
-        document = tomllib.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise Invalid(f"{path} cannot be read: {error}", "see docs/howto/broker.md for what is in it") from None
-    if strange := document.keys() - KNOWN.keys():
-        raise Invalid(
-            f"{path}: {', '.join(sorted(strange))} is nothing that is known", f"use {', '.join(KNOWN.values())}"
-        )
-    return document
-
-
 def _issuer(path: Path, said: Mapping[str, Any]) -> Issuer:
     remedy = 'write url = "https://...", audience = ["..."], roles = { "SCOPE" = "reader" }'
     try:
@@ -325,7 +302,7 @@ def _issuer(path: Path, said: Mapping[str, Any]) -> Issuer:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Invalid(f"{path}: an issuer is not whole: {error}", remedy) from None
     if not known or not names or not set(issuer.roles.values()) <= set(ROLES):
-        raise Invalid(f"{path}: issuer {issuer.url} makes no sense", remedy)
+        raise Invalid(f"{path}: issuer {redact(issuer.url)} makes no sense", remedy)
     if strange := set(issuer.algorithms) - set(ASYMMETRIC):
         raise Invalid(f"{path}: algorithm {', '.join(sorted(strange))} is refused", f"use {', '.join(ASYMMETRIC)}")
     return issuer

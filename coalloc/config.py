@@ -2,7 +2,8 @@
 one host only.
 
 `config.toml` and `tokens.toml` are in ~/.config/coget, or below XDG_CONFIG_HOME. COGET_BROKER, COGET_SITE and
-COGET_BROKER_TOKEN take their place; the last is for the host of COGET_BROKER.
+COGET_BROKER_TOKEN (or the file that COGET_BROKER_TOKEN_FILE names) take their place; the token is for the host of
+COGET_BROKER.
 """
 
 import os
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 
 from coalloc.addresses import AddressPolicy, parse_networks
 from coalloc.errors import UsageError
+from coalloc.secret_files import secret_variable
 from coalloc.urls import redact
 
 __all__ = ["Access", "access", "own_policy", "some_access"]
@@ -89,7 +91,7 @@ def _host(url: str) -> str:
 
 
 def _token(host: str, usual: str | None) -> str | None:
-    told = os.environ.get("COGET_BROKER_TOKEN", "").strip()
+    told = (secret_variable("COGET_BROKER_TOKEN") or "").strip()
     if told and usual and _host(usual) == host:
         return told
     return _texts("tokens.toml", secret=True).get(host)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from coalloc.errors import NotAllowed, NothingToFetchFrom, UsageError
+from coalloc.secret_files import secret_variable
 from predictors.observation import Observation
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def tasks() -> Tasks:
 def _app() -> "GlobusApp":
     from globus_sdk import ClientApp, GlobusAppConfig, UserApp
 
-    number, secret = os.environ.get("GLOBUS_CLIENT_ID"), os.environ.get("GLOBUS_CLIENT_SECRET")
+    number, secret = os.environ.get("GLOBUS_CLIENT_ID"), secret_variable("GLOBUS_CLIENT_SECRET")
     if not number:
         raise UsageError(
             "GLOBUS_CLIENT_ID is not set",

@@ -13,6 +13,7 @@ from broker.errors import BrokerError
 try:
     from broker.cli.aside import aside
     from broker.cli.demo import demo
+    from broker.cli.first_token import handed_over
     from broker.cli.report import report
     from broker.cli.shared import config_option, database_option, with_services
     from broker.config import Settings, Strategy, configured
@@ -93,8 +94,9 @@ def serve(
 ) -> None:
     """Serve the REST interface until interrupted.
 
-    An empty database gets its tables and a first admin token, which is shown once. A database of an older version is
-    refused until `coget-broker upgrade` was run.
+    An empty database gets its tables and a first admin token. That is shown once on a terminal; elsewhere it goes into
+    a file for you alone, which is named. A database of an older version is refused until `coget-broker upgrade` was
+    run.
     """
     from broker.server import serve as run
     from broker.storage.database import addressed
@@ -107,11 +109,10 @@ def serve(
         settings = configured(settings, config)
     address = addressed(database)
     if not check(address):
-        upgrade(address)
-        issued = with_services(
-            settings, lambda broker: broker.access.issue("coget-broker", NewToken(subject="admin", role="admin"))
-        )
-        click.echo(f"The first admin token, shown only now: {issued.token}", err=True)
+        new = NewToken(subject="admin", role="admin")
+        with handed_over(database) as hand_over:
+            upgrade(address)
+            hand_over(with_services(settings, lambda broker: broker.access.issue("coget-broker", new)).token)
     run(settings, host, port)
 
 

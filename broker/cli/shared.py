@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from broker.config import Settings
-from broker.errors import BrokerError
+from broker.errors import BrokerError, Invalid
+from coalloc.errors import UsageError
+from coalloc.secret_files import secret_variable
 
 if TYPE_CHECKING:
     from broker.factory import Factory
@@ -17,13 +20,31 @@ __all__ = ["config_option", "database_option", "with_services"]
 
 Result = TypeVar("Result")
 
+VARIABLE = "COGET_BROKER_DATABASE"
+
+
+def _database(context: click.Context, parameter: click.Parameter, value: str) -> str:
+    """Return the address from the command line, else from the environment or the file that it names.
+
+    :raises Invalid: when the environment names both, or a file that cannot be read
+    """
+    if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE:
+        return value
+    try:
+        return secret_variable(VARIABLE) or value
+    except UsageError as error:
+        raise Invalid(error.message, error.remedy) from None
+
+
 database_option = click.option(
     "--database",
     default=Settings().database,
     show_default=True,
-    envvar="COGET_BROKER_DATABASE",
+    envvar=VARIABLE,
+    callback=_database,
     metavar="URL",
-    help="sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
+    help="sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME; with a password, rather in the file that "
+    f"{VARIABLE}_FILE names.",
 )
 config_option = click.option(
     "--config",

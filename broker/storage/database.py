@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, event, make_url, text
-from sqlalchemy.exc import DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoFreeConnectionError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
@@ -47,12 +47,18 @@ def addressed(url: str) -> str:
     scheme, slashes, rest = url.partition("://")
     drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
     driver = drivers.get(scheme.partition("+")[0])
-    if not slashes or driver is None:
-        raise Invalid(
-            f"{scheme!r} is no database that the broker knows",
-            "use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME",
-        )
-    return f"{driver}://{rest}"
+    remedy = "use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME"
+    if not slashes:  # it is not shown: it may be a password, if a file is named that has no more
+        raise Invalid("the address of the database is no URL", remedy)
+    if driver is None:
+        raise Invalid(f"{scheme!r} is no database that the broker knows", remedy)
+    address = f"{driver}://{rest}"
+    try:
+        make_url(address)
+    except (ArgumentError, ValueError):  # these show what they take for a port, which may be of a password
+        why = "the address of the database makes no sense"
+        raise Invalid(why, f"{remedy}; write / : @ ? # in a password as %2F %3A %40 %3F %23") from None
+    return address
 
 
 def keep_private(url: str) -> None:
@@ -121,8 +127,8 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """Its address, without password."""
-        return make_url(self.url).render_as_string(hide_password=True)
+        """Its address, without password; a query can have one, too."""
+        return make_url(self.url).set(query={}).render_as_string(hide_password=True)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:

@@ -276,6 +276,12 @@ def test_a_token_goes_to_its_broker_only(broker, known, tmp_path):
     assert (refused.returncode, "chmod 600" in refused.stderr) == (2, True)
     tokens.chmod(0o600)
     assert DATASET in coget(["search"], tmp_path, **where).stdout
+    tokens.unlink()
+    (tmp_path / "token").write_text(f"{broker.token}\n")
+    in_file = {"COGET_BROKER_TOKEN_FILE": str(tmp_path / "token"), "COGET_BROKER": broker.url, **where}
+    assert DATASET in coget(["search"], tmp_path, **in_file).stdout
+    both = coget(["search"], tmp_path, COGET_BROKER_TOKEN="secret", **in_file)
+    assert (both.returncode, "are both set" in both.stderr, "secret" in both.stderr) == (2, True, False)
     elsewhere = coget(["search", "--broker", broker.url.replace("127.0.0.1", "localhost")], tmp_path, **where)
     assert (elsewhere.returncode, "no token was sent" in elsewhere.stderr) == (7, True)
     clear = coget(["search"], tmp_path, COGET_BROKER="http://broker.example", COGET_BROKER_TOKEN="secret")

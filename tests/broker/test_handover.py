@@ -36,9 +36,14 @@ def provider() -> Iterator[Provider]:
     kill_group(started.process)
 
 
+def _configure(folder: Path, url: str) -> None:
+    (folder / "broker.toml").write_text(CONFIG.format(url=url))
+    (folder / "broker.toml").chmod(0o600)
+
+
 @pytest.fixture
 def broker(provider: Provider, empty_database: str, tmp_path: Path) -> Iterator[BrokerProcess]:
-    (tmp_path / "broker.toml").write_text(CONFIG.format(url=provider.url))
+    _configure(tmp_path, provider.url)
     with BrokerProcess(empty_database, tmp_path, "", "--config", "broker.toml") as running:
         yield running
         assert "s3cret" not in running.log()
@@ -102,7 +107,7 @@ def test_only_the_browser_that_went_away_comes_back(broker, browser, tmp_path):
 
 
 def test_a_provider_that_is_down_is_told_so(empty_database, tmp_path, browser):
-    (tmp_path / "broker.toml").write_text(CONFIG.format(url="http://127.0.0.1:9"))
+    _configure(tmp_path, "http://127.0.0.1:9")
     with BrokerProcess(empty_database, tmp_path, "", "--config", "broker.toml") as broker:
         page = browser.open(browser.open(_asked(broker)).links[0])
         assert (page.status, "cannot be asked" in page.text) == (503, True)
@@ -120,5 +125,6 @@ def test_a_provider_that_is_down_is_told_so(empty_database, tmp_path, browser):
 def test_a_file_without_sense_is_refused_by_name(tmp_path, change):
     file = tmp_path / "broker.toml"
     file.write_text(CONFIG.replace(*change).format(url="https://iam.example"))
+    file.chmod(0o600)
     with pytest.raises(Invalid, match=r"broker\.toml"):
         configured(Settings(), file)

@@ -184,6 +184,7 @@ GOOD = '[introspection]\nurl = "https://a.example/i"\nclient_id = "us"\nclient_s
 def test_it_is_read_from_a_file(tmp_path):
     path = tmp_path / "broker.toml"
     path.write_text(GOOD)
+    path.chmod(0o600)
     assert configured(Settings(), path).introspection == Introspection(
         "https://a.example/i", "us", "s", {"x": "reader"}, ("us",)
     )
@@ -206,5 +207,6 @@ def test_it_is_read_from_a_file(tmp_path):
 def test_a_file_without_sense_is_refused_by_name(tmp_path, text):
     path = tmp_path / "broker.toml"
     path.write_text(text)
+    path.chmod(0o600)
     with pytest.raises(Invalid, match=r"broker\.toml"):
         configured(Settings(), path)

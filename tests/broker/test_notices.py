@@ -224,6 +224,7 @@ GOOD = f'[notify]\nurl = "https://hook.example/x"\nsecret = "{SECRET}"\n'
 def test_a_hook_is_read_from_a_file(tmp_path):
     path = tmp_path / "broker.toml"
     path.write_text(GOOD)
+    path.chmod(0o600)
     assert configured(Settings(), path).hook == Hook("https://hook.example/x", KEY)
 
 
@@ -241,6 +242,7 @@ def test_a_hook_is_read_from_a_file(tmp_path):
 def test_a_file_without_sense_is_refused_by_name(tmp_path, text):
     path = tmp_path / "broker.toml"
     path.write_text(text)
+    path.chmod(0o600)
     with pytest.raises(Invalid, match=r"broker\.toml.*\[notify\]") as refused:
         configured(Settings(), path)
     assert "no base64" not in str(refused.value)

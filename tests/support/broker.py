@@ -1,6 +1,7 @@
 """A broker as users start it: `coget-broker serve` in a process of its own, on a port that is free."""
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -11,7 +12,7 @@ from typing import Self
 
 import httpx
 
-__all__ = ["BrokerProcess", "kept_by", "reports"]
+__all__ = ["PROGRAM", "SECONDS", "BrokerProcess", "kept_by", "reports"]
 
 SECONDS = 60
 PROGRAM = Path(sys.executable).with_name("coget-broker")
@@ -60,7 +61,8 @@ class BrokerProcess:
         self._log = folder / f"broker-{time.monotonic_ns()}.log"
         command = [PROGRAM, "serve", "--port", "0", "--database", database, *words]
         with self._log.open("wb") as log:
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder)
+            environment = {"XDG_STATE_HOME": str(folder / "state"), **os.environ}
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
         self.url = self._listening()
         self.token = token or self._first_token()
         self.secrets = [self.token]
@@ -77,9 +79,8 @@ class BrokerProcess:
         raise AssertionError(f"the broker did not start: {self._log.read_text()}")
 
     def log(self) -> str:
-        """All that it said, but for the line that shows the first token."""
-        lines = self._log.read_text().splitlines(keepends=True)
-        return "".join(line for line in lines if "first admin token" not in line)
+        """All that it said."""
+        return self._log.read_text()
 
     def events(self) -> list[dict]:
         """What it logged."""
@@ -87,8 +88,9 @@ class BrokerProcess:
         return [json.loads(line) for line in lines if line.startswith("{") and line.endswith("}")]
 
     def _first_token(self) -> str:
-        said = [line for line in self._log.read_text().splitlines() if "first admin token" in line]
-        return said[0].split()[-1]
+        """The one in the file that the log names."""
+        (said,) = [line for line in self._log.read_text().splitlines() if "first admin token" in line]
+        return Path(said.partition(" is in the file ")[2]).read_text().strip()
 
     def client(self) -> httpx.Client:
         """One that has the token; it is closed with the broker."""

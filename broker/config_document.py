@@ -1,0 +1,92 @@
+"""The broker's TOML file: who may read it, which sections it has, and secrets that are in files of their own."""
+
+import os
+import stat
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from broker.errors import Invalid
+from coalloc.secret_files import read_secret
+from coalloc.urls import redact
+
+__all__ = ["document"]
+
+KNOWN = {
+    "issuer": "[[issuer]]",
+    "login": "[login]",
+    "introspection": "[introspection]",
+    "notify": "[notify]",
+    "credentials": "[credentials]",
+    "probing": "[probing]",
+    "report": "[report]",
+    "network": "[network]",
+    "proxy": "[proxy]",
+}
+"""What a file may say."""
+SECRETS = (("login", "client_secret"), ("introspection", "client_secret"), ("notify", "secret"))
+"""Sections and their keys that are secrets; KEY_file names a file instead."""
+OTHERS = stat.S_IROTH | stat.S_IWOTH
+
+
+def document(path: Path) -> dict[str, Any]:
+    """Read a TOML file, and the files of secrets that it names.
+
+    :raises Invalid: naming the file, and what in it makes no sense, or who may read its secrets
+    """
+    try:
+        with path.open("rb") as file:  # looked at by its descriptor: a link says nothing of what it leads to
+            found, mode = tomllib.load(file), os.fstat(file.fileno()).st_mode
+    except (OSError, ValueError) as error:
+        raise Invalid(f"{path} cannot be read: {error}", "see docs/howto/broker.md for what is in it") from None
+    if strange := found.keys() - KNOWN.keys():
+        raise Invalid(
+            f"{path}: {', '.join(sorted(strange))} is nothing that is known", f"use {', '.join(KNOWN.values())}"
+        )
+    if (secrets := ", ".join(_secrets(found))) and mode & OTHERS:
+        raise Invalid(
+            f"{path} has secrets ({secrets}), and every user of this machine may read or change it",
+            f"run: chmod o= {path}",
+        )
+    for section, key in SECRETS:
+        if isinstance(said := found.get(section), dict) and f"{key}_file" in said:
+            found[section] = _filled(path, section, key, said)
+    return found
+
+
+def _secrets(found: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of secrets that stand in a document itself."""
+    for section, said in found.items():
+        for key, value in _texts(said):
+            if (section, key) in SECRETS or ("://" in value and ("?" in value or redact(value) != value)):
+                yield f"[{section}] {key}"
+
+
+def _texts(said: object, key: str = "") -> Iterator[tuple[str, str]]:
+    """Yield all texts below a section, each with the key that it belongs to."""
+    if isinstance(said, str):
+        yield key, said
+    elif isinstance(said, Mapping):
+        for name, value in said.items():
+            yield from _texts(value, name)
+    elif isinstance(said, list):
+        for value in said:
+            yield from _texts(value, key)
+
+
+def _filled(path: Path, section: str, key: str, said: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a section with its secret, which it names the file of."""
+    if key in said:
+        raise Invalid(f"{path}: [{section}] has {key} and {key}_file", "leave out one of them")
+    try:
+        file = path.parent / said[f"{key}_file"]
+        secret = read_secret(file)
+    except TypeError:
+        raise Invalid(f"{path}: [{section}] {key}_file is no text", f'write {key}_file = "PATH"') from None
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise Invalid(f"{path}: [{section}] {file} cannot be read: {why}", "make it readable for the broker") from None
+    except ValueError as error:
+        raise Invalid(f"{path}: [{section}] {file} cannot be used: {error}", "put the secret alone into it") from None
+    return {name: value for name, value in said.items() if name != f"{key}_file"} | {key: secret}
