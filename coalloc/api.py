@@ -31,10 +31,10 @@ from coalloc.model import Estimate, Plan, ReplicaSet, Snapshot, Stat, TransferRe
 from coalloc.preview import preview
 from coalloc.report import past_transfers
 from coalloc.request import Engine, Request, Strategy, named_files, ranked, sources_of
-from coalloc.resolve import bounds, target
+from coalloc.resolve import bounds, refuse_collisions, target
 from coalloc.schedule.policies import make
 from coalloc.servers import Storage, ThirdParty, copy, storage, third_party
-from coalloc.sink import discard
+from coalloc.sink import HeldHere, discard
 from coalloc.urls import redact
 from coalloc.verify import SUSPECTED, Jury, agreed_checksum
 
@@ -113,6 +113,8 @@ async def download(
     if expected:
         files = [found._replace(expected=expected, measured=frozenset(expected)) for found in files]
     many = len(files) > 1
+    if many:
+        await refuse_collisions([found.file.name for found in files], HeldHere(request.output))
     done: list[TransferReport] = []
     for found in files:
         try:

@@ -58,6 +58,7 @@ async def collect(
     landing = _landing(wanted.to, gathering, wanted.overwrite)
     try:
         items = await gathering.items(*await _named(wanted))
+        await landing.refuse_collisions([item.name for item in items])
         for url in given.urls.values() if given else ():
             gathering.add(url, _folder(url))
         known = await _known(given, [*gathering.servers], landing.label, wanted.broker)

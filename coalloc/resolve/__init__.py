@@ -13,11 +13,12 @@ from coalloc.addresses import ANYWHERE, AddressPolicy
 from coalloc.brokerclient import Found
 from coalloc.errors import UsageError
 from coalloc.model import Origin, ReplicaSet
+from coalloc.resolve.collisions import refuse_collisions
 from coalloc.resolve.targets import bounds, target
 from coalloc.resolve.urls import admitted, check, replica_set
 from coalloc.urls import redact
 
-__all__ = ["Ask", "Fetch", "bounds", "resolve", "target"]
+__all__ = ["Ask", "Fetch", "bounds", "refuse_collisions", "resolve", "target"]
 
 Ask = Callable[[Sequence[str]], Awaitable[list[Found]]]
 """`await ask(names)`: where a broker knows these datasets to be."""

@@ -2,6 +2,7 @@
 
 from coalloc.sink.existing import has, resembles
 from coalloc.sink.folder import discard
+from coalloc.sink.held import HeldHere
 from coalloc.sink.partial import PartialFile
 
-__all__ = ["PartialFile", "discard", "has", "resembles"]
+__all__ = ["HeldHere", "PartialFile", "discard", "has", "resembles"]

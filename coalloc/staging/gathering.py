@@ -135,7 +135,7 @@ def _item(
 
 
 def _refuse_conflicts(items: Sequence[Item]) -> None:
-    """:raises UsageError: where two files would be one, or a file a directory"""
+    """:raises UsageError: where two files have one name"""
     seen: dict[str, Item] = {}
     for item in items:
         if other := seen.get(item.name):
@@ -145,9 +145,3 @@ def _refuse_conflicts(items: Sequence[Item]) -> None:
                 "collect them one after the other to different places; replicas of one file belong into a Metalink",
             )
         seen[item.name] = item
-    for name in seen:
-        folder = name.rpartition("/")[0]
-        while folder:
-            if folder in seen:
-                raise UsageError(f"{folder} would be a file, and the directory of {name}", "collect them apart")
-            folder = folder.rpartition("/")[0]

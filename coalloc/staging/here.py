@@ -5,6 +5,7 @@ A file is opened when its first byte is to come, and closed when it has its name
 
 import asyncio
 import os
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from coalloc.disk import in_thread
 from coalloc.intervals import Intervals
 from coalloc.journal import Journal, describe, recall
 from coalloc.model import Checksum
-from coalloc.resolve import bounds, target
-from coalloc.sink import PartialFile, has, resembles
+from coalloc.resolve import bounds, refuse_collisions, target
+from coalloc.sink import HeldHere, PartialFile, has, resembles
 from coalloc.staging.item import Item
 from coalloc.staging.landing import Landing
 
@@ -59,6 +60,9 @@ class Here(Landing):
         self._folder = folder
         self._open: dict[str, _Open] = {}
         self._opening = asyncio.Lock()
+
+    async def refuse_collisions(self, names: Sequence[str]) -> None:
+        await refuse_collisions(names, HeldHere(self._folder))
 
     def place(self, item: Item) -> str:
         return str(self._folder / item.name)

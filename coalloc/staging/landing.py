@@ -5,11 +5,14 @@
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 
 from coalloc.engine.gridftp.remote import temporary
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import AlreadyThere, NoSuchFile, SourceError, TargetExists
 from coalloc.model import Checksum
+from coalloc.resolve import refuse_collisions
+from coalloc.staging.held import held
 from coalloc.staging.item import Item
 from coalloc.staging.server import SWEEP_SECONDS, SWEEPS, Server
 
@@ -26,6 +29,10 @@ class Landing(ABC):
     """What it is called among hosts."""
     overwrite: bool
     """Whether files whose names the user did not choose may replace others."""
+
+    @abstractmethod
+    async def refuse_collisions(self, names: Sequence[str]) -> None:
+        """Return if each of these files has a place of its own. :raises UsageError: if not"""
 
     @abstractmethod
     def place(self, item: Item) -> str:
@@ -90,6 +97,13 @@ class There(Landing):
 
     def _path(self, item: Item) -> str:
         return f"{self._folder}/{item.name}"
+
+    async def refuse_collisions(self, names: Sequence[str]) -> None:
+        await refuse_collisions(names, self._held, here=False)
+
+    async def _held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
+        below = f"{self._folder}/{folder}".rstrip("/")
+        return await self._server.ask(lambda store: held(store, below, names))
 
     def place(self, item: Item) -> str:
         return f"{self.label}{self._path(item)}"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["silent_names", "small_tmpfs"]
+__all__ = ["caseless", "silent_names", "small_tmpfs"]
 
 SILENT = "127.53.53.53"
 
@@ -25,6 +25,33 @@ def small_tmpfs(where: Path, size: int) -> Iterator[Path]:
         yield where
     finally:
         subprocess.run(["umount", str(where)], check=True)
+
+
+@contextmanager
+def caseless(where: Path) -> Iterator[Path]:
+    """A file system, exFAT, that holds names for one which differ in case alone, mounted at `where`; needs root."""
+    where.mkdir()
+    image = where.with_suffix(".exfat")
+    with image.open("wb") as file:
+        file.truncate(16 << 20)
+    device = ""
+    try:
+        _run("mkfs.exfat", str(image))
+        device = _run("losetup", "--find", "--show", str(image)).strip()
+        _run("mount.exfat-fuse", device, str(where))
+    except (OSError, subprocess.CalledProcessError) as error:
+        if device:
+            _run("losetup", "--detach", device)
+        pytest.skip(f"no exFAT can be mounted here: {error}")
+    try:
+        yield where
+    finally:
+        _run("umount", "--lazy", str(where))  # a server that has just ended may still be in it
+        _run("losetup", "--detach", device)
+
+
+def _run(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True).stdout
 
 
 @contextmanager

@@ -1,0 +1,72 @@
+"""Which names a directory of this machine holds for one, asked by making files of these names."""
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from coalloc.disk import disk_error, in_thread
+from coalloc.owned import DIRECTORY
+
+__all__ = ["HeldHere"]
+
+
+class HeldHere:
+    """Answers for the directories below a destination, which need not be there; None for the current directory."""
+
+    def __init__(self, destination: Path | None) -> None:
+        self._destination = destination or Path()
+
+    async def __call__(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
+        """Return for each name which of them it is held for.
+
+        :raises SinkError: if no directory can be made there
+        """
+        return await in_thread(_asked, self._destination / folder, names)
+
+
+def _asked(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    # What is not there will be made, and takes after the directory that it is made in.
+    there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
+    private = f".coget-{os.urandom(8).hex()}"
+    try:
+        outside = os.open(there, os.O_RDONLY | DIRECTORY)
+        try:
+            os.mkdir(private, 0o700, dir_fd=outside)
+            try:
+                fd = os.open(private, os.O_RDONLY | os.O_NOFOLLOW | DIRECTORY, dir_fd=outside)
+                try:
+                    return _made(fd, names)
+                finally:
+                    os.close(fd)
+            finally:
+                with suppress(OSError):
+                    shutil.rmtree(private, dir_fd=outside)
+        finally:
+            os.close(outside)
+    except OSError as error:
+        raise disk_error(error, "write", there) from None
+
+
+def _made(fd: int, names: Sequence[str]) -> dict[str, str]:
+    """Make a file of each name, unless it is there by another one. Each says by which it was made."""
+    found: dict[str, str] = {}
+    for number, name in enumerate(names):
+        found[name] = name
+        try:
+            file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=fd)
+        except FileExistsError:
+            with suppress(OSError, ValueError):
+                found[name] = names[_number(fd, name)]
+        except OSError:  # it can have no such name: the fetch says so
+            continue
+        else:
+            with os.fdopen(file, "wb") as made:
+                made.write(str(number).encode())
+    return found
+
+
+def _number(fd: int, name: str) -> int:
+    with os.fdopen(os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd), "rb") as made:
+        return int(made.read())
