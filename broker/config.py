@@ -13,6 +13,8 @@ from broker.config_document import document
 from broker.config_posting import LOOPBACK, Posting, posting
 from broker.errors import Invalid
 from broker.models.access import ROLES, Role
+from broker.models.subjects import LONGEST_PART
+from broker.models.usernames import Usernames
 from coalloc.addresses import Network, parse_networks
 from coalloc.planner import units
 from coalloc.urls import redact
@@ -58,6 +60,7 @@ class Introspection(NamedTuple):
     :param client_id: as which the broker is known there
     :param roles: what scopes or groups give
     :param audience: for whom tokens must be: us, by any of these names
+    :param issuer: whose tokens it knows, and no others; empty: that is not known
     """
 
     url: str
@@ -65,6 +68,7 @@ class Introspection(NamedTuple):
     client_secret: str
     roles: Mapping[str, Role]
     audience: tuple[str, ...]
+    issuer: str = ""
 
 
 class Hook(NamedTuple):
@@ -149,6 +153,18 @@ class Settings(NamedTuple):
         """Of user names that have none of their own."""
         return urlsplit(self.public_url).hostname or "localhost"
 
+    @property
+    def namers(self) -> tuple[tuple[str, str | None], ...]:
+        """Who names people: the address, and the issuer that this is; None where that is not known."""
+        signing = tuple((each.url, each.url) for each in self.issuers)
+        asked = self.introspection
+        return (*signing, (asked.url, asked.issuer or None)) if asked else signing
+
+    @property
+    def usernames(self) -> Usernames:
+        """How people are called."""
+        return Usernames.among(self.domain, (issuer or url for url, issuer in self.namers))
+
 
 def configured(settings: Settings, path: Path) -> Settings:
     """These settings, with what a TOML file says.
@@ -212,7 +228,7 @@ def _provider(path: Path) -> Provider | None:
 
 
 def _introspection(path: Path) -> Introspection | None:
-    """That of a TOML file: `[introspection]` with url, client_id, client_secret, roles, and audience if need be.
+    """That of a TOML file: `[introspection]` with url, client_id, client_secret, roles; audience and issuer if need be.
 
     :raises Invalid: naming the file, and what in it makes no sense
     """
@@ -225,10 +241,26 @@ def _introspection(path: Path) -> Introspection | None:
         asked = asked._replace(roles=dict(asked.roles), audience=_names(asked.audience))
     except (KeyError, TypeError, ValueError) as error:
         raise Invalid(f"{path}: [introspection] is not whole: {error}", remedy) from None
-    texts = all(isinstance(value, str) for value in (*asked[:3], *asked.audience))
-    if not texts or urlsplit(asked.url).scheme not in ("http", "https") or not set(asked.roles.values()) <= set(ROLES):
+    texts = all(isinstance(value, str) for value in (*asked[:3], *asked.audience, asked.issuer))
+    named = texts and all(map(_names_people, (asked.url, asked.issuer or asked.url)))
+    if not named or not set(asked.roles.values()) <= set(ROLES):
         raise Invalid(f"{path}: [introspection] makes no sense", remedy)
     return asked
+
+
+def _names_people(url: str) -> bool:
+    """Whether an issuer may have this URL: http or https, with a host, and no fragment (OpenID Connect, 2)."""
+    try:
+        host = urlsplit(url).hostname
+    except ValueError:
+        return False
+    return (
+        url.startswith(("http://", "https://"))
+        and bool(host)
+        and "#" not in url
+        and url.isprintable()
+        and len(url.encode()) <= LONGEST_PART
+    )
 
 
 def _network(path: Path) -> tuple[Network, ...]:
@@ -298,7 +330,7 @@ def _issuer(path: Path, said: Mapping[str, Any]) -> Issuer:
     try:
         names = _names(said["audience"])
         issuer = Issuer(said["url"], names, dict(said["roles"]), tuple(said.get("algorithms", ("RS256", "ES256"))))
-        known = urlsplit(issuer.url).scheme in ("http", "https") and not said.keys() - set(Issuer._fields)
+        known = _names_people(issuer.url) and not said.keys() - set(Issuer._fields)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise Invalid(f"{path}: an issuer is not whole: {error}", remedy) from None
     if not known or not names or not set(issuer.roles.values()) <= set(ROLES):

@@ -96,7 +96,7 @@ class Factory(NamedTuple):
             settings,
             database,
             access,
-            Identities(database, settings.domain),
+            Identities(database, settings.usernames),
             Clients(database, access),
             Grants(database, access),
             Logins(database, access),

@@ -1,4 +1,4 @@
-"""The command `coget-broker`: serve, worker, demo, report, upgrade, token, client, aside, rotate-key."""
+"""The command `coget-broker`: serve, worker, demo, report, upgrade, token, client, aside, subject, rotate-key."""
 
 import json
 import sys
@@ -16,6 +16,7 @@ try:
     from broker.cli.first_token import handed_over
     from broker.cli.report import report
     from broker.cli.shared import config_option, database_option, with_services
+    from broker.cli.subject import show_locks, subject
     from broker.config import Settings, Strategy, configured
     from broker.models.access import ROLES, NewToken, Role, TokenRecord
     from coalloc.streams import guard, say
@@ -118,14 +119,22 @@ def serve(
 
 @broker.command()
 @database_option
-def upgrade(database: str) -> None:
-    """Bring the tables of a database to the version that this broker needs. Back it up before."""
+@config_option
+def upgrade(database: str, config: Path | None) -> None:
+    """Bring the tables of a database to the version that this broker needs. Back it up before.
+
+    Give --config as serve has it: people whom identity providers have named are then called by the whole issuer.
+    Subjects of which nobody can say whose they are are listed, and locked until `coget-broker subject assign`.
+    """
     from broker.storage.database import addressed
     from broker.storage.migration import upgrade as run
 
-    made = run(addressed(database))
+    made = run(addressed(database), configured(Settings(database), config).namers if config else None)
     click.echo("The tables were made." if made else "The tables are of the newest version.")
     _list_places(database)
+    if locks := with_services(Settings(database), lambda broker: broker.identities.locks()):
+        click.echo("\nSubjects that are locked, until: coget-broker subject assign OLD NEW")
+        show_locks(locks)
 
 
 def _list_places(database: str) -> None:
@@ -263,6 +272,7 @@ def rotate_key(database: str) -> None:
 broker.add_command(aside)
 broker.add_command(demo)
 broker.add_command(report)
+broker.add_command(subject)
 
 
 def _origin(url: str) -> str:

@@ -3,10 +3,11 @@
 from datetime import UTC, datetime
 
 import click
+from pydantic import TypeAdapter
 
 from broker.cli.shared import database_option, with_services
 from broker.config import Settings
-from broker.models.access import NewToken
+from broker.models.access import Subject
 from coalloc.streams import say
 
 __all__ = ["aside"]
@@ -26,7 +27,7 @@ def aside() -> None:
 @click.argument("subject")
 def add(database: str, subject: str) -> None:
     """Set the reports of SUBJECT aside."""
-    named = NewToken.model_validate({"subject": subject}).subject
+    named = TypeAdapter(Subject).validate_python(subject)
     with_services(Settings(database), lambda broker: broker.doubts.set_aside("coget-broker", named))
 
 

@@ -17,6 +17,7 @@ from broker.handlers.paging import Limit
 from broker.handlers.routers import own_router
 from broker.handlers.sse import RETRY, UNHINDERED
 from broker.models.base import Moment, Wire
+from broker.models.subjects import LONGEST
 from broker.models.submissions import LINE, Accepted, FileRecord, Submission, TaskError, TaskEvent, TaskRecord
 from broker.models.tasks import Status, Task, TaskKind
 from broker.services.watching import version
@@ -73,7 +74,7 @@ async def tasks(
     caller: Reader,
     services: Services,
     owner: Annotated[
-        str | None, Query(max_length=200, pattern=LINE, description="for admins: whose; * is everybody")
+        str | None, Query(max_length=LONGEST, pattern=LINE, description="for admins: whose; * is everybody")
     ] = None,
     kind: Annotated[TaskKind | None, Query()] = None,
     status: Annotated[list[Status] | None, Query(max_length=4)] = None,

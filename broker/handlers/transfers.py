@@ -12,6 +12,7 @@ from broker.handlers.routers import own_router
 from broker.models.base import Moment, Wire
 from broker.models.history import Direction, Ingested, LogTaken, Observed, TransferRecord
 from broker.models.names import SourceName, Whereto
+from broker.models.subjects import LONGEST
 from broker.tables import CSV, PARQUET, csv_of, parquet_of
 
 __all__ = ["PATHS", "router"]
@@ -54,7 +55,7 @@ def wanted(
     sink: Annotated[Whereto | None, Query()] = None,
     direction: Annotated[Direction | None, Query()] = None,
     outcome: Annotated[Literal["ok", "slow", "failed", "corrupt"] | None, Query()] = None,
-    subject: Annotated[str | None, Query(max_length=200, pattern=r"^[A-Za-z0-9_.@:/+-]*$")] = None,
+    subject: Annotated[str | None, Query(max_length=LONGEST, pattern=r"^[A-Za-z0-9_.@:/+%~-]*$")] = None,
     since: Annotated[Moment | None, Query(description="ended at or after")] = None,
     until: Annotated[Moment | None, Query(description="ended before")] = None,
 ) -> dict[str, Any]:

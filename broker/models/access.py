@@ -2,16 +2,18 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from broker.models.base import Moment, Wire
 from broker.models.names import SinkName
+from broker.models.subjects import CALLED, LONGEST, refusal
 
 __all__ = [
     "ROLES",
     "Aside",
     "AuditEntry",
     "Caller",
+    "Issuable",
     "IssuedToken",
     "NewToken",
     "Role",
@@ -24,7 +26,17 @@ Role = Literal["reader", "transfer", "curator", "admin"]
 ROLES: tuple[Role, ...] = ("reader", "transfer", "curator", "admin")
 """Each may do all that those before it may: ask; report transfers and bad replicas; change the catalogue; all."""
 
-Subject = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.@:/+-]{1,200}$")]
+Subject = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.@:/+%~-]*$", min_length=1, max_length=LONGEST)]
+
+
+def _issuable(subject: str) -> str:
+    if why := refusal(subject):
+        raise ValueError(f"{subject} {why}: choose another name")
+    return subject
+
+
+Issuable = Annotated[str, StringConstraints(pattern=rf"^{CALLED.pattern}$"), AfterValidator(_issuable)]
+"""A subject to which an admin may issue tokens, or as which a client may act."""
 
 
 class Caller(Wire):
@@ -51,7 +63,7 @@ def lesser(role: Role, most: Role) -> Role:
 class NewToken(Wire):
     """A token to be issued; it lasts `days`, for ever if none are said."""
 
-    subject: Subject
+    subject: Issuable
     role: Role = "reader"
     site: SinkName = ""
     days: Annotated[float, Field(gt=0, le=3660)] | None = None

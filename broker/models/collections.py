@@ -5,7 +5,7 @@ from uuid import UUID
 
 from pydantic import Field, StringConstraints, field_validator, model_validator
 
-from broker.models.access import ROLES
+from broker.models.access import ROLES, Subject
 from broker.models.base import Moment, Wire
 from broker.models.names import Named, Remark, ReplicaPath, SinkName
 
@@ -100,7 +100,7 @@ class NewRule(Wire):
     """
 
     principal_type: PrincipalType
-    principal: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.@:/+-]{0,200}$")] = ""
+    principal: Subject | Literal[""] = ""
     path: Annotated[str, StringConstraints(max_length=4096)] = "/"
     permissions: Permissions = "r"
 

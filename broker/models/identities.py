@@ -1,9 +1,10 @@
-"""Who people are to programs that know Globus: a UUID and a user name, made of the subject that a token names."""
+"""Who people are to programs that know Globus: a UUID and a user name."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 from uuid import UUID, uuid5
 
-__all__ = ["Identity", "identity", "named", "number", "subjects", "username"]
+__all__ = ["Identity", "identity", "named", "next_id", "number"]
 
 NAMESPACE = UUID("6f0b42b6-4c3e-5d0f-9d35-7d0b7c1f1a52")
 """Never to be changed: tasks are owned by what is made with it."""
@@ -21,12 +22,24 @@ class Identity(NamedTuple):
 
 
 def identity(subject: str) -> UUID:
-    """The subject's UUID: the same at all times, in all brokers.
+    """The UUID that a subject has from the first time that it is seen, unless that is somebody else's by then.
 
     >>> identity("ann") == identity("ann")
     True
     """
     return uuid5(NAMESPACE, subject)
+
+
+def next_id(subject: str, taken: Callable[[UUID], bool]) -> UUID:
+    """The first UUID for a subject that nobody has: who was called so before kept theirs when they were renamed.
+
+    >>> next_id("ann", lambda number: False) == identity("ann") != next_id("ann", {identity("ann")}.__contains__)
+    True
+    """
+    found = identity(subject)
+    while taken(found):
+        found = uuid5(found, subject)
+    return found
 
 
 def number(principal: str) -> UUID | None:
@@ -42,28 +55,9 @@ def number(principal: str) -> UUID | None:
 
 
 def named(principal: str) -> UUID:
-    """Whom a rule means: a subject, or its UUID.
+    """Whom a rule means who was not seen yet: a subject, or its UUID.
 
     >>> named("ann") == named(str(identity("ann")).upper()) == identity("ann")
     True
     """
     return number(principal) or identity(principal)
-
-
-def username(subject: str, domain: str) -> str:
-    """The subject as a user name, which has a domain; ours where it has none.
-
-    >>> username("ann", "broker.example"), username("bob@iam.example", "broker.example")
-    ('ann@broker.example', 'bob@iam.example')
-    """
-    return subject if "@" in subject else f"{subject}@{domain}"
-
-
-def subjects(username: str, domain: str) -> tuple[str, ...]:
-    """Of whom this may be the user name.
-
-    >>> subjects("ann@broker.example", "broker.example"), subjects("bob@iam.example", "broker.example")
-    (('ann@broker.example', 'ann'), ('bob@iam.example',))
-    """
-    local, _, host = username.rpartition("@")
-    return (username, local) if host == domain and local else (username,)

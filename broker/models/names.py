@@ -8,6 +8,8 @@ from typing import Annotated, NamedTuple, Self
 
 from pydantic import AfterValidator, StringConstraints
 
+from broker.models.subjects import LONGEST
+
 __all__ = [
     "Beginning",
     "Called",
@@ -22,6 +24,7 @@ __all__ = [
     "SourceName",
     "Thing",
     "Whereto",
+    "Who",
     "split",
 ]
 
@@ -64,6 +67,8 @@ Called = Annotated[str, StringConstraints(max_length=500), AfterValidator(_one_l
 """What people call a thing that they make."""
 Thing = Annotated[str, StringConstraints(min_length=1, max_length=2000), AfterValidator(_one_line)]
 """What people and programs call a thing, whatever that is: it is only shown."""
+Who = Annotated[str, StringConstraints(max_length=LONGEST), AfterValidator(_one_line)]
+"""Of whom something is asked."""
 ReplicaPath = Annotated[str, StringConstraints(min_length=1, max_length=2000), AfterValidator(_printable)]
 """Where a server has a file: looser, for files are called as they are; percent-encoded in URLs."""
 _ADDRESS = r"[a-z][a-z0-9+.-]{0,20}://[A-Za-z0-9.:\[\]_-]{1,255}"

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from broker.models.access import AuditEntry
 from broker.models.base import Wire
+from broker.models.subjects import LONGEST
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Link, Report, Table
 from broker.storage.access import Records
@@ -23,7 +24,7 @@ COLUMNS = (
     Column("thing", "To what"),
 )
 Number = Annotated[int | None, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})]
-Exactly = Annotated[str | None, Field(max_length=200)]
+Exactly = Annotated[str | None, Field(max_length=LONGEST)]
 
 
 class Wanted(Wire):

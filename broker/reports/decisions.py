@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.base import Wire
 from broker.models.decisions import Listed
-from broker.models.names import Remark
+from broker.models.names import Remark, Who
 from broker.reports.addresses import task_page, transfer_page
 from broker.reports.archive import Archive, Scope
 from broker.reports.asking import Day
@@ -57,7 +57,7 @@ class Wanted(Wire):
     """
 
     text: Annotated[Remark | None, Field(description="In what, where from and to, or why.")] = None
-    subject: Annotated[Remark | None, Field(title="Who", description="All of the name; for admins.")] = None
+    subject: Annotated[Who | None, Field(title="Who", description="All of the name; for admins.")] = None
     outcome: Literal["ok", "failed"] | None = None
     strategy: Remark | None = None
     since: Day | None = None

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import NoTask
 from broker.models.base import Wire
-from broker.models.names import Remark
+from broker.models.names import Remark, Who
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Status, Task
 from broker.reports.addresses import task_page
@@ -50,7 +50,7 @@ class Wanted(Wire):
     """
 
     status: Annotated[Status | None, Field(title="State")] = None
-    owner: Annotated[Remark | None, Field(description="For admins.")] = None
+    owner: Annotated[Who | None, Field(description="For admins.")] = None
     label: Annotated[Remark | None, Field(description="* stands for anything.")] = None
     since: Day | None = None
     until: Day | None = None

@@ -2,18 +2,18 @@
 
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Table, Text
 
-from broker.schema.base import ID, METADATA, MOMENT
+from broker.schema.base import HELD, ID, METADATA, MOMENT, TOLD
 
-__all__ = ["audit", "clients", "codes", "identities", "keys", "tokens"]
+__all__ = ["audit", "clients", "codes", "identities", "keys", "locks", "tokens"]
 
 clients = Table(
     "clients",
     METADATA,
     Column("id", Text, primary_key=True),  # a UUID
-    Column("name", Text, nullable=False),
+    Column("name", Text, nullable=False, info=HELD),  # a subject, where it has a role
     Column("hash", Text),  # of its secret; NULL: it cannot keep one
     Column("role", Text),  # what it may do for itself; NULL: nothing, people log in with it
-    Column("made_by", Text),  # NULL: it registered itself
+    Column("made_by", Text, info=TOLD),  # NULL: it registered itself
     Column("created_at", MOMENT, nullable=False),
     Column("used_at", MOMENT),
     Column("revoked_at", MOMENT),
@@ -25,7 +25,7 @@ tokens = Table(
     METADATA,
     Column("id", ID, primary_key=True),
     Column("hash", Text, nullable=False, unique=True),  # sha256: tokens are random, and long enough for it
-    Column("subject", Text, nullable=False),
+    Column("subject", Text, nullable=False, info=HELD),
     Column("role", Text, nullable=False),
     Column("site", Text, nullable=False),
     Column("created_at", MOMENT, nullable=False),
@@ -61,13 +61,23 @@ codes = Table(
 identities = Table(
     "identities",
     METADATA,
-    Column("id", Text, primary_key=True),  # a UUID, made of the subject
-    Column("subject", Text, nullable=False, unique=True),
+    Column("id", Text, primary_key=True),  # a UUID, for good: a subject may be renamed
+    Column("subject", Text, nullable=False, unique=True, info=HELD),
     Column("name", Text),
     Column("email", Text),
     Column("first_seen", MOMENT, nullable=False),
     Column("last_seen", MOMENT, nullable=False),
 )
+
+locks = Table(
+    "locks",
+    METADATA,
+    Column("subject", Text, primary_key=True),
+    Column("was", Text, nullable=False, unique=True),  # as it was called: reserved ones had to be renamed
+    Column("reason", Text, nullable=False),
+    Column("at", MOMENT, nullable=False),
+)
+"""Subjects of which nobody can say whose they are, until an admin does: nothing counts that is theirs."""
 
 keys = Table(
     "keys",
@@ -83,7 +93,7 @@ audit = Table(
     METADATA,
     Column("id", ID, primary_key=True),
     Column("at", MOMENT, nullable=False),
-    Column("subject", Text, nullable=False),
+    Column("subject", Text, nullable=False, info=TOLD),
     Column("action", Text, nullable=False),
     Column("thing", Text, nullable=False),
     Index(None, "at"),

@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Double, Integer, MetaData, Text
 from sqlalchemy.dialects import postgresql
 
-__all__ = ["ID", "METADATA", "MOMENT", "NAME"]
+__all__ = ["HELD", "ID", "METADATA", "MOMENT", "NAME", "TOLD"]
 
 METADATA = MetaData(
     naming_convention={
@@ -18,3 +18,7 @@ ID = BigInteger().with_variant(Integer(), "sqlite")
 MOMENT: Double[float] = Double()
 NAME = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
 """Ordered by its characters, in both databases: pages and prefixes are ranges of an index."""
+HELD = {"subject": "held"}
+"""Marks a column with the subject to whom the row belongs, or to whom it gives something."""
+TOLD = {"subject": "told"}
+"""Marks a column with the subject of whom the row tells what they did: the broker itself, too."""

@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
 )
 
-from broker.schema.base import ID, METADATA, MOMENT, NAME
+from broker.schema.base import ID, METADATA, MOMENT, NAME, TOLD
 
 __all__ = ["checksums", "datasets", "doubts", "endpoints", "judgements", "replicas", "sites"]
 
@@ -98,7 +98,7 @@ doubts = Table(
     METADATA,
     Column("dataset_id", ID, primary_key=True),
     Column("endpoint_id", ID, primary_key=True),
-    Column("subject", Text, primary_key=True),
+    Column("subject", Text, primary_key=True, info=TOLD),
     Column("at", MOMENT, nullable=False),
     Column("reason", Text, nullable=False),
     ForeignKeyConstraint(*REPLICA, ondelete="CASCADE"),
@@ -112,7 +112,7 @@ judgements = Table(
     METADATA,
     Column("dataset_id", ID, primary_key=True),
     Column("endpoint_id", ID, primary_key=True),
-    Column("by", Text, nullable=False),
+    Column("by", Text, nullable=False, info=TOLD),
     Column("at", MOMENT, nullable=False),
     ForeignKeyConstraint(*REPLICA, ondelete="CASCADE"),
     sqlite_with_rowid=False,

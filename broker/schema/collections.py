@@ -2,7 +2,7 @@
 
 from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
 
-from broker.schema.base import METADATA, MOMENT, NAME
+from broker.schema.base import HELD, METADATA, MOMENT, NAME, TOLD
 from broker.schema.catalogue import endpoints
 
 __all__ = ["access_rules", "bookmarks", "collections", "credential_places", "pause_rules"]
@@ -16,7 +16,7 @@ collections = Table(
     Column("endpoint_id", ForeignKey(endpoints.c.id)),
     Column("base", Text, nullable=False),
     Column("site", Text, nullable=False),
-    Column("owner", Text, nullable=False),
+    Column("owner", Text, nullable=False, info=HELD),
     Column("description", Text, nullable=False),
     Column("credential", Text, nullable=False),
     Column("concurrency", Integer),
@@ -41,7 +41,7 @@ access_rules = Table(
     Column("id", Text, primary_key=True),
     Column("collection_id", ForeignKey(collections.c.id, ondelete="CASCADE"), nullable=False),
     Column("principal_type", Text, nullable=False),
-    Column("principal", Text, nullable=False),
+    Column("principal", Text, nullable=False, info=HELD),
     Column("path", Text, nullable=False),
     Column("permissions", Text, nullable=False),
     Column("created_at", MOMENT, nullable=False),
@@ -52,7 +52,7 @@ bookmarks = Table(
     "bookmarks",
     METADATA,
     Column("id", Text, primary_key=True),
-    Column("owner", Text, nullable=False),
+    Column("owner", Text, nullable=False, info=HELD),
     Column("name", Text, nullable=False),
     Column("collection_id", Text, nullable=False),  # it may be gone by now
     Column("path", Text, nullable=False),
@@ -65,10 +65,10 @@ pause_rules = Table(
     METADATA,
     Column("id", Text, primary_key=True),
     Column("collection_id", ForeignKey(collections.c.id, ondelete="CASCADE"), nullable=False),
-    Column("subject", Text),  # NULL: everybody
+    Column("subject", Text, info=HELD),  # NULL: everybody
     Column("message", Text, nullable=False),
     Column("operations", Text, nullable=False),  # of models.collections.PAUSABLE, with blanks between
-    Column("modified_by", Text, nullable=False),
+    Column("modified_by", Text, nullable=False, info=TOLD),
     Column("created_at", MOMENT, nullable=False),
     Column("modified_at", MOMENT, nullable=False),
     Index(None, "collection_id"),

@@ -2,7 +2,7 @@
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint, text
 
-from broker.schema.base import ID, METADATA, MOMENT
+from broker.schema.base import ID, METADATA, MOMENT, TOLD
 
 __all__ = ["BADLY", "asides", "forecasts", "observation_keys", "observations", "pairs", "voices"]
 
@@ -33,7 +33,7 @@ voices = Table(
     "voices",
     METADATA,
     Column("pair_id", ForeignKey(pairs.c.id), primary_key=True),
-    Column("subject", Text, primary_key=True),
+    Column("subject", Text, primary_key=True, info=TOLD),
     Column("first_id", BigInteger, nullable=False),
     Column("newest_id", BigInteger, nullable=False),
     sqlite_with_rowid=False,
@@ -43,9 +43,9 @@ voices = Table(
 asides = Table(
     "asides",
     METADATA,
-    Column("subject", Text, primary_key=True),
+    Column("subject", Text, primary_key=True, info=TOLD),
     Column("at", MOMENT, nullable=False),
-    Column("by", Text, nullable=False),
+    Column("by", Text, nullable=False, info=TOLD),
     sqlite_with_rowid=False,
 )
 """Subjects whose reports an admin has set aside: forecasts and states of replicas are as if they had said nothing."""
@@ -53,7 +53,7 @@ asides = Table(
 observation_keys = Table(
     "observation_keys",
     METADATA,
-    Column("subject", Text, primary_key=True),
+    Column("subject", Text, primary_key=True, info=TOLD),
     Column("key", Text, primary_key=True),
     Column("ended", MOMENT, nullable=False),
     Index(None, "ended"),
@@ -77,7 +77,7 @@ observations = Table(
     Column("file_class", Text, nullable=False),
     Column("outcome", Text, nullable=False),
     Column("error", Text),
-    Column("subject", Text, nullable=False),
+    Column("subject", Text, nullable=False, info=TOLD),
     Column("forecast_id", BigInteger),  # what was expected of it, if anybody had asked
     Index(None, "pair_id", "ended"),
     Index(None, "pair_id", "id"),

@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from broker.schema.base import ID, METADATA, MOMENT
+from broker.schema.base import ID, METADATA, MOMENT, TOLD
 from broker.schema.history import pairs
 
 __all__ = ["accuracy", "decisions", "probes_wanted", "regrets", "scores", "traces", "traffic"]
@@ -31,7 +31,7 @@ traffic = Table(
     Column("day", Integer, primary_key=True),
     Column("pair_id", ForeignKey(pairs.c.id), primary_key=True),
     Column("size_class", Integer, primary_key=True),
-    Column("subject", Text, primary_key=True),
+    Column("subject", Text, primary_key=True, info=TOLD),
     Column("transfers", BigInteger, nullable=False),
     Column("failures", BigInteger, nullable=False),  # of them: failed or corrupt
     Column("bytes", BigInteger, nullable=False),
@@ -51,7 +51,7 @@ scores = Table(
     Column("observation_id", BigInteger, primary_key=True),
     Column("pair_id", ForeignKey(pairs.c.id), nullable=False),
     Column("size_class", Integer, nullable=False),
-    Column("subject", Text, nullable=False),
+    Column("subject", Text, nullable=False, info=TOLD),
     Column("started", MOMENT, nullable=False),
     Column("ended", MOMENT, nullable=False),
     Column("bytes", BigInteger, nullable=False),
@@ -97,7 +97,7 @@ decisions = Table(
     METADATA,
     Column("id", ID, primary_key=True),
     Column("at", MOMENT, nullable=False),
-    Column("subject", Text, nullable=False),
+    Column("subject", Text, nullable=False, info=TOLD),
     Column("key", Text, nullable=False),  # the reporter's own: reported again, it is the same
     Column("kind", Text, nullable=False),  # download, copy, collect
     Column("thing", Text, nullable=False),  # dataset or file
@@ -137,7 +137,7 @@ regrets = Table(
     "regrets",
     METADATA,
     Column("week", Integer, primary_key=True),
-    Column("subject", Text, primary_key=True),
+    Column("subject", Text, primary_key=True, info=TOLD),
     Column("source", Text, primary_key=True),  # empty: all of a decision together
     Column("sink", Text, primary_key=True),
     Column("strategy", Text, primary_key=True),
@@ -160,7 +160,7 @@ probes_wanted = Table(
     METADATA,
     Column("source", Text, primary_key=True),  # names of endpoints
     Column("sink", Text, primary_key=True),
-    Column("subject", Text, nullable=False),
+    Column("subject", Text, nullable=False, info=TOLD),
     Column("asked_at", MOMENT, nullable=False),
 )
 """Ways that somebody wants measured; they go before those that the broker finds by itself."""

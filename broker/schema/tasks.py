@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-from broker.schema.base import ID, METADATA, MOMENT
+from broker.schema.base import HELD, ID, METADATA, MOMENT, TOLD
 
 __all__ = ["FAILED", "UNFINISHED", "events", "lanes", "tasks", "tunings", "work", "workers"]
 
@@ -34,7 +34,7 @@ tasks = Table(
     "tasks",
     METADATA,
     Column("id", Text, primary_key=True),
-    Column("owner", Text, nullable=False),
+    Column("owner", Text, nullable=False, info=HELD),
     Column("role", Text, nullable=False, server_default="transfer"),  # of its owner, when it was submitted
     Column("token_id", ID),  # with which it was submitted, or from which that came; NULL: none of ours
     Column("submission_id", Text, nullable=False),
@@ -51,7 +51,7 @@ tasks = Table(
     Column("started_at", MOMENT),
     Column("completed_at", MOMENT),
     Column("paused", Text),  # why, by an admin; NULL: not
-    Column("canceled", Text),  # by whom; NULL: not
+    Column("canceled", Text, info=TOLD),  # by whom; NULL: not
     Column("canceled_by_admin", Boolean, nullable=False),
     Column("cancel_message", Text),
     Column("waits", Text, nullable=False),  # for what, in a sentence; empty: it does not
@@ -142,7 +142,7 @@ lanes = Table(
     Column("id", ID, primary_key=True),
     Column("worker", ForeignKey(workers.c.id, ondelete="CASCADE"), nullable=False),
     Column("task_id", Text, nullable=False),
-    Column("owner", Text, nullable=False),
+    Column("owner", Text, nullable=False, info=HELD),
     Column("source", Text, nullable=False),
     Column("destination", Text, nullable=False),
     Column("opened_at", MOMENT, nullable=False),

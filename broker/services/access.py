@@ -6,9 +6,10 @@ import secrets
 import time
 from typing import NamedTuple
 
-from broker.errors import NotFound, Unauthenticated
+from broker.errors import Invalid, NotFound, Unauthenticated
 from broker.models.access import AuditEntry, Caller, IssuedToken, NewToken, TokenRecord
 from broker.models.oauth import TRANSFER, Bearer
+from broker.models.subjects import refusal
 from broker.services.introspection import Introspection
 from broker.services.issuers import Issuers
 from broker.storage.access import Records
@@ -52,6 +53,7 @@ class Access:
         self._issuers = issuers
         self._introspection = introspection
         self._believed: dict[str, Believed] = {}
+        self._known: set[str] = set()
 
     async def caller(self, token: str) -> Caller:
         """Whose token it is, where it is good for the broker itself: one of ours, or of somebody who was named.
@@ -69,9 +71,9 @@ class Access:
         """
         if not token.startswith(PREFIX):
             if self._introspection and not self._issuers.signed(token):
-                return Bearer(await self._introspection.caller(token))
+                return Bearer(await self._met(await self._introspection.caller(token)))
             if token.count(".") == 2:
-                return Bearer(await self._issuers.caller(token))
+                return Bearer(await self._met(await self._issuers.caller(token)))
         bearer = await self._ours(token)
         if bearer is None or bearer.server not in (None, server):
             raise Unauthenticated("the token is unknown, expired or revoked", "log in again, or ask an admin for one")
@@ -92,6 +94,20 @@ class Access:
         self._believed[key] = Believed(bearer, min(now + REMEMBERED, bearer.expires_at or math.inf))
         return bearer
 
+    async def _met(self, caller: Caller) -> Caller:
+        """Somebody whom an issuer has named, who is known from now on: rules may name them by their UUID."""
+        if caller.subject not in self._known:
+            await self._meet(caller.subject)
+            if len(self._known) >= MOST_REMEMBERED:
+                self._known.clear()
+            self._known.add(caller.subject)
+        return caller
+
+    @retried
+    async def _meet(self, subject: str) -> None:
+        async with self._database.write() as connection:
+            await Identities(connection).seen(subject, time.time())
+
     def doubt(self) -> None:
         """Believe no token any more without asking: some were revoked."""
         self._believed.clear()
@@ -101,7 +117,10 @@ class Access:
         """A new token.
 
         :param issuer: number of the token with which it is issued
+        :raises Invalid: when nobody may be called so
         """
+        if why := refusal(new.subject):
+            raise Invalid(f"{new.subject} {why}", "choose another name")
         token, now = new_secret(), time.time()
         expires_at = None if new.days is None else now + new.days * DAY
         async with self._database.write() as connection:

@@ -4,9 +4,10 @@ import hmac
 import time
 from uuid import UUID, uuid4
 
-from broker.errors import Conflict, NotFound, Refused
+from broker.errors import Conflict, Invalid, NotFound, Refused
 from broker.models.access import Role
 from broker.models.oauth import PAGES, Client
+from broker.models.subjects import refusal
 from broker.services.access import Access, hashed, new_secret
 from broker.services.attempts import Attempts
 from broker.storage.access import Records
@@ -38,7 +39,10 @@ class Clients:
         """A new one, and its secret, which is shown only now.
 
         :param role: what it may do for itself; None: nothing, it is a program in which people log in, and has no secret
+        :raises Invalid: when no client may be called so
         """
+        if role is not None and (why := refusal(name)):
+            raise Invalid(f"{name} {why}", "choose another name")
         now, secret = time.time(), None if role is None else new_secret()
         client = Client(str(uuid4()), name, secret is None, role, by, now)
         async with self._database.write() as connection:

@@ -191,16 +191,18 @@ async def _normal(connection: AsyncConnection, new: NewRule) -> str:
     """The one form in which rules name a principal: the subject where it is known, else the UUID in lower case."""
     if new.principal_type != "identity":
         return new.principal
-    for each in await Identities(connection).by_id([named(new.principal)]):
-        return each.subject
     told = numbered(new.principal)
-    return new.principal if told is None else str(told)
+    if told is None:
+        return new.principal
+    for each in await Identities(connection).by_id([told]):
+        return each.subject
+    return str(told)
 
 
 def _same(known: AccessRule, new: AccessRule) -> bool:
-    """Whether a rule is of the same principal, by another name, and path."""
+    """Whether a rule is of the same principal, be it by another name, and path."""
     both = known.principal_type == new.principal_type == "identity" and known.path == new.path
-    return both and known.principal != new.principal and named(known.principal) == named(new.principal)
+    return both and (known.principal == new.principal or named(known.principal) == named(new.principal))
 
 
 def _no_rule(rule: UUID) -> NotFound:

@@ -19,6 +19,7 @@ from broker.services.access import Access, hashed, new_secret
 from broker.storage.clients import Clients
 from broker.storage.database import Database, retried
 from broker.storage.grants import Grants as Stored
+from broker.storage.identities import Identities
 
 __all__ = ["ACCESS", "Given", "Grants", "exchanged", "used_by"]
 
@@ -105,6 +106,7 @@ class Grants:
         await self._forget(now)
         async with self._database.write() as connection:
             stored = await used_by(client.id, connection, now)
+            await Identities(connection).seen(client.name, now)
             wanted = granted(scope).items()
             answers = [await _answer(stored, source, server, scopes, now) for server, scopes in wanted]
         return Given(source.caller, tuple(answers))

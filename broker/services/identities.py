@@ -1,26 +1,50 @@
 """Who was seen here, for programs that ask by UUID or by user name."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
-from broker.models.identities import Identity, identity, subjects
+from broker.errors import Conflict, Invalid, NotFound
+from broker.models.identities import Identity
+from broker.models.subjects import Foreign, refusal
+from broker.models.usernames import Usernames
+from broker.storage.access import Records
 from broker.storage.database import Database, retried
 from broker.storage.identities import Identities as Stored
+from broker.storage.subjects import Lock, Subjects
 
-__all__ = ["Identities"]
+__all__ = ["Identities", "People"]
+
+MORE = "see: coget-broker subject list"
+
+
+class People(NamedTuple):
+    """The UUIDs of some subjects, and how all are called."""
+
+    ids: Mapping[str, UUID]
+    usernames: Usernames
+
+    def id(self, subject: str) -> str:
+        """Of one of the subjects that were asked for."""
+        return str(self.ids[subject])
+
+    def username(self, subject: str) -> str:
+        """Of any."""
+        return self.usernames.of(subject)
 
 
 class Identities:
     """Subjects that have been seen."""
 
-    def __init__(self, database: Database, domain: str) -> None:
+    def __init__(self, database: Database, usernames: Usernames) -> None:
         self._database = database
-        self.domain = domain
+        self.usernames = usernames
+        self.domain = usernames.domain
 
     @retried
     async def seen(self, subject: str, name: str | None = None, email: str | None = None) -> None:
-        """Somebody was here."""
+        """Somebody was here. :raises Forbidden: when nobody may be called so now"""
         async with self._database.write() as connection:
             await Stored(connection).seen(subject, time.time(), name, email)
 
@@ -31,13 +55,50 @@ class Identities:
 
     async def by_username(self, usernames: Sequence[str]) -> list[Identity]:
         """Those of these that are known."""
-        wanted = [subject for each in usernames for subject in subjects(each, self.domain)]
+        wanted = [subject for each in usernames for subject in self.usernames.subjects(each)]
         async with self._database.read() as connection:
             return await Stored(connection).by_subject(wanted)
+
+    async def people(self, subjects: Iterable[str]) -> People:
+        """These, whether they are known or not."""
+        async with self._database.read() as connection:
+            return People(await Stored(connection).ids(set(subjects)), self.usernames)
 
     async def of(self, subject: str) -> Identity:
         """This one, whether it is known or not."""
         async with self._database.read() as connection:
-            found = await Stored(connection).by_subject([subject])
-        now = time.time()
-        return found[0] if found else Identity(identity(subject), subject, None, None, now, now)
+            stored, now = Stored(connection), time.time()
+            for each in await stored.by_subject([subject]):
+                return each
+            return Identity((await stored.ids([subject]))[subject], subject, None, None, now, now)
+
+    async def locks(self) -> list[Lock]:
+        """Subjects of which nobody can say whose they are."""
+        async with self._database.read() as connection:
+            return await Subjects(connection).locks()
+
+    @retried
+    async def assign(self, by: str, old: str, new: str) -> tuple[int, bool]:
+        """Give all that is of a locked subject to another one; or to itself, which an admin may issue tokens to.
+
+        :returns: how many rows stay, since the other has the same; and whether the other was ever here
+        :raises NotFound: when no such subject is locked
+        :raises Invalid: :raises Conflict: when the other cannot be anybody, or is locked
+        """
+        async with self._database.write() as connection:
+            subjects = Subjects(connection)
+            if not (locks := await subjects.locks(old)):
+                raise NotFound(f"{old} is not locked", MORE)
+            (lock,) = locks
+            if Foreign.read(new) is None and (why := refusal(new)):
+                raise Invalid(f"{new} {why}", "name somebody as `coget-broker subject list` and whoami do")
+            if new != lock.subject and await subjects.locks(new):
+                raise Conflict(f"{new} is locked, too", MORE)
+            here = bool(await Stored(connection).by_subject([new]))
+            left = await subjects.give(lock.subject, new) if new != lock.subject else 0
+            if left:
+                await subjects.keep_locked(lock, f"{left} rows of it stay: {new} has the same")
+            else:
+                await subjects.unlock(lock)
+            await Records(connection).note(time.time(), by, "assign subject", f"{lock.was} to {new}")
+        return left, here

@@ -57,7 +57,13 @@ class Introspection:
                 claims = self._believed(key) or await self._learn(key, token)
         if claims.claims is None:
             raise Unauthenticated("the token is unknown, expired or revoked", "log in again, or ask an admin for one")
-        return admitted(self._configured.url, self._configured.roles, claims.claims)
+        return admitted(self._issuer(claims.claims.get("iss")), self._configured.roles, claims.claims)
+
+    def _issuer(self, said: object) -> str:
+        """In whose name the server speaks: never in another's, and of several that it knows in each of them apart."""
+        if self._configured.issuer or said is None:
+            return self._configured.issuer or self._configured.url
+        return f"{self._configured.url}#{said}"
 
     def _believed(self, key: bytes) -> Known | None:
         known = self._known.get(key)
@@ -65,7 +71,7 @@ class Introspection:
 
     async def _learn(self, key: bytes, token: str) -> Known:
         said, now = await self._ask(token), time.time()
-        claims = said if good(said, self._configured.audience, now) else None
+        claims = said if good(said, self._configured.audience, now, self._configured.issuer) else None
         until = now + REMEMBERED if claims is None else min(now + REMEMBERED, float(claims["exp"]))
         if len(self._known) >= MOST_REMEMBERED:
             self._known.clear()
@@ -83,16 +89,18 @@ class Introspection:
             raise Unavailable(said, "try again in a moment") from None  # the error has the request, and that the token
 
 
-def good(said: Mapping[str, Any], audience: Collection[str], now: float) -> bool:
-    """Whether an answer is of a token that anybody may bear, for us, now, of somebody.
+def good(said: Mapping[str, Any], audience: Collection[str], now: float, issuer: str = "") -> bool:
+    """Whether an answer is of a token that anybody may bear, for us, now, of somebody, from this issuer if it is known.
 
     >>> answer = {"active": True, "exp": 20, "aud": ["us", "them"], "sub": "ann", "token_type": "Bearer"}
     >>> good(answer, ["us"], 10), good(answer, ["us"], 20), good(answer, ["others"], 10)
     (True, False, False)
     >>> good({**answer, "active": "true"}, ["us"], 10), good({**answer, "token_type": "DPoP"}, ["us"], 10)
     (False, False)
+    >>> good({**answer, "iss": "https://b/"}, ["us"], 10), good({**answer, "iss": "https://b/"}, ["us"], 10, "https://a/")
+    (True, False)
     """
-    since, until = said.get("nbf", 0), said.get("exp")
+    since, until, by = said.get("nbf", 0), said.get("exp"), said.get("iss")
     return (
         said.get("active") is True
         and isinstance(until, int | float)
@@ -102,4 +110,5 @@ def good(said: Mapping[str, Any], audience: Collection[str], now: float) -> bool
         and isinstance(said.get("sub"), str)
         and said["sub"] != ""
         and str(said.get("token_type", "bearer")).lower() == "bearer"
+        and (by is None or by == issuer or (not issuer and isinstance(by, str)))
     )

@@ -8,7 +8,6 @@ import asyncio
 import json
 import logging
 import math
-import re
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ import jwt
 from broker.config import LOOPBACK, Issuer
 from broker.errors import Forbidden, Unauthenticated, Unavailable
 from broker.models.access import ROLES, Caller, Role
+from broker.models.subjects import Foreign
 from broker.services.addresses import issuer_policy
 from coalloc.addresses import ANYWHERE, AddressPolicy, Network
 from coalloc.api import http_client
@@ -191,10 +191,19 @@ async def _read(url: str, policy: AddressPolicy, method: str, request: Mapping[s
 
 
 def admitted(url: str, roles: Mapping[str, Role], claims: Mapping[str, Any]) -> Caller:
-    """Who this is of whom a server at `url` says this, and what they may do. :raises Forbidden: when that is nothing"""
+    """Who this is of whom an issuer says this, and what they may do.
+
+    :raises Unauthenticated: when its `sub` is nobody's
+    :raises Forbidden: when that is nothing
+    """
     granted = {word for name in CLAIMS for word in words(claims.get(name))}
     given = [roles[word] for word in granted if word in roles]
-    subject = re.sub(r"[^A-Za-z0-9_.@:/+-]", "_", f"{claims['sub']}@{urlsplit(url).hostname}")[:200]
+    try:
+        subject = str(Foreign.of(claims.get("sub"), url))
+    except ValueError as error:
+        raise Unauthenticated(
+            f"the token of {url} names nobody: {error}", "ask its identity provider for another"
+        ) from None
     if not given:
         raise Forbidden(f"{subject} has no role here", "ask an admin of the broker which scope or group gives one")
     return Caller(subject=subject, role=max(given, key=ROLES.index))

@@ -5,7 +5,7 @@ from typing import Literal, cast
 
 from broker.models.access import Caller, Role
 from broker.models.collections import AccessRule, Collection
-from broker.models.identities import identity, named
+from broker.models.identities import number
 
 __all__ = ["ANONYMOUS", "NOBODY", "Granted", "granted"]
 
@@ -22,8 +22,10 @@ def granted(caller: Caller, collection: Collection, rules: Iterable[AccessRule],
 
     Its owner and admins may all; others what the rule grants that is the most generous of those that fit. The
     catalogue is for reading, whoever asks.
+
+    :param rules: which name everybody who was ever here by the subject; a UUID is nobody's yet
     """
-    if caller.subject == collection.owner or caller.may("admin"):
+    if caller.may("admin") or ANONYMOUS != caller.subject == collection.owner:
         most: Granted = "rw"
     else:
         most = max((rule.permissions for rule in rules if _fits(rule, caller, path)), key=len, default="")
@@ -39,4 +41,6 @@ def _fits(rule: AccessRule, caller: Caller, path: str | None) -> bool:
         return False
     if rule.principal_type == "role":
         return caller.may(cast(Role, rule.principal))
-    return rule.principal_type == "all_authenticated_users" or named(rule.principal) == identity(caller.subject)
+    if rule.principal_type == "all_authenticated_users":
+        return True
+    return rule.principal == caller.subject and number(rule.principal) is None

@@ -5,12 +5,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from sqlalchemy import Row, delete, or_, select
+from sqlalchemy import Row, and_, delete, func, or_, outerjoin, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import NotFound
 from broker.models.catalogue import Endpoint
 from broker.models.collections import AccessRule, Bookmark, Collection, NewCollection, PauseRule
+from broker.schema.access import identities
 from broker.schema.catalogue import endpoints
 from broker.schema.collections import access_rules, bookmarks, collections, credential_places, pause_rules
 from broker.storage.upsert import insert
@@ -18,6 +19,7 @@ from broker.storage.upsert import insert
 __all__ = ["Collections", "Limited"]
 
 RULE = [access_rules.c[name] for name in AccessRule.model_fields]
+NAMED = func.coalesce(identities.c.subject, access_rules.c.principal).label("principal")
 BOOKMARK = [bookmarks.c[name] for name in Bookmark.model_fields]
 PAUSE = [pause_rules.c[name] for name in PauseRule.model_fields]
 
@@ -96,8 +98,12 @@ class Collections:
             raise NotFound(f"there is no collection {number}", "see GET /broker/v1/collections")
 
     async def rules(self, numbers: Some[str] | None = None) -> dict[str, list[AccessRule]]:
-        """Who may use which collection, of all or of these ids; by collection."""
-        chosen = select(access_rules.c.collection_id, *RULE).order_by(access_rules.c.created_at, access_rules.c.id)
+        """Who may use which collection, of all or of these ids; by collection. Who is known is named by the subject."""
+        known = (access_rules.c.principal_type == "identity", access_rules.c.principal == identities.c.id)
+        shown = (NAMED if column.name == "principal" else column for column in RULE)
+        joined = outerjoin(access_rules, identities, and_(*known))
+        chosen = select(access_rules.c.collection_id, *shown).select_from(joined)
+        chosen = chosen.order_by(access_rules.c.created_at, access_rules.c.id)
         if numbers is not None:
             chosen = chosen.where(access_rules.c.collection_id.in_(list(numbers)))
         found: dict[str, list[AccessRule]] = {}

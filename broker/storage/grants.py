@@ -8,16 +8,20 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.access import Caller
 from broker.models.oauth import Code, Grant, Kind, Login, Source
-from broker.schema.access import codes, tokens
+from broker.schema.access import codes, locks, tokens
 
 __all__ = ["Grants", "good"]
 
 GIVEN = ("refresh", "access")
 
 
+UNLOCKED = tokens.c.subject.not_in(select(locks.c.subject))
+
+
 def good(now: float) -> ColumnElement[bool]:
-    """A row of `tokens` that counts: neither revoked nor expired."""
-    return and_(tokens.c.revoked_at.is_(None), or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now))
+    """A row of `tokens` that counts: neither revoked nor expired, nor of a subject that is locked."""
+    lasts = or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now)
+    return and_(tokens.c.revoked_at.is_(None), lasts, UNLOCKED)
 
 
 class Grants:
@@ -74,7 +78,9 @@ class Grants:
 
     async def bound(self, hashed: str, client: str) -> tuple[Grant, Code] | None:
         """The code that this client was given, whether it is good or not."""
-        joined = select(tokens, codes).join(codes).where(tokens.c.hash == hashed, tokens.c.client_id == client)
+        joined = (
+            select(tokens, codes).join(codes).where(tokens.c.hash == hashed, tokens.c.client_id == client, UNLOCKED)
+        )
         row = (await self._connection.execute(joined)).one_or_none()
         if row is None:
             return None
@@ -83,7 +89,7 @@ class Grants:
 
     async def given(self, hashed: str) -> tuple[Grant, bool] | None:
         """A token that a client was given, and whether it was revoked; nobody does so until the transaction ends."""
-        asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind.in_(GIVEN)).with_for_update()
+        asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind.in_(GIVEN), UNLOCKED).with_for_update()
         row = (await self._connection.execute(asked)).one_or_none()
         return row and (_grant(row), row.revoked_at is not None)
 

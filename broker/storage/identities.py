@@ -1,16 +1,19 @@
 """Who was seen here, in the database."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
-from sqlalchemy import ColumnElement, func, select
+from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.identities import Identity, identity
-from broker.schema.access import identities
+from broker.errors import Forbidden
+from broker.models.identities import Identity, next_id
+from broker.schema.access import identities, locks
 from broker.storage.upsert import insert
 
 __all__ = ["Identities"]
+
+ASSIGN = "ask an admin to assign it: coget-broker subject assign"
 
 
 class Identities:
@@ -20,15 +23,32 @@ class Identities:
         self._connection = connection
 
     async def seen(self, subject: str, now: float, name: str | None = None, email: str | None = None) -> None:
-        """Somebody was here; what is known of them stays where nothing newer is said."""
-        values = {"id": str(identity(subject)), "subject": subject, "name": name, "email": email}
-        new = insert(self._connection, identities).values({**values, "first_seen": now, "last_seen": now})
+        """Somebody was here; what is known of them stays where nothing newer is said.
+
+        :raises Forbidden: when nobody may be called so now
+        """
+        if (await self._connection.execute(select(locks.c.reason).where(locks.c.subject == subject))).first():
+            raise Forbidden(f"{subject} is locked: nobody can say whose it is", ASSIGN)
+        number = (await self.ids([subject]))[subject]
+        new = insert(self._connection, identities).values(
+            {"id": str(number), "subject": subject, "first_seen": now, "last_seen": now}
+        )
+        await self._connection.execute(new.on_conflict_do_nothing())
         changes = {
-            "last_seen": new.excluded.last_seen,
-            "name": func.coalesce(new.excluded.name, identities.c.name),
-            "email": func.coalesce(new.excluded.email, identities.c.email),
+            "last_seen": now,
+            "name": func.coalesce(name, identities.c.name),
+            "email": func.coalesce(email, identities.c.email),
         }
-        await self._connection.execute(new.on_conflict_do_update(index_elements=["id"], set_=changes))
+        await self._connection.execute(update(identities).where(identities.c.subject == subject).values(changes))
+
+    async def ids(self, subjects: Collection[str]) -> dict[str, UUID]:
+        """The UUIDs of these: of those that were not seen yet, the ones that they would be given."""
+        known = {each.subject: each.id for each in await self.by_subject(list(subjects))}
+        unknown = [each for each in subjects if each not in known]
+        taken: set[UUID] = set()
+        while found := await self.by_id([next_id(each, taken.__contains__) for each in unknown]):
+            taken |= {each.id for each in found}
+        return known | {each: next_id(each, taken.__contains__) for each in unknown}
 
     async def by_id(self, numbers: Sequence[UUID]) -> list[Identity]:
         """Those of these that are known."""

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.access import Role
 from broker.models.tasks import Options
+from broker.schema.access import locks
 from broker.schema.collections import collections, pause_rules
 from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, work
 from broker.storage.containing import contains
@@ -15,6 +16,7 @@ from broker.storage.work import earliest
 
 __all__ = ["CANDIDATE", "Candidate", "Lanes", "Open", "Pair", "Tuning", "candidate"]
 
+LOCKED = select(locks.c.subject)
 LOOKED = 10_000
 """Tunings among which is searched."""
 CANDIDATE = (
@@ -97,7 +99,7 @@ class Lanes:
         :param idle: tasks that had nothing to do a moment ago, though there is work in them
         """
         group = (tasks.c.owner, tasks.c.kind, tasks.c.source, tasks.c.destination)
-        groups = select(*group).where(tasks.c.status == "ACTIVE").distinct()
+        groups = select(*group).where(tasks.c.status == "ACTIVE", tasks.c.owner.not_in(LOCKED)).distinct()
         begun = (work.c.task_id == tasks.c.id, work.c.state == "pending", UNFINISHED)
         due = (work.c.phase == earliest(tasks.c.id), work.c.not_before <= now)
         free = select(work.c.id).where(*begun, *due).correlate(tasks).exists()

@@ -1,7 +1,7 @@
 """The version of a database's tables, and upgrades to ours: each is one transaction, after a copy of a SQLite file."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,14 +23,15 @@ WAIT = 30
 """Seconds to wait for another process that writes to the same SQLite file."""
 
 
-def upgrade(url: str) -> bool:
+def upgrade(url: str, namers: Sequence[tuple[str, str | None]] | None = None) -> bool:
     """Bring the database to our version of the tables; make them where there are none.
 
     All or nothing: an upgrade that is killed can be started again. A SQLite file is copied first, to
     `FILE.before-VERSION`, where VERSION is ours.
 
+    :param namers: who names people, as `Settings` has it; None: nobody has said
     :returns: whether there were none
-    :raises Invalid: when its tables are of a newer broker, or somebody else's
+    :raises Invalid: when its tables are of a newer broker, or somebody else's; when it has to be said who names people
     """
     _keep_copy(url)
     with _connected(url, "BEGIN IMMEDIATE") as connection:
@@ -39,7 +40,9 @@ def upgrade(url: str) -> bool:
         before = _version(connection)
         empty = before is None and not inspect(connection).get_table_names()
         _refuse_strange(connection, before, empty)
-        alembic.command.upgrade(_config(connection), "head")
+        config = _config(connection)
+        config.attributes["namers"] = namers
+        alembic.command.upgrade(config, "head")
         prepare(connection)
         return empty
 
@@ -57,7 +60,7 @@ def check(url: str) -> bool:
             raise Invalid(
                 f"the tables of the database are of version {version}, and this broker needs "
                 f"{_scripts(connection).get_current_head()}",
-                "back it up, then run: coget-broker upgrade --database URL",
+                "back it up, then run: coget-broker upgrade --database URL, with the --config of serve if it has one",
             )
         return not empty
 

@@ -68,7 +68,7 @@ def _there(browser: Browser, page: Page, subject: str) -> Page:
     return Page(browser.client.post(browser.open(page.links[0]).url, data={"sub": subject}))
 
 
-def test_the_provider_says_who_somebody_is_and_the_cli_is_logged_in(broker, browser, tmp_path):
+def test_the_provider_says_who_somebody_is_and_the_cli_is_logged_in(broker, browser, provider, tmp_path):
     home = Globus(tmp_path / "home", broker.url)
     said = home.cli("login", "--no-local-server", status=1).stdout
     link = next(line for line in said.splitlines() if line.startswith("http"))
@@ -77,13 +77,13 @@ def test_the_provider_says_who_somebody_is_and_the_cli_is_logged_in(broker, brow
     shown = browser.send(page)
     home.cli("login", "--no-local-server", stdin=shown.words["code"] + "\n")
     assert home.cli("whoami").stdout == "ann@127.0.0.1\n"
-    assert home.json("whoami")["sub"] == str(identity("ann@127.0.0.1"))
+    assert home.json("whoami")["sub"] == str(identity(f"ann@{provider.url}"))
     assert home.json("api", "transfer", "GET", "/broker/v1/whoami")["role"] == "transfer"
 
 
-def test_who_has_no_role_gets_no_further(broker, browser):
+def test_who_has_no_role_gets_no_further(broker, browser, provider):
     page = _there(browser, browser.open(_asked(broker)), "bob")
-    assert (page.status, "bob@127.0.0.1 has no role here" in page.text) == (403, True)
+    assert (page.status, f"bob@{provider.url} has no role here" in page.text) == (403, True)
 
 
 def test_who_says_no_there_is_told_so(broker, browser):

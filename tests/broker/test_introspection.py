@@ -17,6 +17,7 @@ import pytest
 from broker.config import Introspection, Issuer, Settings, configured
 from broker.errors import Invalid
 from broker.models.access import NewToken
+from broker.models.subjects import Foreign
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from tests.broker.conftest import Broker, running
@@ -104,9 +105,20 @@ async def _asked(broker: Broker, token: str) -> tuple[int, dict]:
 
 async def test_a_token_of_another_server_counts_with_the_roles_of_its_scopes(broker, server):
     status, caller = await _asked(broker, server.token())
-    assert (status, caller["role"], caller["subject"].endswith("@127.0.0.1")) == (200, "transfer", True)
+    issuer = Foreign.read(caller["subject"]).issuer
+    assert (status, caller["role"], issuer) == (200, "transfer", f"{server.endpoint}#{server.process.url}")
     status, refused = await _asked(broker, server.token("openid"))
     assert (status, "has no role here" in refused["error"]["message"]) == (403, True)
+
+
+async def test_it_speaks_in_nobody_elses_name(server, settings):
+    other = server.settings(issuer="https://iam.example/")
+    async with running(settings._replace(introspection=other)) as broker:
+        assert (await _asked(broker, server.token()))[0] == 401
+    known = server.settings(issuer=server.process.url)
+    async with running(settings._replace(introspection=known)) as broker:
+        status, caller = await _asked(broker, server.token())
+        assert (status, Foreign.read(caller["subject"]).issuer) == (200, server.process.url)
 
 
 async def test_what_it_does_not_know_is_refused(broker, server, caplog):
@@ -190,6 +202,8 @@ def test_it_is_read_from_a_file(tmp_path):
     )
     path.write_text(GOOD + 'audience = ["b", "c"]\n')
     assert configured(Settings(), path).introspection.audience == ("b", "c")
+    path.write_text(GOOD + 'issuer = "https://a.example/"\n')
+    assert configured(Settings(), path).namers == (("https://a.example/i", "https://a.example/"),)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +212,8 @@ def test_it_is_read_from_a_file(tmp_path):
         "[introspection]\n",
         GOOD + "surprise = 1\n",
         GOOD + "audience = 3\n",
+        GOOD + 'issuer = "iam.example"\n',
+        GOOD + "issuer = 3\n",
         GOOD.replace("reader", "king"),
         GOOD.replace("https:", "file:"),
         GOOD.replace('"s"', "3"),

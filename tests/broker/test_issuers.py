@@ -87,7 +87,7 @@ async def _asked(broker: Broker, token: str) -> tuple[int, dict]:
 @pytest.mark.parametrize("algorithm", ["RS256", "ES256"])
 async def test_scopes_and_groups_give_roles(broker, provider, claims, role, algorithm):
     status, caller = await _asked(broker, provider.token(algorithm, **claims))
-    assert (status, caller["role"], caller["subject"]) == (200, role, "ann@127.0.0.1")
+    assert (status, caller["role"], caller["subject"]) == (200, role, f"ann@{provider.url}")
 
 
 def _of_nobody(provider: Provider) -> dict[str, str]:
@@ -137,7 +137,7 @@ async def test_what_is_wrong_with_a_token_is_refused_in_the_same_words(broker, p
 
 async def test_a_good_token_without_a_role_is_told_so(broker, provider):
     status, answer = await _asked(broker, provider.token(scope="openid"))
-    assert (status, "ann@127.0.0.1 has no role here" in answer["error"]["message"]) == (403, True)
+    assert (status, f"ann@{provider.url} has no role here" in answer["error"]["message"]) == (403, True)
 
 
 async def test_an_issuer_that_is_down_is_no_refusal(tmp_path, provider, broker):
@@ -173,6 +173,11 @@ def test_issuers_are_read_from_a_file(tmp_path):
         GOOD + "surprise = 1\n",
         GOOD.replace("reader", "king"),
         GOOD.replace("https:", "file:"),
+        GOOD.replace("https:", "HTTPS:"),
+        GOOD.replace("https://iam.example/", "https:///x"),
+        GOOD.replace("https://iam.example/", "https://[x"),
+        GOOD.replace("example/", "example/#x"),
+        GOOD.replace("example/", f"example/{'x' * 250}"),
         GOOD.replace('"us"', "[]"),
         "colour = 3\n",
         "{",

@@ -7,7 +7,8 @@ from broker.handlers.globus.errors import request_id
 from broker.handlers.globus.filters import stamp
 from broker.models.catalogue import Endpoint
 from broker.models.collections import PAUSABLE, AccessRule, Bookmark, Collection, PauseRule
-from broker.models.identities import identity
+from broker.models.identities import number
+from broker.services.identities import People
 from coalloc.model import Entry
 
 __all__ = ["access", "bookmark", "endpoint", "file", "listing", "pause_rule", "result", "server", "some"]
@@ -76,9 +77,12 @@ def result(kind: str, code: str, message: str, resource: str, **more: Any) -> di
     return {"DATA_TYPE": kind, **said, **more}
 
 
-def endpoint(collection: Collection, mine: bool, shown: bool, servers: Sequence[dict[str, Any]] = ()) -> dict[str, Any]:
+def endpoint(
+    collection: Collection, people: People, mine: bool, shown: bool, servers: Sequence[dict[str, Any]] = ()
+) -> dict[str, Any]:
     """A collection.
 
+    :param people: who know its owner
     :param mine: the caller may change who may use it
     :param shown: everybody may see it
     """
@@ -90,10 +94,10 @@ def endpoint(collection: Collection, mine: bool, shown: bool, servers: Sequence[
         "display_name": collection.name,
         "name": collection.name,
         "canonical_name": f"{collection.owner}#{collection.name}",
-        "username": collection.owner,
+        "username": people.username(collection.owner),
         "description": collection.description,
         "entity_type": "GCSv4_host",
-        "owner_id": str(identity(collection.owner)),
+        "owner_id": people.id(collection.owner),
         "owner_string": collection.owner,
         "public": shown,
         "activated": True,
@@ -170,11 +174,11 @@ def listing(collection: Collection, path: str, files: list[dict[str, Any]], tota
     }
 
 
-def access(rule: AccessRule) -> dict[str, Any]:
+def access(rule: AccessRule, people: People) -> dict[str, Any]:
     """Who may use a path of a collection. Globus has no rules for roles: they have a type of their own."""
     known = rule.principal
-    if rule.principal_type == "identity" and not _is_uuid(known):
-        known = str(identity(known))
+    if rule.principal_type == "identity" and number(known) is None:
+        known = people.id(known)
     return {
         "DATA_TYPE": "access",
         "id": str(rule.id),
@@ -189,10 +193,6 @@ def access(rule: AccessRule) -> dict[str, Any]:
     }
 
 
-def _is_uuid(text: str) -> bool:
-    return len(text) == 36 and text.count("-") == 4
-
-
 def bookmark(known: Bookmark) -> dict[str, Any]:
     """A name for a path."""
     return {
@@ -205,7 +205,7 @@ def bookmark(known: Bookmark) -> dict[str, Any]:
     }
 
 
-def pause_rule(rule: PauseRule, name: str, editable: bool) -> dict[str, Any]:
+def pause_rule(rule: PauseRule, people: People, name: str, editable: bool) -> dict[str, Any]:
     """What is paused at a collection called so."""
     return {
         "DATA_TYPE": "pause_rule",
@@ -213,12 +213,12 @@ def pause_rule(rule: PauseRule, name: str, editable: bool) -> dict[str, Any]:
         "message": rule.message,
         "endpoint_id": str(rule.collection_id),
         "endpoint_display_name": name,
-        "identity_id": None if rule.subject is None else str(identity(rule.subject)),
+        "identity_id": None if rule.subject is None else people.id(rule.subject),
         "start_time": None,
         "created_time": stamp(rule.created_at),
         "modified_time": stamp(rule.modified_at),
         "modified_by": rule.modified_by,
-        "modified_by_id": str(identity(rule.modified_by)),
+        "modified_by_id": people.id(rule.modified_by),
         "modified_by_host_manager": False,
         "created_by_host_manager": False,
         "editable": editable,

@@ -1,6 +1,6 @@
 """Collections, for Globus's clients, which call them endpoints."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -14,13 +14,14 @@ from broker.factory import Factory
 from broker.handlers.globus import documents
 from broker.handlers.globus.errors import GlobusError
 from broker.handlers.globus.filters import chosen
+from broker.handlers.globus.named import pause_rules
 from broker.handlers.globus.parameters import Answer, CollectionId, Fields, Offset, Said
 from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document
 from broker.models.access import Caller
-from broker.models.identities import identity
 from broker.models.names import Remark
 from broker.services.collections import Seen
+from broker.services.identities import People
 from broker.storage.tasks import Wanted
 
 __all__ = ["router"]
@@ -66,12 +67,11 @@ async def search(
     found = [
         seen
         for seen in await services.collections.visible(caller)
-        if fits(seen)
-        and all(word in _text(seen) for word in words)
-        and filter_owner_id in (None, identity(seen.collection.owner))
-        and (not kinds or "GCSv4_host" in kinds)
+        if fits(seen) and all(word in _text(seen) for word in words) and (not kinds or "GCSv4_host" in kinds)
     ]
-    page = [_document(seen, caller) | {"_rank": 1.0} for seen in found[offset : offset + limit]]
+    people = await _owners(services, found)
+    found = [seen for seen in found if str(filter_owner_id or "") in ("", people.id(seen.collection.owner))]
+    page = [_document(seen, people, caller) | {"_rank": 1.0} for seen in found[offset : offset + limit]]
     return {
         "DATA_TYPE": "endpoint_list",
         "limit": limit,
@@ -110,8 +110,12 @@ def _text(seen: Seen) -> str:
     return f"{known.name} {known.description} {known.owner} {known.site} {known.id}".lower()
 
 
-def _document(seen: Seen, caller: Caller, servers: tuple[dict[str, Any], ...] = ()) -> Answer:
-    return documents.endpoint(seen.collection, seen.kept_by(caller), seen.public, servers)
+def _document(seen: Seen, people: People, caller: Caller, servers: tuple[dict[str, Any], ...] = ()) -> Answer:
+    return documents.endpoint(seen.collection, people, seen.kept_by(caller), seen.public, servers)
+
+
+async def _owners(services: Factory, seen: Iterable[Seen]) -> People:
+    return await services.identities.people(each.collection.owner for each in seen)
 
 
 @router.get("/endpoint/{endpoint_id}")
@@ -124,7 +128,7 @@ async def endpoint(endpoint_id: CollectionId, caller: Reader, services: Services
             # `globus bookmark list` shows what else there is only if it hears this word.
             raise GlobusError(404, "EndpointDeleted", error.message, "remove your bookmark of it") from None
         raise
-    return chosen(_document(seen, caller, await _servers(seen, services)), fields)
+    return chosen(_document(seen, await _owners(services, [seen]), caller, await _servers(seen, services)), fields)
 
 
 async def _servers(seen: Seen, services: Factory) -> tuple[Answer, ...]:
@@ -165,16 +169,17 @@ async def autoactivate(endpoint_id: CollectionId, caller: Reader, services: Serv
 
 
 @router.get("/endpoint/{endpoint_id}/my_effective_pause_rule_list")
-async def pause_rules(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
+async def effective_pause_rules(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
     """What is paused there for oneself."""
     collection = (await services.collections.one(caller, endpoint_id)).collection
     rules = await services.pauses.all([endpoint_id], caller.subject)
-    return documents.some("pause_rule_list", (documents.pause_rule(rule, collection.name, False) for rule in rules))
+    return documents.some("pause_rule_list", await pause_rules(services, rules, {collection.id: collection}, False))
 
 
 @router.get("/endpoint/{endpoint_id}/role_list")
 async def role_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
     """Who administers a collection: its owner."""
-    collection = (await services.collections.one(caller, endpoint_id)).collection
+    seen = await services.collections.one(caller, endpoint_id)
     owner = {"DATA_TYPE": "role", "id": None, "principal_type": "identity", "role": "administrator"}
-    return documents.some("role_list", [owner | {"principal": str(identity(collection.owner))}])
+    people = await _owners(services, [seen])
+    return documents.some("role_list", [owner | {"principal": people.id(seen.collection.owner)}])

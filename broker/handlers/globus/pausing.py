@@ -9,7 +9,7 @@ from fastapi import Body, Request, status
 from broker.dependencies.access import Admin
 from broker.dependencies.context import Services
 from broker.factory import Factory
-from broker.handlers.globus import documents
+from broker.handlers.globus import documents, named
 from broker.handlers.globus.manager import subject
 from broker.handlers.globus.parameters import Answer, CollectionId
 from broker.handlers.globus.routers import globus_router
@@ -51,7 +51,8 @@ class NewPauseRule(Change):
 async def monitored(caller: Admin, services: Services) -> Answer:
     """Collections that an admin watches over: all."""
     seen = await services.collections.visible(caller)
-    found = (documents.endpoint(each.collection, True, each.public) for each in seen)
+    people = await services.identities.people(each.collection.owner for each in seen)
+    found = (documents.endpoint(each.collection, people, True, each.public) for each in seen)
     return documents.some("monitored_endpoints", found)
 
 
@@ -59,14 +60,15 @@ async def monitored(caller: Admin, services: Services) -> Answer:
 async def endpoint(endpoint_id: CollectionId, caller: Admin, services: Services) -> Answer:
     """One collection."""
     seen = await services.collections.one(caller, endpoint_id)
-    return documents.endpoint(seen.collection, True, seen.public)
+    people = await services.identities.people([seen.collection.owner])
+    return documents.endpoint(seen.collection, people, True, seen.public)
 
 
 @router.get("/endpoint/{endpoint_id}/access_list")
 async def access_list(endpoint_id: CollectionId, caller: Admin, services: Services) -> Answer:
     """Who may use it."""
     rules = await services.collections.rules(caller, endpoint_id)
-    return documents.some("access_list", map(documents.access, rules), endpoint=str(endpoint_id))
+    return documents.some("access_list", await named.access(services, rules), endpoint=str(endpoint_id))
 
 
 @router.get("/pause_rule_list")
@@ -74,8 +76,7 @@ async def pause_rules(caller: Admin, services: Services, filter_endpoint: UUID |
     """What is paused, everywhere or at one collection."""
     every = await _every(services)
     rules = await services.pauses.all(every if filter_endpoint is None else [filter_endpoint])
-    found = (_shown(rule, every) for rule in rules)
-    return documents.some("pause_rule_list", found)
+    return documents.some("pause_rule_list", await named.pause_rules(services, rules, every, editable=True))
 
 
 @router.post("/pause_rule", status_code=status.HTTP_201_CREATED)
@@ -94,14 +95,14 @@ async def pause(document: Annotated[NewPauseRule, Body()], caller: Admin, servic
         created_at=now,
         modified_at=now,
     )
-    return _shown(await services.pauses.put(caller.subject, rule), await _every(services))
+    return await _shown(services, await services.pauses.put(caller.subject, rule), await _every(services))
 
 
 @router.get("/pause_rule/{pause_rule_id}")
 async def pause_rule(pause_rule_id: UUID, caller: Admin, services: Services) -> Answer:
     """One rule."""
     every = await _every(services)
-    return _shown(await services.pauses.one(list(every), pause_rule_id), every)
+    return await _shown(services, await services.pauses.one(list(every), pause_rule_id), every)
 
 
 @router.put("/pause_rule/{pause_rule_id}")
@@ -115,7 +116,7 @@ async def change(pause_rule_id: UUID, document: Annotated[Change, Body()], calle
         "modified_by": caller.subject,
         "modified_at": time.time(),
     }
-    return _shown(await services.pauses.put(caller.subject, known.model_copy(update=changed)), every)
+    return await _shown(services, await services.pauses.put(caller.subject, known.model_copy(update=changed)), every)
 
 
 @router.delete("/pause_rule/{pause_rule_id}")
@@ -129,5 +130,5 @@ async def _every(services: Factory) -> dict[UUID, Collection]:
     return {each.id: each for each in await services.collections.all()}
 
 
-def _shown(rule: PauseRule, collections: dict[UUID, Collection]) -> Answer:
-    return documents.pause_rule(rule, collections[rule.collection_id].name, editable=True)
+async def _shown(services: Factory, rule: PauseRule, collections: dict[UUID, Collection]) -> Answer:
+    return (await named.pause_rules(services, [rule], collections, editable=True))[0]

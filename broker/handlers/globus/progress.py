@@ -6,8 +6,8 @@ from typing import Any
 from broker.handlers.globus.errors import PREFIX
 from broker.handlers.globus.filters import stamp
 from broker.models.collections import Collection
-from broker.models.identities import identity
 from broker.models.tasks import Event, Task
+from broker.services.identities import People
 from broker.storage.tasks import Done
 
 __all__ = ["event", "skipped", "submitted", "task", "transferred"]
@@ -65,7 +65,7 @@ UNSAID = (
 )
 
 
-def task(known: Task, collections: Mapping[str, Collection], now: float) -> dict[str, Any]:
+def task(known: Task, people: People, collections: Mapping[str, Collection], now: float) -> dict[str, Any]:
     """A task, at this moment."""
     over = known.completed_at is not None
     options = known.options
@@ -76,9 +76,9 @@ def task(known: Task, collections: Mapping[str, Collection], now: float) -> dict
         "type": known.kind,
         "status": known.status,
         "label": known.label,
-        "owner_id": str(identity(known.owner)),
+        "owner_id": people.id(known.owner),
         "owner_string": known.owner,
-        "username": known.owner,
+        "username": people.username(known.owner),
         "command": "API 0.10",
         "request_time": stamp(known.requested_at),
         "completion_time": stamp(known.completed_at) if known.completed_at is not None else None,

@@ -11,6 +11,7 @@ from broker.dependencies.context import Services
 from broker.factory import Factory
 from broker.handlers.globus import documents, progress
 from broker.handlers.globus.filters import between, chosen, clauses, ordered
+from broker.handlers.globus.named import pause_rules
 from broker.handlers.globus.parameters import Answer, Fields, Limit, Marker, Offset, Order, Said, TaskId
 from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document, label, later
@@ -52,7 +53,8 @@ async def shown(services: Factory, tasks: Iterable[Task], fields: str = "") -> l
     every, now = list(tasks), time.time()
     numbers = {number for task in every for number in (task.source, task.destination) if number}
     collections = await services.collections.named(numbers)
-    return [chosen(progress.task(each, collections, now), fields) for each in every]
+    people = await services.identities.people(task.owner for task in every)
+    return [chosen(progress.task(each, people, collections, now), fields) for each in every]
 
 
 @router.get("/task_list")
@@ -144,14 +146,12 @@ async def pause_info(task_id: TaskId, caller: Reader, services: Services) -> Ans
     task = await services.tasks.one(caller, str(task_id))
     over = task.status in ("SUCCEEDED", "FAILED")
     numbers = [number for number in (task.source, task.destination) if number and not over]
-    collections = await services.collections.named(numbers)
-    rules = await services.pauses.all([each.id for each in collections.values()], task.owner)
+    collections = {each.id: each for each in (await services.collections.named(numbers)).values()}
+    rules = await services.pauses.all(collections, task.owner)
     said = None if over else task.paused
     return {
         "DATA_TYPE": "pause_info_limited",
-        "pause_rules": [
-            documents.pause_rule(rule, collections[str(rule.collection_id)].name, editable=False) for rule in rules
-        ],
+        "pause_rules": await pause_rules(services, rules, collections, editable=False),
         "source_pause_message": said,
         "source_pause_message_share": None,
         "destination_pause_message": said if task.destination else None,

@@ -20,7 +20,6 @@ from broker.factory import Factory
 from broker.handlers.oauth.asked import SHOWN_AT, Asked, origin
 from broker.handlers.oauth.forms import address, form, pairs
 from broker.handlers.routers import page_router
-from broker.models.identities import username
 from broker.models.oauth import PAGES, Login
 from broker.pages import page
 from broker.services.logins import LASTS
@@ -137,7 +136,7 @@ def _form(
         target=_target(asked),
         action=f"{PATH}?{request.url.query}",
         form=secret,
-        username=login and username(login.caller.subject, services.settings.domain),
+        username=login and services.identities.usernames.of(login.caller.subject),
         provider=configured and f"{AWAY}?{request.url.query}",
         provider_name=configured and urlsplit(configured.issuer).hostname,
         scopes=asked.code().scopes,

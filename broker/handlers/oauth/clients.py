@@ -15,7 +15,6 @@ from broker.handlers.oauth.documents import client_document, consent_document, i
 from broker.handlers.oauth.forms import address, authenticated, body
 from broker.handlers.routers import page_router
 from broker.models.base import KEPT
-from broker.models.identities import identity
 from broker.models.names import Called
 from broker.models.oauth import VIEW_CONSENTS, Client
 
@@ -60,7 +59,7 @@ async def client(number: str, request: Request, caller: Open, services: Services
 async def remove(number: str, request: Request, caller: Open, services: Services) -> dict[str, Any]:
     """End a client, which asks for it itself, and all that it was given."""
     client = await _itself(number, request, services)
-    await services.clients.revoke(client.name, client.id)
+    await services.clients.revoke(client.id, client.id)  # its name is whatever it called itself
     return {"client": client_document(client)}
 
 
@@ -79,7 +78,7 @@ async def identities(
         raise Invalid(f"{len(words)} identities are more than {MOST}", "ask for them in parts")
     stored = services.identities
     found = await (stored.by_id(_uuids(words)) if ids else stored.by_username(words))
-    return {"identities": [identity_document(who, stored.domain, who.subject == caller.subject) for who in found]}
+    return {"identities": [identity_document(who, stored.usernames, who.subject == caller.subject) for who in found]}
 
 
 @router.get("/identities/{number}/consents")
@@ -91,7 +90,7 @@ async def consents(
     every: Annotated[bool, Query(alias="all")] = False,
 ) -> dict[str, Any]:
     """What who asks lets the program do with which they ask; or every program, if the token lets one see that."""
-    who = identity(caller.subject)
+    who = (await services.identities.of(caller.subject)).id
     if number.lower() != str(who):
         raise Forbidden("people may only ask for their own consents", f"ask for those of {who}")
     if every and VIEW_CONSENTS not in bearer.scopes:

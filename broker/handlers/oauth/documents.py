@@ -6,8 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID, uuid5
 
-from broker.models.identities import Identity, username
+from broker.models.identities import Identity
 from broker.models.oauth import Client, Consent
+from broker.models.usernames import Usernames
 
 __all__ = ["about", "client_document", "consent_document", "identity_document", "identity_set"]
 
@@ -15,9 +16,9 @@ SCOPES = UUID("0d3b0f5c-6b0e-5a0b-8f0e-9a6a3c1f7d52")
 """Of scopes UUIDs are made, which Globus's clients want to have."""
 
 
-def about(who: Identity, domain: str, scopes: Collection[str]) -> dict[str, Any]:
+def about(who: Identity, usernames: Usernames, scopes: Collection[str]) -> dict[str, Any]:
     """The claims of OpenID Connect that these scopes let one see."""
-    claims: dict[str, Any] = {"sub": str(who.id), "preferred_username": username(who.subject, domain)}
+    claims: dict[str, Any] = {"sub": str(who.id), "preferred_username": usernames.of(who.subject)}
     if "profile" in scopes:
         claims |= {"name": who.name, "organization": None, "identity_provider": None}
     if "email" in scopes:
@@ -30,14 +31,14 @@ def identity_set(who: Identity) -> list[str]:
     return [str(who.id)]
 
 
-def identity_document(who: Identity, domain: str, own: bool) -> dict[str, Any]:
+def identity_document(who: Identity, usernames: Usernames, own: bool) -> dict[str, Any]:
     """An identity.
 
     :param own: of who asks: others are not told the address
     """
     return {
         "id": str(who.id),
-        "username": username(who.subject, domain),
+        "username": usernames.of(who.subject),
         "name": who.name,
         "email": who.email if own else None,
         "organization": None,

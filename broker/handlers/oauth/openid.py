@@ -49,8 +49,8 @@ async def keys(caller: Open, services: Services) -> dict[str, Any]:
 async def userinfo(caller: Named, bearer: Sent, services: Services) -> dict[str, Any]:
     """Who has sent the token."""
     who = await services.identities.of(caller.subject)
-    claims = about(who, services.settings.domain, bearer.scopes)
+    claims = about(who, services.identities.usernames, bearer.scopes)
     if VIEW_IDENTITY_SET in bearer.scopes:
-        own = identity_document(who, services.settings.domain, "email" in bearer.scopes)
+        own = identity_document(who, services.identities.usernames, "email" in bearer.scopes)
         claims["identity_set"] = [{**own, "sub": own["id"]}]
     return claims

@@ -14,7 +14,6 @@ from broker.factory import Factory
 from broker.handlers.oauth.documents import about, identity_set
 from broker.handlers.oauth.forms import authenticated, form
 from broker.handlers.routers import page_router
-from broker.models.identities import identity
 from broker.models.oauth import Client, Grant
 from broker.services.grants import Given
 
@@ -80,9 +79,9 @@ async def introspect(request: Request, caller: Open, services: Services, home: H
         "iat": int(grant.created_at),
         "nbf": int(grant.created_at),
         "exp": int(grant.expires_at or 0),
-        **about(who, services.settings.domain, grant.scopes),
+        **about(who, services.identities.usernames, grant.scopes),
         "identity_set": identity_set(who),
-        "session_info": _session(grant, home),
+        "session_info": _session(grant, str(who.id), home),
     }
     return _unstored({**said, "username": said.pop("preferred_username")})
 
@@ -96,10 +95,9 @@ async def _own(request: Request, services: Factory) -> Grant | None:
     return grant if grant and grant.client == client.id else None
 
 
-def _session(grant: Grant, home: str) -> dict[str, Any]:
+def _session(grant: Grant, who: str, home: str) -> dict[str, Any]:
     if grant.login_at is None:
         return {"authentications": {}}
-    who = str(identity(grant.caller.subject))
     return {"authentications": {who: {"auth_time": int(grant.login_at), "idp": home, "acr": None, "amr": None}}}
 
 
@@ -115,7 +113,7 @@ async def _answer(given: Given, client: Client, services: Factory, home: str) ->
                 "iat": int(time.time()),
                 "exp": int(time.time()) + LASTS,
                 "auth_time": int(given.login_at or 0),
-                **about(who, services.settings.domain, given.code.scopes),
+                **about(who, services.identities.usernames, given.code.scopes),
                 **({"nonce": given.code.nonce} if given.code.nonce else {}),
             }
         )

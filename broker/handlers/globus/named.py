@@ -1,0 +1,26 @@
+"""Documents that name people, with the UUIDs that these are known by."""
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from broker.factory import Factory
+from broker.handlers.globus import documents
+from broker.handlers.globus.parameters import Answer
+from broker.models.collections import AccessRule, Collection, PauseRule
+
+__all__ = ["access", "pause_rules"]
+
+
+async def access(services: Factory, rules: Sequence[AccessRule]) -> list[Answer]:
+    """Who may use a collection."""
+    people = await services.identities.people(each.principal for each in rules if each.principal_type == "identity")
+    return [documents.access(each, people) for each in rules]
+
+
+async def pause_rules(
+    services: Factory, rules: Sequence[PauseRule], collections: Mapping[UUID, Collection], editable: bool
+) -> list[Answer]:
+    """What is paused at these collections."""
+    subjects = [each for rule in rules for each in (rule.subject, rule.modified_by) if each is not None]
+    people = await services.identities.people(subjects)
+    return [documents.pause_rule(each, people, collections[each.collection_id].name, editable) for each in rules]

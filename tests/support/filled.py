@@ -1,0 +1,74 @@
+"""A row for a subject in each table that has subjects, as a broker of an older version might have left it."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+__all__ = ["columns", "fill", "found"]
+
+MARKED = ("subject", "owner", "principal", "made_by", "modified_by", "by", "canceled")
+"""What columns are called that have a subject."""
+FIRST = ("sites", "endpoints", "datasets", "replicas", "pairs", "collections", "workers", "tasks", "clients", "tokens")
+"""What others point to."""
+
+
+PARTS = "observations_"
+PARTITION = "CREATE TABLE observations_first PARTITION OF observations FOR VALUES FROM (0) TO (10000)"
+
+
+def columns(connection: sa.Connection) -> list[sa.Column[Any]]:
+    """Those of this database that have subjects."""
+    known = sa.MetaData()
+    known.reflect(connection)
+    tables = [each for each in known.sorted_tables if not each.name.startswith(PARTS)]
+    named = [column for table in tables for column in table.columns if column.name in MARKED]
+    named += [known.tables["clients"].c.name]
+    return [column for column in named if column.table.name not in ("locks", "alembic_version")]
+
+
+def fill(connection: sa.Connection, subjects: Sequence[str], kind: str) -> None:
+    """Add them.
+
+    :param kind: of their tokens; `token`, which an admin issues, comes with a client that is called so, too
+    """
+    with_subject = {column.table.name: column.table for column in columns(connection)}
+    known = next(iter(with_subject.values())).metadata.tables
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.text(PARTITION))
+    for name in (*FIRST, *sorted(with_subject.keys() - set(FIRST))):
+        rows = [
+            {column.name: _value(column, subject, number, kind) for column in known[name].columns}
+            for number, subject in enumerate(subjects, 1000)  # which no sequence has come to
+        ]
+        connection.execute(sa.insert(known[name]), rows)
+
+
+def _value(column: sa.Column[Any], subject: str, number: int, kind: str) -> Any:
+    fixed = {"principal_type": "identity", "role": "transfer", "kind": kind, "status": "ACTIVE", "action": "put"}
+    if column.table.name == "clients" and column.name in ("name", "role"):
+        return {"name": (str(number), subject), "role": (None, "transfer")}[column.name][kind == "token"]
+    if column.name in MARKED:
+        return subject
+    if column.name in ("parent_id", "issuer_id", "client_id", "expires_at", "revoked_at", "token_id"):
+        return None
+    if column.name in fixed:
+        return "gridftp" if column.table.name == "collections" and column.name == "kind" else fixed[column.name]
+    if column.name == "permissions":
+        return "r"
+    if isinstance(column.type, sa.Boolean):
+        return False
+    if isinstance(column.type, sa.Text | sa.String):
+        return str(number)
+    return number
+
+
+def found(connection: sa.Connection, subject: str) -> set[str]:
+    """The columns in which a subject is, of all that hold text: TABLE.COLUMN."""
+    known = sa.MetaData()
+    known.reflect(connection)
+    tables = [each for each in known.sorted_tables if not each.name.startswith(PARTS)]
+    every = [column for table in tables for column in table.columns]
+    texts = [column for column in every if isinstance(column.type, sa.Text | sa.String)]
+    there = {each: sa.select(sa.literal(1)).where(each == subject).limit(1) for each in texts}
+    return {f"{each.table.name}.{each.name}" for each, asked in there.items() if connection.execute(asked).first()}
