@@ -20,12 +20,15 @@ from broker.handlers.oauth.faults import SHAPES
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
 from broker.reports.drawing import warm
+from broker.services.attempts import Attempts
 from broker.tasks import Queue, followers_of, poster_of, prober_of, worker_of
 
 __all__ = ["create_app"]
 
 SHOWN = 5
 """Of the faults of one request so many are told."""
+WRONG_TOKENS = 30
+"""That one address may send in a minute; right ones are always heard."""
 DOCUMENTS = ("/openapi.json",)
 """For everybody, and from no handler of ours."""
 CODES = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}
@@ -52,6 +55,7 @@ def create_app(factory: Factory) -> FastAPI:
         redoc_url=None,
     )
     app.state.changing = asyncio.Lock()
+    app.state.wrong_tokens = Attempts(WRONG_TOKENS, 60)
     app.state.factory, app.state.buckets, app.state.registry = factory, {}, CollectorRegistry()
     checked(app.routes, DOCUMENTS)
     app.add_middleware(BodyLimit, largest=factory.settings.largest_body, unlimited=UNLIMITED)

@@ -106,10 +106,18 @@ class Guarded(APIRoute):
 
         async def guarded(request: Request) -> Response:
             request.state.policy = policy
-            request.state.bearer = await policy.judge(request)
+            try:
+                request.state.bearer = await policy.judge(request)
+            except Unauthenticated:
+                if "Authorization" in request.headers:
+                    request.app.state.wrong_tokens.failed(request.client.host if request.client else "")
+                raise
             exact = Exactly(request.scope, request.receive)
             if request.method == "PUT" and (wanted := request.headers.get("If-Match")):
-                async with request.app.state.changing:  # between the look and the change there is no other
+                broker = services(request)
+                # Between the look and the change there is no other that says If-Match.
+                async with request.app.state.changing, broker.database.alone("changes"):
+                    broker.places.look_again()
                     await matched(request, wanted)
                     return await handle(exact)
             answer = await handle(exact)

@@ -1,13 +1,12 @@
-"""Bodies of requests, read strictly: JSON that says nothing twice, and only what JSON has."""
+"""Bodies of requests, read strictly."""
 
-import json
 from typing import Any
 
 from fastapi import Request
 
-from broker.errors import Invalid
+from broker.models.strict_json import document
 
-__all__ = ["Exactly", "document"]
+__all__ = ["Exactly"]
 
 
 class Exactly(Request):
@@ -16,28 +15,3 @@ class Exactly(Request):
     async def json(self) -> Any:
         """The body. :raises Invalid: when it names something twice"""
         return document(await self.body())
-
-
-def document(body: bytes) -> Any:
-    """Read JSON.
-
-    :raises Invalid: when an object in it has a key twice: programs differ in which of them counts
-    :raises ValueError: when it is no JSON
-
-    >>> document(b'{"a": [{"b": 1}]}')
-    {'a': [{'b': 1}]}
-    """
-    return json.loads(body, object_pairs_hook=_once, parse_constant=_none)
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise Invalid(f"the body says {twice[:100]!a} twice", "say it once")
-    return found
-
-
-def _none(word: str) -> None:
-    raise json.JSONDecodeError(f"{word} is no number", word, 0)

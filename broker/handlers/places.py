@@ -37,6 +37,12 @@ async def sites(caller: Reader, services: Services) -> Sites:
     return Sites(sites=list((await services.places.map()).sites.values()))
 
 
+@router.get("/sites/{name}")
+async def site(name: Name, caller: Reader, services: Services) -> Site:
+    """One site."""
+    return await services.places.site(name)
+
+
 @router.put("/sites/{name}")
 async def put_site(name: Name, site: Site, caller: Curator, services: Services) -> Site:
     """Make a site, or change it."""

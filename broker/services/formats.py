@@ -9,7 +9,6 @@
 """
 
 import csv
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
@@ -21,6 +20,7 @@ from broker.errors import BrokerError, Invalid, NotFound
 from broker.models.base import Size, Wire
 from broker.models.catalogue import PORTS, Dataset, Endpoint, Replica, ReplicaState
 from broker.models.names import Did, Named, ReplicaPath
+from broker.models.strict_json import document
 from coalloc.api import metalink_files
 from coalloc.errors import CoallocError
 
@@ -120,7 +120,7 @@ def entries_of_document(document: bytes, context: Context) -> Iterator[tuple[int
 
 def _json(line: str) -> Mapping[str, Any]:
     try:
-        value = json.loads(line)
+        value = document(line)
     except (ValueError, RecursionError) as error:
         raise Invalid(f"it is no JSON: {error}", "write one JSON object a line") from None
     if not isinstance(value, dict):

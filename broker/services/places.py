@@ -80,6 +80,10 @@ class Places:
             self._until = time.monotonic() + REMEMBERED
         return self._map
 
+    def look_again(self) -> None:
+        """Ask the database when the map is wanted next: another process may have changed something."""
+        self._until = 0.0
+
     async def sources(self, named: Iterable[str], caller: Caller = NOBODY) -> dict[str, str]:
         """What transfers from these are filed under: an endpoint's name, its address and `globus://` with the id of a
         collection at it, if the caller may see that, are the same source.
@@ -119,7 +123,7 @@ class Places:
         async with self._database.write() as connection:
             await Stored(connection).put_site(site)
             await Records(connection).note(time.time(), by, "put site", site.name)
-        self._until = 0.0
+        self.look_again()
         return site
 
     @retried
@@ -128,7 +132,7 @@ class Places:
         async with self._database.write() as connection:
             await Stored(connection).remove_site(name)
             await Records(connection).note(time.time(), by, "remove site", name)
-        self._until = 0.0
+        self.look_again()
 
     @retried
     async def put_endpoint(self, by: str, endpoint: Endpoint, role: Role = "admin") -> Endpoint:
@@ -148,7 +152,7 @@ class Places:
             await stored.put_endpoint(endpoint, opened=role == "admin")
             said = f"{endpoint.name}: may be given a proxy" if endpoint.delegate else endpoint.name
             await Records(connection).note(time.time(), by, "put endpoint", said)
-        self._until = 0.0
+        self.look_again()
         return endpoint
 
     @retried
@@ -157,7 +161,7 @@ class Places:
         async with self._database.write() as connection:
             await Stored(connection).remove_endpoint(name)
             await Records(connection).note(time.time(), by, "remove endpoint", name)
-        self._until = 0.0
+        self.look_again()
 
     async def tell_opened(self) -> None:
         """Log which endpoints may have an inner address although no admin has said so: those from before an upgrade."""
@@ -184,6 +188,13 @@ class Places:
     async def policy(self) -> AddressPolicy:
         """Which addresses may be connected to on behalf of users."""
         return (await self.map()).policy
+
+    async def site(self, name: str) -> Site:
+        """:raises NotFound:"""
+        site = (await self.map()).sites.get(name)
+        if site is None:
+            raise NotFound(f"there is no site {name}", "see GET /broker/v1/sites")
+        return site
 
     async def endpoint(self, name: str) -> Endpoint:
         """:raises NotFound:"""

@@ -152,6 +152,16 @@ class Database:
             yield connection
 
     @asynccontextmanager
+    async def alone(self, work: str) -> AsyncIterator[None]:
+        """Keep other processes out of blocks for the same work; on SQLite one process serves."""
+        async with AsyncExitStack() as stack:
+            if not self.sqlite:
+                connection = await stack.enter_async_context(self.read())
+                locked = text("SELECT pg_advisory_xact_lock(hashtext(:work))")
+                await connection.execute(locked, {"work": f"coget {work}"})
+            yield
+
+    @asynccontextmanager
     async def _mended(self) -> AsyncIterator[None]:
         try:
             yield

@@ -10,6 +10,7 @@ __all__ = ["rules"]
 
 OWN = """
 reader    GET    /sites
+reader    GET    /sites/{name}
 curator   PUT    /sites/{name}
 curator   DELETE /sites/{name}
 reader    GET    /endpoints

@@ -208,6 +208,17 @@ async def test_who_asks_too_often_is_told_to_wait(database):
         assert (await other.get("/broker/v1/whoami")).status_code == 200
 
 
+async def test_who_sends_wrong_tokens_is_told_to_wait(broker: Broker):
+    reader, wrong = await broker.client("reader"), broker.with_headers({"Authorization": "Bearer cogetb_wrong"})
+    told = [(await wrong.get("/broker/v1/whoami")).status_code for _ in range(40)]
+    assert told == [401] * 30 + [429] * 10
+    for kind in ("cogetb_other", "a.b.c", "x"):
+        refused = await wrong.get("/v0.10/task_list", headers={"Authorization": f"Bearer {kind}"})
+        assert (refused.status_code, 0 < int(refused.headers["Retry-After"]) <= 60) == (429, True)
+    assert (await reader.get("/broker/v1/whoami")).status_code == 200  # from the same address
+    assert (await broker.with_headers({}).get("/broker/v1/whoami")).status_code == 401  # no token is no wrong one
+
+
 async def test_a_body_that_is_too_long_is_refused_before_it_is_read(database):
     async with running(Settings(database, largest_body=10_000)) as broker:
         admin: httpx.AsyncClient = await broker.client("admin")

@@ -1,10 +1,12 @@
 """Bodies of requests: nothing twice, no number that is true, no name with blanks around it; and ids of objects."""
 
+import asyncio
 import json
 
 import pytest
 
-from tests.broker.conftest import Broker
+from broker.config import Settings
+from tests.broker.conftest import Broker, running
 
 JSON = {"Content-Type": "application/json"}
 TWICE = [
@@ -22,6 +24,15 @@ async def test_nothing_is_said_twice(admin, method, path, body):
     answer = await admin.request(method, path, content=body, headers=JSON)
     assert answer.status_code == (400 if path.startswith("/v0.10") else 422), answer.text
     assert "twice" in answer.text
+
+
+async def test_no_line_of_an_import_says_anything_twice(stocked):
+    lines = b'{"name": "new:a", "size": 1, "size": 2}\n{"name": "new:b", "size": NaN}\n{"name": "new:c", "size": 1}\n'
+    answer = [json.loads(line) for line in (await stocked.post("/broker/v1/import", content=lines)).text.splitlines()]
+    assert [each.get("line") for each in answer[:-1]] == [1, 2], answer
+    assert "twice" in str(answer[0])
+    known = (await stocked.get("/broker/v1/datasets?prefix=new:")).json()["datasets"]
+    assert [each["name"] for each in known] == ["new:c"]
 
 
 @pytest.mark.parametrize("word", [b"NaN", b"Infinity", b"-Infinity"])
@@ -89,6 +100,35 @@ async def test_an_id_with_access_in_it_is_found(stocked):
         assert set(answer.json()) == {"url"}, answer.text
     assert (await stocked.get(f"{objects}run1:a/access/none")).status_code == 404
     assert json.loads((await stocked.get(f"{objects}run1:a")).text)["id"] == "run1:a"
+
+
+async def test_a_site_is_changed_only_if_it_is_the_same(stocked):
+    first = await stocked.get("/broker/v1/sites/CERN")
+    assert first.json() == {"name": "CERN", "latitude": 46.2, "longitude": 6.05}
+    moved, tag = {**first.json(), "latitude": 1.0}, first.headers["ETag"]
+    found = [await stocked.put("/broker/v1/sites/CERN", json=moved, headers={"If-Match": tag}) for _ in range(2)]
+    assert [each.status_code for each in found] == [200, 412]
+    assert (await stocked.get("/broker/v1/sites/none")).status_code == 404
+
+
+async def test_of_changes_meant_for_the_same_state_one_is_made(database, broker, stocked):
+    """Also when several processes serve one database, and have each read the catalogue before."""
+    if broker.factory.database.sqlite:
+        pytest.skip("one process serves SQLite")
+    path = "/broker/v1/endpoints/cern-1"
+    first = await stocked.get(path)
+    async with running(Settings(database)) as second:
+        other = await second.client("admin")
+        for turn in range(5):
+            tag = (await stocked.get(path)).headers["ETag"]
+            await other.get(path)
+            puts = [
+                client.put(path, json={**first.json(), "max_streams": 1 + 8 * turn + i}, headers={"If-Match": tag})
+                for i, client in enumerate([stocked, other] * 4)
+            ]
+            found = [each.status_code for each in await asyncio.gather(*puts)]
+            assert sorted(found) == [200] + [412] * 7
+            assert (await stocked.get(path)).json()["max_streams"] == 1 + 8 * turn + found.index(200)
 
 
 @pytest.mark.parametrize("prefix", ["/broker/v1", "/v0.10/broker/v1"])

@@ -7,7 +7,6 @@ from fastapi import Query, Request, status
 from pydantic import BaseModel, Field
 
 from broker.dependencies.access import Consenting, Identified, Open, Sent
-from broker.dependencies.bodies import document
 from broker.dependencies.context import Services
 from broker.errors import Forbidden, Invalid
 from broker.factory import Factory
@@ -17,6 +16,7 @@ from broker.handlers.routers import page_router
 from broker.models.base import KEPT
 from broker.models.names import Called
 from broker.models.oauth import VIEW_CONSENTS, Client
+from broker.models.strict_json import document
 
 __all__ = ["router"]
 

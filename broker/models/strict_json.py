@@ -1,0 +1,33 @@
+"""JSON read strictly: nothing is said twice, and there is only what JSON has."""
+
+import json
+from typing import Any
+
+from broker.errors import Invalid
+
+__all__ = ["document"]
+
+
+def document(body: bytes | str) -> Any:
+    """Read JSON.
+
+    :raises Invalid: when an object in it has a key twice: programs differ in which of them counts
+    :raises ValueError: when it is no JSON
+
+    >>> document(b'{"a": [{"b": 1}]}')
+    {'a': [{'b': 1}]}
+    """
+    return json.loads(body, object_pairs_hook=_once, parse_constant=_none)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Invalid(f"the body says {twice[:100]!a} twice", "say it once")
+    return found
+
+
+def _none(word: str) -> None:
+    raise json.JSONDecodeError(f"{word} is no number", word, 0)
