@@ -37,8 +37,8 @@ class Endpoint(Wire):
 
     Of several, those of less `read_priority` are preferred where priorities rank; 0 means not for reading, as 0 in
     `write_priority` means not for writing. `capacity` is bytes per second, `max_streams` connections to it by one
-    transfer. Coordinates are those of its site unless given. `delegate`, which only admins set, lets workers give its
-    host a limited proxy if it insists on one.
+    transfer. Coordinates are those of its site unless given. Only admins set `delegate`, which lets workers give its
+    host a limited proxy if it insists on one, and `data_hosts`: other hosts that its data may come from, or go to.
     """
 
     name: Named
@@ -54,6 +54,7 @@ class Endpoint(Wire):
     latitude: Latitude | None = None
     longitude: Longitude | None = None
     delegate: bool = False
+    data_hosts: Annotated[tuple[Host, ...], Field(max_length=64)] = ()
 
     @field_validator("prefix")
     @classmethod

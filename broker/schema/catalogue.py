@@ -46,6 +46,7 @@ endpoints = Table(
     Column("latitude", Double),
     Column("longitude", Double),
     Column("delegate", Boolean, nullable=False, server_default=false()),  # whether it may be given a proxy
+    Column("data_hosts", Text, nullable=False, server_default=""),  # with blanks between them
     Column("opened", Text, nullable=False, server_default=""),  # who lets it have an inner address: admin, upgrade
 )
 

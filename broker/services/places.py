@@ -185,6 +185,11 @@ class Places:
         placed = (await self.map()).by_id.values()
         return frozenset(each.endpoint.host for each in placed if each.endpoint.delegate)
 
+    async def data_hosts(self) -> frozenset[str]:
+        """Hosts that servers may name for their data, beside themselves."""
+        placed = (await self.map()).by_id.values()
+        return frozenset(host for each in placed for host in each.endpoint.data_hosts)
+
     async def policy(self) -> AddressPolicy:
         """Which addresses may be connected to on behalf of users."""
         return (await self.map()).policy
@@ -205,20 +210,23 @@ class Places:
 
 
 def _permitted(by: str, endpoint: Endpoint, before: Endpoint | None, collections: Iterable[Collection]) -> Endpoint:
-    """Return an endpoint as it may be put by someone who is no admin; who does not speak of `delegate` leaves it.
+    """Return an endpoint as it may be put by someone who is no admin, who leaves what they do not speak of.
 
     :raises Forbidden: when only an admin may put it
     """
-    if before and "delegate" not in endpoint.model_fields_set:
-        endpoint = endpoint.model_copy(update={"delegate": before.delegate})
+    if before:
+        silent = {"delegate", "data_hosts"} - endpoint.model_fields_set
+        endpoint = endpoint.model_copy(update={name: getattr(before, name) for name in silent})
     if endpoint.delegate != (before is not None and before.delegate):
         raise Forbidden(f"{by} may not decide whether {endpoint.name} is given a proxy", "ask an admin")
+    if set(endpoint.data_hosts) != set(before.data_hosts if before else ()):
+        raise Forbidden(f"{by} may not say where the data of {endpoint.name} may come from", "ask an admin")
     if before is None or _where(before) == _where(endpoint):
         return endpoint
     shown = "gsiftp" in (before.scheme, endpoint.scheme)  # without a credential's name the workers' own is shown
-    if endpoint.delegate or any(shown or each.credential for each in collections):
+    if endpoint.delegate or endpoint.data_hosts or any(shown or each.credential for each in collections):
         raise Forbidden(
-            f"{by} may not move {endpoint.name}: collections there log in with a credential of the workers",
+            f"{by} may not move {endpoint.name}: an admin trusts it with data hosts, a proxy or credentials",
             "ask an admin, or make another endpoint",
         )
     return endpoint

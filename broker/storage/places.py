@@ -71,7 +71,8 @@ class Places:
             number, north, east = fields.pop("id"), fields.pop("north"), fields.pop("east")
             del fields["site_id"]
             opened = fields.pop("opened")
-            endpoint = Endpoint.model_construct(**fields)
+            hosts = tuple(fields.pop("data_hosts").split())
+            endpoint = Endpoint.model_construct(**fields, data_hosts=hosts)
             north, east = (north, east) if endpoint.latitude is None else (endpoint.latitude, endpoint.longitude)
             placed.append(Placed(number, endpoint, None if north is None or east is None else (north, east), opened))
         return placed
@@ -85,7 +86,8 @@ class Places:
         site = found.scalar()
         if site is None:
             raise NotFound(f"there is no site {endpoint.site}", f"make it first: PUT /broker/v1/sites/{endpoint.site}")
-        values = {**endpoint.model_dump(exclude={"site"}), "site_id": site, "opened": "admin" if opened else ""}
+        said = {**endpoint.model_dump(exclude={"site"}), "data_hosts": " ".join(endpoint.data_hosts)}
+        values = {**said, "site_id": site, "opened": "admin" if opened else ""}
         new = insert(self._connection, endpoints).values(values)
         changes = {name: new.excluded[name] for name in values if name != "name"}
         if not opened:

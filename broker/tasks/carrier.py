@@ -135,11 +135,13 @@ class Carrier:
 
         async def of(path: str) -> Located:
             if isinstance(tree, GridFTPTree):
-                return Located({tree.url(path): Estimate()}, tree.server.policy, tree.server.delegate)
+                server = tree.server
+                return Located({tree.url(path): Estimate()}, server.policy, server.delegate, server.data_hosts)
             found = await self._where(tree, sink, owner)(path)
             expected = {replica.url: replica.estimate for replica in found.replicas}
             places = self._places
-            return Located(expected, await places.policy(), await places.delegates(), recorded(found.checksums))
+            policy, delegate, data_hosts = await places.policy(), await places.delegates(), await places.data_hosts()
+            return Located(expected, policy, delegate, data_hosts, recorded(found.checksums))
 
         return of
 

@@ -24,13 +24,14 @@ AT_ONCE = 4
 
 
 class Located(NamedTuple):
-    """All replicas of a file by URL, with what is expected of each, the addresses that they may have, and the hosts
-    that may be given a proxy; and its checksum, ALGORITHM:HEX, if known.
+    """All replicas of a file by URL, with what is expected of each, the addresses that they may have, the hosts that
+    may be given a proxy, and others that data may come from; and its checksum, ALGORITHM:HEX, if known.
     """
 
     expected: Mapping[str, Estimate]
     policy: AddressPolicy
     delegate: frozenset[str]
+    data_hosts: frozenset[str]
     checksum: str | None = None
 
 
@@ -70,7 +71,7 @@ class Downloading:
         self._sink.refuse_partial(_parent(work.destination))
         await _reached(self._sink, work)
         arriving = Arriving(work.task_id, recorder)
-        sources, policy, delegate, recorded = await self._sources(work.source)
+        sources, policy, delegate, data_hosts, recorded = await self._sources(work.source)
         checked = self._options.verify_checksum or work.details.compare
         wanted = Request(
             (),
@@ -81,6 +82,7 @@ class Downloading:
             checksum=work.details.told or (recorded if checked else "none"),
             policy=policy,
             delegate=delegate,
+            data_hosts=data_hosts,
         )
         with Deciding.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
             (report,) = await download(wanted, arriving.watch, sources, self._limits.by_url(sources))

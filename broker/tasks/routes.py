@@ -87,10 +87,11 @@ class Routes:
 async def _open(ends: Ends) -> Route:
     """All sessions at once: each costs several round trips."""
     source, sink = f"{ends.source.source}/", f"{ends.sink.source}/"
-    policy, proxies, delegate = ends.sink.policy, (ends.source.proxy, ends.sink.proxy), ends.sink.delegate
-    pair = asyncio.ensure_future(third_party(source, sink, proxies, ends.parallelism, policy=policy, delegate=delegate))
-    sending = asyncio.ensure_future(storage(source, ends.source.proxy, policy=policy, delegate=delegate))
-    receiving = asyncio.ensure_future(storage(sink, ends.sink.proxy, policy=policy, delegate=delegate))
+    proxies = ends.source.proxy, ends.sink.proxy
+    allowed = ends.sink.allowed
+    pair = asyncio.ensure_future(third_party(source, sink, proxies, ends.parallelism, **allowed))
+    sending = asyncio.ensure_future(storage(source, ends.source.proxy, **allowed))
+    receiving = asyncio.ensure_future(storage(sink, ends.sink.proxy, **allowed))
     try:
         return Route(*await asyncio.gather(pair, sending, receiving))
     except BaseException:

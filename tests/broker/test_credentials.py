@@ -159,6 +159,23 @@ async def test_only_admins_say_who_may_be_given_a_proxy(broker, admin, curator):
     assert await broker.factory.places.delegates() == frozenset()
 
 
+async def test_only_admins_say_where_data_may_come_from(broker, admin, curator):
+    assert await put(curator, data_hosts=["pool.example"]) == 403
+    other = {**ENDPOINT, "name": "mine", "data_hosts": ["pool.example"]}
+    assert (await curator.put("/broker/v1/endpoints/mine", json=other)).status_code == 403
+    assert await put(admin, data_hosts=["Pool.example", "[2001:db8::1]"]) == 200
+    assert await broker.factory.places.data_hosts() == {"pool.example", "[2001:db8::1]"}
+    assert await put(curator, read_priority=3) == 200
+    known = ["pool.example", "[2001:db8::1]"]
+    assert (await curator.get("/broker/v1/endpoints/dtn")).json()["data_hosts"] == known
+    for change in ({"data_hosts": []}, {"data_hosts": [*known, "evil.example"]}, *MOVES):
+        assert await put(curator, **change) == 403
+    for wrong in ("a b", "-x", "a/b", "", "x\n"):
+        assert await put(admin, data_hosts=[wrong]) == 422
+    assert await put(admin) == 200
+    assert await broker.factory.places.data_hosts() == frozenset()
+
+
 def test_an_upgrade_binds_credentials_to_what_their_collections_have(empty_database):
     address = addressed(empty_database)
     with migration._connected(address) as connection:

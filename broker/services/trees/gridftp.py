@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from posixpath import join, normpath, relpath
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypedDict, cast
 from urllib.parse import quote
 
 from broker.services.paths import below
@@ -23,15 +23,29 @@ MOST = 8
 """Sessions with one server at once; who comes then waits for one."""
 
 
+class Allowed(TypedDict):
+    """What sessions with a server may do."""
+
+    policy: AddressPolicy
+    delegate: frozenset[str]
+    data_hosts: frozenset[str]
+
+
 class Server(NamedTuple):
-    """Where to log in, with which proxy certificate (None where none is needed), which addresses it may have, and which
-    hosts may be given a proxy.
+    """Where to log in, with which proxy certificate (None where none is needed), which addresses it may have, which
+    hosts may be given a proxy, and which others its data may come from.
     """
 
     source: str
     proxy: Path | None
     policy: AddressPolicy
     delegate: frozenset[str] = frozenset()
+    data_hosts: frozenset[str] = frozenset()
+
+    @property
+    def allowed(self) -> Allowed:
+        """What sessions with it may do, as `storage` and `third_party` take it."""
+        return {"policy": self.policy, "delegate": self.delegate, "data_hosts": self.data_hosts}
 
 
 class Sessions:
@@ -45,9 +59,7 @@ class Sessions:
     async def one(self, server: Server) -> AsyncIterator[Storage]:
         """A session for one user at a time; a kept one if there is any that still stands."""
         async with self._free[server]:
-            session = self._take(server) or await storage(
-                f"{server.source}/", proxy=server.proxy, policy=server.policy, delegate=server.delegate
-            )
+            session = self._take(server) or await storage(f"{server.source}/", proxy=server.proxy, **server.allowed)
             try:
                 yield session
             finally:

@@ -8,7 +8,7 @@ import asyncio
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from coalloc.addresses import class_of
+from coalloc.addresses import AddressClass, class_of
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
@@ -88,15 +88,13 @@ class DataConnections:
     async def _checked(self, host: str) -> str:
         """The host to connect to when a reply names `host`: it, the server itself, or none (a third host)."""
         said, peer = ip_address(host), ip_address(self._control.peer)
-        if said == peer:
+        if said == peer or said in await self.allowed_hosts():
             return host
         if said.is_unspecified or (said.is_private and not peer.is_private):
             return self._control.peer  # a server behind address translation that does not know its own address
-        if said in await self.allowed_hosts():
-            return host
         raise PermissionRefused(
             f"{self._address.shown}: the server says its data come from another host, {host}",
-            f"if you trust that host, allow it with --data-host {host}",
+            f"if you trust that host, allow it: --data-host {host}, or data_hosts of a broker's endpoint",
         )
 
     async def allowed_hosts(self) -> set[IPv4Address | IPv6Address]:
@@ -110,9 +108,11 @@ class DataConnections:
         loop = asyncio.get_running_loop()
         for name in self._options.data_hosts:
             try:
-                found |= {ip_address(info[4][0]) for info in await loop.getaddrinfo(name, None)}
+                told = {str(info[4][0]) for info in await loop.getaddrinfo(name.strip("[]"), None)}
             except OSError:
                 continue  # a name that does not resolve allows nothing
+            reachable = (each for each in told if dialer.policy.anywhere or class_of(each) < AddressClass.LINK_LOCAL)
+            found |= {ip_address(each.partition("%")[0]) for each in reachable}
         return found
 
 

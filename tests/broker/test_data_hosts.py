@@ -1,0 +1,75 @@
+"""Servers whose data are at other hosts: tasks reach them where an admin has said so, and nowhere else."""
+
+from functools import partial
+
+import pytest
+
+from broker.models.tasks import Item
+from tests.broker.worlds import ANN, read, register, working, world_with, write
+from tests.support.gridftp import GridFTPServer
+from tests.support.waiting import until
+
+APART = "127.0.0.77"
+"""Where a server of these tests has its data."""
+
+
+@pytest.fixture(params=["source", "sink"])
+async def world(request, database, tmp_path):
+    """One end has its data at another host, and no network is listed."""
+    apart = {request.param: ("-data-interface", APART)}
+    with (
+        GridFTPServer(tmp_path / "from", options=apart.get("source", ())) as source,
+        GridFTPServer(tmp_path / "to", "127.0.0.2", options=apart.get("sink", ())) as sink,
+    ):
+        async with world_with(database, tmp_path, source, sink, network=()) as made, working(made):
+            yield made, request.param
+
+
+async def allow(world, name, *hosts):
+    known = await world.factory.places.endpoint(name)
+    await world.factory.places.put_endpoint("root", known.model_copy(update={"data_hosts": hosts}))
+
+
+@pytest.mark.parametrize("to", ["sink", "local"])
+async def test_data_come_from_a_host_that_an_admin_listed(world, to):
+    made, end = world
+    written = write(made.source.root, {"a": 300_000})
+    await allow(made, end, "elsewhere.invalid", APART)
+    task = await made.done("TRANSFER", [Item(source="/a", destination="/b")], to)
+    assert task.status == "SUCCEEDED"
+    assert read(made.local if to == "local" else made.sink.root)["b"] == written["a"]
+
+
+async def refusals(world, number):
+    """What went wrong in a task."""
+    return (await world.factory.tasks.events(ANN, number, True, 10, 0))[0]
+
+
+async def test_data_come_from_no_other(world):
+    made, end = world
+    write(made.source.root, {"a": 300_000})
+    await allow(made, end, "127.0.0.78")
+    to = "local" if end == "source" else "sink"  # between two servers, the source makes the connection
+    number = await made.submit("TRANSFER", [Item(source="/a", destination="/b")], to)
+    said = (await until(partial(refusals, made, number)))[0].details
+    assert f"another host, {APART}" in said
+    assert not read(made.sink.root)
+    assert not (made.local / "b").exists()
+
+
+async def test_a_dataset_comes_from_there_too(world):
+    made, end = world
+    content = write(made.local, {"x": 200_000})["x"]
+    await register(made, "run:a", content, made.source)
+    if end == "source":
+        known = await made.factory.places.endpoint(f"e{made.source.port}")
+        listed = known.model_copy(update={"data_hosts": (APART,)})
+        await made.factory.places.put_endpoint("root", listed)
+    else:
+        await allow(made, end, APART)
+    for to in ("sink", "local"):
+        task = await made.over(
+            await made.submit("TRANSFER", [Item(source="/run/a", destination="/b")], to, origin="catalogue")
+        )
+        assert task.status == "SUCCEEDED"
+        assert read(made.local if to == "local" else made.sink.root)["b"] == content
