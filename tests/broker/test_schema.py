@@ -151,7 +151,7 @@ def test_a_database_of_somebody_else_is_left_alone(empty_database):
 
 @pytest.mark.parametrize("url", ["mysql://x/y", "broker.sqlite", "", "://"])
 def test_what_is_no_database_is_refused(url):
-    with pytest.raises(Invalid, match="is no database that the broker knows|is no URL"):
+    with pytest.raises(Invalid, match=r"is no database that the broker knows|is no URL"):
         addressed(url)
 
 
