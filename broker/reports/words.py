@@ -1,15 +1,15 @@
 """Values as people read them, and names that fit where they are written; pure."""
 
 import math
-import unicodedata
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from broker.reports.document import Unit, Value
+from coalloc.plain import escaped
 from predictors.context import SIZES
 
-__all__ = ["Scale", "clean", "scale", "short", "size_span", "written"]
+__all__ = ["Scale", "scale", "short", "size_span", "written"]
 
 LONGEST = 28
 """Letters of a name in a figure; what is longer loses its middle, for beginnings and ends tell names apart."""
@@ -18,8 +18,6 @@ STEPS = {
     "rate": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")),
     "seconds": ((172_800.0, "d"), (7_200.0, "h"), (300.0, "min"), (1.0, "s"), (1e-3, "ms")),
 }
-UNSEEN = ("Cc", "Cf", "Cn", "Cs", "Zl", "Zp")
-"""Controls, formats, surrogates, ends of lines and what is no letter; of these are all that XML cannot hold."""
 DIVISORS = {"d": 86_400.0, "h": 3_600.0, "min": 60.0}
 
 
@@ -60,7 +58,7 @@ def written(value: Value, unit: Unit) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str) or unit == "text":
-        return clean(str(value))
+        return escaped(str(value))
     if unit == "moment":
         return f"{datetime.fromtimestamp(value, UTC):%Y-%m-%d %H:%M} UTC"
     if unit == "count":
@@ -89,11 +87,6 @@ def _digits(value: float) -> str:
     return f"{value:.3g}"
 
 
-def clean(text: str) -> str:
-    """The text without what does not show or turns what follows it around."""
-    return "".join("\ufffd" if unicodedata.category(letter) in UNSEEN else letter for letter in text)
-
-
 def short(names: Iterable[str]) -> dict[str, str]:
     """What each name is written as where there is little room: different names differ.
 
@@ -103,10 +96,10 @@ def short(names: Iterable[str]) -> dict[str, str]:
     made: dict[str, str] = {}
     taken: set[str] = set()
     for name in dict.fromkeys(names):
-        written, number = _fitted(clean(name) or "–", ""), 1
+        written, number = _fitted(escaped(name) or "–", ""), 1
         while written in taken:
             number += 1
-            written = _fitted(clean(name), f" ({number})")
+            written = _fitted(escaped(name), f" ({number})")
         taken.add(written)
         made[name] = written
     return made

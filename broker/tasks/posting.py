@@ -23,9 +23,10 @@ from broker.reports.archive import Archive
 from broker.reports.document import Report
 from broker.reports.files import page
 from broker.reports.making import ALL, Period, made
-from broker.reports.words import clean, written
+from broker.reports.words import written
 from broker.storage.database import Database, retried
 from broker.storage.posted import Posted
+from coalloc.plain import escaped
 
 __all__ = ["Poster", "message", "week_before"]
 
@@ -58,8 +59,8 @@ def message(mail: Mail, reports: Sequence[Report], title: str, name: str, file: 
 
 
 def _facts(report: Report) -> str:
-    lines = [f"  {clean(each.label)}: {written(each.value, each.unit)}" for each in report.facts]
-    return "\n".join([clean(report.title), *lines]) if lines else ""
+    lines = [f"  {escaped(each.label)}: {written(each.value, each.unit)}" for each in report.facts]
+    return "\n".join([escaped(report.title), *lines]) if lines else ""
 
 
 class Poster:

@@ -1,7 +1,6 @@
 """Which names a directory of this machine holds for one, asked by making files of these names."""
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -27,6 +26,8 @@ class HeldHere:
 
 
 def _asked(folder: Path, names: Sequence[str]) -> dict[str, str]:
+    from shutil import rmtree  # few destinations are asked
+
     # What is not there will be made, and takes after the directory that it is made in.
     there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
     private = f".coget-{os.urandom(8).hex()}"
@@ -42,7 +43,7 @@ def _asked(folder: Path, names: Sequence[str]) -> dict[str, str]:
                     os.close(fd)
             finally:
                 with suppress(OSError):
-                    shutil.rmtree(private, dir_fd=outside)
+                    rmtree(private, dir_fd=outside)
         finally:
             os.close(outside)
     except OSError as error:

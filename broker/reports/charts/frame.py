@@ -6,7 +6,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from broker.reports.charts.palette import CATEGORIES, HABITS, SHAPES
 from broker.reports.document import Column, Figure, Table, Unit, Value
-from broker.reports.words import clean, scale, short, written
+from broker.reports.words import scale, short, written
+from coalloc.plain import escaped
 
 __all__ = [
     "WIDTH",
@@ -247,13 +248,13 @@ def drawn(
     edges = {"left": left, "right": right, "top": (), "bottom": ()}
     padding = {edge: 4 + math.ceil(SPARE * max(map(len, labels), default=0)) for edge, labels in edges.items()}
     whole = {"$schema": SCHEMA, "config": CONFIG, "background": None, "padding": padding, "width": WIDTH, **spec}
-    return Figure(name, title, table, _cleaned(whole), clean(alternative), clean(note))
+    return Figure(name, title, table, _cleaned(whole), escaped(alternative), escaped(note))
 
 
 def _cleaned(part: Any) -> Any:
     """Also names of columns may come from somewhere."""
     if isinstance(part, str):
-        return clean(part)
+        return escaped(part)
     if isinstance(part, Mapping):
         return {key: _cleaned(value) for key, value in part.items()}
     return [_cleaned(each) for each in part] if isinstance(part, list | tuple) else part

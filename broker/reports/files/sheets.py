@@ -15,7 +15,8 @@ from broker.errors import Invalid
 from broker.reports.document import Figure, Report, Table, Unit, Value
 from broker.reports.drawing import vectors
 from broker.reports.files.pages import MOST, shown
-from broker.reports.words import clean, written
+from broker.reports.words import written
+from coalloc.plain import escaped
 
 __all__ = ["sheets"]
 
@@ -37,7 +38,7 @@ def sheets(reports: Sequence[Report], title: str, lead: str = "") -> bytes:
     with TemporaryDirectory(prefix="coget-report-") as name:
         folder = Path(name)
         (folder / MAIN).write_bytes(files("broker").joinpath("templates", MAIN).read_bytes())
-        said = {"title": clean(title), "lead": clean(lead), "reports": [_report(each, folder) for each in reports]}
+        said = {"title": escaped(title), "lead": escaped(lead), "reports": [_report(each, folder) for each in reports]}
         (folder / "reports.json").write_text(json.dumps(said))
         made: bytes = typst.compile(folder / MAIN, root=folder, format="pdf", timestamp=0)
     return made
@@ -45,11 +46,11 @@ def sheets(reports: Sequence[Report], title: str, lead: str = "") -> bytes:
 
 def _report(report: Report, folder: Path) -> Mapping[str, Any]:
     return {
-        "title": clean(report.title),
-        "lead": clean(report.lead),
+        "title": escaped(report.title),
+        "lead": escaped(report.lead),
         "at": f"As of {written(report.at, 'moment')}.",
         "facts": [
-            {"label": clean(each.label), "value": written(each.value, each.unit), "note": clean(each.note)}
+            {"label": escaped(each.label), "value": written(each.value, each.unit), "note": escaped(each.note)}
             for each in report.facts
         ],
         "figures": [_figure(each, f"{report.name}-{place}.pdf", folder) for place, each in enumerate(report.figures)],
@@ -58,7 +59,7 @@ def _report(report: Report, folder: Path) -> Mapping[str, Any]:
 
 
 def _figure(figure: Figure, file: str, folder: Path) -> Mapping[str, str]:
-    said = {"title": clean(figure.title), "note": clean(figure.note), "alternative": clean(figure.alternative)}
+    said = {"title": escaped(figure.title), "note": escaped(figure.note), "alternative": escaped(figure.alternative)}
     if not figure.spec:
         return {**said, "file": ""}
     (folder / file).write_bytes(vectors(figure))
@@ -70,9 +71,10 @@ def _table(table: Table) -> Mapping[str, Any]:
     stale = table.stale or [False] * len(table.rows)
     few = f"The first {MOST} of {len(table.rows):,} rows." if len(table.rows) > MOST else ""
     return {
-        "title": clean(table.title),
-        "note": " ".join(filter(None, (clean(table.note), few))) or ("" if table.rows else "There is nothing to show."),
-        "columns": [{"title": clean(each.title), "number": each.unit != "text"} for _, each in columns],
+        "title": escaped(table.title),
+        "note": " ".join(filter(None, (escaped(table.note), few)))
+        or ("" if table.rows else "There is nothing to show."),
+        "columns": [{"title": escaped(each.title), "number": each.unit != "text"} for _, each in columns],
         "rows": [
             {"cells": [_cell(row[place], each.unit) for place, each in columns], "stale": old}
             for row, old in zip(table.rows[:MOST], stale, strict=False)

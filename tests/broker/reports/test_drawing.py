@@ -36,7 +36,7 @@ def test_names_are_text_and_nothing_else(figure: Figure, standalone: bool):
 
 def test_hostile_names_are_shown_as_they_are():
     words = {element.text for element in elements(svg(FIGURES["lines"]))}
-    assert {HOSTILE[0], HOSTILE[1], HOSTILE[2], "a\ufffd\ufffd[31m\ufffdb", "\ufffdgnp.exe\ufffd"} <= words
+    assert {HOSTILE[0], HOSTILE[1], HOSTILE[2], r"a\x00\x1b[31m\nb", r"\u202egnp.exe\u2066"} <= words
 
 
 @pytest.mark.parametrize("figure", FIGURES.values(), ids=FIGURES.keys())
