@@ -10,6 +10,7 @@ from broker.services.bulk import Bulk
 from broker.services.catalogue import Catalogue
 from broker.services.clients import Clients
 from broker.services.collections import Collections
+from broker.services.confirming import Confirming
 from broker.services.decisions import Decisions
 from broker.services.doubts import Doubts
 from broker.services.flows import Flows
@@ -56,6 +57,7 @@ class Factory(NamedTuple):
     provider: Provider | None
     places: Places
     catalogue: Catalogue
+    confirming: Confirming
     doubts: Doubts
     bulk: Bulk
     forecasting: Forecasting
@@ -105,6 +107,7 @@ class Factory(NamedTuple):
             Provider(settings.provider, issuers, keys, settings.network) if settings.provider else None,
             places,
             catalogue,
+            Confirming(database),
             Doubts(database, places, forecasting),
             Bulk(catalogue, places),
             forecasting,

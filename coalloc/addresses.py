@@ -12,7 +12,17 @@ from typing import NamedTuple
 
 from coalloc.model import Origin
 
-__all__ = ["ANYWHERE", "AddressClass", "AddressPolicy", "Network", "class_of", "parse_networks", "policy_of", "server"]
+__all__ = [
+    "ANYWHERE",
+    "AddressClass",
+    "AddressPolicy",
+    "Network",
+    "carried",
+    "class_of",
+    "parse_networks",
+    "policy_of",
+    "server",
+]
 
 Address = IPv4Address | IPv6Address
 Network = IPv4Network | IPv6Network
@@ -159,6 +169,15 @@ def class_of(address: str) -> AddressClass:
     ['LOOPBACK', 'PRIVATE', 'LINK_LOCAL', 'LINK_LOCAL']
     """
     return max(_class(each) for each in _carried(_parsed(address)))
+
+
+def carried(address: str) -> tuple[str, ...]:
+    """Return the numeric addresses that packets to one may end at.
+
+    >>> carried("::ffff:192.0.2.1"), carried("2001:DB8::1%eth0")
+    (('192.0.2.1',), ('2001:db8::1',))
+    """
+    return tuple(map(str, _carried(_parsed(address))))
 
 
 def reach(address: str) -> AddressClass:

@@ -1,4 +1,4 @@
-"""The command `coget-broker`: serve, worker, demo, report, upgrade, token, client, aside, subject, rotate-key."""
+"""The command `coget-broker`: serve, worker, demo, report, upgrade, token, client, replica, subject and others."""
 
 import json
 import sys
@@ -14,6 +14,7 @@ try:
     from broker.cli.aside import aside
     from broker.cli.demo import demo
     from broker.cli.first_token import handed_over
+    from broker.cli.replica import list_unconfirmed, replica
     from broker.cli.report import report
     from broker.cli.shared import config_option, database_option, with_services
     from broker.cli.subject import show_locks, subject
@@ -135,6 +136,7 @@ def upgrade(database: str, config: Path | None) -> None:
     if locks := with_services(Settings(database), lambda broker: broker.identities.locks()):
         click.echo("\nSubjects that are locked, until: coget-broker subject assign OLD NEW")
         show_locks(locks)
+    list_unconfirmed(database)
 
 
 def _list_places(database: str) -> None:
@@ -271,6 +273,7 @@ def rotate_key(database: str) -> None:
 
 broker.add_command(aside)
 broker.add_command(demo)
+broker.add_command(replica)
 broker.add_command(report)
 broker.add_command(subject)
 

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.demo.world import DAY, WEEKS, World
 from broker.models.collections import AccessRule
 from broker.storage.access import Records
-from broker.storage.catalogue import Catalogue
+from broker.storage.catalogue import Catalogue, Registrar
 from broker.storage.collections import Collections
 from broker.storage.database import Database, retried
 from broker.storage.places import Places
@@ -69,7 +69,7 @@ async def _catalogue(connection: AsyncConnection, made: World, end: float) -> No
     known = await catalogue.known(each.name for each in made.datasets)
     await catalogue.say_sizes({known[each.name].id: each.size for each in made.datasets if each.size is not None})
     await catalogue.add_checksums((each.name, *said) for each in made.datasets for said in each.checksums.items())
-    await catalogue.put_replicas(made.replicas, first)
+    await catalogue.put_replicas(made.replicas, first, Registrar(ADMIN, admin=True, owner=True))
     for bad in made.bad:
         await catalogue.put_replicas([bad.replica], end - bad.age)
 

@@ -42,7 +42,7 @@ async def read(
     The last line of the answer is `{"end": true, "read": n, "kept": n, "changed": n, "refused": n}`. A thousand
     entries are kept together; sent again, they change nothing.
     """
-    report = services.bulk.read(caller.subject, format, request.stream(), endpoint, scope or "")
+    report = services.bulk.read(caller.subject, format, request.stream(), endpoint, scope or "", caller.role)
     first = await anext(report)  # all is kept by now, or an error is said as one
 
     async def lines() -> AsyncIterator[bytes]:
@@ -60,4 +60,4 @@ async def write(
     prefix: Annotated[Beginning | None, Query(description="how names begin; SCOPE:BEGINNING within a scope")] = None,
 ) -> Response:
     """All datasets with their replicas, one a line, as `import` takes them; the last line says how many."""
-    return StreamingResponse(services.bulk.write(prefix or ""), media_type=NDJSON)
+    return StreamingResponse(services.bulk.write(prefix or "", caller), media_type=NDJSON)

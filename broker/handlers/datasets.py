@@ -48,7 +48,7 @@ async def datasets(
 @router.get("/datasets/{name:path}")
 async def dataset(name: Name, caller: Reader, services: Services) -> Described:
     """One dataset, with all its replicas."""
-    found, replicas = await services.catalogue.dataset(name)
+    found, replicas = await services.catalogue.dataset(name, caller)
     return Described.model_construct(**found.model_dump(), replicas=replicas)
 
 

@@ -14,6 +14,7 @@ from broker.dependencies.access import Guarded, Open, Reader
 from broker.dependencies.context import Services
 from broker.errors import NotFound
 from broker.factory import Factory
+from broker.models.access import Caller
 from broker.models.base import Wire
 from broker.models.names import Did, Named
 
@@ -58,15 +59,15 @@ async def access(
 ) -> dict[str, Any]:
     """Where one replica is; or an object that is called so: an id may have `/access/` in it."""
     whole = f"{name}/access/{endpoint}"
-    if await _called(whole, request, services):
+    if await _called(whole, request, caller, services):
         return await drs_object(whole, request, caller, services)
-    for candidate in (await services.replicas.one(name, caller.site)).replicas:
+    for candidate in (await services.replicas.one(name, caller.site, caller)).replicas:
         if candidate.endpoint == endpoint:
             return {"url": candidate.url}
     raise NotFound(f"there is no available replica of {name} at {endpoint}")
 
 
-async def _called(whole: str, request: Request, services: Factory) -> bool:
+async def _called(whole: str, request: Request, caller: Caller, services: Factory) -> bool:
     """Whether the address means the object of this id.
 
     Clients write the slashes of an id as %2F; of those that do not, an object that there is is meant.
@@ -74,7 +75,7 @@ async def _called(whole: str, request: Request, services: Factory) -> bool:
     raw: bytes = request.scope.get("raw_path") or b""
     if not raw.lower().partition(b"?")[0].endswith(b"%2f" + whole.rpartition("/")[2].lower().encode()):
         name, _, endpoint = whole.rpartition("/access/")
-        if await _replica(name, endpoint, services):
+        if await _replica(name, endpoint, caller, services):
             return False
     try:
         await services.catalogue.dataset(whole)
@@ -83,9 +84,9 @@ async def _called(whole: str, request: Request, services: Factory) -> bool:
     return True
 
 
-async def _replica(name: str, endpoint: str, services: Factory) -> bool:
+async def _replica(name: str, endpoint: str, caller: Caller, services: Factory) -> bool:
     try:
-        _, replicas = await services.catalogue.dataset(name)
+        _, replicas = await services.catalogue.dataset(name, caller)
     except NotFound:
         return False
     return any(each.endpoint == endpoint for each in replicas)
@@ -94,7 +95,7 @@ async def _replica(name: str, endpoint: str, services: Factory) -> bool:
 @router.get("/objects/{name:path}", responses=ERRORS)
 async def drs_object(name: Id, request: Request, caller: Reader, services: Services) -> dict[str, Any]:
     """A dataset, and where its replicas are, the best first."""
-    resolved = await services.replicas.one(name, caller.site)
+    resolved = await services.replicas.one(name, caller.site, caller)
     if resolved.size is None or not resolved.checksums:
         raise NotFound(f"{name} has no size or no checksum yet, and DRS knows no object without")
     created = await services.catalogue.created_at(name)

@@ -33,4 +33,4 @@ async def plan(wanted: Wanted, caller: Reader, services: Services) -> Planned | 
     """
     if isinstance(wanted, FlowsWanted):
         return await services.flows.make(wanted, caller)
-    return await services.plans.make(wanted, caller.site if wanted.sink is None else wanted.sink, caller.subject)
+    return await services.plans.make(wanted, caller.site if wanted.sink is None else wanted.sink, caller)

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
-from fastapi import Query, Request, Response, status
+from fastapi import Body, Query, Request, Response, status
 from fastapi.responses import StreamingResponse
 
 from broker.dependencies.access import Curator, Reader, Transferrer
@@ -14,7 +14,7 @@ from broker.handlers.paging import Limit
 from broker.handlers.routers import own_router
 from broker.models.access import Caller
 from broker.models.base import Wire
-from broker.models.catalogue import BadReplica, Replica, ReplicaState
+from broker.models.catalogue import BadReplica, ConfirmedReplica, Replica, ReplicaState, UnconfirmedReplica
 from broker.models.forecasts import Resolved, Wanted
 from broker.models.names import Did, Named, SinkName
 from broker.wire import METALINK, NDJSON, line, metalinked
@@ -38,6 +38,14 @@ class Replicas(Wire):
     next_endpoint: str | None
 
 
+class Unconfirmed(Wire):
+    """A page; `next` and `next_endpoint` are `after` and `after_endpoint` of the page that follows."""
+
+    replicas: list[UnconfirmedReplica]
+    next: str | None
+    next_endpoint: str | None
+
+
 @router.get("/replicas")
 async def wanting(
     caller: Reader,
@@ -52,17 +60,18 @@ async def wanting(
 ) -> Replicas:
     """Replicas that are not available, by dataset and endpoint: what somebody should look at."""
     page = await services.catalogue.wanting(
-        [state] if state else ["BAD", "SUSPICIOUS"], after or "", after_endpoint or "", limit
+        [state] if state else ["BAD", "SUSPICIOUS"], after or "", after_endpoint or "", limit, caller
     )
-    if len(page) < limit:
-        return Replicas.model_construct(replicas=page, next=None, next_endpoint=None)
-    return Replicas.model_construct(replicas=page, next=page[-1].dataset, next_endpoint=page[-1].endpoint)
+    replicas, last = page
+    if last is None:
+        return Replicas.model_construct(replicas=replicas, next=None, next_endpoint=None)
+    return Replicas.model_construct(replicas=replicas, next=last.dataset, next_endpoint=last.endpoint)
 
 
 @router.put("/replicas")
 async def put_replica(replica: Replica, caller: Curator, services: Services) -> Replica:
     """Make a replica, or change it."""
-    return await services.catalogue.put_replica(caller.subject, replica)
+    return await services.catalogue.put_replica(caller.subject, replica, caller.role)
 
 
 @router.delete("/replicas", status_code=status.HTTP_204_NO_CONTENT)
@@ -73,6 +82,36 @@ async def remove_replica(
     await services.catalogue.remove_replica(caller.subject, dataset, endpoint)
 
 
+@router.get("/replicas/unconfirmed")
+async def unconfirmed(
+    caller: Reader,
+    services: Services,
+    after: Annotated[Did | None, Query(description="dataset of the last one of the page before")] = None,
+    after_endpoint: Annotated[Named | None, Query(description="its endpoint")] = None,
+    limit: Limit = 100,
+) -> Unconfirmed:
+    """Replicas inside the caller's collections, for admins inside any, that are read only with the grants of who asks.
+
+    They are open to all by the catalogue when a collection's owner, or an admin, has confirmed them.
+    """
+    page = await services.confirming.unconfirmed(caller, after or "", after_endpoint or "", limit)
+    last = page[-1] if len(page) == limit else None
+    return Unconfirmed.model_construct(replicas=page, next=last and last.dataset, next_endpoint=last and last.endpoint)
+
+
+@router.post("/replicas/confirm", status_code=status.HTTP_204_NO_CONTENT)
+async def confirm(
+    named: Annotated[ConfirmedReplica | Annotated[list[ConfirmedReplica], Body(max_length=1000)], Body()],
+    caller: Transferrer,
+    services: Services,
+) -> None:
+    """Open a replica, or up to a thousand, inside a collection of the caller's; an admin any. All, or none.
+
+    That counts until the replica, or its endpoint, is moved.
+    """
+    await services.confirming.confirm(caller, named if isinstance(named, list) else [named])
+
+
 @router.post("/replicas/bad")
 async def bad(bad: BadReplica, caller: Transferrer, services: Services) -> Replica:
     """Say that a replica is bad: it is handed out no more until a curator says that it is AVAILABLE.
@@ -80,7 +119,7 @@ async def bad(bad: BadReplica, caller: Transferrer, services: Services) -> Repli
     The last one that is available is only SUSPICIOUS from then on, and still handed out. What a curator has said of a
     replica is not changed by one subject's report.
     """
-    return await services.doubts.report(caller.subject, bad)
+    return await services.doubts.report(caller.subject, bad, caller.role)
 
 
 @router.get("/replicas/resolve", response_class=Response, responses=FOUND)
@@ -108,7 +147,7 @@ async def resolve(wanted: Wanted, request: Request, caller: Reader, services: Se
 async def _found(
     names: Sequence[str], sink: str | None, request: Request, caller: Caller, services: Factory
 ) -> Response:
-    parts = services.replicas.resolve(names, caller.site if sink is None else sink, caller.subject)
+    parts = services.replicas.resolve(names, caller.site if sink is None else sink, caller)
     if METALINK in request.headers.get("Accept", ""):
         found = [each async for part in parts for each in part]
         return Response(metalinked(found, datetime.now(UTC)), media_type=METALINK)

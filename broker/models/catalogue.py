@@ -8,7 +8,18 @@ from pydantic import Field, StringConstraints, field_validator, model_validator
 from broker.models.base import Count, Latitude, Longitude, Moment, Size, Wire
 from broker.models.names import Did, Named, Remark, ReplicaPath
 
-__all__ = ["BadReplica", "Dataset", "Endpoint", "Replica", "ReplicaState", "Scheme", "Site", "address"]
+__all__ = [
+    "BadReplica",
+    "ConfirmedReplica",
+    "Dataset",
+    "Endpoint",
+    "Replica",
+    "ReplicaState",
+    "Scheme",
+    "Site",
+    "UnconfirmedReplica",
+    "address",
+]
 
 ReplicaState = Literal[
     "AVAILABLE", "UNAVAILABLE", "COPYING", "BEING_DELETED", "BAD", "SUSPICIOUS", "TEMPORARY_UNAVAILABLE"
@@ -115,3 +126,23 @@ class BadReplica(Wire):
         if (self.endpoint is None) == (self.url is None):
             raise ValueError("name its endpoint or its URL, one of the two")
         return self
+
+
+class ConfirmedReplica(Wire):
+    """A replica that is to be open where it is: named by its dataset and its URL."""
+
+    dataset: Did
+    url: Annotated[str, StringConstraints(min_length=1, max_length=8000)]
+
+
+class UnconfirmedReplica(Wire):
+    """A replica inside collections whose owners have not confirmed it there, and no admin.
+
+    `registered_by` is who registered it where it is; None: that is not known.
+    """
+
+    dataset: Did
+    endpoint: Named
+    url: str
+    collections: list[str]
+    registered_by: str | None

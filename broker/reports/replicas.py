@@ -10,6 +10,7 @@ from broker.models.base import Wire
 from broker.models.catalogue import Endpoint
 from broker.reports.archive import Archive, Scope
 from broker.reports.document import Column, Fact, Report, Table, Value
+from broker.services.enclosing import told
 from broker.storage.suspects import Suspect, Suspects, Trouble
 
 __all__ = ["Wanted", "make"]
@@ -59,13 +60,14 @@ class Evidence(NamedTuple):
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
-    """Replicas are everybody's to know, as in the catalogue; what speaks against them is of one's own transfers."""
+    """Replicas are told as in the catalogue; what speaks against them is of one's own transfers."""
     now = time.time()
     since = now - wanted.days * DAY
     known = {each.endpoint.source: each.endpoint for each in (await archive.places.map()).by_id.values()}
     async with archive.database.read() as connection:
         stored = Suspects(connection, scope.subject)
         counts, found = await stored.counts(), await stored.replicas(wanted.state, MOST)
+        found = await told(connection, await archive.places.map(), found, scope.caller)
         troubles = {each.source: each for each in await stored.troubles(since)}
         evidence = Evidence(troubles, await stored.transfers(since), known)
     days = "day" if wanted.days == 1 else f"{wanted.days} days"

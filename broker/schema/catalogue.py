@@ -48,6 +48,7 @@ endpoints = Table(
     Column("delegate", Boolean, nullable=False, server_default=false()),  # whether it may be given a proxy
     Column("data_hosts", Text, nullable=False, server_default=""),  # with blanks between them
     Column("opened", Text, nullable=False, server_default=""),  # who lets it have an inner address: admin, upgrade
+    Column("moves", Integer, nullable=False, server_default="0"),  # how often its address or its folder was changed
 )
 
 datasets = Table(
@@ -80,6 +81,9 @@ replicas = Table(
     Column("verified_at", MOMENT),
     Column("changed_at", MOMENT, nullable=False),
     Column("reason", Text, nullable=False),
+    Column("registered_by", Text, info=TOLD),  # who registered it where it is, or confirmed that; NULL: not known
+    Column("registered_as_admin", Boolean, nullable=False, server_default=false()),
+    Column("registered_moves", Integer, nullable=False, server_default="0"),  # of its endpoint, at that time
     Index(
         "ix_replicas_wanting",
         "state",

@@ -5,7 +5,7 @@ from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, Tabl
 from broker.schema.base import HELD, METADATA, MOMENT, NAME, TOLD
 from broker.schema.catalogue import endpoints
 
-__all__ = ["access_rules", "bookmarks", "collections", "credential_places", "pause_rules"]
+__all__ = ["access_rules", "bookmarks", "collections", "credential_places", "former_folders", "pause_rules"]
 
 collections = Table(
     "collections",
@@ -34,6 +34,15 @@ credential_places = Table(
 """Where credentials may be shown whose entries in the workers' TOML do not say it: where their collections were when
 that was first asked.
 """
+
+former_folders = Table(
+    "former_folders",
+    METADATA,
+    Column("collection_id", ForeignKey(collections.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("host", Text, primary_key=True),
+    Column("folder", Text, primary_key=True),
+)
+"""Where collections were when their endpoints were moved, and not by an admin: the catalogue opens no files there."""
 
 access_rules = Table(
     "access_rules",

@@ -10,6 +10,7 @@ from typing import IO
 import orjson
 
 from broker.errors import BrokerError, Invalid, TooLarge
+from broker.models.access import Caller, Role
 from broker.models.catalogue import Dataset, Replica
 from broker.services.catalogue import Catalogue
 from broker.services.formats import LONGEST_LINE, Context, Entry, Format, entries_of_document, parser
@@ -33,7 +34,13 @@ class Bulk:
         self._places = places
 
     async def read(
-        self, by: str, form: Format, body: AsyncIterator[bytes], endpoint: str | None, scope: str
+        self,
+        by: str,
+        form: Format,
+        body: AsyncIterator[bytes],
+        endpoint: str | None,
+        scope: str,
+        role: Role = "curator",
     ) -> AsyncIterator[bytes]:
         """Keep all entries that make sense; yields a line of JSON for each that was refused, then the counts.
 
@@ -49,17 +56,21 @@ class Bulk:
         counts = {"read": 0, "kept": 0, "changed": 0, "refused": 0}
         with closing(tempfile.SpooledTemporaryFile(REPORT_IN_MEMORY)) as report:
             async for chunk in _chunks(form, body, context):
-                await self._keep(by, chunk, counts, report)
+                await self._keep((by, role), chunk, counts, report)
             report.seek(0)
             for line in report:
                 yield line
         yield orjson.dumps({"end": True, **counts}, option=orjson.OPT_APPEND_NEWLINE)
 
     async def _keep(
-        self, by: str, chunk: list[tuple[int, Entry | BrokerError]], counts: dict[str, int], report: IO[bytes]
+        self,
+        by: tuple[str, Role],
+        chunk: list[tuple[int, Entry | BrokerError]],
+        counts: dict[str, int],
+        report: IO[bytes],
     ) -> None:
         entries = [(number, entry) for number, entry in chunk if isinstance(entry, Entry)]
-        kept = await self._catalogue.keep(by, [entry for _, entry in entries], "import")
+        kept = await self._catalogue.keep(by[0], [entry for _, entry in entries], "import", by[1])
         refused = [(number, error) for number, error in chunk if isinstance(error, BrokerError)]
         refused += [(entries[i][0], error) for i, error in kept.refused.items()]
         for number, error in sorted(refused, key=lambda each: each[0]):
@@ -71,10 +82,10 @@ class Bulk:
         counts["refused"] += len(refused)
         counts["changed"] += kept.changed
 
-    async def write(self, prefix: str) -> AsyncIterator[bytes]:
-        """All datasets that begin so, with their replicas, as `ndjson` is read; then the count."""
+    async def write(self, prefix: str, caller: Caller) -> AsyncIterator[bytes]:
+        """Datasets that begin so with what replicas are there for the caller, as `ndjson` is read; then the count."""
         after, count = "", 0
-        while page := await self._catalogue.pages(prefix, after, CHUNK):
+        while page := await self._catalogue.pages(prefix, after, CHUNK, caller):
             yield b"".join(_line(dataset, replicas) for dataset, replicas in page)
             after, count = page[-1][0].name, count + len(page)
         yield orjson.dumps({"end": True, "count": count}, option=orjson.OPT_APPEND_NEWLINE)

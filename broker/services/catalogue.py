@@ -8,13 +8,18 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from sqlalchemy.ext.asyncio import AsyncConnection
+
 from broker.errors import BrokerError, Conflict, NotFound
+from broker.models.access import Caller, Role
 from broker.models.catalogue import Dataset, Replica
+from broker.services.enclosing import told
 from broker.services.formats import Entry
 from broker.services.places import Places
 from broker.storage.access import Records
 from broker.storage.catalogue import Catalogue as Stored
-from broker.storage.catalogue import Known
+from broker.storage.catalogue import Known, Registrar
+from broker.storage.collections import Collections
 from broker.storage.database import Database, retried
 from broker.storage.doubts import Doubts
 
@@ -36,7 +41,7 @@ class Catalogue:
         self._places = places
 
     @retried
-    async def keep(self, by: str, entries: Sequence[Entry], note: str) -> Kept:
+    async def keep(self, by: str, entries: Sequence[Entry], note: str, role: Role = "curator") -> Kept:
         """All entries that make sense, in one transaction; said again, they change nothing."""
         now = time.time()
         async with self._database.write() as connection:
@@ -59,12 +64,14 @@ class Catalogue:
             await _store(stored, said, known)
             kept = [entry for i, entry in enumerate(entries) if i not in refused]
             stated = [each for entry in kept for each in entry.replicas]
-            changed = await stored.put_replicas(stated, now)
+            registrar = await _registrar(connection, by, role)
+            changed = await stored.put_replicas(stated, now, registrar)
             if stated:
                 doubts = Doubts(connection)
                 await doubts.answer(stated)
                 await doubts.judge(by, [each for each in stated if each.state != "AVAILABLE"], now)
-            changed += await stored.put_replicas([each for entry in kept for each in entry.mentioned], now, True)
+            mentioned = [each for entry in kept for each in entry.mentioned]
+            changed += await stored.put_replicas(mentioned, now, registrar, True)
             if said:
                 await Records(connection).note(now, by, note, _counted(said))
         return Kept(changed, refused)
@@ -77,7 +84,7 @@ class Catalogue:
         return (await self.dataset(dataset.name))[0]
 
     @retried
-    async def put_replica(self, by: str, replica: Replica) -> Replica:
+    async def put_replica(self, by: str, replica: Replica, role: Role = "curator") -> Replica:
         """Make a replica, or change it. :raises NotFound: when its dataset or its endpoint is not there"""
         now = time.time()
         async with self._database.write() as connection:
@@ -86,22 +93,23 @@ class Catalogue:
                 raise NotFound(f"there is no endpoint {replica.endpoint}", "see GET /broker/v1/endpoints")
             if not await stored.known([replica.dataset]):
                 raise _no_dataset(replica.dataset)
-            if replica.state != "AVAILABLE" or await Doubts(connection).numbers(replica):
-                await stored.put_replicas([replica], now)
+            judged = replica.state != "AVAILABLE" or await Doubts(connection).numbers(replica)
+            await stored.put_replicas([replica], now, await _registrar(connection, by, role))
+            if judged:  # one that is new is only registered
                 await Doubts(connection).judge(by, [replica], now)
-            else:  # one that is new is only registered
-                await stored.put_replicas([replica], now)
             await Records(connection).note(now, by, f"put replica {replica.state}", _named(replica))
         return replica
 
-    async def dataset(self, name: str) -> tuple[Dataset, list[Replica]]:
-        """What is known of a dataset, and all its replicas. :raises NotFound:"""
+    async def dataset(self, name: str, caller: Caller | None = None) -> tuple[Dataset, list[Replica]]:
+        """What is known of a dataset, and all its replicas that are there for the caller. :raises NotFound:"""
+        places = await self._places.map()
         async with self._database.read() as connection:
             stored = Stored(connection)
             known = (await stored.known([name])).get(name)
             if known is None:
                 raise _no_dataset(name)
-            return Dataset(name=name, size=known.size, checksums=dict(known.checksums)), await stored.replicas(name)
+            replicas = await told(connection, places, await stored.replicas(name), caller)
+        return Dataset(name=name, size=known.size, checksums=dict(known.checksums)), replicas
 
     async def created_at(self, name: str) -> float:
         """When the catalogue came to know a dataset. :raises NotFound:"""
@@ -116,18 +124,33 @@ class Catalogue:
         async with self._database.read() as connection:
             return await Stored(connection).listed(beginning, after, limit)
 
-    async def pages(self, beginning: str, after: str, limit: int) -> list[tuple[Dataset, list[Replica]]]:
-        """Datasets by scope and name, each with all its replicas."""
+    async def pages(
+        self, beginning: str, after: str, limit: int, caller: Caller | None = None
+    ) -> list[tuple[Dataset, list[Replica]]]:
+        """Datasets by scope and name, each with all its replicas that are there for the caller."""
+        places = await self._places.map()
         async with self._database.read() as connection:
             stored = Stored(connection)
             page = await stored.listed(beginning, after, limit)
-            found = await stored.all_replicas([dataset.name for dataset in page]) if page else {}
+            every = await stored.all_replicas([dataset.name for dataset in page]) if page else {}
+            there = await told(connection, places, [each for some in every.values() for each in some], caller)
+        found: dict[str, list[Replica]] = {}
+        for each in there:
+            found.setdefault(each.dataset, []).append(each)
         return [(dataset, found.get(dataset.name, [])) for dataset in page]
 
-    async def wanting(self, states: Sequence[str], after: str, endpoint: str, limit: int) -> list[Replica]:
-        """Replicas that are not available, by dataset and endpoint; those after one."""
+    async def wanting(
+        self, states: Sequence[str], after: str, endpoint: str, limit: int, caller: Caller | None = None
+    ) -> tuple[list[Replica], Replica | None]:
+        """Replicas that are not available, by dataset and endpoint, and are there for the caller; those after one.
+
+        And the last that was looked at, if there may be more.
+        """
+        places = await self._places.map()
         async with self._database.read() as connection:
-            return await Stored(connection).wanting(states, after, endpoint, limit)
+            page = await Stored(connection).wanting(states, after, endpoint, limit)
+            there = await told(connection, places, page, caller)
+        return there, page[-1] if len(page) == limit else None
 
     @retried
     async def remove(self, by: str, name: str) -> None:
@@ -144,6 +167,10 @@ class Catalogue:
             if not await Stored(connection).remove_replica(name, endpoint):
                 raise NotFound(f"there is no replica of {name} at {endpoint}", f"see GET /broker/v1/datasets/{name}")
             await Records(connection).note(time.time(), by, "remove replica", f"{name} at {endpoint}")
+
+
+async def _registrar(connection: AsyncConnection, by: str, role: Role) -> Registrar:
+    return Registrar(by, role == "admin", await Collections(connection).owns(by))
 
 
 def _agreed(dataset: Dataset, known: Known, said: Dataset | None) -> Dataset:

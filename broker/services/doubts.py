@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from urllib.parse import unquote
 
 from broker.errors import NotFound
-from broker.models.access import Aside
+from broker.models.access import Aside, Caller, Role
 from broker.models.catalogue import BadReplica, Replica
+from broker.services.enclosing import told
 from broker.services.forecasting import Forecasting
 from broker.services.places import Places
 from broker.storage.access import Records
@@ -69,13 +70,15 @@ class Doubts:
         self._forecasting = forecasting
 
     @retried
-    async def report(self, by: str, bad: BadReplica) -> Replica:
-        """Keep a report; the replica as it is then. :raises NotFound:"""
+    async def report(self, by: str, bad: BadReplica, role: Role = "curator") -> Replica:
+        """Keep a report; the replica as it is then. :raises NotFound: when it is not there for who reports"""
         now = time.time()
+        caller = Caller.model_construct(subject=by, role=role, site="")
         async with self._database.write() as connection:
             stored, kept = Stored(connection), Kept(connection)
             known = await stored.known([bad.dataset], lock=True)  # else two could each leave the other as the last
-            replica = await self._meant(stored, bad)
+            there = await told(connection, await self._places.map(), await stored.replicas(bad.dataset), caller)
+            replica = await self._meant(there, bad)
             if numbers := await kept.numbers(replica):
                 await kept.add(numbers, by, now, bad.reason)
             await self._settle(kept, [known[bad.dataset].id], now)
@@ -84,9 +87,9 @@ class Doubts:
             await Records(connection).note(now, by, "mark bad", thing)
         return found[0]
 
-    async def _meant(self, stored: Stored, bad: BadReplica) -> Replica:
+    async def _meant(self, replicas: Sequence[Replica], bad: BadReplica) -> Replica:
         endpoints = (await self._places.map()).by_name
-        for replica in await stored.replicas(bad.dataset):
+        for replica in replicas:
             placed = endpoints.get(replica.endpoint)  # None: made by another process a moment ago
             url = placed.endpoint.url(replica.path or bad.dataset.rpartition(":")[2]) if placed else ""
             if replica.endpoint == bad.endpoint or (bad.url and unquote(bad.url) == unquote(url)):

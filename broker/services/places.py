@@ -12,6 +12,7 @@ from broker.models.access import Caller, Role
 from broker.models.catalogue import PORTS, Endpoint, Site
 from broker.models.collections import Collection
 from broker.services.addresses import policy_for
+from broker.services.paths import below
 from broker.services.permissions import NOBODY, granted
 from broker.storage.access import Records
 from broker.storage.collections import Collections
@@ -148,7 +149,13 @@ class Places:
                 (each.endpoint for each in await stored.endpoints() if each.endpoint.name == endpoint.name), None
             )
             if role != "admin":
-                endpoint = _permitted(by, endpoint, before, await Collections(connection).at(endpoint.name))
+                there = await Collections(connection).at(endpoint.name)
+                endpoint = _permitted(by, endpoint, before, there)
+                if before and _where(before) != _where(endpoint):
+                    for each in there:
+                        await Collections(connection).keep_folder(each.id, before.host, below(before.prefix, each.base))
+            else:
+                await Collections(connection).forget_folders(endpoint.name)
             await stored.put_endpoint(endpoint, opened=role == "admin")
             said = f"{endpoint.name}: may be given a proxy" if endpoint.delegate else endpoint.name
             await Records(connection).note(time.time(), by, "put endpoint", said)

@@ -1,8 +1,10 @@
 """How a dataset would be fetched now, by the same code as `coget plan`."""
 
 from broker.errors import Conflict, NotFound
+from broker.models.access import Caller
 from broker.models.forecasts import Resolved
 from broker.models.plans import Planned, PlanWanted, Share
+from broker.services.permissions import NOBODY
 from broker.services.replicas import Replicas
 from coalloc.api import planned
 from coalloc.model import Replica, ReplicaSet
@@ -16,13 +18,13 @@ class Plans:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
-    async def make(self, wanted: PlanWanted, sink: str, subject: str = "") -> Planned:
+    async def make(self, wanted: PlanWanted, sink: str, caller: Caller = NOBODY) -> Planned:
         """What each source should deliver.
 
         :raises NotFound: when there is no such dataset, or no available replica of it
         :raises Conflict: while its size is not known
         """
-        resolved = await self._replicas.one(wanted.name, sink, subject)
+        resolved = await self._replicas.one(wanted.name, sink, caller)
         size = _usable(resolved)
         file = ReplicaSet(resolved.name, tuple(Replica(each.url) for each in resolved.replicas), size)
         made = planned(file, [candidate.estimate for candidate in resolved.replicas], wanted.strategy)

@@ -9,16 +9,21 @@ from urllib.parse import quote
 
 from broker.config import Settings
 from broker.errors import NotFound
+from broker.models.access import Caller
 from broker.models.base import Fault
 from broker.models.catalogue import address
 from broker.models.forecasts import Candidate, Quantiles, Resolved
 from broker.models.history import Pair
 from broker.models.names import split
+from broker.services.enclosing import Readable
 from broker.services.forecasting import Forecasting, quantiles
+from broker.services.hosts import Hosts
+from broker.services.permissions import NOBODY
 from broker.services.places import Map, Places
 from broker.services.ranking import Choice, kilometres, rank, rationale
 from broker.storage.catalogue import Catalogue, Located
 from broker.storage.database import Database
+from coalloc.errors import PermissionRefused
 from predictors.context import size_class
 
 __all__ = ["Replicas"]
@@ -51,27 +56,53 @@ class Replicas:
         self._chance = Random()
         self._answers = 0
         self._explored: dict[Pair, float] = {}
+        self._hosts = Hosts()
 
-    async def resolve(self, names: Sequence[str], sink: str, subject: str = "") -> AsyncIterator[list[Resolved]]:
-        """Each of the names, in this order, in parts.
+    async def resolve(self, names: Sequence[str], sink: str, caller: Caller = NOBODY) -> AsyncIterator[list[Resolved]]:
+        """Each of the names, in this order, in parts; with the replicas that are there for the caller.
 
-        :param subject: who asks: their own transfers count more for them
+        :param caller: who asks: their own transfers count more for them
         """
         names = list(dict.fromkeys(names))
+        places = await self._places.map()
         async with self._database.read() as connection:
             found = await Catalogue(connection).located(names)
-        places = await self._places.map()
-        options = await self._options(found, sink, places, subject)
+            readable = await Readable.of(connection, caller)
+        found = {name: _readable(each, places, readable) for name, each in found.items()}
+        options = await self._options(found, sink, places, caller.subject)
         for begin in range(0, len(names), CHUNK):
             yield [self._resolved(name, found.get(name), sink, options) for name in names[begin : begin + CHUNK]]
             await asyncio.sleep(0)
 
-    async def one(self, name: str, sink: str, subject: str = "") -> Resolved:
+    async def one(self, name: str, sink: str, caller: Caller = NOBODY) -> Resolved:
         """One dataset, as `resolve`. :raises NotFound: when there is no such"""
-        (resolved,) = [each async for part in self.resolve([name], sink, subject) for each in part]
-        if resolved.error:
-            raise NotFound(resolved.error.message, resolved.error.remedy)
-        return resolved
+        (resolved,) = [each async for part in self.resolve([name], sink, caller) for each in part]
+        return _known(resolved)
+
+    async def to_read(self, name: str, sink: str, caller: Caller) -> Resolved:
+        """One dataset, with the replicas that are read for the caller: servers of several names are one.
+
+        :raises NotFound: when there is no such
+        :raises PermissionRefused: when all its replicas lie in collections that the caller may not read
+        """
+        places = await self._places.map()
+        async with self._database.read() as connection:
+            found = await Catalogue(connection).located([name])
+            readable = await Readable.of(connection, caller)
+        if readable.asks:
+            hosts = {
+                places.by_id[i].endpoint.host for each in found.values() for i, _ in each.replicas if i in places.by_id
+            }
+            readable = readable.with_addresses(await self._hosts.addresses(hosts | readable.hosts))
+        located = found.get(name)
+        open_ones = {name: _readable(located, places, readable)} if located else {}
+        if located and located.replicas and not open_ones[name].replicas:
+            raise PermissionRefused(
+                f"{caller.subject} may read no replica of {name}",
+                "ask the owners of the collections where they are, or an admin, to confirm one",
+            )
+        options = await self._options(open_ones, sink, places, caller.subject)
+        return _known(self._resolved(name, open_ones.get(name), sink, options))
 
     async def _options(
         self, found: Mapping[str, Located], sink: str, places: Map, subject: str
@@ -130,6 +161,25 @@ class Replicas:
                 self._explored[pair] = now + EXPLORED
                 return endpoint.name
         return None
+
+
+def _readable(located: Located, places: Map, readable: Readable) -> Located:
+    """What was found, with the replicas that are there for the caller."""
+    if not readable.asks:
+        return located
+    there = [
+        (i, path)
+        for i, path in located.replicas
+        if i in places.by_id and readable.opens(places.by_id[i], located.did, path, located.registrations[i])
+    ]
+    return located._replace(replicas=there)
+
+
+def _known(resolved: Resolved) -> Resolved:
+    """:raises NotFound: when there is no such dataset"""
+    if resolved.error:
+        raise NotFound(resolved.error.message, resolved.error.remedy)
+    return resolved
 
 
 def _candidate(

@@ -1,9 +1,10 @@
 """Datasets and their replicas: single ones, and thousands in one statement."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
+    Boolean,
     ColumnElement,
     Double,
     Integer,
@@ -12,10 +13,14 @@ from sqlalchemy import (
     Text,
     and_,
     bindparam,
+    case,
     delete,
+    false,
+    not_,
     or_,
     select,
     text,
+    true,
     update,
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -23,10 +28,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.catalogue import Dataset, Replica
 from broker.models.names import Parts, split
 from broker.schema.catalogue import checksums, datasets, endpoints, replicas
+from broker.storage.registrations import REGISTRATION, Registration
 from broker.storage.tabled import Columns, tabled
 from broker.storage.upsert import ALWAYS, insert
 
-__all__ = ["Catalogue", "Known", "Located"]
+__all__ = ["Catalogue", "Known", "Located", "Registrar"]
 
 HANDED_OUT = ("AVAILABLE", "SUSPICIOUS")
 NAMES: Columns = {"number": Integer(), "scope": String(), "name": String()}
@@ -41,10 +47,22 @@ class Known(NamedTuple):
     created_at: float
 
 
+class Registrar(NamedTuple):
+    """Who registers replicas: as an admin or not, and whether collections are theirs."""
+
+    subject: str | None = None
+    admin: bool = False
+    owner: bool = False
+
+
+UNKNOWN = Registrar()
+
+
 class Located(NamedTuple):
     """A dataset, and where it is: an endpoint's number and the path below its folder, None for the dataset's name.
 
-    `suspicious` are the numbers of endpoints whose replica somebody has reported as bad.
+    `suspicious` are the numbers of endpoints whose replica somebody has reported as bad, `registrations` those of all
+    replicas by the numbers of their endpoints.
     """
 
     did: str
@@ -52,6 +70,7 @@ class Located(NamedTuple):
     checksums: Mapping[str, str]
     replicas: list[tuple[int, str | None]]
     suspicious: set[int]
+    registrations: dict[int, Registration]
 
 
 class Catalogue:
@@ -87,19 +106,27 @@ class Catalogue:
         given = self._given(dids)
         on = and_(replicas.c.dataset_id == datasets.c.id, replicas.c.state.in_(HANDED_OUT))
         rows = await self._connection.execute(
-            select(given.c.number, datasets.c.size, replicas.c.endpoint_id, replicas.c.path, replicas.c.state)
+            select(
+                given.c.number,
+                datasets.c.size,
+                replicas.c.endpoint_id,
+                replicas.c.path,
+                replicas.c.state,
+                *REGISTRATION,
+            )
             .select_from(given)
             .join(datasets, _same(given))
             .outerjoin(replicas, on)
         )
         digests = await self._digests(dids)
         found: dict[str, Located] = {}
-        for number, size, endpoint, path, state in rows:
+        for number, size, endpoint, path, state, *registered in rows:
             did = dids[number]
             if did not in found:
-                found[did] = Located(did, size, digests.get(number, {}), [], set())
+                found[did] = Located(did, size, digests.get(number, {}), [], set(), {})
             if endpoint is not None:
                 found[did].replicas.append((endpoint, path))
+                found[did].registrations[endpoint] = Registration(*registered)
                 if state == "SUSPICIOUS":
                     found[did].suspicious.add(endpoint)
         return found
@@ -144,11 +171,48 @@ class Catalogue:
         statement = insert(self._connection, checksums).from_select(["dataset_id", "algorithm", "value"], fresh)
         await self._connection.execute(statement.on_conflict_do_nothing())
 
-    async def put_replicas(self, said: Iterable[Replica], now: float, mentioned: bool = False) -> int:
+    async def put_replicas(
+        self, said: Iterable[Replica], now: float, by: Registrar = UNKNOWN, mentioned: bool = False
+    ) -> int:
         """Replicas as they are said to be; how many that changed. Datasets and endpoints are there.
 
+        :param by: who says it: it counts where nobody has registered the replica where it is, or nobody of more weight
         :param mentioned: they are only said to be there: the state of those that are known stays as it is
         """
+        given = self._stated(said)
+        if given is None:
+            return 0
+        fields = ["path", "state", "verified_at", "reason"]
+        changing = fields[:1] if mentioned else fields
+        registered = (bindparam(None, by.subject, Text), bindparam(None, by.admin, Boolean), endpoints.c.moves)
+        fresh = (
+            select(
+                datasets.c.id, endpoints.c.id, *(given.c[name] for name in fields), bindparam(None, now), *registered
+            )
+            .select_from(given)
+            .join(datasets, _same(given))
+            .join(endpoints, endpoints.c.name == given.c.endpoint)
+            .where(ALWAYS)
+        )
+        names = ["dataset_id", "endpoint_id", *fields, "changed_at", *(each.name for each in REGISTRATION)]
+        new = insert(self._connection, replicas).from_select(names, fresh)
+        fresher = new.excluded
+        anew = _counts_anew(fresher, by)
+        changed = or_(*(replicas.c[name].is_distinct_from(fresher[name]) for name in changing))
+        counted = and_(anew, or_(*(each.is_distinct_from(fresher[each.name]) for each in REGISTRATION)))
+        values = {name: fresher[name] for name in changing}
+        values["changed_at"] = case((changed, fresher.changed_at), else_=replicas.c.changed_at)
+        values |= {each.name: case((anew, fresher[each.name]), else_=each) for each in REGISTRATION}
+        done = await self._connection.execute(
+            new.on_conflict_do_update(
+                index_elements=["dataset_id", "endpoint_id"], set_=values, where=or_(changed, counted)
+            ),
+            execution_options={"preserve_rowcount": True},
+        )
+        return int(done.rowcount)
+
+    def _stated(self, said: Iterable[Replica]) -> Subquery | None:
+        """Replicas as they are said to be, each once; None where there are none."""
         rows = {
             (replica.dataset, replica.endpoint): (
                 *split(replica.dataset),
@@ -160,8 +224,6 @@ class Catalogue:
             )
             for replica in sorted(said, key=lambda replica: (replica.dataset, replica.endpoint))
         }
-        if not rows:
-            return 0
         columns: Columns = {
             "scope": String(),
             "name": String(),
@@ -171,28 +233,7 @@ class Catalogue:
             "verified_at": Double(),
             "reason": Text(),
         }
-        given = tabled(self._connection, list(rows.values()), columns)
-        fields = ["path", "state", "verified_at", "reason"]
-        changing = fields[:1] if mentioned else fields
-        fresh = (
-            select(datasets.c.id, endpoints.c.id, *(given.c[name] for name in fields), bindparam(None, now))
-            .select_from(given)
-            .join(datasets, _same(given))
-            .join(endpoints, endpoints.c.name == given.c.endpoint)
-            .where(ALWAYS)
-        )
-        new = insert(self._connection, replicas).from_select(
-            ["dataset_id", "endpoint_id", *fields, "changed_at"], fresh
-        )
-        done = await self._connection.execute(
-            new.on_conflict_do_update(
-                index_elements=["dataset_id", "endpoint_id"],
-                set_={name: new.excluded[name] for name in [*changing, "changed_at"]},
-                where=or_(*(replicas.c[name].is_distinct_from(new.excluded[name]) for name in changing)),
-            ),
-            execution_options={"preserve_rowcount": True},
-        )
-        return int(done.rowcount)
+        return tabled(self._connection, list(rows.values()), columns) if rows else None
 
     async def replicas(self, did: str) -> list[Replica]:
         """All replicas of a dataset, whatever their state, by endpoint."""
@@ -284,6 +325,17 @@ class Catalogue:
             if row.algorithm is not None:
                 found[row.id].checksums[row.algorithm] = row.value
         return list(found.values())
+
+
+def _counts_anew(stated: Any, by: Registrar) -> ColumnElement[bool]:
+    """Whether what is stated now says who registered a replica where it is.
+
+    An admin's word stands against all others, an owner's of collections against that of others.
+    """
+    known = replicas.c
+    moved = or_(known.path.is_distinct_from(stated.path), known.registered_moves != stated.registered_moves)
+    weightier = true() if by.admin else not_(known.registered_as_admin) if by.owner else false()
+    return or_(moved, known.registered_by.is_(None), weightier)
 
 
 def _same(given: Subquery) -> ColumnElement[bool]:

@@ -13,10 +13,17 @@ from broker.models.catalogue import Endpoint
 from broker.models.collections import AccessRule, Bookmark, Collection, NewCollection, PauseRule
 from broker.schema.access import identities
 from broker.schema.catalogue import endpoints
-from broker.schema.collections import access_rules, bookmarks, collections, credential_places, pause_rules
+from broker.schema.collections import (
+    access_rules,
+    bookmarks,
+    collections,
+    credential_places,
+    former_folders,
+    pause_rules,
+)
 from broker.storage.upsert import insert
 
-__all__ = ["Collections", "Limited"]
+__all__ = ["Collections", "Folder", "Limited"]
 
 RULE = [access_rules.c[name] for name in AccessRule.model_fields]
 NAMED = func.coalesce(identities.c.subject, access_rules.c.principal).label("principal")
@@ -36,6 +43,13 @@ class Limited(NamedTuple):
         return self.url is not None and any(url.startswith(self.url) for url in urls)
 
 
+class Folder(NamedTuple):
+    """A collection at an endpoint, and where that is."""
+
+    collection: Collection
+    endpoint: Endpoint
+
+
 class Collections:
     """The collections."""
 
@@ -50,6 +64,11 @@ class Collections:
         rows = await self._connection.execute(chosen)
         return [Collection.model_construct(**{**row._mapping, "id": UUID(row.id)}) for row in rows]
 
+    async def owns(self, subject: str) -> bool:
+        """Whether any is this subject's."""
+        asked = select(collections.c.id).where(collections.c.owner == subject).limit(1)
+        return (await self._connection.execute(asked)).first() is not None
+
     async def at(self, endpoint: str) -> list[Collection]:
         """All at an endpoint, by name."""
         return [each for each in await self.all() if each.endpoint == endpoint]
@@ -58,6 +77,33 @@ class Collections:
         """The endpoint of each, by id, if it has one; and the site that it is said to be at."""
         joined = select(collections.c.id, endpoints.c.name, collections.c.site).outerjoin_from(collections, endpoints)
         return {row.id: (row.name, row.site) for row in await self._connection.execute(joined)}
+
+    async def folders(self) -> list[Folder]:
+        """All that are at endpoints, and where they were when somebody moved these who is no admin."""
+        where = [endpoints.c[name] for name in ("scheme", "host", "port", "prefix")]
+        fields = [collections.c[name] for name in Collection.model_fields if name != "endpoint"]
+        found = []
+        for row in await self._connection.execute(select(*fields, *where).join_from(collections, endpoints)):
+            said = dict(row._mapping)
+            at = Endpoint.model_construct(**{column.name: said.pop(column.name) for column in where})
+            found.append(Folder(Collection.model_construct(**{**said, "id": UUID(row.id), "endpoint": None}), at))
+        former = select(*fields, former_folders.c.host, former_folders.c.folder).join_from(collections, former_folders)
+        for row in await self._connection.execute(former):
+            said = dict(row._mapping)
+            at = Endpoint.model_construct(scheme="ftp", host=said.pop("host"), port=None, prefix=said.pop("folder"))
+            said |= {"id": UUID(row.id), "endpoint": None, "base": "/"}
+            found.append(Folder(Collection.model_construct(**said), at))
+        return found
+
+    async def keep_folder(self, collection: UUID, host: str, folder: str) -> None:
+        """Remember where a collection was."""
+        values = {"collection_id": str(collection), "host": host, "folder": folder}
+        await self._connection.execute(insert(self._connection, former_folders).values(values).on_conflict_do_nothing())
+
+    async def forget_folders(self, endpoint: str) -> None:
+        """Forget where the collections at an endpoint were."""
+        these = select(collections.c.id).join_from(collections, endpoints).where(endpoints.c.name == endpoint)
+        await self._connection.execute(delete(former_folders).where(former_folders.c.collection_id.in_(these)))
 
     async def limited(self) -> list[Limited]:
         """All that have a rate."""

@@ -1,13 +1,13 @@
 """Sites and endpoints: few, and read whole."""
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from sqlalchemy import Delete, and_, case, delete, select
+from sqlalchemy import ColumnElement, Delete, and_, case, delete, func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Conflict, NotFound
-from broker.models.catalogue import Endpoint, Site
+from broker.models.catalogue import PORTS, Endpoint, Site
 from broker.schema.catalogue import endpoints, sites
 from broker.storage.upsert import insert
 
@@ -21,13 +21,14 @@ Opened = Literal["", "admin", "upgrade"]
 class Placed(NamedTuple):
     """An endpoint, its number, the coordinates that it has or its site gives it, and who opened it.
 
-    One that is opened may have a private or a loopback address.
+    One that is opened may have a private or a loopback address. `moves`: how often it got another address or folder.
     """
 
     id: int
     endpoint: Endpoint
     coordinates: tuple[float, float] | None
     opened: Opened = ""
+    moves: int = 0
 
 
 class Places:
@@ -70,11 +71,12 @@ class Places:
             fields = dict(row._mapping)
             number, north, east = fields.pop("id"), fields.pop("north"), fields.pop("east")
             del fields["site_id"]
-            opened = fields.pop("opened")
+            opened, moves = fields.pop("opened"), fields.pop("moves")
             hosts = tuple(fields.pop("data_hosts").split())
             endpoint = Endpoint.model_construct(**fields, data_hosts=hosts)
             north, east = (north, east) if endpoint.latitude is None else (endpoint.latitude, endpoint.longitude)
-            placed.append(Placed(number, endpoint, None if north is None or east is None else (north, east), opened))
+            there = None if north is None or east is None else (north, east)
+            placed.append(Placed(number, endpoint, there, opened, moves))
         return placed
 
     async def put_endpoint(self, endpoint: Endpoint, opened: bool = False) -> None:
@@ -90,6 +92,10 @@ class Places:
         values = {**said, "site_id": site, "opened": "admin" if opened else ""}
         new = insert(self._connection, endpoints).values(values)
         changes = {name: new.excluded[name] for name in values if name != "name"}
+        same = and_(
+            *(known == new_one for known, new_one in zip(_where(endpoints.c), _where(new.excluded), strict=True))
+        )
+        changes["moves"] = case((same, endpoints.c.moves), else_=endpoints.c.moves + 1)
         if not opened:
             there = (endpoints.c[name].is_not_distinct_from(new.excluded[name]) for name in ("scheme", "host", "port"))
             changes["opened"] = case((and_(*there), endpoints.c.opened), else_="")
@@ -107,3 +113,9 @@ class Places:
             raise Conflict(f"{thing} cannot be removed: {why}", "remove these first") from None
         if not done.rowcount:
             raise NotFound(f"there is no {thing}", "see GET /broker/v1/" + thing.partition(" ")[0] + "s")
+
+
+def _where(endpoint: Any) -> tuple[ColumnElement[Any], ...]:
+    """The columns that say where an endpoint is; a scheme's own port is the same as none."""
+    port = func.coalesce(endpoint.port, case(PORTS, value=endpoint.scheme))
+    return endpoint.scheme, endpoint.host, port, endpoint.prefix

@@ -6,6 +6,7 @@ from functools import partial
 from typing import NamedTuple
 
 from broker.errors import BrokerError, NotFound
+from broker.models.access import Caller
 from broker.models.collections import Collection
 from broker.models.forecasts import Resolved
 from broker.models.tasks import Event, Work
@@ -117,12 +118,12 @@ class Carrier:
         limits = await self._limits(task)
         whose = (task.owner, await self._site(sink.collection))
         if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):
-            where = self._where(source.tree, sink.collection, task.owner)
+            where = self._where(source.tree, sink.collection, task)
             return Gathering(where, sink.tree, task.options, limits, whose).copy
         if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree):
             return Copying(self._routes, source.tree, sink.tree, task.options, limits, whose).copy
         if isinstance(sink.tree, LocalTree) and isinstance(source.tree, GridFTPTree | CatalogueTree):
-            sources = self._sources(source.tree, sink.collection, task.owner)
+            sources = self._sources(source.tree, sink.collection, task)
             namings = [each.naming for each in (source.tree, sink.tree) if not isinstance(each, CatalogueTree)]
             return Downloading(sources, sink.tree, task.options, limits, whose, namings).copy
         raise Unsupported(
@@ -130,14 +131,14 @@ class Carrier:
             "copy from a GridFTP server or the catalogue, to a GridFTP server or a folder of workers",
         )
 
-    def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection, owner: str) -> Sources:
+    def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection, task: Candidate) -> Sources:
         """Where to fetch what a path names."""
 
         async def of(path: str) -> Located:
             if isinstance(tree, GridFTPTree):
                 server = tree.server
                 return Located({tree.url(path): Estimate()}, server.policy, server.delegate, server.data_hosts)
-            found = await self._where(tree, sink, owner)(path)
+            found = await self._where(tree, sink, task)(path)
             expected = {replica.url: replica.estimate for replica in found.replicas}
             places = self._places
             policy, delegate, data_hosts = await places.policy(), await places.delegates(), await places.data_hosts()
@@ -145,11 +146,12 @@ class Carrier:
 
         return of
 
-    def _where(self, tree: CatalogueTree, sink: Collection, owner: str) -> Callable[[str], Awaitable[Resolved]]:
-        """Where a dataset is, with what is to be expected on the way to the sink."""
+    def _where(self, tree: CatalogueTree, sink: Collection, task: Candidate) -> Callable[[str], Awaitable[Resolved]]:
+        """Where a dataset is that the task's owner may read now, with what is to be expected on the way to the sink."""
+        owner = Caller.model_construct(subject=task.owner, role=task.role, site="")
 
         async def of(path: str) -> Resolved:
-            return await self._replicas.one(await tree.did(path), await self._site(sink), owner)
+            return await self._replicas.to_read(await tree.did(path), await self._site(sink), owner)
 
         return of
 

@@ -31,6 +31,8 @@ curator   DELETE /datasets/{name:path}
 reader    GET    /replicas
 curator   PUT    /replicas
 curator   DELETE /replicas
+reader    GET    /replicas/unconfirmed
+transfer  POST   /replicas/confirm
 transfer  POST   /replicas/bad
 reader    GET    /replicas/resolve
 reader    POST   /replicas/resolve

@@ -5,7 +5,10 @@ from uuid import uuid4
 
 import pytest
 
+from tests.broker import test_tasks
 from tests.broker.test_tasks import grant, somebody
+
+world = test_tasks.world
 
 B = "/broker/v1"
 NOW = time.time()
@@ -114,3 +117,52 @@ async def test_reports_by_the_id_of_a_hidden_collection_name_no_server(broker, a
     assert (await eve.post(f"{B}/transfers", json=observed("later", source, hidden))).status_code == 200
     later = (await eve.get(f"{B}/transfers", params={"subject": "eve"})).json()["transfers"][0]
     assert (later["source"], later["sink"]) == (FILED, "SECRETLAB")
+
+
+async def test_grantees_are_not_told_where_a_collection_is(world):
+    """By no document about it, and by no error: the folder at the server, and the name of the credential."""
+    (world.source / "file").write_bytes(b"x" * 1000)
+    (world.source / "closed").write_bytes(b"x")
+    (world.source / "inside").symlink_to("file")
+    (world.source / "out").symlink_to(world.source.parent / "elsewhere")
+    (world.source / "up").symlink_to("../sink")
+    said = [(await world.ann.get(f"{B}/collections")).text]
+    number = next(each["id"] for each in (await world.ann.get(f"{B}/collections")).json()["collections"])
+    for path in ("", "/server_list", "/my_effective_pause_rule_list", "/role_list", "/access_list"):
+        said.append((await world.ann.get(f"/v0.10/endpoint/{number}{path}")).text)
+    said.append((await world.ann.get("/v0.10/endpoint_search?filter_fulltext=here")).text)
+    numbers = {each["name"]: each["id"] for each in (await world.ann.get(f"{B}/collections")).json()["collections"]}
+    for name in numbers.values():
+        for path in ("/", "/none/", "/file", "/file/x", "/out", "/up", "/inside"):
+            for what in ("ls", "stat"):
+                answer = await world.ann.get(f"/v0.10/operation/endpoint/{name}/{what}", params={"path": path})
+                said.append(answer.text)
+        for path in ("/file", "/none/new", "/file/x"):
+            body = {"DATA_TYPE": "mkdir", "path": path}
+            said.append((await world.ann.post(f"/v0.10/operation/endpoint/{name}/mkdir", json=body)).text)
+        body = {"DATA_TYPE": "rename", "old_path": "/none", "new_path": "/file/x"}
+        said.append((await world.ann.post(f"/v0.10/operation/endpoint/{name}/rename", json=body)).text)
+    tasks = []
+    for paths, more in (
+        (("/file",), {}),
+        (("/none",), {}),
+        (("/file/x",), {}),
+        (("/out", "/up", "/inside"), {"options": {"recursive_symlinks": "keep"}}),
+        (("/file", "/none"), {"options": {"skip_source_errors": True}}),
+    ):
+        sent = await world.ann.post(f"{B}/tasks", json=world.submission(*paths, **more))
+        if sent.status_code == 202:
+            tasks.append(sent.json()["id"])
+        said.append(sent.text)
+    for task in tasks:
+        said.append(str(await world.over(task)))
+        for path in ("", "/events", "/files", "/files?state=failed", "/files?state=skipped", "/progress"):
+            said.append((await world.ann.get(f"{B}/tasks/{task}{path}")).text)
+        for path in ("", "/event_list", "/successful_transfers", "/skipped_errors", "/pause_info"):
+            said.append((await world.ann.get(f"/v0.10/task/{task}{path}")).text)
+        said.append((await world.ann.get(f"{B}/reports/task?id={task}")).text)
+    said.append((await world.ann.get(f"{B}/reports/tasks")).text)
+    said.append((await world.ann.get(f"{B}/reports/decisions")).text)
+    said += [(await world.ann.get(f"{B}/reports/transfer?id={i}")).text for i in range(1, 5)]
+    wrong = [each for each in said if str(world.source.parent) in each or "robot" in each]
+    assert not wrong, "\n".join(wrong)

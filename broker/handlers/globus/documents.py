@@ -135,7 +135,10 @@ def server(known: Endpoint) -> dict[str, Any]:
 
 
 def file(entry: Entry) -> dict[str, Any]:
-    """A file or a folder; of a symbolic link what it leads to, as far as the server says."""
+    """A file or a folder; of a symbolic link what it leads to, as far as the server says.
+
+    Where a link leads that leaves the collection would tell where the collection is.
+    """
     return {
         "DATA_TYPE": "file",
         "name": _shown(entry.name),
@@ -145,7 +148,7 @@ def file(entry: Entry) -> dict[str, Any]:
         "user": entry.user,
         "group": entry.group,
         "last_modified": None if entry.modified is None else stamp(entry.modified, " "),
-        "link_target": entry.link_target and _shown(entry.link_target),
+        "link_target": _shown(target) if (target := entry.link_target) and not target.startswith("/") else None,
         "link_user": None,
         "link_group": None,
         "link_size": None,

@@ -1,0 +1,96 @@
+"""`coget-broker replica`: replicas inside collections, which their owners or admins confirm."""
+
+from typing import TYPE_CHECKING
+
+import click
+
+from broker.cli.shared import database_option, with_services
+from broker.config import Settings
+from broker.models.access import Caller
+from broker.models.catalogue import ConfirmedReplica, UnconfirmedReplica
+
+if TYPE_CHECKING:
+    from broker.factory import Factory
+
+__all__ = ["list_unconfirmed", "replica"]
+
+ADMIN = Caller(subject="coget-broker", role="admin")
+PAGE = 1000
+FEW = 100
+"""Replicas that an upgrade lists of each collection."""
+
+
+@click.group()
+def replica() -> None:
+    """List replicas inside collections that nobody has confirmed, and confirm them.
+
+    Such a replica is read with the grants of who asks. Once confirmed, it is open to all who may use the catalogue.
+    """
+
+
+@replica.command("list")
+@database_option
+@click.option("--in", "within", metavar="COLLECTION", help="Only those inside the collection of this name.")
+def listed(database: str, within: str | None) -> None:
+    """List unconfirmed replicas: their dataset, their URL, the collections, and who registered them."""
+    for each in _unconfirmed(database, within):
+        click.echo(_line(each))
+
+
+@replica.command("confirm")
+@database_option
+@click.argument("dataset", required=False)
+@click.argument("url", required=False)
+@click.option("--in", "within", metavar="COLLECTION", help="Confirm all inside the collection of this name.")
+def confirm(database: str, dataset: str | None, url: str | None, within: str | None) -> None:
+    """Confirm the replica of DATASET at URL, or all that lie inside a collection now."""
+    if within is None:
+        if dataset is None or url is None:
+            raise click.UsageError("name a DATASET and a URL, or a collection with --in")
+        named = [ConfirmedReplica(dataset=dataset, url=url)]
+    elif dataset is not None:
+        raise click.UsageError("name a DATASET and a URL, or a collection with --in, not both")
+    else:
+        named = [ConfirmedReplica(dataset=each.dataset, url=each.url) for each in _unconfirmed(database, within)]
+    with_services(Settings(database), lambda broker: _confirm(broker, named))
+    for each in named:
+        click.echo(f"{each.dataset}  {each.url}")
+
+
+async def _confirm(broker: "Factory", named: list[ConfirmedReplica]) -> None:
+    for begin in range(0, len(named), PAGE):
+        await broker.confirming.confirm(ADMIN, named[begin : begin + PAGE])
+
+
+def list_unconfirmed(database: str) -> None:
+    """Print replicas inside collections that are read with grants only, until somebody confirms them."""
+    told: dict[str, int] = {}
+    for each in _unconfirmed(database):
+        if not told:
+            click.echo(
+                "These replicas lie inside collections: they are read with the grants of who asks, until the "
+                "collection's owner or an admin confirms them (coget-broker replica confirm):"
+            )
+        if told.setdefault(each.collections[0], 0) < FEW:
+            click.echo(_line(each))
+        told[each.collections[0]] += 1
+    for name, count in told.items():
+        if count > FEW:
+            click.echo(f"... and {count - FEW} more in {name}: coget-broker replica list --in {name!r}")
+
+
+def _unconfirmed(database: str, within: str | None = None) -> list[UnconfirmedReplica]:
+    async def read(broker: "Factory") -> list[UnconfirmedReplica]:
+        found: list[UnconfirmedReplica] = []
+        after = ("", "")
+        while page := await broker.confirming.unconfirmed(ADMIN, *after, PAGE):
+            found += [each for each in page if within is None or within in each.collections]
+            after = (page[-1].dataset, page[-1].endpoint)
+        return found
+
+    return with_services(Settings(database), read)
+
+
+def _line(each: UnconfirmedReplica) -> str:
+    by = each.registered_by or "not known"
+    return f"{each.dataset}  {each.url}  in {', '.join(each.collections)}  registered by: {by}"

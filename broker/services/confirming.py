@@ -1,0 +1,131 @@
+"""Replicas inside collections that nobody has confirmed: listed for those who may, and confirmed by them."""
+
+import time
+from collections.abc import Sequence
+from urllib.parse import unquote
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import Forbidden, NotFound
+from broker.models.access import Caller
+from broker.models.catalogue import ConfirmedReplica, UnconfirmedReplica
+from broker.models.names import split
+from broker.services.enclosing import Enclosing, Enclosure, Readable, confirmed
+from broker.storage.access import Records
+from broker.storage.collections import Collections
+from broker.storage.database import Database, retried
+from broker.storage.places import Placed, Places
+from broker.storage.registrations import Registration, Registrations, Stated
+
+__all__ = ["Confirming"]
+
+PART = 1000
+"""Replicas that are looked at in one question."""
+
+
+class Confirming:
+    """Confirmations of replicas inside collections, by the collections' owners and by admins."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def unconfirmed(self, caller: Caller, after: str, endpoint: str, limit: int) -> list[UnconfirmedReplica]:
+        """Replicas inside collections that the caller owns, for admins inside any, which are not confirmed there.
+
+        By dataset and endpoint; those after one.
+        """
+        found: list[UnconfirmedReplica] = []
+        async with self._database.read() as connection:
+            enclosing = Enclosing(await Collections(connection).folders())
+            placed = {each.id: each for each in await Places(connection).endpoints()}
+            near = [number for number, each in placed.items() if enclosing.near(each.endpoint)]
+            while near and len(found) < limit:
+                page = await Registrations(connection).unopened(near, after, endpoint, PART)
+                found += [told for each in page if (told := _told(each, placed[each.endpoint], enclosing, caller))]
+                if len(page) < PART:
+                    break
+                after, endpoint = page[-1].dataset, placed[page[-1].endpoint].endpoint.name
+        return found[:limit]
+
+    @retried
+    async def confirm(self, caller: Caller, named: Sequence[ConfirmedReplica]) -> None:
+        """Open replicas where they are, for everybody whom the catalogue is open to.
+
+        :raises NotFound: when there is no such replica, as far as the caller may know
+        :raises Forbidden: when it is in no collection of the caller's
+        """
+        now = time.time()
+        async with self._database.write() as connection:
+            enclosing = Enclosing(await Collections(connection).folders())
+            readable = await Readable.of(connection, caller)
+            placed = {each.id: each for each in await Places(connection).endpoints()}
+            known: dict[str, list[Stated]] = {}
+            for each in await Registrations(connection).of(list(dict.fromkeys(one.dataset for one in named))):
+                known.setdefault(each.dataset, []).append(each)
+            for one in named:
+                for stated in _meant(one, known.get(one.dataset, ()), placed, enclosing, readable, caller):
+                    await _confirm(connection, stated, placed[stated.endpoint], caller)
+                await Records(connection).note(
+                    now, caller.subject, "confirm replica", f"{one.dataset} at {one.url}"[:500]
+                )
+
+
+def _meant(
+    one: ConfirmedReplica,
+    known: Sequence[Stated],
+    placed: dict[int, Placed],
+    enclosing: Enclosing,
+    readable: Readable,
+    caller: Caller,
+) -> list[Stated]:
+    """The replicas with this URL, all of which the caller may confirm."""
+    found = []
+    for each in known:
+        at = placed[each.endpoint]
+        if unquote(one.url) != unquote(at.endpoint.url(_path(each))):
+            continue
+        around = enclosing.around(at.endpoint, _path(each))
+        if caller.may("admin") or any(caller.subject == inside.collection.owner for inside in around):
+            found.append(each)
+        elif caller.may("curator") or readable.opens(at, each.dataset, each.path, each.registration):
+            raise Forbidden(
+                f"{one.dataset} at {one.url} is in no collection of {caller.subject}", "ask its owner, or an admin"
+            )
+    if not found:
+        raise NotFound(
+            f"there is no replica of {one.dataset} at {one.url}",
+            "see GET /broker/v1/replicas/unconfirmed for their URLs",
+        )
+    return found
+
+
+async def _confirm(connection: AsyncConnection, stated: Stated, at: Placed, caller: Caller) -> None:
+    before = stated.registration
+    if before.admin and before.moves == at.moves:  # an admin's word counts for all collections
+        return
+    registration = Registration(caller.subject, caller.may("admin"), at.moves)
+    await Registrations(connection).register(stated._replace(registration=registration))
+
+
+def _told(each: Stated, at: Placed, enclosing: Enclosing, caller: Caller) -> UnconfirmedReplica | None:
+    """A replica as those are told of it who may confirm it, if it is not confirmed in a collection of theirs."""
+    around: list[Enclosure] = enclosing.around(at.endpoint, _path(each))
+    mine = [
+        inside.collection.name
+        for inside in around
+        if (caller.may("admin") or inside.collection.owner == caller.subject)
+        and not confirmed(each.registration, at, inside.collection)
+    ]
+    if not mine:
+        return None
+    return UnconfirmedReplica.model_construct(
+        dataset=each.dataset,
+        endpoint=at.endpoint.name,
+        url=at.endpoint.url(_path(each)),
+        collections=sorted(mine),
+        registered_by=each.registration.by,
+    )
+
+
+def _path(each: Stated) -> str:
+    return each.path or split(each.dataset).name

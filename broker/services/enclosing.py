@@ -1,0 +1,207 @@
+"""Which collections a replica lies in, and who may be told of it and read it there: the catalogue opens no collection.
+
+A replica inside a collection is open to everybody if the collection's owner or an admin registered it where it is, or
+confirmed that. For others it is there if they may read its path in the collection; in each, where several are around
+it. A server is its host: the same files may be had at several ports, and by several schemes. What a server shows at a
+second path as well, by a link of its own, cannot be seen from here.
+"""
+
+from collections.abc import Mapping, Sequence
+from ipaddress import ip_address
+from socket import inet_aton, inet_ntoa
+from typing import NamedTuple, TypeVar
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.access import Caller
+from broker.models.catalogue import Endpoint, Replica
+from broker.models.collections import AccessRule, Collection
+from broker.models.names import split
+from broker.services.permissions import granted
+from broker.services.places import Map
+from broker.storage.collections import Collections, Folder
+from broker.storage.places import Placed
+from broker.storage.registrations import Registration, Registrations
+from broker.storage.suspects import Suspect
+from coalloc.addresses import AddressClass, carried, class_of
+
+__all__ = ["Enclosing", "Enclosure", "Readable", "confirmed", "numeric", "told"]
+
+Addresses = Mapping[str, frozenset[str]]
+"""To what names of hosts lead, as numeric addresses; of hosts that are not in it only the name is known."""
+Told = TypeVar("Told", Replica, Suspect)
+THIS_MACHINE = "127.0.0.1"
+
+
+class Enclosure(NamedTuple):
+    """A collection that a replica lies in, and the replica's path there."""
+
+    collection: Collection
+    path: str
+
+
+class Enclosing:
+    """The folders of all collections.
+
+    :param addresses: of hosts that may have several names
+    """
+
+    def __init__(self, folders: Sequence[Folder], addresses: Addresses | None = None) -> None:
+        self._said = folders
+        self._addresses = addresses or {}
+        self._folders = [
+            (each.collection, self._names(each.endpoint.host), _parts(each.endpoint.prefix + each.collection.base))
+            for each in folders
+        ]
+        self._known: dict[tuple[str, str], list[tuple[Collection, tuple[str, ...]]]] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is any."""
+        return bool(self._folders)
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Hosts where collections are."""
+        return frozenset(each.endpoint.host for each in self._said)
+
+    def with_addresses(self, addresses: Addresses) -> "Enclosing":
+        """Return the same, which knows to what names of hosts lead."""
+        return Enclosing(self._said, addresses)
+
+    def around(self, endpoint: Endpoint, path: str) -> list[Enclosure]:
+        """Return the collections that a path below an endpoint's folder lies in."""
+        near = self._near(endpoint)
+        whole = _parts(endpoint.prefix) + _parts(path) if near else ()
+        return [Enclosure(collection, _inside(folder, whole)) for collection, folder in near if _covers(folder, whole)]
+
+    def near(self, endpoint: Endpoint) -> bool:
+        """Return whether anything below an endpoint's folder may lie in a collection."""
+        return bool(self._near(endpoint))
+
+    def _near(self, endpoint: Endpoint) -> list[tuple[Collection, tuple[str, ...]]]:
+        key = (endpoint.host, endpoint.prefix)
+        if key not in self._known:
+            names, root = self._names(endpoint.host), _parts(endpoint.prefix)
+            self._known[key] = [
+                (collection, folder)
+                for collection, others, folder in self._folders
+                if names & others and (_covers(folder, root) or folder[: len(root)] == root)
+            ]
+        return self._known[key]
+
+    def _names(self, host: str) -> frozenset[str]:
+        return frozenset({plain := numeric(host)}).union(*map(_ends, self._addresses.get(plain, ())))
+
+
+class Readable:
+    """What a caller may be told of, and read, with the grants of now.
+
+    :param rules: who may use which collection, by its id
+    """
+
+    def __init__(self, caller: Caller, enclosing: Enclosing, rules: Mapping[str, Sequence[AccessRule]]) -> None:
+        self._caller = caller
+        self._enclosing = enclosing
+        self._rules = rules
+
+    @classmethod
+    async def of(cls, connection: AsyncConnection, caller: Caller) -> "Readable":
+        """Ask the database."""
+        stored = Collections(connection)
+        enclosing = Enclosing(await stored.folders())
+        return cls(caller, enclosing, await stored.rules() if enclosing else {})
+
+    @property
+    def asks(self) -> bool:
+        """Whether there is any collection that a replica may lie in."""
+        return bool(self._enclosing)
+
+    @property
+    def hosts(self) -> frozenset[str]:
+        """Hosts where collections are."""
+        return self._enclosing.hosts
+
+    def with_addresses(self, addresses: Addresses) -> "Readable":
+        """Return the same, which knows to what names of hosts lead."""
+        return Readable(self._caller, self._enclosing.with_addresses(addresses), self._rules)
+
+    def opens(self, placed: Placed, did: str, path: str | None, registration: Registration) -> bool:
+        """Return whether the replica of a dataset is there for the caller.
+
+        :param path: below the endpoint's folder; None: the dataset's name
+        """
+        around = self._enclosing.around(placed.endpoint, path or split(did).name)
+        return all(confirmed(registration, placed, each.collection) or self._reads(each) for each in around)
+
+    def _reads(self, each: Enclosure) -> bool:
+        rules = self._rules.get(str(each.collection.id), ())
+        return "r" in granted(self._caller, each.collection, rules, each.path)
+
+
+async def told(connection: AsyncConnection, places: Map, replicas: list[Told], caller: Caller | None) -> list[Told]:
+    """Those that are there for a caller; whoever keeps the catalogue is told of all."""
+    if caller is None or caller.may("curator") or not replicas:
+        return replicas
+    readable = await Readable.of(connection, caller)
+    if not readable.asks:
+        return replicas
+    found = await Registrations(connection).of(list(dict.fromkeys(each.dataset for each in replicas)))
+    opened = {
+        (each.dataset, places.by_id[each.endpoint].endpoint.name)
+        for each in found
+        if each.endpoint in places.by_id
+        and readable.opens(places.by_id[each.endpoint], each.dataset, each.path, each.registration)
+    }
+    return [each for each in replicas if (each.dataset, each.endpoint) in opened]
+
+
+def confirmed(registration: Registration, placed: Placed, collection: Collection) -> bool:
+    """Return whether a replica is where an admin, or the collection's owner, registered it."""
+    there = registration.moves == placed.moves
+    return there and (registration.admin or registration.by == collection.owner)
+
+
+def numeric(host: str) -> str:
+    """Return the address that a host is, in one spelling, or else its name; each loopback address is this machine.
+
+    >>> numeric("DTN.Example."), numeric("[2001:DB8:0::1]"), numeric("0xc0000201"), numeric("[::ffff:192.0.2.1]")
+    ('dtn.example', '2001:db8::1', '192.0.2.1', '192.0.2.1')
+    >>> numeric("127.1"), numeric("localhost"), numeric("[::1]")
+    ('127.0.0.1', '127.0.0.1', '127.0.0.1')
+    """
+    plain = host.strip("[]").rstrip(".").lower()
+    if plain == "localhost" or plain.endswith(".localhost"):
+        return THIS_MACHINE
+    try:
+        return min(_ends(str(ip_address(plain))))
+    except ValueError:
+        pass
+    try:
+        return min(_ends(inet_ntoa(inet_aton(plain))))
+    except OSError:
+        return plain
+
+
+def _ends(address: str) -> frozenset[str]:
+    """Return where packets to a numeric address may end."""
+    if class_of(address) == AddressClass.LOOPBACK:
+        return frozenset({THIS_MACHINE})
+    return frozenset(carried(address))
+
+
+def _parts(path: str) -> tuple[str, ...]:
+    return tuple(part for part in path.split("/") if part not in ("", "."))
+
+
+def _covers(folder: Sequence[str], whole: Sequence[str]) -> bool:
+    return _elsewhere(folder) or _elsewhere(whole) or whole[: len(folder)] == folder
+
+
+def _elsewhere(parts: Sequence[str]) -> bool:
+    """Whether only the server knows where that is: somebody's home."""
+    return bool(parts) and parts[0].startswith("~")
+
+
+def _inside(folder: Sequence[str], whole: Sequence[str]) -> str:
+    """Return the path in the collection; its root where that is not known, for which only a rule for all counts."""
+    return "/" if _elsewhere(folder) or _elsewhere(whole) else "/" + "/".join(whole[len(folder) :])

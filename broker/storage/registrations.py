@@ -1,0 +1,85 @@
+"""Who registered replicas where they are, or confirmed that."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Integer, String, and_, not_, or_, select, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.models.names import Parts, split
+from broker.schema.catalogue import datasets, endpoints, replicas
+from broker.storage.tabled import Columns, among, tabled
+
+__all__ = ["REGISTRATION", "Registration", "Registrations", "Stated"]
+
+REGISTRATION = (replicas.c.registered_by, replicas.c.registered_as_admin, replicas.c.registered_moves)
+NAMES: Columns = {"number": Integer(), "scope": String(), "name": String()}
+
+
+class Registration(NamedTuple):
+    """Who registered a replica where it is, or confirmed that; None: not known.
+
+    `moves` is how often its endpoint had been moved by then: once it is moved again, the registration does not count.
+    """
+
+    by: str | None = None
+    admin: bool = False
+    moves: int = 0
+
+
+class Stated(NamedTuple):
+    """A replica: its dataset, the number of its endpoint, its path there (None: as the dataset), who registered it."""
+
+    dataset: str
+    endpoint: int
+    path: str | None
+    registration: Registration
+
+
+class Registrations:
+    """The registrations of replicas in the database."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def of(self, dids: Sequence[str]) -> list[Stated]:
+        """All replicas of these datasets."""
+        given = tabled(self._connection, [(i, *split(did)) for i, did in enumerate(dids)], NAMES)
+        same = and_(datasets.c.scope == given.c.scope, datasets.c.name == given.c.name)
+        rows = await self._connection.execute(
+            select(given.c.number, replicas.c.endpoint_id, replicas.c.path, *REGISTRATION)
+            .select_from(given)
+            .join(datasets, same)
+            .join(replicas, replicas.c.dataset_id == datasets.c.id)
+        )
+        return [Stated(dids[row[0]], row[1], row[2], Registration(*row[3:])) for row in rows]
+
+    async def unopened(self, places: Sequence[int], after: str, endpoint: str, limit: int) -> list[Stated]:
+        """Replicas at these endpoints that no admin has registered where they are, by dataset and endpoint."""
+        scope, name = split(after)
+        here = and_(datasets.c.scope == scope, datasets.c.name == name, endpoints.c.name > endpoint)
+        later = or_(datasets.c.scope > scope, and_(datasets.c.scope == scope, datasets.c.name > name), here)
+        moved = replicas.c.registered_moves != endpoints.c.moves
+        rows = await self._connection.execute(
+            select(datasets.c.scope, datasets.c.name, replicas.c.endpoint_id, replicas.c.path, *REGISTRATION)
+            .select_from(replicas)
+            .join(datasets)
+            .join(endpoints)
+            .where(among(self._connection, replicas.c.endpoint_id, places), later)
+            .where(or_(not_(replicas.c.registered_as_admin), moved))
+            .order_by(datasets.c.scope, datasets.c.name, endpoints.c.name)
+            .limit(limit)
+        )
+        return [Stated(str(Parts(row[0], row[1])), row[2], row[3], Registration(*row[4:])) for row in rows]
+
+    async def register(self, stated: Stated) -> bool:
+        """Let a replica be registered as it is stated; whether it is still at this path."""
+        parts = split(stated.dataset)
+        dataset = select(datasets.c.id).where(datasets.c.scope == parts.scope, datasets.c.name == parts.name)
+        done = await self._connection.execute(
+            update(replicas)
+            .where(replicas.c.dataset_id == dataset.scalar_subquery(), replicas.c.endpoint_id == stated.endpoint)
+            .where(replicas.c.path.is_not_distinct_from(stated.path))
+            .values({column.name: value for column, value in zip(REGISTRATION, stated.registration, strict=True)})
+        )
+        return bool(done.rowcount)

@@ -1,0 +1,167 @@
+"""Which collections a replica lies in, however its server and its path are written; pure."""
+
+import socket
+import time
+from uuid import uuid4
+
+import pytest
+
+from broker.models.access import Caller
+from broker.models.catalogue import Endpoint
+from broker.models.collections import AccessRule, Collection
+from broker.services.enclosing import Enclosing, Readable
+from broker.services.hosts import Hosts
+from broker.storage.collections import Folder
+from broker.storage.places import Placed
+from broker.storage.registrations import Registration
+
+
+def endpoint(url, prefix="/"):
+    scheme, _, rest = url.partition("://")
+    host, _, port = rest.rpartition(":") if not rest.endswith("]") and ":" in rest else (rest, "", "")
+    return Endpoint(name="e", site="s", scheme=scheme, host=host, port=int(port) if port else None, prefix=prefix)
+
+
+def folder(url, prefix="/", base="/", owner="ann", name="c"):
+    made = {"id": uuid4(), "owner": owner, "created_at": time.time(), "name": name, "base": base}
+    return Folder(Collection(**made, endpoint="e"), endpoint(url, prefix))
+
+
+INSIDE = [
+    ("gsiftp://dtn.example", "/data/priv", "/", "x"),
+    ("gsiftp://dtn.example", "/", "/data/priv", "x"),
+    ("gsiftp://dtn.example", "/data", "/priv/", "x"),
+    ("gsiftp://dtn.example:2811", "/", "/data/priv", "x"),
+    ("ftp://dtn.example", "/", "/data/priv", "x"),
+    ("ftp://dtn.example:2812", "/", "/data/priv", "x"),
+    ("https://dtn.example", "/", "/data/priv", "x"),
+    ("gsiftp://DTN.Example.", "/", "/data/priv", "x"),
+    ("gsiftp://dtn.example", "//data//priv", "/", "x"),
+    ("gsiftp://dtn.example", "/data/priv/deep/", "/", "x"),
+    ("gsiftp://dtn.example", "/", "/data/priv/deep", "//x"),
+    ("gsiftp://dtn.example", "/~", "/", "x"),
+    ("gsiftp://dtn.example", "/", "/~robot/priv", "x"),
+]
+OUTSIDE = [
+    ("gsiftp://dtn.example", "/data", "/", "x"),
+    ("gsiftp://dtn.example", "/data/private", "/", "x"),
+    ("gsiftp://dtn.example", "/data/pri", "/", "v/x"),
+    ("gsiftp://dtn.example", "/data/Priv", "/", "x"),
+    ("gsiftp://dtn.example", "/other/data/priv", "/", "x"),
+    ("gsiftp://dtn.example", "/data/%70riv", "/", "x"),
+    ("gsiftp://dtn.example.evil", "/data/priv", "/", "x"),
+    ("gsiftp://evil.dtn.example", "/data/priv", "/", "x"),
+    ("gsiftp://dtn.example", "/data/ priv", "/", "x"),
+]
+
+
+@pytest.mark.parametrize(("inside", "said"), [*((True, each) for each in INSIDE), *((False, each) for each in OUTSIDE)])
+def test_what_lies_in_a_folder(inside, said):
+    url, prefix, below, name = said
+    enclosing = Enclosing([folder("gsiftp://dtn.example", "/data", "/priv")])
+    path = f"{below.rstrip('/')}/{name}"
+    assert bool(enclosing.around(endpoint(url, prefix), path)) is inside
+
+
+HOSTS = [
+    ("[2001:DB8::1]", "[2001:db8:0:0::1]"),
+    ("[::ffff:192.0.2.1]", "192.0.2.1"),
+    ("0xc0000201", "192.0.2.1"),
+    ("192.0.513", "192.0.2.1"),
+    ("3221225985", "192.0.2.1"),
+    ("[64:ff9b::192.0.2.1]", "192.0.2.1"),
+    ("127.1", "127.0.0.1"),
+    ("127.0.0.2", "127.0.0.1"),
+    ("[::1]", "127.0.0.1"),
+    ("localhost", "127.0.0.1"),
+    ("localhost.", "[::1]"),
+    ("any.localhost", "localhost"),
+    ("[::ffff:127.0.0.1]", "localhost"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), [*HOSTS, *((b, a) for a, b in HOSTS)])
+def test_a_host_has_many_spellings(one, other):
+    enclosing = Enclosing([folder(f"ftp://{one}", "/data")])
+    assert enclosing.around(endpoint(f"ftp://{other}"), "/data/x")
+
+
+def test_names_that_lead_to_the_same_address_are_one_server():
+    plain = Enclosing([folder("ftp://dtn.example", "/data")])
+    known = {"dtn.example": frozenset({"192.0.2.1", "2001:db8::1"}), "alias.example": frozenset({"192.0.2.1"})}
+    by_address = plain.with_addresses({**known, "other.example": frozenset({"192.0.2.2"})})
+    for host, inside in (
+        ("alias.example", True),
+        ("192.0.2.1", True),
+        ("[2001:DB8::1]", True),
+        ("other.example", False),
+    ):
+        assert not plain.around(endpoint(f"ftp://{host}"), "/data/x")
+        assert bool(by_address.around(endpoint(f"ftp://{host}"), "/data/x")) is inside
+
+
+async def test_names_are_looked_up():
+    found = await Hosts().addresses(["localhost", "127.1", "192.0.2.1", "[::1]", "No.Such.Host.Invalid."])
+    assert found == {"no.such.host.invalid": frozenset()}
+    here = socket.gethostname()
+    known = {each[4][0] for each in socket.getaddrinfo(here, None)}
+    assert await Hosts().addresses([here]) == {here.lower(): known}
+
+
+def rule(path, principal="eve", permissions="r"):
+    return AccessRule(id=uuid4(), principal_type="identity", principal=principal, path=path, permissions=permissions)
+
+
+EVE, ANN = Caller(subject="eve", role="curator"), Caller(subject="ann", role="reader")
+NOT_SAID = Registration()
+
+
+def readable(caller, *folders, **rules):
+    by_id = {str(each.collection.id): rules.get(each.collection.name, []) for each in folders}
+    return Readable(caller, Enclosing(folders), by_id)
+
+
+def opens(readable, path, registration=NOT_SAID, moves=0):
+    at = Placed(1, endpoint("ftp://dtn.example"), None, moves=moves)
+    return readable.opens(at, "cms:x", path, registration)
+
+
+def test_only_who_may_read_the_path_is_told():
+    private = folder("ftp://dtn.example", "/data")
+    assert opens(readable(EVE, private), "/elsewhere/x")
+    assert not opens(readable(EVE, private), "/data/x")
+    assert opens(readable(ANN, private), "/data/x")
+    assert opens(readable(Caller(subject="root", role="admin"), private), "/data/x")
+    some = readable(EVE, private, c=[rule("/pub/")])
+    assert opens(some, "/data/pub/x")
+    assert not opens(some, "/data/x")
+    assert not opens(some, "/data/publisher/x")
+    assert not opens(some, "/~/pub/x")
+    assert not opens(some, "/~")
+    everything = readable(EVE, private, c=[rule("/")])
+    assert opens(everything, "/data/x")
+    assert opens(everything, "/~/x")
+
+
+def test_each_of_several_collections_counts():
+    outer = folder("ftp://dtn.example", "/", name="outer", owner="ann")
+    inner = folder("ftp://dtn.example", "/data", name="inner", owner="bob")
+    both = {"outer": [rule("/")], "inner": [rule("/")]}
+    assert opens(readable(EVE, outer, inner, **both), "/data/x")
+    for name in both:
+        assert not opens(readable(EVE, outer, inner, **{name: both[name]}), "/data/x")
+    one = readable(EVE, outer, inner)
+    assert not opens(one, "/data/x", Registration("ann"))
+    assert not opens(one, "/data/x", Registration("bob"))
+    assert opens(one, "/x", Registration("ann"))
+    assert opens(one, "/data/x", Registration("root", admin=True))
+
+
+def test_a_registration_counts_where_the_endpoint_was():
+    one = readable(EVE, folder("ftp://dtn.example", "/data"))
+    for by in (Registration("ann", moves=3), Registration("root", admin=True, moves=3)):
+        assert opens(one, "/data/x", by, moves=3)
+        assert not opens(one, "/data/x", by, moves=4)
+        assert not opens(one, "/data/x", by, moves=2)
+    assert not opens(one, "/data/x", Registration("eve", moves=3), moves=3)
+    assert not opens(one, "/data/x", Registration("Ann", moves=3), moves=3)
