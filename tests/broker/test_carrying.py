@@ -266,7 +266,7 @@ async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(world)
     world.source.kill()
 
     async def trouble() -> dict[str, object] | None:
-        told = progress.task(await world.task(number), {}, 0.0)
+        told = progress.task(await world.task(number), await world.factory.identities.people([ANN.subject]), {}, 0.0)
         return None if told["is_ok"] else told
 
     told = await until(trouble)

@@ -25,7 +25,8 @@ async def read_of(world, number):
     task = await world.task(number)
     events, _ = await world.factory.tasks.events(ANN, number, None, 100, 0)
     skipped = await world.factory.tasks.done(ANN, number, "skipped", 0, 10)
-    documents = [progress.task(task, {}, 0.0), *map(progress.event, events), *map(progress.skipped, skipped)]
+    people = await world.factory.identities.people([ANN.subject])
+    documents = [progress.task(task, people, {}, 0.0), *map(progress.event, events), *map(progress.skipped, skipped)]
     return json.dumps(documents)
 
 

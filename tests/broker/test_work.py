@@ -11,9 +11,11 @@ import pytest
 from broker.handlers.globus import progress
 from broker.models.access import Caller
 from broker.models.tasks import Details, Item, NewTask, Options, Work
+from broker.models.usernames import Usernames
 from broker.services.decisions import Decisions
 from broker.services.forecasting import Forecasting
 from broker.services.history import Transfers
+from broker.services.identities import Identities
 from broker.services.places import Places
 from broker.services.tasks import Tasks
 from broker.storage.database import Database, addressed
@@ -207,7 +209,8 @@ async def test_a_task_says_what_gives_trouble_until_something_succeeds(opened):
         async with opened.write() as connection:
             await Works(connection).complete("w", results, time.time())
             await Stored(connection).finish([number], time.time())
-        document = progress.task(await tasks.one(ANN, number), {}, time.time())
+        people = await Identities(opened, Usernames("", {})).people([ANN.subject])
+        document = progress.task(await tasks.one(ANN, number), people, {}, time.time())
         return tuple(document[name] for name in ("is_ok", "nice_status", "nice_status_details"))
 
     async with opened.write() as connection:
