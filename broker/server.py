@@ -12,12 +12,13 @@ from socket import socket
 
 import structlog
 import uvicorn
-from structlog.typing import Processor
+from structlog.typing import EventDict, Processor
 
 from broker.config import Settings
 from broker.factory import Factory
 from broker.main import create_app
 from broker.tasks import Queue, worker_of
+from coalloc.urls import redacted_text
 from predictors.compiled import REMEDY, available
 
 __all__ = ["collect_seldom", "serve", "work"]
@@ -101,6 +102,11 @@ def collect_seldom() -> None:
     gc.set_threshold(BETWEEN_COLLECTIONS, 20, 50)
 
 
+def _redacted(_: object, __: str, said: EventDict) -> EventDict:
+    """Show URLs in what is logged without what may be a key."""
+    return {name: redacted_text(value) if isinstance(value, str) else value for name, value in said.items()}
+
+
 def _log() -> None:
     """One line of JSON for each event, on standard error."""
     shared: list[Processor] = [
@@ -108,7 +114,7 @@ def _log() -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     structlog.configure(
-        processors=[*shared, structlog.processors.format_exc_info, JSON],
+        processors=[*shared, structlog.processors.format_exc_info, _redacted, JSON],
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
     )
@@ -117,6 +123,7 @@ def _log() -> None:
         processors=[
             structlog.stdlib.ProcessorFormatter.remove_processors_meta,
             structlog.processors.format_exc_info,
+            _redacted,
             JSON,
         ],
     )

@@ -35,7 +35,7 @@ from coalloc.resolve import bounds, refuse_collisions, target
 from coalloc.schedule.policies import make
 from coalloc.servers import Storage, ThirdParty, copy, storage, third_party
 from coalloc.sink import HeldHere, discard
-from coalloc.urls import redact
+from coalloc.urls import redact, without_query
 from coalloc.verify import SUSPECTED, Jury, agreed_checksum
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ def _bad(request: Request, found: Found, report: TransferReport) -> list[tuple[s
     if not (found.dataset and report.verified) or request.expected:
         return []
     wrong = [each for each in report.sources if each.outcome == "corrupt" and each.error != SUSPECTED]
-    return [(found.dataset, each.url, str(each.error)) for each in wrong]
+    return [(found.dataset, without_query(each.url), str(each.error)) for each in wrong]
 
 
 async def _remember(

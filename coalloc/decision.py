@@ -12,7 +12,7 @@ from coalloc.collection import HERE, CollectionReport, PairReport
 from coalloc.history import source_key
 from coalloc.model import PartialCopy, SourceReport, TransferReport
 from coalloc.plain import one_line
-from coalloc.urls import redact
+from coalloc.urls import without_query
 
 __all__ = ["Document", "collected", "decision", "worth_telling"]
 
@@ -141,7 +141,7 @@ def _source(source: SourceReport) -> Document:
     start, flow = _shown(source)
     return {
         "source": source_key(source.url),
-        "url": one_line(redact(source.url).partition("?")[0], LONGEST_NAME),  # what follows may be a secret
+        "url": one_line(without_query(source.url), LONGEST_NAME),
         "rate": {"p10": low, "p50": source.estimate.rate, "p90": high} if source.estimate.rate else None,
         "setup_expected": source.estimate.setup_seconds,
         "reason": one_line(source.estimate.reason, LONGEST),

@@ -5,6 +5,8 @@ Text may hold sequences that control a terminal, line ends that forge lines, and
 
 import re
 
+from coalloc.urls import redacted_text
+
 __all__ = ["LONGEST", "escaped", "lines", "one_line"]
 
 LONGEST = 4096
@@ -33,15 +35,15 @@ def _seen(char: str) -> bool:
 
 
 def one_line(text: str, longest: int = LONGEST) -> str:
-    """Return `text` escaped, on one line, of `longest` characters at most.
+    """Return `text` escaped, on one line, of `longest` characters at most, with URLs as they are shown.
 
     >>> one_line("x" * 9, 6), one_line("a\\tb")
     ('xxx...', 'a\\\\tb')
     """
-    shown = escaped(text[: longest + 1])
+    shown = escaped(redacted_text(text[: 2 * longest])[: longest + 1])
     return shown if len(shown) <= longest else f"{shown[: longest - 3]}..."
 
 
 def lines(text: str) -> str:
-    """Return `text` escaped, but for its line feeds and tabs."""
+    """Return `text` escaped, but for its line feeds and tabs. URLs in it stay as they are."""
     return escaped(text, kept="\n\t")

@@ -8,6 +8,7 @@ import sys
 from typing import Any, TextIO
 
 from coalloc.plain import lines, one_line
+from coalloc.urls import redacted_text
 
 __all__ = ["PlainStream", "Plainly", "drawn", "guard", "say", "say_json"]
 
@@ -41,7 +42,7 @@ class Plainly(logging.Formatter):
         return one_line(super().formatMessage(record).rstrip())
 
     def formatException(self, ei: Any) -> str:  # noqa: N802 - the base class names it
-        return lines(super().formatException(ei))
+        return lines(redacted_text(super().formatException(ei)))
 
 
 def guard() -> None:

@@ -1,39 +1,163 @@
 """URLs as people may see them, and as other programs may be told them."""
 
 import re
-from urllib.parse import unquote, urlsplit, urlunsplit
+from base64 import b64encode
+from collections.abc import Callable, Iterator
+from html import escape
+from urllib.parse import unquote, unquote_plus, urlsplit, urlunsplit
 
-__all__ = ["redact", "why_not_told"]
+__all__ = ["HIDDEN", "hide", "redact", "redacted_text", "why_not_told", "without_login", "without_query"]
 
 PLAIN = re.compile(r"[A-Za-z0-9._@+][A-Za-z0-9._@+-]*")
 """User names, and hosts. A program that passes them on takes one that begins with a dash for an option."""
 NUMERIC = re.compile(r"[0-9A-Fa-f:.]+(%25[A-Za-z0-9._-]+|%[A-Za-z0-9._-]+)?")
 """What stands between the brackets of a host."""
+HIDDEN = "..."
+"""What is shown in the place of a secret."""
+SHORTEST, LONGEST, MOST = 4, 64, 32
+"""Characters of a value that is looked for in other text, of which so many at the beginning; and such values."""
+
+_REST = r"[^\s\"'<>`|\\]*"
+_URL = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]{{0,20}}(?:://|%(?:25)?3A%(?:25)?2F%(?:25)?2F){_REST}", re.I)
+_LOGIN = re.compile(r"(?<!:)//[^\s/@]{1,200}@")
+_QUERY = re.compile(r"\?[^\s\"'<>`|\\]+")
+_HEADER = re.compile(
+    r"\b((?:proxy-)?authorization|(?:set-)?cookie|x-(?:amz-security-token|auth-token|api-key))([\"']?\s*[:=])\s*.+",
+    re.I,
+)
+_PAIR = re.compile(
+    r"([\w.-]{0,24}(?:signature|(?<![a-z])sig|token|secret|passw(?:or)?d|credential|api[_-]?key)[\w.-]{0,24})"
+    r"=[^\s&;,\"'<>]+",
+    re.I,
+)
+_EXAMPLE = re.compile(r"[a-z]+://USER:PASSWORD@HOST/\.\.\.")
+"""How remedies say where a login stands."""
+_BEARER = re.compile(r"\b(bearer)\s+[\w.~+/=-]{8,}", re.I)
 
 
 def redact(url: str) -> str:
-    """The URL without its password, for messages, reports and files.
+    """Return the URL as it is shown, in messages, reports and logs: without password, query and fragment.
 
-    Over http and https a user name alone may be a token, and goes, too.
+    A query may hold a key, as those of signed URLs do. Over http and https a user name alone may be a token, and goes,
+    too. A file here has neither.
 
-    >>> redact("ftp://ann:secret@host/file"), redact("https://token@host/file")
-    ('ftp://ann@host/file', 'https://host/file')
+    >>> redact("ftp://ann:secret@host/file"), redact("https://token@host/file?X-Amz-Signature=secret#part")
+    ('ftp://ann@host/file', 'https://host/file?...')
+    >>> redact("file:///data/what?")
+    'file:///data/what?'
 
     Never fails: messages about malformed URLs show them too.
 
-    >>> redact("ftp://ann:secret@[host/file")
-    'ftp://[host/file'
+    >>> redact("ftp://ann:secret@[host/file?secret")
+    'ftp://[host/file?...'
+    """
+    if re.match("file:", url, re.I):
+        return url
+    shown, mark, _ = without_login(url).partition("#")[0].partition("?")
+    return f"{shown}?{HIDDEN}" if mark else shown
+
+
+def without_query(url: str) -> str:
+    """Return the URL as brokers are told it: as it is shown, and nothing in the place of its query.
+
+    >>> without_query("https://token@host/file?X-Amz-Signature=secret#part")
+    'https://host/file'
+    """
+    return redact(url).removesuffix(f"?{HIDDEN}")
+
+
+def without_login(url: str) -> str:
+    """Return the URL without its password, and over http and https without its user name: all that names a file.
+
+    For files of the user's own: it may hold keys.
+
+    >>> without_login("https://token@host/file?X-Amz-Signature=secret")
+    'https://host/file?X-Amz-Signature=secret'
     """
     try:
         parts = urlsplit(url)
+        parts.port  # noqa: B018 - raises
     except ValueError:  # all before an @ may be a password
-        return re.sub("//[^/]*@", "//", url)
+        return re.sub("//.*@", "//", url)
     user, at, host = parts.netloc.rpartition("@")
     if at and parts.scheme in ("http", "https"):
         return urlunsplit(parts._replace(netloc=host))
     if parts.password is None:
         return url
     return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}@{host}"))
+
+
+def redacted_text(text: str) -> str:
+    """Return a text with all URLs in it as they are shown, and without queries and headers that carry keys.
+
+    >>> redacted_text("GET /file?sig=secret: see HTTPS://token@host/x?secret, or http%3A%2F%2Fhost%2Fx%3Fsecret")
+    'GET /file?...: see https://host/x?..., or http://host/x?...'
+    >>> redacted_text("Authorization: Basic secret"), redacted_text("bad X-Amz-Signature=secret&x=1, is it?")
+    ('Authorization: ...', 'bad X-Amz-Signature=...&x=1, is it?')
+    """
+    if "://" in text or "%" in text:
+        text = _URL.sub(lambda found: _at_end(found[0], _shown), text)
+    if "@" in text:
+        text = _LOGIN.sub("//", text)
+    if "?" in text:
+        text = _QUERY.sub(lambda found: _at_end(found[0], lambda said: f"?{HIDDEN}" if "=" in said else said), text)
+    text = _HEADER.sub(rf"\1\2 {HIDDEN}", text)
+    return _BEARER.sub(rf"\1 {HIDDEN}", _PAIR.sub(rf"\1={HIDDEN}", text))
+
+
+def _at_end(found: str, change: Callable[[str], str]) -> str:
+    """Change what was found in a text, but for marks at its end, which are the text's own."""
+    said = found.rstrip(":,;)]}")
+    return change(said) + found[len(said) :]
+
+
+def _shown(url: str) -> str:
+    if _EXAMPLE.fullmatch(url):
+        return url
+    while "://" not in url:  # percent-encoded, be it twice
+        url = unquote(url)
+    return redact(url)
+
+
+def hide(text: str, *urls: str) -> str:
+    """Return what a server or a program says without what is secret in the URLs that it was asked for.
+
+    They repeat a URL, its query, or parts of these, in any spelling.
+
+    >>> hide("no such key: se/cret", "https://host/x?key=se%2Fcret"), hide("530 ann:hush is wrong", "ftp://ann:hush@h/x")
+    ('no such key: ...', '530 ann:... is wrong')
+    """
+    found = sorted({each for url in urls for each in _secrets(url) if len(each) >= SHORTEST}, key=len, reverse=True)
+    if found:
+        text = re.sub("|".join(map(_in_any_spelling, found)), HIDDEN, text)
+    return redacted_text(text)
+
+
+def _secrets(url: str) -> Iterator[str]:
+    """Yield what is secret in a URL, as it stands there and decoded."""
+    rest, _, fragment = url.partition("#")
+    query = rest.partition("?")[2]
+    found = [pair.partition("=")[2] or pair for said in (query, fragment) for pair in re.split("[&;]", said)[:MOST]]
+    login, at, _ = rest.partition("://")[2].partition("?")[0].partition("/")[0].rpartition("@")
+    if at:
+        user, _, password = login.partition(":")
+        found.append(password)
+        if re.match("https?:", url, re.I):
+            found += [user, b64encode(unquote(login).encode(errors="surrogateescape")).decode()]
+    for each in found:
+        yield from (each, unquote(each), unquote_plus(each))
+
+
+def _in_any_spelling(secret: str) -> str:
+    """Return a pattern: each character as it is, percent-encoded, or escaped as in HTML."""
+    most = "".join(map(_character, secret[:LONGEST]))
+    return most if len(secret) <= LONGEST else most + _REST
+
+
+def _character(char: str) -> str:
+    encoded = "".join(f"%{byte:02x}" for byte in char.encode(errors="surrogateescape"))
+    spellings = [re.escape(char), f"(?i:{encoded})", re.escape(escape(char)), *(["[+]"] if char == " " else [])]
+    return f"(?:{'|'.join(dict.fromkeys(spellings))})"
 
 
 def why_not_told(url: str) -> str | None:

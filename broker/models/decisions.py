@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
 from broker.models.base import Count, Moment, Seconds, Size, Wire
-from broker.models.names import Key, Remark, SinkName, SourceName, Thing
+from broker.models.names import Key, SinkName, SourceName, Thing, Told
 from coalloc.model import Ending, Outcome
+from coalloc.urls import redacted_text
 
 __all__ = ["Decided", "Expectation", "Kept", "Listed", "Made", "Part", "Range", "Regret", "Taken"]
 
@@ -33,10 +34,10 @@ class Part(Wire):
     """
 
     source: SourceName
-    url: Thing
+    url: Annotated[Thing, AfterValidator(redacted_text)]
     rate: Expectation | None = None
     setup_expected: Seconds | None = None
-    reason: Remark = ""
+    reason: Told = ""
     planned_bytes: Size | None = None
     bytes: Size
     seconds: Seconds
@@ -45,7 +46,7 @@ class Part(Wire):
     flow_seconds: Seconds
     streams: Annotated[int, Field(ge=1, lt=2**31)] = 1
     outcome: Outcome
-    error: Remark | None = None
+    error: Told | None = None
 
 
 class Range(Wire):
@@ -84,9 +85,9 @@ class Decided(Wire):
     bytes: Size
     moved: Size
     strategy: Strategy
-    rationale: Remark = ""
+    rationale: Told = ""
     outcome: Literal["ok", "failed"]
-    error: Remark | None = None
+    error: Told | None = None
     seconds: Seconds
     fetch_seconds: Seconds
     sources: Annotated[list[Part], Field(min_length=1, max_length=MOST_SOURCES)]

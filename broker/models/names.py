@@ -9,6 +9,7 @@ from typing import Annotated, NamedTuple, Self
 from pydantic import AfterValidator, StringConstraints
 
 from broker.models.subjects import LONGEST
+from coalloc.urls import redacted_text
 
 __all__ = [
     "Beginning",
@@ -23,6 +24,7 @@ __all__ = [
     "SinkName",
     "SourceName",
     "Thing",
+    "Told",
     "Whereto",
     "Who",
     "split",
@@ -63,6 +65,8 @@ def _trimmed(text: str) -> str:
 
 Remark = Annotated[str, StringConstraints(max_length=500), AfterValidator(_one_line)]
 """What people and programs say of a thing."""
+Told = Annotated[Remark, AfterValidator(lambda text: redacted_text(text)[:500])]
+"""What a program says that went wrong, or of a source: older ones repeat URLs with their keys."""
 Called = Annotated[str, StringConstraints(max_length=500), AfterValidator(_one_line), AfterValidator(_trimmed)]
 """What people call a thing that they make."""
 Thing = Annotated[str, StringConstraints(min_length=1, max_length=2000), AfterValidator(_one_line)]

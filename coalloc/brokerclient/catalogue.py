@@ -10,7 +10,7 @@ from coalloc.checksums import checksum, normalise
 from coalloc.config import Access
 from coalloc.errors import NothingToFetchFrom
 from coalloc.model import Estimate, Origin, Replica, ReplicaSet
-from coalloc.urls import redact
+from coalloc.urls import without_query
 
 __all__ = ["Broker", "Dataset", "Found"]
 
@@ -177,7 +177,7 @@ def _registration(name: str, file: ReplicaSet) -> dict[str, Any]:
         "name": name,
         "size": file.size,
         "checksums": {each.algorithm: each.value for each in file.checksums},
-        "replicas": [{"url": redact(replica.url)} for replica in file.replicas],
+        "replicas": [{"url": without_query(replica.url)} for replica in file.replicas],
     }
 
 

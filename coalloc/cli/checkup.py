@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from coalloc.errors import PermissionRefused, UsageError
-from coalloc.urls import redact
+from coalloc.urls import redact, redacted_text
 
 __all__ = ["Finding", "checkup"]
 
@@ -150,7 +150,7 @@ def _some(names: Sequence[str]) -> str:
 def _environment() -> Iterator[Finding]:
     for name in sorted(os.environ):
         if name.startswith("COGET_"):
-            yield Finding(name, "ok", "set" if name.endswith("_TOKEN") else redact(os.environ[name]))
+            yield Finding(name, "ok", "set" if name.endswith("_TOKEN") else redacted_text(redact(os.environ[name])))
 
 
 def _history() -> Iterator[Finding]:

@@ -15,6 +15,7 @@ import click
 from coalloc.cli.interrupts import Interrupted
 from coalloc.errors import CoallocError, SinkError, UsageError
 from coalloc.streams import say_json
+from coalloc.urls import redacted_text
 
 __all__ = ["reported"]
 
@@ -53,7 +54,7 @@ def _ours(error: Exception) -> CoallocError:
                 f"standard output or error cannot be written: {error.strerror or error}", "send it to another place"
             )
     if os.environ.get("COGET_DEBUG"):
-        traceback.print_exception(error)
+        print(redacted_text("".join(traceback.format_exception(error))), file=sys.stderr)
     return Defect(
         f"a defect of coget: {type(error).__name__}: {error}",
         "please report it, with what the same command prints under COGET_DEBUG=1",

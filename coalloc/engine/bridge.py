@@ -30,7 +30,7 @@ from coalloc.errors import (
     UsageError,
 )
 from coalloc.model import Stat
-from coalloc.urls import redact, why_not_told
+from coalloc.urls import hide, redact, why_not_told
 
 __all__ = ["BridgeSource"]
 
@@ -84,7 +84,8 @@ class BridgeSource(Source):
         if info["size"] is None:
             raise Unsupported(f"{self._shown}: the size is not known", "use another replica")
         if (size := count(str(info["size"]))) is None:
-            raise Unsupported(f"{self._shown}: the size makes no sense: {info['size']!s:.40}", "use another replica")
+            said = hide(str(info["size"]), self.url)[:40]
+            raise Unsupported(f"{self._shown}: the size makes no sense: {said}", "use another replica")
         return Stat(size, self._files.ukey(self._path))
 
     def _connect(self) -> None:
@@ -154,7 +155,7 @@ class BridgeSource(Source):
             raise self._ours(error) from None
 
     def _ours(self, error: Exception) -> SourceError:
-        said = f"{self._shown}: {str(error).replace(self.url, self._shown) or type(error).__name__}"
+        said = f"{self._shown}: {hide(str(error), self.url) or type(error).__name__}"
         for foreign, ours, remedy in MEANINGS:
             if isinstance(error, foreign):
                 return ours(said, remedy)

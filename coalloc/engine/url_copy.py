@@ -20,7 +20,7 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import TypeVar
@@ -45,7 +45,7 @@ from coalloc.errors import (
     UsageError,
 )
 from coalloc.model import Stat
-from coalloc.urls import redact, why_not_told
+from coalloc.urls import hide, redact, redacted_text, why_not_told
 
 __all__ = ["TOOL", "URLCopySource", "meaning"]
 
@@ -158,7 +158,7 @@ class URLCopySource(Source):
             return Stat(size, facts.get("modify"))
         if facts:
             raise NoSuchFile(f"{self._shown} is no plain file", "check the path in the URL")
-        raise meaning(words, self._shown)
+        raise meaning(words, self._shown, self._hidden)
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         if span.start >= span.end:
@@ -247,14 +247,14 @@ class URLCopySource(Source):
 
     def _ended_short(self, words: str, at: int, span: Span) -> SourceError:
         if at == span.start and words:
-            return meaning(words, self._shown)
-        said = f"; {TOOL} says {words}" if words else ""
+            return meaning(words, self._shown, self._hidden)
+        said = f"; {TOOL} says {self._hidden(words)}" if words else ""
         return ConnectionLost(
             f"{self._shown}: the data ended at byte {at} of {span.start}-{span.end}{said}", "try again"
         )
 
     async def _words(self, tool: asyncio.subprocess.Process) -> str:
-        """What the tool says when it has ended, on one line; it repeats the URL with its password."""
+        """What the tool says when it has ended, on one line; it repeats the URL with its secrets."""
         assert tool.stderr is not None
         kept = bytearray()
         while part := await tool.stderr.read(CHUNK):
@@ -262,6 +262,9 @@ class URLCopySource(Source):
             del kept[MOST_WORDS // 2 : -MOST_WORDS // 2]  # how it begins and how it ends tell most
         said = kept.decode(errors="replace")
         return " ".join(said.replace(self._told, self._shown).removeprefix("\nerror: ").split())
+
+    def _hidden(self, words: str) -> str:
+        return hide(words, self.url, self._told)
 
 
 async def _end(tool: asyncio.subprocess.Process) -> None:
@@ -294,12 +297,13 @@ def _facts(dump: Path) -> dict[str, str]:
     return {name: value for name, _, value in pairs if count(value) is not None}
 
 
-def meaning(words: str, shown: str) -> SourceError:
+def meaning(words: str, shown: str, hidden: Callable[[str], str] = redacted_text) -> SourceError:
     """The error that the tool's words stand for.
 
-    :param shown: the URL without its password
+    :param shown: the URL as it is shown
+    :param hidden: what hides the secrets of the URL in these words
     """
-    said = f"{shown}: {TOOL} says {words or 'nothing'}"
+    said = f"{shown}: {TOOL} says {hidden(words) or 'nothing'}"
     for pattern, error, remedy in MEANINGS:
         if re.search(pattern, words, re.I):
             return error(said, remedy)

@@ -18,7 +18,7 @@ from coalloc.journal.resume import carry_over, why_not
 from coalloc.model import Checksum, Extent
 from coalloc.owned import OwnDirectory
 from coalloc.pieces import Pieces
-from coalloc.urls import redact
+from coalloc.urls import without_login
 
 __all__ = ["Journal", "Recollection", "describe", "recall"]
 
@@ -41,7 +41,7 @@ def describe(size: int, urls: Sequence[str], validators: Mapping[int, str], chec
     :param validators: what is known to change with the file, by the number of the replica
     :param checksums: what is expected of the whole file
     """
-    origins = tuple(Origin(redact(url), validators.get(i)) for i, url in enumerate(urls))
+    origins = tuple(Origin(without_login(url), validators.get(i)) for i, url in enumerate(urls))
     return Header(size, origins, tuple(checksums), _boot())
 
 

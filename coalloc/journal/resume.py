@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from coalloc.journal.format import Header
 from coalloc.model import Extent
+from coalloc.urls import redact
 
 __all__ = ["carry_over", "why_not"]
 
@@ -30,7 +31,7 @@ def _why_other_replicas(then: Header, now: Header) -> str | None:
     known = [origin for origin in now.origins if origin.url in validators]
     for origin in known:
         if None not in (origin.validator, validators[origin.url]) and origin.validator != validators[origin.url]:
-            return f"{origin.url} was changed since the fetch began"
+            return f"{redact(origin.url)} was changed since the fetch began"
     return (
         None if known else "it is to be fetched from other places now, and no checksum says that the file is the same"
     )

@@ -114,7 +114,7 @@ def _local(path: str, limit: int) -> bytes:
             return file.read(limit)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise UsageError(f"{path} is no URL, and no file that can be read: {reason}", remedy) from None
+        raise UsageError(f"{redact(path)} is no URL, and no file that can be read: {reason}", remedy) from None
 
 
 async def _said_to_be_metalink(source: str, policy: AddressPolicy) -> bool:

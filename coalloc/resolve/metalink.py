@@ -19,7 +19,7 @@ from coalloc.errors import UsageError
 from coalloc.model import Checksum, PieceHashes, Replica, ReplicaSet
 from coalloc.plain import escaped
 from coalloc.resolve import names, urls
-from coalloc.urls import redact
+from coalloc.urls import without_login
 
 __all__ = ["MAX_BYTES", "read", "write"]
 
@@ -234,7 +234,7 @@ def _add_replicas(parent: Element, replicas: Sequence[Replica]) -> None:
     for replica in replicas:
         attributes = {"location": replica.location, "priority": replica.priority}
         given = {name: str(value) for name, value in attributes.items() if value is not None}
-        _add(parent, "url", redact(replica.url), **given)
+        _add(parent, "url", without_login(replica.url), **given)
 
 
 def _add(parent: Element, tag: str, text: str, **attributes: str) -> None:

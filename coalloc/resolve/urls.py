@@ -66,7 +66,7 @@ def check(url: str) -> None:
     """
     reason = _why_malformed(url)
     if reason:
-        shown = re.sub("//.*@", "//", url[:LONGEST])[:SHOWN]
+        shown = redact(re.sub("//.*@", "//", url[:LONGEST]))[:SHOWN]
         raise UsageError(
             f"'{shown}' is no URL: {reason}", "write it as SCHEME://HOST[:PORT]/PATH, like ftp://host/data/x"
         )

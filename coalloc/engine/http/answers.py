@@ -6,7 +6,7 @@ their values in base64, or against the RFC in hex.
 
 import re
 from base64 import b64decode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
@@ -125,12 +125,13 @@ def _date(said: str) -> datetime | None:
     return date if date.tzinfo else date.replace(tzinfo=UTC)
 
 
-def refusal(status: int, reason: str, headers: Headers, shown: str) -> SourceError:
+def refusal(status: int, reason: str, headers: Headers, shown: str, hidden: Callable[[str], str]) -> SourceError:
     """The error that a status other than 200 or 206 stands for.
 
-    :param shown: the URL without its password
+    :param shown: the URL as it is shown
+    :param hidden: what hides the secrets of URLs in what the server says
     """
-    said = f"{shown}: the server says {status} {reason}".rstrip()
+    said = f"{shown}: the server says {status} {hidden(reason)}".rstrip()
     if status in (401, 403):
         return PermissionRefused(said, "ask the owner for access, or log in: https://USER:PASSWORD@HOST/...")
     if status == 407:
@@ -140,6 +141,6 @@ def refusal(status: int, reason: str, headers: Headers, shown: str) -> SourceErr
     if status in (405, 501, 505):
         return Unsupported(said, "use another replica")
     if status in BUSY or "retry-after" in headers:
-        until = f" (Retry-After: {headers['retry-after']})" if "retry-after" in headers else ""
+        until = f" (Retry-After: {hidden(headers['retry-after'])})" if "retry-after" in headers else ""
         return ServerBusy(f"{said}{until}", retry_after=retry_after(headers))
     return ServerSays(said, "try again later, or use another replica")

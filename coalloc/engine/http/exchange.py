@@ -6,6 +6,7 @@ the policy of addresses.
 """
 
 import ssl
+from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from coalloc.dialer import numeric
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.http.answers import PARTIAL, refusal
 from coalloc.errors import ConnectionLost, NotThatProtocol, PermissionRefused, SourceError, Unsupported
-from coalloc.urls import redact
+from coalloc.urls import hide, redact
 
 if TYPE_CHECKING:
     import httpx
@@ -64,10 +65,16 @@ class Exchange:
         self._options = options
         self._reached = reached
         self.shown = redact(url)
-        """The URL without its password."""
+        """The URL as it is shown."""
         self._chain: list[_Answered] = []
         self._clients: dict[_Server, httpx.AsyncClient] = {}
         self._led_to: _Place | None = None
+        self._led_by = deque[str](maxlen=MOST)
+        """Where redirects led of late: what servers say may repeat that, too."""
+
+    def said(self, foreign: object) -> str:
+        """What a server or a library says, without what is secret in the URLs that were asked for."""
+        return hide(str(foreign), self._url, *self._led_by)
 
     @property
     def named_by(self) -> str | None:
@@ -85,7 +92,7 @@ class Exchange:
 
     def refusal(self, answer: "httpx.Response") -> SourceError:
         """The error that an answer stands for."""
-        return refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown)
+        return refusal(answer.status_code, answer.reason_phrase, answer.headers, self.shown, self.said)
 
     @asynccontextmanager
     async def answer(self, method: str, headers: Mapping[str, str]) -> "AsyncIterator[httpx.Response]":
@@ -142,6 +149,7 @@ class Exchange:
 
     def _next(self, place: _Place, answer: "httpx.Response") -> _Place:
         """Where a redirect leads. A login goes along only to the same server."""
+        self._led_by.append(answer.headers["location"])
         with self.border():
             old, url = place.url, place.url.join(answer.headers["location"]).copy_with(userinfo=b"")
         if url.scheme not in ("http", "https") or not url.host:
@@ -195,31 +203,36 @@ class Exchange:
             yield
         except ssl.SSLCertVerificationError as error:
             raise PermissionRefused(
-                f"{self.shown}: the server's certificate is not trusted: {error.verify_message}",
+                f"{self.shown}: the server's certificate is not trusted: {self.said(error.verify_message)}",
                 "name the file of the authority that signed it in SSL_CERT_FILE; if it has expired, tell its owner",
             ) from None
         except (ssl.SSLError, httpcore.LocalProtocolError) as error:
-            raise NotThatProtocol(f"{self.shown}: no HTTP there: {error}", "check scheme and port of the URL") from None
+            raise self._not_http(error) from None
         except httpcore.RemoteProtocolError as error:
             raise self._protocol_error(str(error)) from None
         except (httpcore.NetworkError, OSError) as error:
             raise self._lost(error) from None
         except httpcore.ProxyError as error:
-            raise PermissionRefused(f"{self.shown}: the proxy says {error}", "check HTTP_PROXY and NO_PROXY") from None
+            what = f"{self.shown}: the proxy says {self.said(error)}"
+            raise PermissionRefused(what, "check HTTP_PROXY and NO_PROXY") from None
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise Unsupported(
-                f"{self.shown}: it leads nowhere: {error}", "check the URL, or use another replica"
+                f"{self.shown}: it leads nowhere: {self.said(error)}", "check the URL, or use another replica"
             ) from None
 
     def _protocol_error(self, said: str) -> SourceError:
         if "disconnected" in said or "closed connection" in said:
             return self._lost(said)
-        return NotThatProtocol(f"{self.shown}: no HTTP there: {said}", "check scheme and port of the URL")
+        return self._not_http(said)
+
+    def _not_http(self, said: object) -> NotThatProtocol:
+        what = f"{self.shown}: no HTTP there: {self.said(said)}"
+        return NotThatProtocol(what, "check scheme and port of the URL")
 
     def _lost(self, said: object) -> ConnectionLost:
         """The connection, be it ended or reset: a server that speaks something else may do either."""
         return ConnectionLost(
-            f"{self.shown}: the connection was lost: {said}",
+            f"{self.shown}: the connection was lost: {self.said(said)}",
             "try again; if that happens always, check scheme and port of the URL",
         )
 

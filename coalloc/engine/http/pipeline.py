@@ -6,7 +6,7 @@ connection ends, and what is wrong is for `source` to find out, which then asks 
 """
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import h11
@@ -14,6 +14,7 @@ import h11
 from coalloc.engine.http.answers import BUSY, PARTIAL, closes, condition, content_range, refusal, validator
 from coalloc.engine.turn import Turn
 from coalloc.model import Stat
+from coalloc.urls import redacted_text
 
 __all__ = ["Pipeline", "Question", "Unanswered"]
 
@@ -33,13 +34,15 @@ class Question:
     :param target: of the file, as the server of this connection calls it
     :param headers: but for those about ranges
     :param stat: of the file that parts are wanted of
-    :param shown: the URL without its password
+    :param shown: the URL as it is shown
+    :param hidden: what hides the secrets of URLs in what the server says
     """
 
     target: bytes
     headers: tuple[tuple[bytes, bytes], ...]
     stat: Stat
     shown: str
+    hidden: Callable[[str], str] = redacted_text
 
 
 class Pipeline:
@@ -140,7 +143,13 @@ class Pipeline:
             raise Unanswered
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in answer.headers}
         if answer.status_code in BUSY:
-            raise refusal(answer.status_code, answer.reason.decode("latin-1"), headers, self._question.shown)
+            raise refusal(
+                answer.status_code,
+                answer.reason.decode("latin-1"),
+                headers,
+                self._question.shown,
+                self._question.hidden,
+            )
         self.moved = 300 <= answer.status_code < 400
         if answer.status_code != PARTIAL or not self._fits(turn, headers):
             raise Unanswered

@@ -169,7 +169,7 @@ class HTTPSource(Source):
         if idle and self._agreed and self._agreed.ranged and not idle[0].get_extra_info("is_readable"):
             connection, request = idle
             headers = tuple((name, value) for name, value in request.headers.raw if name.lower() not in VARYING)
-            channel = Channel(Question(request.url.raw_path, headers, self._agreed, self._shown))
+            channel = Channel(Question(request.url.raw_path, headers, self._agreed, self._shown, self._server.said))
             await channel.open(connection)
             self._channel = channel
         return self._channel
@@ -258,9 +258,10 @@ class HTTPSource(Source):
     def _check_place(self, answer: "httpx.Response", start: int, end: int) -> None:
         where = content_range(answer.headers)
         if where is None or where[:2] != (start, end):
-            said = answer.headers.get("content-range", "no Content-Range")
+            said = self._server.said(answer.headers.get("content-range", "no Content-Range"))
             raise Unsupported(
-                f"{self._shown}: asked for bytes {start}-{end - 1}, the server sent {said}", "use another replica"
+                f"{self._shown}: asked for bytes {start}-{end - 1}, the server sent {said}",
+                "use another replica",
             )
         if self._agreed and where[2] not in (None, self._agreed.size):
             raise ReplicaChanged(f"{self._shown} has {where[2]} bytes now, not {self._agreed.size}", "start again")
@@ -268,7 +269,8 @@ class HTTPSource(Source):
     def _refuse_encoding(self, headers: Mapping[str, str]) -> None:
         encoding = headers.get("content-encoding", "identity")
         if encoding != "identity":
-            raise Unsupported(f"{self._shown}: the server sends it encoded as {encoding}", "use another replica")
+            said = self._server.said(encoding)
+            raise Unsupported(f"{self._shown}: the server sends it encoded as {said}", "use another replica")
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         """What `open` was told, as HTTP has no question about it; of the whole file only."""
