@@ -36,7 +36,8 @@ class Request(NamedTuple):
     "none" to keep no checksums at all, or None for the default (adler32 kept, replicas compared). `streams` is their
     number for each source, or None to have as many as help. `staging` are URLs of servers over which pieces may go
     where that pays, or none to have those between which something was measured; None to go straight in any case.
-    `delegate` are hosts that may be given a limited proxy if they insist on one.
+    `delegate` are hosts that may be given a limited proxy if they insist on one. `proxy` is the file of the proxy that
+    servers are shown in place of the user's usual one.
     `overwrite` lets a file that a Metalink or a broker names replace one of other content. `file` is a file that is
     known already, in place of `sources`: nothing is looked up then.
     `policy` says which addresses the sources may have; None for the user's own, by which they go anywhere.
@@ -60,6 +61,7 @@ class Request(NamedTuple):
     file: ReplicaSet | None = None
     policy: AddressPolicy | None = None
     within: Path | None = None
+    proxy: Path | None = None
 
     @property
     def expected(self) -> Checksum | None:
@@ -75,7 +77,11 @@ class Request(NamedTuple):
     def options(self) -> EngineOptions:
         """How servers are reached. Questions take a moment and no data: only downloads count their connections."""
         return EngineOptions(
-            DirectDialer(self.own), streams=self.streams or 1, data_hosts=self.data_hosts, delegate=self.delegate
+            DirectDialer(self.own),
+            streams=self.streams or 1,
+            data_hosts=self.data_hosts,
+            delegate=self.delegate,
+            proxy=self.proxy,
         )
 
 

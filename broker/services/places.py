@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypedDict
 from urllib.parse import urlsplit
 
 import structlog
@@ -21,7 +21,7 @@ from broker.storage.places import Placed
 from broker.storage.places import Places as Stored
 from coalloc.addresses import AddressClass, AddressPolicy, Network
 
-__all__ = ["Map", "Places"]
+__all__ = ["Allowed", "Map", "Places"]
 
 REMEMBERED = 2.0
 """Seconds for which another process's changes may stay unseen."""
@@ -53,6 +53,16 @@ class Map(NamedTuple):
         if known is None or known.latitude is None or known.longitude is None:
             return None
         return known.latitude, known.longitude
+
+
+class Allowed(TypedDict):
+    """What sessions with servers may do, as coget takes it: the addresses that these may have, hosts that may be given
+    a proxy, and others that servers may name for their data.
+    """
+
+    policy: AddressPolicy
+    delegate: frozenset[str]
+    data_hosts: frozenset[str]
 
 
 class Places:
@@ -187,15 +197,15 @@ class Places:
         if len(known) > TOLD:
             log.warning("there are more such endpoints", count=len(known) - TOLD)
 
-    async def delegates(self) -> frozenset[str]:
-        """Hosts that may be given a proxy of the workers if they insist on one."""
-        placed = (await self.map()).by_id.values()
-        return frozenset(each.endpoint.host for each in placed if each.endpoint.delegate)
-
-    async def data_hosts(self) -> frozenset[str]:
-        """Hosts that servers may name for their data, beside themselves."""
-        placed = (await self.map()).by_id.values()
-        return frozenset(host for each in placed for host in each.endpoint.data_hosts)
+    async def allowed(self) -> Allowed:
+        """What sessions may do on behalf of users."""
+        known = await self.map()
+        endpoints = [each.endpoint for each in known.by_id.values()]
+        return {
+            "policy": known.policy,
+            "delegate": frozenset(each.host for each in endpoints if each.delegate),
+            "data_hosts": frozenset(host for each in endpoints for host in each.data_hosts),
+        }
 
     async def policy(self) -> AddressPolicy:
         """Which addresses may be connected to on behalf of users."""

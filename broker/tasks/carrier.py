@@ -136,13 +136,10 @@ class Carrier:
 
         async def of(path: str) -> Located:
             if isinstance(tree, GridFTPTree):
-                server = tree.server
-                return Located({tree.url(path): Estimate()}, server.policy, server.delegate, server.data_hosts)
+                return Located({tree.url(path): Estimate()}, tree.server.allowed, tree.server.proxy)
             found = await self._where(tree, sink, task)(path)
             expected = {replica.url: replica.estimate for replica in found.replicas}
-            places = self._places
-            policy, delegate, data_hosts = await places.policy(), await places.delegates(), await places.data_hosts()
-            return Located(expected, policy, delegate, data_hosts, recorded(found.checksums))
+            return Located(expected, await self._places.allowed(), None, recorded(found.checksums))
 
         return of
 

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 
 from broker.models.tasks import Options, Work
+from broker.services.places import Allowed
 from broker.services.trees import LocalTree, Naming
 from broker.storage.work import Result
 from broker.tasks.deciding import Deciding
@@ -13,7 +15,6 @@ from broker.tasks.limits import Limits
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from broker.tasks.side_by_side import of_each, side_by_side
-from coalloc.addresses import AddressPolicy
 from coalloc.api import Request, discard, download
 from coalloc.errors import NoSuchFile
 from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
@@ -24,14 +25,15 @@ AT_ONCE = 4
 
 
 class Located(NamedTuple):
-    """All replicas of a file by URL, with what is expected of each, the addresses that they may have, the hosts that
-    may be given a proxy, and others that data may come from; and its checksum, ALGORITHM:HEX, if known.
+    """All replicas of a file by URL, with what is expected of each, and what may be done to reach them.
+
+    :param proxy: the file of the proxy to show; None for the usual one of this process
+    :param checksum: of the file, ALGORITHM:HEX, if known
     """
 
     expected: Mapping[str, Estimate]
-    policy: AddressPolicy
-    delegate: frozenset[str]
-    data_hosts: frozenset[str]
+    allowed: Allowed
+    proxy: Path | None = None
     checksum: str | None = None
 
 
@@ -71,7 +73,7 @@ class Downloading:
         self._sink.refuse_partial(_parent(work.destination))
         await _reached(self._sink, work)
         arriving = Arriving(work.task_id, recorder)
-        sources, policy, delegate, data_hosts, recorded = await self._sources(work.source)
+        sources, allowed, proxy, recorded = await self._sources(work.source)
         checked = self._options.verify_checksum or work.details.compare
         wanted = Request(
             (),
@@ -80,9 +82,8 @@ class Downloading:
             within=self._sink.real(_parent(work.destination)),
             streams=self._options.perf_p,
             checksum=work.details.told or (recorded if checked else "none"),
-            policy=policy,
-            delegate=delegate,
-            data_hosts=data_hosts,
+            proxy=proxy,
+            **allowed,
         )
         with Deciding.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
             (report,) = await download(wanted, arriving.watch, sources, self._limits.by_url(sources))

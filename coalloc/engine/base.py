@@ -6,6 +6,7 @@ Every engine passes `tests/contracts`; what stands here is what that suite asks.
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 from coalloc.addresses import policy_of
@@ -57,6 +58,8 @@ class EngineOptions:
     """Third hosts that a PASV reply may name (striped servers, dCache)."""
     delegate: frozenset[str] = frozenset()
     """Hosts that may be given a limited proxy for an hour, if they insist on one for their data connections."""
+    proxy: Path | None = None
+    """The file of the proxy certificate that `gsiftp://` sources show in place of the user's usual one."""
     vouched: bool = False
     """Whether a checksum of the file is known from the user, or came by https: wrong bytes would be noticed."""
     slots: Slots | None = None

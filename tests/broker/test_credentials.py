@@ -150,13 +150,13 @@ async def test_only_admins_say_who_may_be_given_a_proxy(broker, admin, curator):
     other = {**ENDPOINT, "name": "mine", "delegate": True}
     assert (await curator.put("/broker/v1/endpoints/mine", json=other)).status_code == 403
     assert await put(admin, delegate=True) == 200
-    assert await broker.factory.places.delegates() == {"dtn.example"}
+    assert (await broker.factory.places.allowed())["delegate"] == {"dtn.example"}
     assert await put(curator, read_priority=3) == 200
     assert (await curator.get("/broker/v1/endpoints/dtn")).json()["delegate"] is True
     for change in ({"delegate": False}, *MOVES):
         assert await put(curator, **change) == 403
     assert await put(admin) == 200
-    assert await broker.factory.places.delegates() == frozenset()
+    assert (await broker.factory.places.allowed())["delegate"] == frozenset()
 
 
 async def test_only_admins_say_where_data_may_come_from(broker, admin, curator):
@@ -164,7 +164,7 @@ async def test_only_admins_say_where_data_may_come_from(broker, admin, curator):
     other = {**ENDPOINT, "name": "mine", "data_hosts": ["pool.example"]}
     assert (await curator.put("/broker/v1/endpoints/mine", json=other)).status_code == 403
     assert await put(admin, data_hosts=["Pool.example", "[2001:db8::1]"]) == 200
-    assert await broker.factory.places.data_hosts() == {"pool.example", "[2001:db8::1]"}
+    assert (await broker.factory.places.allowed())["data_hosts"] == {"pool.example", "[2001:db8::1]"}
     assert await put(curator, read_priority=3) == 200
     known = ["pool.example", "[2001:db8::1]"]
     assert (await curator.get("/broker/v1/endpoints/dtn")).json()["data_hosts"] == known
@@ -173,7 +173,7 @@ async def test_only_admins_say_where_data_may_come_from(broker, admin, curator):
     for wrong in ("a b", "-x", "a/b", "", "x\n"):
         assert await put(admin, data_hosts=[wrong]) == 422
     assert await put(admin) == 200
-    assert await broker.factory.places.data_hosts() == frozenset()
+    assert (await broker.factory.places.allowed())["data_hosts"] == frozenset()
 
 
 def test_an_upgrade_binds_credentials_to_what_their_collections_have(empty_database):
@@ -237,7 +237,11 @@ async def world(database, tmp_path, start_gridftp, grid, alice, alice_proxy, no_
         for name in numbers:
             new = NewCollection(name=name, endpoint=name, credential="robot")
             await kept.put(numbers[name], "ann", new, time.time())
-    yield World(factory, *servers, tmp_path, numbers)
+        numbers["local"] = uuid4()
+        folder = NewCollection(name="local", kind="local", base=f"{tmp_path / 'local'}/", site="here")
+        await kept.put(numbers["local"], "ann", folder, time.time())
+    (tmp_path / "local").mkdir()
+    yield World(factory, *servers, tmp_path / "local", numbers)
     factory.trees.close()
     await factory.database.close()
 
@@ -286,6 +290,15 @@ async def test_a_credential_is_shown_where_it_is_bound(world, alice_proxy):
     bind(world, alice_proxy, *places_of(world))
     assert (await tried(world)).status == "SUCCEEDED"
     assert read(world.sink.root) == written
+
+
+async def test_a_credential_is_shown_for_files_that_workers_fetch(world, alice_proxy):
+    written = write(world.source.root, {"a": 300_000})
+    bind(world, alice_proxy, *places_of(world))
+    async with working(world):
+        task = await world.done("TRANSFER", [Item(source="/a", destination="/a")], "local")
+    assert task.status == "SUCCEEDED"
+    assert read(world.local) == written
 
 
 @pytest.mark.parametrize("end", ["source", "sink"])

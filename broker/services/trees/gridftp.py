@@ -6,10 +6,11 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from posixpath import join, normpath, relpath
-from typing import NamedTuple, TypedDict, cast
+from typing import NamedTuple, cast
 from urllib.parse import quote
 
 from broker.services.paths import below
+from broker.services.places import Allowed
 from broker.services.trees.naming import Naming, called
 from coalloc.addresses import AddressPolicy
 from coalloc.api import Storage, storage
@@ -21,14 +22,6 @@ __all__ = ["GridFTPTree", "Server", "Sessions"]
 KEPT_SECONDS = 5.0
 MOST = 8
 """Sessions with one server at once; who comes then waits for one."""
-
-
-class Allowed(TypedDict):
-    """What sessions with a server may do."""
-
-    policy: AddressPolicy
-    delegate: frozenset[str]
-    data_hosts: frozenset[str]
 
 
 class Server(NamedTuple):

@@ -65,9 +65,7 @@ class Trees:
             )
         folder = below(endpoint.prefix, collection.base)
         proxy = await self._credential(collection, at(endpoint, folder))
-        places = self._places
-        policy, delegate, data_hosts = await places.policy(), await places.delegates(), await places.data_hosts()
-        server = Server(endpoint.source, proxy, policy, delegate, data_hosts)
+        server = Server(endpoint.source, proxy, **await self._places.allowed())
         return GridFTPTree(self._sessions, server, folder, collection.name)
 
     async def _credential(self, collection: Collection, place: Place) -> Path | None:

@@ -8,7 +8,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from mmap import mmap
 from pathlib import Path
 
@@ -59,7 +59,7 @@ class RemoteSource(Source):
         super().__init__(url, options)
         self._sink = sink
         self._proxy = proxy
-        self._replica = GridFTPSource(url, options, proxy=proxy)
+        self._replica = GridFTPSource(url, replace(options, proxy=proxy))
         self._pair: ThirdParty | None = None
         self._pairing = asyncio.Lock()
         self.slice = FIRST

@@ -9,7 +9,6 @@ import logging
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
 from coalloc.engine.gridftp import stream
@@ -51,7 +50,6 @@ class GridFTPSource(Source):
 
     :param known: what is shared with other sessions about the same file
     :param number: of this session, from 0; those beyond `options.streams` are done without where they would do harm
-    :param proxy: the file of the proxy to show, in place of the user's usual one
     :raises UsageError: when the URL names no file at a server
     """
 
@@ -61,11 +59,9 @@ class GridFTPSource(Source):
         options: EngineOptions,
         known: Known | None = None,
         number: int = 0,
-        proxy: Path | None = None,
     ) -> None:
         super().__init__(url, options)
         self._address = parse(url)
-        self._proxy = proxy
         self._known = known or Known()
         self._number = number
         self._session: Session | None = None
@@ -90,7 +86,7 @@ class GridFTPSource(Source):
         session = await Session.open(
             self._address,
             self.options,
-            security_for(self._address, self.options, self._proxy),
+            security_for(self._address, self.options, self.options.proxy),
             self._reached,
             self._known.pipelined,
         )
