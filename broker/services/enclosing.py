@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
 from socket import inet_aton, inet_ntoa
 from typing import NamedTuple, TypeVar
+from unicodedata import normalize
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -85,7 +86,7 @@ class Enclosing:
             self._known[key] = [
                 (collection, folder)
                 for collection, others, folder in self._folders
-                if names & others and (_covers(folder, root) or folder[: len(root)] == root)
+                if names & others and (_covers(folder, root) or _same(folder[: len(root)], root))
             ]
         return self._known[key]
 
@@ -194,7 +195,12 @@ def _parts(path: str) -> tuple[str, ...]:
 
 
 def _covers(folder: Sequence[str], whole: Sequence[str]) -> bool:
-    return _elsewhere(folder) or _elsewhere(whole) or whole[: len(folder)] == folder
+    return _elsewhere(folder) or _elsewhere(whole) or _same(whole[: len(folder)], folder)
+
+
+def _same(one: Sequence[str], other: Sequence[str]) -> bool:
+    """Whether a server may hold two paths for one: some do not tell the forms of Unicode apart."""
+    return [normalize("NFC", part) for part in one] == [normalize("NFC", part) for part in other]
 
 
 def _elsewhere(parts: Sequence[str]) -> bool:

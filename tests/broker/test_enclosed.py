@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -17,6 +18,7 @@ from broker.storage.database import addressed
 from broker.storage.migration import differences
 from tests.broker import test_tasks
 from tests.broker.test_tasks import TASKS, World, grant, somebody
+from tests.support.gridftp import GridFTPServer
 
 world = test_tasks.world
 B = "/broker/v1"
@@ -149,6 +151,24 @@ async def test_however_its_place_is_written(place, variant):
     await place.registered(place.eve, path)
     assert not await place.reads(place.eve)
     assert await place.reads(place.world.ann)
+
+
+async def test_by_another_name_of_its_server(place, tmp_path):
+    """The workers look names up."""
+    name = socket.gethostname()
+    admin = place.world.admin
+    with GridFTPServer(tmp_path / "named", socket.gethostbyname(name)) as server:
+        (server.root / "secret").write_bytes(SECRET)
+        where = {"host": server.host, "port": server.port, "prefix": f"{server.root}/"}
+        assert (await place.endpoint(admin, "numeric", **where)).status_code == 200
+        assert (
+            await admin.put(f"{B}/collections/by number", json={"name": "by number", "endpoint": "numeric"})
+        ).is_success
+        assert (await place.endpoint(admin, "mine", **{**where, "host": name})).status_code == 200
+        await place.registered(place.eve)
+        assert not await place.reads(place.eve)
+        await grant(admin, "by number", "eve", "r")
+        assert await place.reads(place.eve)
 
 
 async def test_what_is_hidden_is_told_to_nobody_else(place):

@@ -63,6 +63,15 @@ def test_what_lies_in_a_folder(inside, said):
     assert bool(enclosing.around(endpoint(url, prefix), path)) is inside
 
 
+@pytest.mark.parametrize(("one", "other"), [("caf\u00e9", "cafe\u0301"), ("cafe\u0301", "caf\u00e9")])
+def test_forms_of_unicode_are_one_folder(one, other):
+    for prefix, base in (("/", f"/{one}"), (f"/{one}", "/")):
+        enclosing = Enclosing([folder("ftp://dtn.example", prefix, base)])
+        for at, path in (("/", f"/{other}/x"), (f"/{other}", "/x")):
+            (around,) = enclosing.around(endpoint("ftp://dtn.example", at), path)
+            assert around.path == "/x"
+
+
 HOSTS = [
     ("[2001:DB8::1]", "[2001:db8:0:0::1]"),
     ("[::ffff:192.0.2.1]", "192.0.2.1"),
