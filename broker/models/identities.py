@@ -30,13 +30,14 @@ def identity(subject: str) -> UUID:
     return uuid5(NAMESPACE, subject)
 
 
-def next_id(subject: str, taken: Callable[[UUID], bool]) -> UUID:
+def next_id(subject: str, first: UUID, taken: Callable[[UUID], bool]) -> UUID:
     """The first UUID for a subject that nobody has: who was called so before kept theirs when they were renamed.
 
-    >>> next_id("ann", lambda number: False) == identity("ann") != next_id("ann", {identity("ann")}.__contains__)
+    >>> one = identity("ann")
+    >>> next_id("ann", one, lambda number: False) == one != next_id("ann", one, {one}.__contains__)
     True
     """
-    found = identity(subject)
+    found = first
     while taken(found):
         found = uuid5(found, subject)
     return found

@@ -62,6 +62,16 @@ class Foreign(NamedTuple):
         whole = sub and found.issuer.startswith(("http://", "https://"))
         return found if whole and str(found) == subject else None
 
+    def former(self, host: str) -> str | None:
+        """What they were called before subjects had the whole issuer, by the one at a host; None if that is not sure.
+
+        >>> Foreign("ann", "https://iam.example/").former("iam.example"), Foreign("a_nn", "").former("iam.example")
+        ('ann@iam.example', None)
+        """
+        name = f"{self.sub}@{host}"
+        sure = CALLED.fullmatch(name) and "_" not in self.sub and len(name) < LONGEST_CALLED
+        return name if sure else None
+
     def __str__(self) -> str:
         """The subject.
 

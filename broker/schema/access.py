@@ -4,7 +4,7 @@ from sqlalchemy import Boolean, Column, ForeignKey, Index, Table, Text
 
 from broker.schema.base import HELD, ID, METADATA, MOMENT, TOLD
 
-__all__ = ["audit", "clients", "codes", "identities", "keys", "locks", "tokens"]
+__all__ = ["audit", "clients", "codes", "former_hosts", "identities", "keys", "locks", "tokens"]
 
 clients = Table(
     "clients",
@@ -78,6 +78,16 @@ locks = Table(
     Column("at", MOMENT, nullable=False),
 )
 """Subjects of which nobody can say whose they are, until an admin does: nothing counts that is theirs."""
+
+former_hosts = Table(
+    "former_hosts",
+    METADATA,
+    Column("host", Text, primary_key=True),
+    Column("issuer", Text, nullable=False),
+)
+"""Where people were called SUB@HOST by one issuer alone, before subjects had the whole of it: their UUIDs are made of
+that, also of those who have left nothing here but the UUID in somebody's rule.
+"""
 
 keys = Table(
     "keys",

@@ -7,8 +7,9 @@ from sqlalchemy import ColumnElement, func, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Forbidden
-from broker.models.identities import Identity, next_id
-from broker.schema.access import identities, locks
+from broker.models.identities import Identity, identity, next_id
+from broker.models.subjects import Foreign
+from broker.schema.access import former_hosts, identities, locks
 from broker.storage.upsert import insert
 
 __all__ = ["Identities"]
@@ -46,9 +47,22 @@ class Identities:
         known = {each.subject: each.id for each in await self.by_subject(list(subjects))}
         unknown = [each for each in subjects if each not in known]
         taken: set[UUID] = set()
-        while found := await self.by_id([next_id(each, taken.__contains__) for each in unknown]):
+        firsts = await self._firsts(unknown) if unknown else {}
+        while found := await self.by_id([next_id(*each, taken.__contains__) for each in firsts.items()]):
             taken |= {each.id for each in found}
-        return known | {each: next_id(each, taken.__contains__) for each in unknown}
+        return known | {each: next_id(each, first, taken.__contains__) for each, first in firsts.items()}
+
+    async def _firsts(self, subjects: Collection[str]) -> dict[str, UUID]:
+        """The UUIDs that are meant for these: of who was called otherwise before, those that they were told then."""
+        formers = {row.host: row.issuer for row in await self._connection.execute(select(former_hosts))}
+        found = {}
+        for each in subjects:
+            person, host = Foreign.read(each), each.rpartition("@")[2]
+            names = [person.former(at) for at, issuer in formers.items() if person and person.issuer == issuer]
+            found[each] = identity(next((name for name in names if name), each))
+            if host in formers:  # that one is somebody's whom its issuer has named
+                found[each] = next_id(each, found[each], {found[each]}.__contains__)
+        return found
 
     async def by_id(self, numbers: Sequence[UUID]) -> list[Identity]:
         """Those of these that are known."""

@@ -77,14 +77,17 @@ class Old:
         self.add("bookmarks", id=str(uuid4()), owner=subject, name="mine", collection_id=str(uuid4()), path="/")
         tasks = {"id": str(uuid4()), "submission_id": str(uuid4()), "kind": "DELETE", "status": "ACTIVE"}
         self.add("tasks", owner=subject, source=str(uuid4()), label="mine", options="{}", deadline=now + 9e5, **tasks)
-        for name, owner in (("own", subject), ("by id", "root"), ("by name", "root")):
-            number = str(uuid4())
-            where = {"kind": "local", "base": str(folder), "created_at": now}
-            self.add("collections", id=number, name=f"{name} {identity(subject)}", owner=owner, **where)
-            principal = {"by id": str(identity(subject)), "by name": subject}.get(name)
-            if principal:
-                rule = {"id": str(uuid4()), "collection_id": number, "principal_type": "identity", "permissions": "rw"}
-                self.add("access_rules", principal=principal, path="/", created_at=now, **rule)
+        self.rule(f"own {identity(subject)}", subject, folder)
+        self.rule(f"by id {identity(subject)}", "root", folder, str(identity(subject)))
+        self.rule(f"by name {identity(subject)}", "root", folder, subject)
+
+    def rule(self, name: str, owner: str, folder: Path, *principals: str) -> None:
+        """A collection, and what is granted there."""
+        number, now = str(uuid4()), time.time()
+        self.add("collections", id=number, name=name, owner=owner, kind="local", base=str(folder), created_at=now)
+        for each in principals:
+            rule = {"id": str(uuid4()), "collection_id": number, "principal_type": "identity", "permissions": "rw"}
+            self.add("access_rules", principal=each, path="/", created_at=now, **rule)
 
 
 def _upgraded(database: str, folder: Path, config: Path, *subjects: str, kind: str = "login") -> str:
@@ -147,6 +150,25 @@ async def test_who_is_clear_keeps_uuid_tokens_grants_and_all_that_is_theirs(empt
         newcomer = _bearing(broker, issued.json()["token"])
         assert await _has(newcomer) == set()
         assert (await newcomer.get("/v2/oauth2/userinfo")).json()["sub"] != info["sub"]
+
+
+async def test_who_left_nothing_but_a_uuid_in_somebodys_rule_keeps_it(empty_database, tmp_path, config, realms):
+    with migration._connected(addressed(empty_database)) as connection:
+        alembic.command.upgrade(migration._config(connection), "0011")
+        old = Old(connection)
+        for subject in (f"carol@{ALONE}", f"ca_rol@{ALONE}", "carol@127.0.0.1"):
+            old.rule(subject.replace("@", " at "), "root", tmp_path, str(identity(subject)))
+    _said("upgrade", "--config", str(config), "--database", empty_database)
+    async with running(configured(Settings(empty_database), config)) as broker:
+        admin = await broker.client("admin")
+        issued = await admin.post("/broker/v1/tokens", json={"subject": f"carol@{ALONE}", "role": "transfer"})
+        tokens = [issued.json()["token"], realms.token("cms", "carol"), realms.token("alone", "ca_rol", ALONE)]
+        for token in (*tokens, realms.token("alone", "ca rol", ALONE)):
+            assert (await _bearing(broker, token).get("/broker/v1/collections")).json()["collections"] == []
+        carol = _bearing(broker, realms.token("alone", "carol", ALONE))
+        (seen,) = (await carol.get("/broker/v1/collections")).json()["collections"]
+        assert seen["name"] == f"carol at {ALONE}"
+        assert (await carol.get("/v2/oauth2/userinfo")).json()["sub"] == str(identity(f"carol@{ALONE}"))
 
 
 async def test_who_is_not_clear_is_locked_until_an_admin_assigns_them(empty_database, tmp_path, config, realms):

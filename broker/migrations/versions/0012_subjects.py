@@ -84,9 +84,18 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("subject", name="pk_locks"),
         sa.UniqueConstraint("was", name="uq_locks_was"),
     )
+    formers = op.create_table(
+        "former_hosts",
+        sa.Column("host", sa.Text, nullable=False),
+        sa.Column("issuer", sa.Text, nullable=False),
+        sa.PrimaryKeyConstraint("host", name="pk_former_hosts"),
+    )
     now = time.time()
     held, told, issued = _found(HELD), _found(TOLD) - BROKERS, _found(ISSUED)
     hosts = _hosts((held | told) - issued)
+    alone = [{"host": host, "issuer": each} for host, (each, *more) in hosts.items() if each and not more]
+    if alone:
+        op.bulk_insert(formers, alone)
     judged = {each: _judged(each, each in issued, hosts) for each in held | told}
     _keep_ids(now)
     aside = {was: to.name for was, to in judged.items() if was != to.name and to.reason}  # for whom the name is
