@@ -3,9 +3,11 @@
 import asyncio
 import json
 import re
+import sqlite3
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -206,9 +208,11 @@ def test_a_metalinks_words(tmp_path, hostile):
 
 def test_a_history_that_another_made(tmp_path):
     path = tmp_path / "h.sqlite"
-    assert run(tmp_path, "history", COGET_HISTORY=str(path))[0] == 0
-    (tmp_path / "x.csv").write_text("source,start,bytes,end\nftp://h\x1b[41m.example,1,2000000,2\n")
-    run(tmp_path, "history", "import", "x.csv", COGET_HISTORY=str(path))
+    (tmp_path / "x.csv").write_text("source,start,bytes,end\nftp://h.example,1,20000000,2\n")
+    assert run(tmp_path, "history", "import", "x.csv", COGET_HISTORY=str(path))[0] == 0
+    with closing(sqlite3.connect(path)) as connection:
+        assert connection.execute("UPDATE transfers SET source = ?", (WORDS.replace("\ud800", ""),)).rowcount == 1
+        connection.commit()
     assert "\\x1b[41m" in run(tmp_path, "history", COGET_HISTORY=str(path))[1]
 
 
