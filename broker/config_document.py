@@ -59,7 +59,7 @@ def _secrets(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of secrets that stand in a document itself."""
     for section, said in found.items():
         for key, value in _texts(said):
-            if (section, key) in SECRETS or ("://" in value and ("?" in value or redact(value) != value)):
+            if (section, key) in SECRETS or ("://" in value and redact(value) != value):
                 yield f"[{section}] {key}"
 
 
