@@ -132,6 +132,29 @@ async def test_nor_by_the_globus_api(place):
         assert await place.arrived(task, to) is reads
 
 
+async def test_nor_into_a_folder_of_workers(place, tmp_path):
+    """What an open replica has is fetched; one that is closed is not asked, whatever is expected of it."""
+    admin = place.world.admin
+    (tmp_path / "folder").mkdir()
+    said = {"name": "folder", "kind": "local", "base": f"{tmp_path}/folder"}
+    assert (await admin.put(f"{B}/collections/folder", json=said)).status_code == 200
+    await grant(admin, "folder", "eve", "rw")
+    await place.registered(place.eve)
+    for opened in (False, True):
+        items = [{"source": "/eve/secret", "destination": "/x"}]
+        task = {"submission_id": str(uuid4()), "source": "datasets", "destination": "folder", "items": items}
+        sent = await place.eve.post(TASKS, json=task)
+        assert sent.status_code == 202, sent.text
+        async with asyncio.timeout(60):
+            while (task := (await admin.get(f"{TASKS}/{sent.json()['id']}")).json())["completed_at"] is None:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert (task["status"], (tmp_path / "folder" / "x").exists()) == ("SUCCEEDED" if opened else "FAILED", opened)
+        if not opened:
+            assert task["error"]["code"] == "PERMISSION_DENIED"
+            assert "eve may read no replica of eve:secret" in task["error"]["message"]
+            await grant(admin, "from here", "eve", "r")
+
+
 VARIANTS = [
     {"scheme": "ftp", "prefix": "/", "path": "{root}/secret"},
     {"prefix": "/", "path": "/{root}//secret"},
