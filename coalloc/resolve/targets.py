@@ -2,11 +2,13 @@
 
 import os
 import pwd
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from coalloc.disk import disk_error
 from coalloc.errors import UsageError
+from coalloc.owned import DIRECTORY
 from coalloc.resolve.names import why_hidden, why_unsafe
 
 __all__ = ["bounds", "target"]
@@ -74,7 +76,23 @@ def _inside(directory: Path, name: str) -> Path:
         raise UsageError(f"the file name {name!r} {reason}", remedy)
     path = directory / name
     # A folder may be there already, as a symbolic link to anywhere.
-    if not Path(os.path.realpath(path.parent)).is_relative_to(os.path.realpath(directory)):
+    top, folder = Path(os.path.realpath(directory)), Path(os.path.realpath(path.parent))
+    if not folder.is_relative_to(top):
         raise UsageError(f"{path} would be outside of {directory}, through a symbolic link", remedy)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    top.mkdir(parents=True, exist_ok=True)
+    _make_folders(top, folder.relative_to(top).parts)
     return path
+
+
+def _make_folders(top: Path, parts: Sequence[str]) -> None:
+    """Make folders in each other. A link that is put in the place of one meanwhile is not followed."""
+    fd = os.open(top, os.O_PATH | DIRECTORY)
+    try:
+        for part in parts:
+            with suppress(FileExistsError):
+                os.mkdir(part, dir_fd=fd)
+            inner = os.open(part, os.O_PATH | os.O_NOFOLLOW | DIRECTORY, dir_fd=fd)
+            os.close(fd)
+            fd = inner
+    finally:
+        os.close(fd)

@@ -1,5 +1,6 @@
 """Where files go, and that they never leave the directory."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,25 @@ def test_a_folder_that_cannot_be_made_is_an_error_of_the_disk(here):
         target("a/x", None, many=False)
     with pytest.raises(SinkError, match="name too long"):
         target("n" * 300 + "/x", Path("new"), many=True)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_a_folder_that_becomes_a_link_while_folders_are_made_is_not_followed(here, tmp_path, monkeypatch, at):
+    (tmp_path / "elsewhere").mkdir()
+    (here / "a/b").mkdir(parents=True)
+    made, make = [], os.mkdir
+
+    def exchange(path, *args, dir_fd=None, **more):
+        """As another user may, who can write here."""
+        if len(made) == at:
+            folder = here / ("a", "a/b")[at]
+            folder.rename(here / "away")
+            folder.symlink_to(tmp_path / "elsewhere")
+        made.append(path)
+        make(path, *args, dir_fd=dir_fd, **more)
+
+    monkeypatch.setattr(os, "mkdir", exchange)
+    with pytest.raises(SinkError):
+        target("a/b/c/d/x", here, many=True)
+    assert made
+    assert list((tmp_path / "elsewhere").iterdir()) == []
