@@ -97,3 +97,14 @@ def test_the_picture_of_the_code_has_every_room():
     assert names <= drawn
     built = {path.name for path in HOUSE.rglob("*.py") if ".venv" not in path.parts}
     assert {name for name in drawn if name.endswith(".py")} <= built
+
+
+def test_the_page_on_trust_names_tests_that_are_there():
+    """As `file::test` below tests/, or `::test` of the file that was named last."""
+    page, file, missing = text("docs/explanation/trust.md"), "", []
+    for said in re.findall(r"`([\w/]+\.py)?(?:::(test_\w+))?`", page):
+        file = said[0] or file
+        path = HOUSE / "tests" / file
+        if any(said) and not (path.is_file() and f"def {said[1]}" in path.read_text()):
+            missing.append(f"{file}::{said[1]}")
+    assert not missing
