@@ -13,6 +13,7 @@ import httpx
 
 from tests.support.broker import BrokerProcess, kept_by, reports
 from tests.support.postgres import Postgres
+from tests.support.waiting import PATIENCE
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "broker.md"
 PART = 20
@@ -74,7 +75,7 @@ def _backed_up(database: str, kind: str, folder: Path, env: dict[str, str]) -> t
 
 def _run(commands: list[str], folder: Path, env: dict[str, str]) -> None:
     for command in commands:
-        subprocess.run(["bash", "-c", command], cwd=folder, env={**os.environ, **env}, check=True, timeout=120)
+        subprocess.run(["bash", "-c", command], cwd=folder, env={**os.environ, **env}, check=True, timeout=PATIENCE)
 
 
 def _has_all(database: str, folder: Path, token: str, before: list[int], acknowledged: list[int]) -> None:

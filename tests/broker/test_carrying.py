@@ -15,7 +15,7 @@ from broker.storage.lanes import Lanes
 from broker.tasks.copying import LARGE
 from tests.broker.worlds import ANN, World, begun, held, read, register, working, world_of, write
 from tests.support.gridftp import GridFTPServer
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -238,7 +238,7 @@ async def test_a_dataset_comes_from_all_servers_that_have_it(world, tmp_path, to
 async def test_what_tasks_achieve_is_history(world):
     write(world.source.root, {"a": 20_000_000})
     await world.done("TRANSFER", [Item(source="/a", destination="/a")])
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not (known := await world.factory.transfers.listed({}, None, 10)):  # noqa: ASYNC110 - a table changes
             await asyncio.sleep(0.05)
     assert [(each.source, each.sink, each.bytes, each.subject) for each in known] == [
@@ -291,7 +291,7 @@ async def test_a_collection_has_no_more_lanes_than_it_may(world):
         await world.submit("TRANSFER", [Item(source=f"/d/f{i}", destination=f"/t/f{i}")], perf_cc=8) for i in range(12)
     ]
     most, waits = 0, set()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while (await world.task(numbers[-1])).status == "ACTIVE":
             async with world.factory.database.read() as connection:
                 most = max(most, len(await Lanes(connection).open()))

@@ -11,6 +11,7 @@ import httpx
 from tests.support.broker import BrokerProcess, kept_by
 from tests.support.nginx import Nginx
 from tests.support.postgres import Postgres
+from tests.support.waiting import PATIENCE
 
 NOW = time.time()
 PROXY = (
@@ -36,7 +37,7 @@ def test_one_is_killed_and_no_report_is_lost_that_was_answered(server: Postgres,
             stop = threading.Event()
 
             def report(lane: int) -> None:
-                with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+                with httpx.Client(base_url=url, headers=headers, timeout=PATIENCE) as client:
                     for part in range(100_000):
                         i = 1_000_000 * lane + part
                         with suppress(httpx.TransportError):
@@ -61,7 +62,7 @@ def test_one_is_killed_and_no_report_is_lost_that_was_answered(server: Postgres,
 
 
 def _wait_for(answered: list[int], count: int) -> None:
-    deadline = time.monotonic() + 120
+    deadline = time.monotonic() + PATIENCE
     while len(answered) < count:
         assert time.monotonic() < deadline
         time.sleep(0.01)

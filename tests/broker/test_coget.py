@@ -16,6 +16,7 @@ import pytest
 from tests.support.broker import BrokerProcess
 from tests.support.coget import CONTENT, NAME, coget, patient
 from tests.support.mounts import silent_names
+from tests.support.waiting import PATIENCE
 
 DATASET = "lab:2024/x.root"
 
@@ -126,7 +127,7 @@ def test_the_next_transfer_begins_with_what_the_broker_expects(broker, known, tm
         for i in range(40)
     ]
     assert known.post("/broker/v1/transfers", json=reports).json()["accepted"] == 80
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while True:
         plan = coget(["plan", "--json", DATASET], tmp_path, **_environment(broker))
         assert plan.returncode == 0, plan.stderr

@@ -273,7 +273,7 @@ async def tried(world):
     """What is said of a task that fails: its last error, and its code."""
     number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
     async with working(world):
-        return await world.over(number, 90)
+        return await world.over(number)
 
 
 async def faults_of(world, number):

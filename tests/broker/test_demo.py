@@ -29,13 +29,14 @@ from broker.models.decisions import Range
 from broker.reports.catalogue import REPORTS
 from broker.storage.tasks import Wanted
 from tests.support.broker import PROGRAM
+from tests.support.waiting import PATIENCE
 
 SEED = 1
 END = 1_790_000_000.0
 MADE = world(SEED)
 TRANSFERS = transfers(MADE, SEED, END)
 WEEK = 7 * DAY
-SECONDS = 60
+SECONDS = PATIENCE
 
 
 def along(way: Way) -> list[Transfer]:

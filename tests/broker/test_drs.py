@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.broker import BrokerProcess
 from tests.support.nginx import Nginx
+from tests.support.waiting import PATIENCE
 
 A = "run1:2024/a.root"
 GALAXY = """
@@ -77,9 +78,9 @@ def test_galaxy_fetches_a_file_by_its_name(serving, tmp_path):
     for name in (A, quote(A, safe="")):
         target = tmp_path / "fetched"
         command = [sys.executable, "-W", "ignore", "-c", GALAXY, f"drs://{host}/{name}", target, broker.token]
-        subprocess.run(command, check=True, timeout=120)
+        subprocess.run(command, check=True, timeout=PATIENCE)
         assert target.read_bytes() == content
         target.unlink()
     command[-1] = "nobody"
-    refused = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    refused = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE)
     assert (refused.returncode, "401 Client Error" in refused.stderr) == (1, True)

@@ -19,6 +19,7 @@ from broker.storage.migration import differences
 from tests.broker import test_tasks
 from tests.broker.test_tasks import TASKS, World, grant, somebody
 from tests.support.gridftp import GridFTPServer
+from tests.support.waiting import PATIENCE
 
 world = test_tasks.world
 B = "/broker/v1"
@@ -57,7 +58,7 @@ class Place(NamedTuple):
         return await self.arrived(sent.json()["id"], to)
 
     async def arrived(self, number, to):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while (task := (await self.world.admin.get(f"{TASKS}/{number}")).json())["completed_at"] is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         there = (self.world.sink / to.strip("/")).exists()
@@ -145,7 +146,7 @@ async def test_nor_into_a_folder_of_workers(place, tmp_path):
         task = {"submission_id": str(uuid4()), "source": "datasets", "destination": "folder", "items": items}
         sent = await place.eve.post(TASKS, json=task)
         assert sent.status_code == 202, sent.text
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while (task := (await admin.get(f"{TASKS}/{sent.json()['id']}")).json())["completed_at"] is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         assert (task["status"], (tmp_path / "folder" / "x").exists()) == ("SUCCEEDED" if opened else "FAILED", opened)

@@ -15,6 +15,7 @@ from tests.support.globus import Globus
 from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority
 from tests.support.nginx import Nginx
+from tests.support.waiting import PATIENCE
 
 WAIT = ("--timeout", "60", "--polling-interval", "1")
 DATA = {"a.txt": b"hello", "sub/b.txt": b"x" * 1000, "sub/deep/c d.dat": b"", ".hidden": b"h"}
@@ -45,7 +46,9 @@ def grown(root: Path) -> dict[str, bytes]:
 def service(database: str) -> tuple[str, str]:
     """The id and the secret of a client that is an admin."""
     command = [PROGRAM, "client", "create", "robot", "--role", "admin", "--database", database]
-    number, secret = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    number, secret = subprocess.run(
+        command, capture_output=True, text=True, check=True, timeout=PATIENCE
+    ).stdout.split()
     return number, secret
 
 
@@ -303,7 +306,7 @@ data = TransferData(source_endpoint=source, destination_endpoint=sink, sync_leve
 data.add_item("/data/", "/sdk/", recursive=True)
 data.add_filter_rule("*.dat", type="file")
 task = client.submit_transfer(data)["task_id"]
-assert client.task_wait(task, timeout=60, polling_interval=1)
+assert client.task_wait(task, timeout=120, polling_interval=1)
 assert client.submit_transfer(data)["code"] == "Duplicate"
 done = [each["destination_path"] for each in client.paginated.task_successful_transfers(task).items()]
 tasks = [each["label"] for each in client.paginated.task_list(filter={"label": "by SDK"}).items()]

@@ -20,6 +20,7 @@ from tests.support.browser import Browser
 from tests.support.coget import coget
 from tests.support.globus import Globus
 from tests.support.gridftp import GridFTPServer
+from tests.support.waiting import PATIENCE
 
 COGET = Path(sys.executable).with_name("coget")
 SIZE, RATE = 24 << 20, 4 << 20
@@ -68,7 +69,7 @@ class Service(NamedTuple):
 def made(database: Path, *words: str) -> list[str]:
     """The id, and the secret if it has one, of a new client."""
     command = [PROGRAM, "client", "create", *words, "--database", f"sqlite:///{database}"]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.split()
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.split()
 
 
 @pytest.fixture
@@ -117,7 +118,7 @@ def home(tmp_path: Path) -> Path:
 
 def clones(database: Path, count: int) -> None:
     """So many tasks more like the one that took its time, a minute apart, some of them spoiled, each in its own way."""
-    with closing(sqlite3.connect(database, timeout=60)) as connection:
+    with closing(sqlite3.connect(database, timeout=PATIENCE)) as connection:
         connection.row_factory = sqlite3.Row
         (like,) = connection.execute("SELECT * FROM tasks WHERE bytes_transferred = ?", (SIZE,)).fetchall()
         now, names = time.time(), like.keys()
@@ -197,7 +198,7 @@ def test_people_log_in_once(service, home, tmp_path):
         browser = Browser(tmp_path / "cookies.json")
         page = browser.send(browser.open(link.strip()), token=service.broker.token)
         browser.close()
-        said, _ = process.communicate(page.words["code"] + "\n", timeout=60)
+        said, _ = process.communicate(page.words["code"] + "\n", timeout=PATIENCE)
     assert (process.returncode, json.loads(said)["logs"][0]["transfers"]) == (0, 0)
     assert coget(["history", "import", "--globus"], home, **person).returncode == 0
 

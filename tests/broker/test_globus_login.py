@@ -13,6 +13,7 @@ from broker.models.identities import identity
 from tests.support.broker import PROGRAM, BrokerProcess
 from tests.support.browser import Browser, program
 from tests.support.globus import ENVIRONMENT, Globus
+from tests.support.waiting import PATIENCE
 
 AUTH, TRANSFER = "auth.globus.org", "transfer.api.globus.org"
 CONSENTS = """
@@ -40,7 +41,9 @@ def broker(empty_database: str, tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def _program(*words: str) -> str:
-    return subprocess.run([PROGRAM, *words], capture_output=True, text=True, check=True, timeout=60).stdout.strip()
+    return subprocess.run(
+        [PROGRAM, *words], capture_output=True, text=True, check=True, timeout=PATIENCE
+    ).stdout.strip()
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ from tests.support.browser import Browser, Page
 from tests.support.ending import kill_group
 from tests.support.globus import Globus
 from tests.support.provider import Provider
+from tests.support.waiting import PATIENCE
 
 CONFIG = """
 [[issuer]]
@@ -58,7 +59,7 @@ def browser(tmp_path: Path) -> Iterator[Browser]:
 
 def _asked(broker: BrokerProcess) -> str:
     """Where a program sends the browser, which wants the code to be shown."""
-    made = httpx.post(f"{broker.url}/v2/api/clients", json={"client": {"name": "a program"}}, timeout=60).json()
+    made = httpx.post(f"{broker.url}/v2/api/clients", json={"client": {"name": "a program"}}, timeout=PATIENCE).json()
     asked = {"client_id": made["client"]["id"], "redirect_uri": f"{broker.url}/v2/web/auth-code"}
     return f"{broker.url}/v2/oauth2/authorize?" + urlencode({**asked, "response_type": "code"})
 

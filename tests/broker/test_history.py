@@ -12,6 +12,7 @@ import pytest
 
 from broker.models.forecasts import Asked
 from broker.services import forecasting
+from tests.support.waiting import PATIENCE
 
 NOW = time.time()
 T = "/broker/v1/transfers"
@@ -276,7 +277,7 @@ async def test_a_broker_that_was_told_something_just_now_ends(database):
     from tests.broker.conftest import running
 
     for turns in range(6):  # of the loop, between the news and the end
-        async with asyncio.timeout(20), running(Settings(database)) as broker:
+        async with asyncio.timeout(PATIENCE), running(Settings(database)) as broker:
             await broker.settled()
             await asyncio.sleep(0.02)
             broker.factory.forecasting.news()

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from tests.support.broker import BrokerProcess
+from tests.support.waiting import PATIENCE
 
 HOUSE = Path(__file__).parents[2]
 RECIPE = HOUSE / "deploy" / "Dockerfile"
@@ -48,5 +49,5 @@ def test_what_the_image_is_made_of_serves(installed, tmp_path, monkeypatch):
     place.mkdir()
     with BrokerProcess(database.replace("/var/lib/coget", str(place)), tmp_path, "", *words) as broker:
         assert broker.client().get("/broker/v1/whoami").json()["role"] == "admin"
-        assert httpx.get(f"{broker.url}/readyz", timeout=60).json() == {"status": "ok"}
+        assert httpx.get(f"{broker.url}/readyz", timeout=PATIENCE).json() == {"status": "ok"}
     assert list(place.iterdir())

@@ -22,6 +22,7 @@ from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from tests.broker.conftest import Broker, running
 from tests.support import broker as support
+from tests.support.waiting import PATIENCE
 
 TRANSFER = "urn:globus:auth:scope:transfer.api.globus.org:all"
 ROLES = {TRANSFER: "transfer"}
@@ -81,7 +82,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
         process = support.BrokerProcess(database, folder)
     with process:
         words = [program, "client", "create", "robot", "--role", "reader", "--database", database]
-        made = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+        made = subprocess.run(words, capture_output=True, text=True, check=True, timeout=PATIENCE)
         yield Server(process, *made.stdout.split())
 
 

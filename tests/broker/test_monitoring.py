@@ -15,6 +15,7 @@ from broker.storage.monitoring import Moved
 from broker.storage.traffic import Traffic
 from broker.tasks.scoring import Scoring
 from tests.broker.conftest import Broker
+from tests.support.waiting import PATIENCE
 
 PATH = "/broker/v1/metrics"
 Sample = tuple[str, frozenset[tuple[str, str]]]
@@ -38,7 +39,7 @@ def sample(name: str, **labels: str) -> Sample:
 
 async def counted(broker: Broker) -> None:
     """Wait until the sums have all that was reported."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while True:
             async with broker.factory.database.read() as connection:
                 if not await Traffic(connection).lacks():

@@ -21,7 +21,7 @@ from broker.services import notices
 from broker.tasks import worker_of
 from tests.broker.conftest import Broker, running
 from tests.support.gridftp import GridFTPServer
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 TASKS = "/broker/v1/tasks"
 KEY = bytes(range(32))
@@ -157,7 +157,7 @@ async def test_tasks_that_are_to_be_silent_are(broker, receiver, gridftp):
     ]
     loud = await submit(admin, "here", "/none", options={"notify_on_succeeded": False})
     await until(lambda: receiver.taken)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while await _untold(broker):  # noqa: ASYNC110 - a table changes
             await asyncio.sleep(0.02)
     assert loud in receiver.numbers
@@ -174,7 +174,7 @@ async def test_a_hook_that_refuses_is_told_again_under_the_same_id(broker, recei
     number = await submit(await stocked(broker, gridftp), "here", "/a")
     await until(lambda: receiver.taken)
     assert receiver.numbers == [number] * 4
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while await _untold(broker):  # noqa: ASYNC110 - a table changes
             await asyncio.sleep(0.02)
 
@@ -190,7 +190,7 @@ async def test_what_ended_while_nobody_could_tell_is_told_later(database, receiv
             await connection.exec_driver_sql(f"UPDATE tasks SET completed_at = completed_at - 1e6 WHERE id = '{old}'")
     async with running(Settings(database, hook=Hook(receiver.url, KEY))) as broker:
         await until(lambda: receiver.taken)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             while await _untold(broker):  # noqa: ASYNC110 - a table changes
                 await asyncio.sleep(0.02)
     assert receiver.numbers == [number]
@@ -212,7 +212,7 @@ async def test_a_hook_that_is_away_holds_up_no_task(database, gridftp):
         admin = await stocked(broker, gridftp)
         for _ in range(3):
             number = await submit(admin, "here", "/a")
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 while (await admin.get(f"{TASKS}/{number}")).json()["status"] == "ACTIVE":  # noqa: ASYNC110
                     await asyncio.sleep(0.05)
         assert len(await _untold(broker)) == 3

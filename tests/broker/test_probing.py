@@ -16,6 +16,7 @@ from broker.storage.lanes import Lanes
 from broker.storage.probes import Way
 from broker.tasks.prober import STALE, Prober, due
 from tests.broker.conftest import running
+from tests.support.waiting import PATIENCE
 
 NOW = 1_700_000_000.0
 WAYS = [Way(a, b, Pair(f"ftp://{a}", b.upper())) for a, b in ("ab", "ba", "ac", "ca")]
@@ -154,7 +155,7 @@ async def test_nothing_is_measured_while_tasks_are_under_way(broker, admin, serv
 async def test_a_broker_that_is_told_to_measures_by_itself(database, broker, admin, servers):
     async with running(Settings(database, probing=Probing(10**9, 1_000_000, 5.0))) as other:
         client = await other.client("reader")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while len(await reported(client)) < 2:  # noqa: ASYNC110 - it is the database that is asked
                 await asyncio.sleep(0.1)
 

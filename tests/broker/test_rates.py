@@ -31,7 +31,7 @@ from tests.broker.worlds import ANN, World, begun, held, read, register, working
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
 from tests.support.postgres import postgres
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 RATE = 2_000_000
 SIZE = 3 * RATE
@@ -47,7 +47,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 async def paced(world: World, *numbers: str, since: float, rate: float = RATE) -> Task:
     """The last of these tasks, when all are over; all the while no more had come than the rate allows, and a piece."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             tasks = [await world.task(number) for number in numbers]
             moved = sum(task.bytes_transferred for task in tasks)

@@ -18,6 +18,7 @@ from broker.storage.history import History
 from broker.storage.migration import upgrade
 from tests.broker.conftest import Broker, running
 from tests.support.postgres import Postgres
+from tests.support.waiting import PATIENCE
 
 MORE = text("UPDATE pairs SET observations = observations + 1 WHERE source = :source")
 ASKED = text("SELECT source, observations FROM pairs")
@@ -112,7 +113,7 @@ async def _report(client, key: str) -> int:
 
 async def _waits(broker: Broker) -> None:
     """Until somebody waits for a lock."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while True:
             async with broker.factory.database.read() as connection:
                 if (await connection.execute(text("SELECT count(*) FROM pg_locks WHERE NOT granted"))).scalar():

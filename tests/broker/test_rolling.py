@@ -21,6 +21,7 @@ from broker.tasks.rolling import Rolling
 from predictors.context import SIZES, size_class
 from tests.support.broker import BrokerProcess, reports
 from tests.support.effort import effort
+from tests.support.waiting import PATIENCE
 
 DAY = 86_400
 TODAY = time.time() // DAY * DAY
@@ -152,7 +153,7 @@ async def test_several_processes_count_each_transfer_once(broker, admin, monkeyp
 
 async def test_what_is_reported_is_in_the_sums_soon(broker, admin):
     await admin.post(T, json=history(random.Random(0), 0, 5))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while not await kept(broker.factory.database):  # noqa: ASYNC110 - it is the broker that counts
             await asyncio.sleep(0.05)
 
@@ -219,7 +220,7 @@ def test_a_broker_that_is_killed_again_and_again_counts_each_transfer_once(datab
 
     async def whole() -> None:
         of = Database(addressed(database))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while await _lacks(of):  # noqa: ASYNC110 - it is the broker that counts
                 await asyncio.sleep(0.05)
         await of.close()

@@ -14,14 +14,15 @@ import pytest
 from tests.support.broker import PROGRAM, BrokerProcess, kept_by, reports
 from tests.support.coget import without
 from tests.support.nginx import Nginx
+from tests.support.waiting import PATIENCE
 
 
 def test_it_starts_with_nothing_and_ends_when_told(empty_database, tmp_path):
     with BrokerProcess(empty_database, tmp_path) as broker:
         assert broker.client().get("/broker/v1/whoami").json()["role"] == "admin"
-        assert httpx.get(f"{broker.url}/readyz", timeout=60).json() == {"status": "ok"}
+        assert httpx.get(f"{broker.url}/readyz", timeout=PATIENCE).json() == {"status": "ok"}
         assert broker.client().put("/broker/v1/sites/X", json={"name": "X"}).status_code == 200
-        assert "coget_broker_requests_total" in httpx.get(f"{broker.url}/metrics", timeout=60).text
+        assert "coget_broker_requests_total" in httpx.get(f"{broker.url}/metrics", timeout=PATIENCE).text
         token = broker.token
     assert broker.process.returncode in (0, -15)
     assert token not in json.dumps(broker.events())
@@ -33,7 +34,7 @@ def test_without_numba_it_serves_and_says_what_to_do(empty_database, tmp_path, m
     for name, value in without("numba", tmp_path).items():
         monkeypatch.setenv(name, value)
     with BrokerProcess(empty_database, tmp_path) as broker:
-        assert httpx.get(f"{broker.url}/readyz", timeout=60).json() == {"status": "ok"}
+        assert httpx.get(f"{broker.url}/readyz", timeout=PATIENCE).json() == {"status": "ok"}
         (said,) = [event for event in broker.events() if "numba" in event["event"]]
         assert (said["level"], said["remedy"]) == ("warning", "pip install 'coget[compiled]'")
 
@@ -104,7 +105,7 @@ def test_an_import_that_sigkill_cut_is_finished_by_sending_it_again(empty_databa
 
 
 def _program(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROGRAM, *words], cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([PROGRAM, *words], cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 def test_tokens_are_made_listed_and_revoked_beside_it(tmp_path):
@@ -166,7 +167,7 @@ def test_aria2c_downloads_what_the_broker_names(tmp_path):
         (tmp_path / "got").mkdir()
         url = f"{broker.url}/broker/v1/replicas/resolve?name=lab:x.dat"
         done = subprocess.run(
-            ["aria2c", "-q", "--min-split-size=1M", "--dir", tmp_path / "got", url], timeout=60, check=False
+            ["aria2c", "-q", "--min-split-size=1M", "--dir", tmp_path / "got", url], timeout=PATIENCE, check=False
         )
         assert done.returncode == 0
         assert (tmp_path / "got" / "x.dat").read_bytes() == content

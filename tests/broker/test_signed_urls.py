@@ -12,6 +12,7 @@ import pytest
 
 from tests.support.broker import BrokerProcess
 from tests.support.coget import coget, patient
+from tests.support.waiting import PATIENCE
 
 KEY = "Zk9/hush+Tq7=="
 """Of the user's URL, and of what redirects lead to."""
@@ -155,5 +156,5 @@ def test_an_endless_query_is_not_looked_through_for_long(server, tmp_path):
 
 def test_httpx_is_what_the_server_is_asked_with(server):
     """The server does give its file, and to nobody without the key."""
-    assert httpx.get(f"http://{server}/good/file", timeout=60).status_code == 403
-    assert httpx.get(f"http://{server}/good/file?{QUERY}", timeout=60).content == CONTENT
+    assert httpx.get(f"http://{server}/good/file", timeout=PATIENCE).status_code == 403
+    assert httpx.get(f"http://{server}/good/file?{QUERY}", timeout=PATIENCE).content == CONTENT

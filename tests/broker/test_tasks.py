@@ -16,6 +16,7 @@ from broker.models.access import NewToken
 from broker.tasks import worker_of
 from tests.broker.conftest import Broker, running
 from tests.support.gridftp import GridFTPServer
+from tests.support.waiting import PATIENCE
 
 TASKS = "/broker/v1/tasks"
 
@@ -35,7 +36,7 @@ class World(NamedTuple):
 
     async def over(self, number: str) -> dict[str, Any]:
         """The task, when it is over."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while (task := (await self.ann.get(f"{TASKS}/{number}")).json())["completed_at"] is None:  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
         return task

@@ -19,7 +19,7 @@ from coalloc.intervals import Intervals
 from tests.broker.test_carrying import register
 from tests.broker.worlds import ANN, World, world_of
 from tests.support.gridftp import GridFTPServer
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 MB = 1_000_000
 
@@ -36,7 +36,7 @@ async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
 
 async def decided(world: World, task: str) -> Kept:
     """What was decided for a task of one file: it is kept in a moment, once the task is over."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         while True:
             async with world.factory.database.read() as connection:
                 page = await Decisions(connection).page(Wanted(subject="ann", task=task), 100)

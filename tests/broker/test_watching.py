@@ -17,6 +17,7 @@ from broker.services import watching
 from tests.broker.test_tasks import TASKS, somebody, world  # noqa: F401
 from tests.support.broker import BrokerProcess
 from tests.support.nginx import Nginx
+from tests.support.waiting import PATIENCE
 
 ADMIN = Caller(subject="a-admin", role="admin")
 ANN = Caller(subject="ann", role="transfer")
@@ -103,7 +104,7 @@ def test_nginx_lets_events_through_as_they_come(broker, client, opened, tmp_path
     more = f"location / {{ proxy_pass {broker.url}; }}"
     nginx = opened.enter_context(Nginx(tmp_path / "root", tmp_path / "run", more=more))
     url = nginx.url("").rstrip("/")
-    through = opened.enter_context(httpx.Client(base_url=url, headers=client.headers, timeout=30))
+    through = opened.enter_context(httpx.Client(base_url=url, headers=client.headers, timeout=PATIENCE))
     number = delete(client, "far")
     stream = Stream(opened, through, number)
     assert stream.next()["event"] == "progress"

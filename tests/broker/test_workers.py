@@ -19,7 +19,7 @@ from broker.tasks import Queue
 from tests.broker.worlds import ANN, World, read, world_of, write
 from tests.support.broker import PROGRAM, BrokerProcess
 from tests.support.postgres import postgres
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 LARGE = 4 << 30
 TREE = [Item(source="/d/", destination="/d/", recursive=True)]
@@ -66,7 +66,7 @@ async def world(workers: Workers, database: str, tmp_path: Path) -> AsyncIterato
 
 async def moving(world: World, number: str, files: int) -> None:
     """Wait until so many files of a task have arrived."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while (await world.task(number)).files_transferred < files:  # noqa: ASYNC110 - a table changes
             await asyncio.sleep(0.02)
 

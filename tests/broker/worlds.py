@@ -20,7 +20,7 @@ from broker.storage.collections import Collections
 from broker.tasks import worker_of
 from coalloc.addresses import Network, parse_networks
 from tests.support.gridftp import GridFTPServer
-from tests.support.waiting import until
+from tests.support.waiting import PATIENCE, until
 
 __all__ = ["ANN", "Server", "World", "begun", "held", "read", "register", "working", "world_of", "world_with", "write"]
 
@@ -74,7 +74,7 @@ class World(NamedTuple):
 
         await until(arrived)
 
-    async def over(self, number: str, seconds: float = 60) -> Task:
+    async def over(self, number: str, seconds: float = PATIENCE) -> Task:
         """The task, when it is over."""
         async with asyncio.timeout(seconds):
             while (task := await self.task(number)).status == "ACTIVE":  # noqa: ASYNC110 - a table changes

@@ -12,6 +12,7 @@ from coalloc import api
 from coalloc.errors import CoallocError, NoSpace, NothingToFetchFrom, TransferFailed, VerificationError
 from tests.support.fetching import random_file
 from tests.support.mounts import small_tmpfs
+from tests.support.waiting import PATIENCE
 
 SIZE = 64 << 20
 
@@ -100,7 +101,7 @@ async def test_replicas_of_other_sizes_are_left_out_where_the_size_is_known(sour
 
 
 async def wait_for_some(sink):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not any(path.stat().st_size for path in sink.root.iterdir()):  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.005)
 

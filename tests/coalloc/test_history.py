@@ -13,6 +13,7 @@ from coalloc import history as module
 from coalloc import records
 from coalloc.history import History, Transfer, source_key
 from coalloc.records import default_path
+from tests.support.waiting import PATIENCE
 
 MB = 1_000_000
 NOW = 1_700_000_000.0
@@ -202,7 +203,7 @@ for i in range(20):
 
 def test_several_cogets_write_at_once(path):
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, path], stderr=subprocess.PIPE) for _ in range(4)]
-    said = [writer.communicate(timeout=60)[1] for writer in writers]
+    said = [writer.communicate(timeout=PATIENCE)[1] for writer in writers]
     assert said == [b""] * 4
     assert History(path).summary()[0].transfers == 80
 

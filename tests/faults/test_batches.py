@@ -14,9 +14,10 @@ from coalloc.engine.slots import Slots
 from tests.support.coget import coget, coget_process
 from tests.support.fetching import random_file
 from tests.support.nginx import Nginx
+from tests.support.waiting import PATIENCE
 
 SIZE = 3_000_001
-LIFE_SECONDS = 120
+LIFE_SECONDS = PATIENCE
 ESTABLISHED = "01"
 BUSY = "error_page {status} @busy; location @busy {{ add_header Retry-After {seconds} always; return {status}; }}"
 

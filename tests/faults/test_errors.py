@@ -17,6 +17,7 @@ import pytest
 from tests.support.coget import coget
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
+from tests.support.waiting import PATIENCE
 
 CONTENT = b"0123456789" * 1000
 
@@ -171,7 +172,7 @@ def test_output_that_cannot_be_written_is_no_defect(places, tmp_path):
     environment = {**os.environ, "COGET_HISTORY": "off"}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            command, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, env=environment, text=True, timeout=60
+            command, stdout=full, stderr=subprocess.PIPE, cwd=tmp_path, env=environment, text=True, timeout=PATIENCE
         )
     assert done.returncode == 6
     assert "No space left on device" in done.stderr
@@ -187,7 +188,9 @@ def test_closed_output_is_as_good_as_none(places, tmp_path, closed, json):
     for name, status in [("x", 0), ("none", 3)]:
         command = f"exec {program} {places['FTP']}{name} -o {name} {json} {closed}"
         environment = {**os.environ, "COGET_HISTORY": "off"}
-        done = subprocess.run(["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, timeout=60)
+        done = subprocess.run(
+            ["sh", "-c", command], cwd=tmp_path, env=environment, capture_output=True, timeout=PATIENCE
+        )
         assert done.returncode == status
         assert b"defect" not in done.stderr
     assert (tmp_path / "x").read_bytes() == CONTENT

@@ -18,6 +18,7 @@ from coalloc.schedule.policies import NAMES
 from tests.support.coget import coget, coget_process
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
+from tests.support.waiting import PATIENCE
 
 NAME = "run 7%2f.root"
 CONTENT = random.Random(9).randbytes(20 << 20)
@@ -154,7 +155,7 @@ def interrupt(words: list[str], home: Path, data: Path) -> str:
         while process.poll() is None and not (data.exists() and data.stat().st_blocks * 512 > 2 << 20):
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
+        said, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     return said
 

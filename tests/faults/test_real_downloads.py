@@ -18,6 +18,7 @@ from tests.support.coget import coget, coget_process
 from tests.support.effort import effort
 from tests.support.gridftp import GridFTPServer
 from tests.support.mounts import small_tmpfs
+from tests.support.waiting import PATIENCE
 
 MIB = 1 << 20
 
@@ -41,7 +42,7 @@ def urls(servers: list[GridFTPServer], name: str) -> list[str]:
     return [server.url(name) for server in servers]
 
 
-def until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
     """Wait for something that the test cannot do without."""
     deadline = time.monotonic() + seconds
     while not condition():
@@ -78,7 +79,7 @@ def test_a_server_that_is_killed_costs_time_not_data(servers, tmp_path, strategy
     with coget_process(words, tmp_path) as process:
         until(lambda: written(tmp_path / "here") > 20 * MIB)
         servers[0].kill()
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert (tmp_path / "here").read_bytes() == content
     errors = {source["url"]: source["error"] for source in json.loads(out)["sources"]}
@@ -90,7 +91,7 @@ def test_a_server_that_falls_silent_costs_time_not_data(servers, tmp_path):
     with coget_process([*urls(servers, "big"), "--quiet", "-o", "here"], tmp_path) as process:
         until(lambda: written(tmp_path / "here") > 20 * MIB)
         servers[1].pause()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
     assert (tmp_path / "here").read_bytes() == content
 
@@ -101,7 +102,7 @@ def test_when_all_servers_die_what_is_here_stays(servers, tmp_path):
     with coget_process(words, tmp_path) as process:
         until(lambda: written(tmp_path / "here") > 20 * MIB)
         servers[0].kill()
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 5
     assert json.loads(out)["error"]["code"] == "transfer_failed"
     assert not (tmp_path / "here").exists()
@@ -154,7 +155,7 @@ def test_a_signal_stops_it_cleanly(servers, tmp_path, number):
     with coget_process(words, tmp_path) as process:
         until(lambda: written(tmp_path / "here") > 20 * MIB)
         process.send_signal(number)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "Traceback" not in err
     document = json.loads(out)
@@ -173,7 +174,7 @@ def test_a_second_coget_on_one_target_stops_with_8(servers, tmp_path):
         process.send_signal(signal.SIGSTOP)
         second = coget(words, tmp_path)
         process.send_signal(signal.SIGCONT)
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
     assert second.returncode == 8
     assert "another coget" in second.stderr
     assert process.returncode == 0
@@ -199,7 +200,7 @@ def test_a_disk_that_fills_up_leaves_a_state_to_go_on_from(servers, tmp_path):
             with suppress(OSError):  # it is full now
                 (small / "hog").write_bytes(bytes(230 * MIB))
             process.send_signal(signal.SIGCONT)
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=PATIENCE)
         assert process.returncode == 6, err
         assert json.loads(out)["error"]["code"] == "local_disk"
         (small / "hog").unlink()

@@ -12,9 +12,11 @@ from typing import Self
 
 import httpx
 
+from tests.support.waiting import PATIENCE
+
 __all__ = ["PROGRAM", "SECONDS", "BrokerProcess", "kept_by", "reports"]
 
-SECONDS = 60
+SECONDS = PATIENCE
 PROGRAM = Path(sys.executable).with_name("coget-broker")
 NOW = time.time()
 
@@ -95,7 +97,7 @@ class BrokerProcess:
     def client(self) -> httpx.Client:
         """One that has the token; it is closed with the broker."""
         headers = {"Authorization": f"Bearer {self.token}"}
-        return self._clients.enter_context(httpx.Client(base_url=self.url, headers=headers, timeout=60))
+        return self._clients.enter_context(httpx.Client(base_url=self.url, headers=headers, timeout=PATIENCE))
 
     def __enter__(self) -> Self:
         return self

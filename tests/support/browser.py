@@ -17,6 +17,8 @@ from urllib.parse import urljoin
 
 import httpx
 
+from tests.support.waiting import PATIENCE
+
 __all__ = ["Browser", "Page", "program"]
 
 
@@ -74,7 +76,7 @@ class Browser:
 
     def __init__(self, cookies: Path) -> None:
         self._file = cookies
-        self.client = httpx.Client(follow_redirects=True, timeout=60, trust_env=False)
+        self.client = httpx.Client(follow_redirects=True, timeout=PATIENCE, trust_env=False)
         if cookies.exists():
             for domain, path, name, value in json.loads(cookies.read_text()):
                 self.client.cookies.set(name, value, domain, path)

@@ -7,9 +7,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
+
 __all__ = ["CONTENT", "NAME", "REPORT_KEYS", "SOURCE_KEYS", "coget", "coget_process", "patient", "without"]
 
-LIFE_SECONDS = 60
+LIFE_SECONDS = PATIENCE
 
 # A file to fetch, with a name that needs quoting.
 NAME = "run 7.root"

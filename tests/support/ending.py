@@ -7,9 +7,11 @@ import subprocess
 import time
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
+
 __all__ = ["kill_group"]
 
-SECONDS = 20
+SECONDS = PATIENCE
 
 
 def kill_group(leader: subprocess.Popen[bytes]) -> None:

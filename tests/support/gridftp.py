@@ -23,15 +23,16 @@ import pytest
 
 from tests.support.ending import kill_group
 from tests.support.listening import wait_until_listening
+from tests.support.waiting import PATIENCE
 
 __all__ = ["GridFTPServer", "need_gridftp"]
 
 PROGRAM = "globus-gridftp-server"
 PACKAGE = "globus-gridftp-server-progs"
-START_SECONDS = 20
+START_SECONDS = PATIENCE
 NAMES = {"RES_OPTIONS": "timeout:1 attempts:5"}
 """Servers ask for names, and some name services lose a question now and then: ask again after 1 s, not after 5."""
-LIFE_SECONDS = 300  # `timeout` ends a server whose test was killed before it could
+LIFE_SECONDS = 600  # `timeout` ends a server whose test was killed before it could
 
 
 def need_gridftp() -> None:

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
+
 __all__ = ["LIMITED", "Authority", "Identity"]
 
 INHERIT_ALL = "id-ppl-inheritAll"
@@ -32,7 +34,7 @@ EXTENSIONS = {
 
 def _openssl(*arguments: object) -> str:
     command = ["openssl", *map(str, arguments)]
-    done = subprocess.run(command, timeout=30, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, timeout=PATIENCE, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command)}: {done.stderr}")
     return done.stdout.strip()

@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.gsi import Authority, Identity
+from tests.support.waiting import PATIENCE
 
 __all__ = ["GreedyServer"]
 
@@ -81,7 +82,7 @@ class GreedyServer:
         """A request for a proxy."""
         key = self._host.certificate.with_name("greedy.key")
         words = ["req", "-new", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-subj", "/CN=x", "-outform", "DER"]
-        return subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, timeout=30).stdout
+        return subprocess.run(["openssl", *map(str, words)], check=True, capture_output=True, timeout=PATIENCE).stdout
 
 
 class _Session:

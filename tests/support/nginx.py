@@ -12,11 +12,12 @@ import pytest
 
 from tests.support.ending import kill_group
 from tests.support.listening import wait_until_listening
+from tests.support.waiting import PATIENCE
 
 __all__ = ["Nginx"]
 
-START_SECONDS = 20
-LIFE_SECONDS = 300
+START_SECONDS = PATIENCE
+LIFE_SECONDS = 600
 CONF = """
 daemon off; master_process off; worker_processes 1; pid {run}/nginx.pid; error_log {run}/error.log; {user}
 events {{ worker_connections 64; }}

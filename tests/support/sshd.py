@@ -9,9 +9,11 @@ import time
 from pathlib import Path
 from typing import Self
 
+from tests.support.waiting import PATIENCE
+
 __all__ = ["SSHD"]
 
-SECONDS = 30
+SECONDS = PATIENCE
 
 
 class SSHD:

@@ -6,9 +6,11 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
+
 __all__ = ["at_terminal"]
 
-LIFE_SECONDS = "60"
+LIFE_SECONDS = str(PATIENCE)
 
 
 def at_terminal(command: Sequence[str | Path], home: Path, **environment: str) -> tuple[int, bytes]:

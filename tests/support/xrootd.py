@@ -11,12 +11,13 @@ import pytest
 
 from tests.support.ending import kill_group
 from tests.support.listening import wait_until_listening
+from tests.support.waiting import PATIENCE
 
 __all__ = ["XRootD"]
 
-START_SECONDS = 20
+START_SECONDS = PATIENCE
 STARTS = 3  # about one start in a hundred ends after five seconds without a word
-LIFE_SECONDS = 300
+LIFE_SECONDS = 600
 CONF = """
 all.role server
 all.export / nolock r/o

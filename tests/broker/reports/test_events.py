@@ -12,9 +12,9 @@ import pytest
 
 from tests.support.broker import BrokerProcess
 from tests.support.browser import Browser
+from tests.support.waiting import PATIENCE
 
 STREAM = "/reports/overview/events"
-PATIENCE = 60
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_a_page_is_told_of_what_changes_and_of_what_its_reader_may_see(broker, o
 
 
 def test_nothing_comes_to_who_has_not_logged_in(broker):
-    answer = httpx.get(broker.url + STREAM, timeout=60)
+    answer = httpx.get(broker.url + STREAM, timeout=PATIENCE)
     assert answer.status_code == 303
     assert broker.client().get(STREAM).status_code == 303
 

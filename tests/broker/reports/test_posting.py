@@ -24,6 +24,7 @@ from broker.reports.making import Period, asked
 from broker.tasks.posting import Poster, week_before
 from tests.broker.conftest import running
 from tests.support.gsi import Authority
+from tests.support.waiting import PATIENCE
 
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC).timestamp()
 DAY = 86_400.0
@@ -158,7 +159,7 @@ async def test_the_server_proves_who_it_is_before_it_hears_the_password(database
 
 async def test_a_broker_posts_by_itself(database, tmp_path: Path):
     async with running(Settings(database, posting=Posting(tmp_path, None))):
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not files(tmp_path):  # noqa: ASYNC110 - a folder changes
                 await asyncio.sleep(0.02)
     assert files(tmp_path) == [f"coget-{datetime.fromtimestamp(week_before(time.time()), UTC):%G-W%V}.html"]

@@ -12,6 +12,7 @@ from coalloc.history import History, Transfer
 from coalloc.pairs import Measured, Pairs
 from tests.support.coget import REPORT_KEYS, coget, coget_process
 from tests.support.fetching import random_file
+from tests.support.waiting import PATIENCE
 
 KEYS = {
     "output",
@@ -119,12 +120,12 @@ def test_an_interruption_leaves_nothing_at_servers(servers, home):
     os.truncate(large, 1 << 40)
     words = ["collect", run(servers), "--to", servers[1].url("out"), "--json", "--method", "all-at-once"]
     with coget_process(words, home) as process:
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + PATIENCE
         while not list(servers[1].root.rglob(".large.*")):
             assert time.monotonic() < deadline
             time.sleep(0.01)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err
     document = json.loads(out)
     assert document["error"]["code"] == "interrupted"

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.coget import CONTENT, NAME, REPORT_KEYS, SOURCE_KEYS, coget, coget_process
+from tests.support.waiting import PATIENCE
 
 
 def test_the_short_form_fetches_and_tells(urls, home):
@@ -78,7 +79,7 @@ def test_an_interruption_is_clean_and_says_how_to_go_on(servers, urls, home, num
         try:
             assert "connecting" in process.stderr.readline()
             process.send_signal(number)
-            _, said = process.communicate(timeout=60)
+            _, said = process.communicate(timeout=PATIENCE)
         finally:
             process.kill()
     assert process.returncode == 130

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from coalloc.cli import interrupts
+from tests.support.waiting import PATIENCE
 
 PATIENT = """
 import asyncio, sys
@@ -60,7 +61,7 @@ def start():
 def test_a_signal_ends_the_work_cleanly(start, number):
     process = start(PATIENT)
     process.send_signal(number)
-    out, err = process.communicate(timeout=30)
+    out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert out == "clean\n"
     assert err == "coget: interrupted\n  run it again\n"
@@ -71,7 +72,7 @@ def test_a_second_signal_does_not_wait(start):
     process.send_signal(signal.SIGINT)
     assert process.stdout.readline() == "cleaning\n"
     process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=30)
+    process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
 
 

@@ -11,6 +11,7 @@ from coalloc import api
 from coalloc.cli import options
 from coalloc.cli.main import coget, invoke
 from tests.support.coget import coget as coget_command
+from tests.support.waiting import PATIENCE
 
 COMMANDS = ("completion", "doctor", "get", "history", "plan")
 
@@ -110,6 +111,6 @@ def test_completion_prints_a_script_that_asks_coget(shell, tmp_path):
 def test_bash_accepts_the_script(tmp_path):
     result = coget_command(["completion", "bash"], tmp_path)
     checked = subprocess.run(
-        ["bash", "-n"], input=result.stdout, capture_output=True, text=True, check=True, timeout=60
+        ["bash", "-n"], input=result.stdout, capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert checked.stderr == ""

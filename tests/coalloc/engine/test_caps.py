@@ -12,6 +12,7 @@ from coalloc.engine.slots import Slots
 from coalloc.errors import NoFreeConnection, NoSuchFile, SourceError
 from tests.support.fetching import Collected, collect, opened, options, random_file
 from tests.support.nginx import Nginx
+from tests.support.waiting import PATIENCE
 
 SIZE = 3_000_001
 
@@ -60,7 +61,7 @@ async def test_who_finds_none_free_can_wait_for_one(gridftp_server, content, slo
     await asyncio.sleep(0.05)
     assert not waiting.done()
     await first.close()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         await waiting
     assert held(slots) == 1, "it is kept for the second"
     async with opened(second):
@@ -153,7 +154,7 @@ async def test_what_is_on_loan_goes_back_when_somebody_waits(slow, slots):
             await caught.value.until_free()
             await late.open()
 
-        async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
             coming = group.create_task(come())
             fetching = group.create_task(fetch_and_look(source, slots, len(content), full))
             await coming

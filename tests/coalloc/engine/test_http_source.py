@@ -26,6 +26,7 @@ from coalloc.errors import (
 )
 from tests.support.fetching import CountingDialer, collect, opened, options, random_file
 from tests.support.nginx import Nginx
+from tests.support.waiting import PATIENCE
 
 SIZE = 3_000_001
 
@@ -307,4 +308,4 @@ async def test_a_size_that_is_not_told():
 def test_the_command_line_of_httpx_is_not_loaded():
     """It draws in what no transfer needs, for as long as a far server takes to answer."""
     program = "import sys, coalloc.engine.http, coalloc.engine.http.transport; sys.exit('pygments' in sys.modules)"
-    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=PATIENCE)

@@ -11,6 +11,7 @@ from coalloc.engine.parallel import Parallel
 from coalloc.errors import ConnectionLost, ReplicaChanged, Unreachable
 from coalloc.model import Stat
 from tests.support.fetching import Collected, collect, opened, options
+from tests.support.waiting import PATIENCE
 
 SIZE = 40_000_000
 CHUNK = 500_000
@@ -165,7 +166,7 @@ async def test_a_lowered_end_is_not_held_up_by_slices_beyond_it():
             if silent.spans:
                 span.end = silent.spans[0][0]
 
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE):
             await source.fetch(span, deliver)
         assert received >= set(range(0, span.end, CHUNK))
         assert 0 < span.end < SIZE

@@ -14,6 +14,7 @@ import pytest
 from coalloc.engine import slots
 from coalloc.engine.slots import Slots
 from coalloc.errors import UsageError
+from tests.support.waiting import PATIENCE
 
 SERVER = "host.example:2811"
 HOLDER = """
@@ -98,7 +99,7 @@ async def test_first_come_first_served(two):
         await asyncio.sleep(0)
         lease.release()
 
-    async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         for number in range(5):
             group.create_task(customer(number))
             await asyncio.sleep(0.001)
@@ -114,7 +115,7 @@ async def test_nobody_overtakes_those_who_wait(two):
     await asyncio.sleep(0.05)
     first.release()
     assert two.take(SERVER) is None, "there is one, but somebody came first"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert await waiting
 
 
@@ -126,7 +127,7 @@ async def test_who_gives_up_or_is_killed_leaves_the_line(two):
     await asyncio.wait(waiting[:1])
     (two.folder / f"{SERVER}.line.{0:020}-1").touch()  # what a killed one leaves
     held[0].release()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert await waiting[1]
 
 
@@ -192,7 +193,7 @@ def test_a_folder_that_somebody_else_prepared_is_not_used(tmp_path):
 async def test_a_cap_that_cannot_be_kept_is_no_reason_to_fail(tmp_path):
     nowhere = Slots(tmp_path / "missing" / "slots", 1)
     assert nowhere.take(SERVER)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert await nowhere.wait(SERVER)
 
 

@@ -11,6 +11,7 @@ import pytest
 from coalloc.engine import slots
 from coalloc.engine.slots import Slots
 from tests.support.users import OTHER, another_user, as_root, shared_directory
+from tests.support.waiting import PATIENCE
 
 SERVER = "host.example:2811"
 ME = str(os.geteuid())
@@ -89,13 +90,13 @@ async def test_a_user_who_holds_all_leaves_one_at_once_and_a_share_later(four, m
     assert mine
     assert four.take(SERVER) is None
     monkeypatch.setattr(slots, "PATIENCE", 0.0)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert await four.wait(SERVER)
     waiting = asyncio.create_task(four.wait(SERVER))
     await asyncio.sleep(0.1)
     assert not waiting.done(), "a half is the share of one of two"
     mine.release()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert await waiting
 
 
@@ -109,7 +110,7 @@ async def test_who_waits_is_patient_at_first(four):
     with another_user():
         for lease in held[:2]:  # the slot that another user has whatever is held makes five of four
             lease.release()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         assert await waiting
 
 

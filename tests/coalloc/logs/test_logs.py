@@ -18,6 +18,7 @@ from coalloc.logs.log import others_under_way
 from predictors.observation import Observation
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
+from tests.support.waiting import PATIENCE
 
 MB = 1_000_000
 SHARED = Path(__file__).parents[4] / "shared" / "data"
@@ -73,7 +74,7 @@ def test_what_a_real_aria2_remembers(tmp_path):
         slowly = "--max-download-limit=10M"  # of what is over at once it remembers no rate
         keeping = [f"--dir={tmp_path}", f"--server-stat-of={stat}"]
         command = ["aria2c", "--quiet", "--no-conf", slowly, *keeping, server.url("x")]
-        subprocess.run(command, check=True, timeout=60)
+        subprocess.run(command, check=True, timeout=PATIENCE)
     (seen,) = read_log(stat).observations
     assert seen.source == "http://127.0.0.1"
     assert seen.rate > MB

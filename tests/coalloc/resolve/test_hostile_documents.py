@@ -12,6 +12,7 @@ import pytest
 
 from coalloc.cli.main import invoke
 from tests.support.coget import coget_process
+from tests.support.waiting import PATIENCE
 
 CONTENT = b"what the file has" * 1000
 OTHER = CONTENT[::-1]
@@ -178,7 +179,7 @@ def test_the_user_may_name_what_starts_a_program(home, listener):
         connection, _ = listener.accept()
         with connection:
             assert connection.recv(4) == b"SSH-"
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
 
 
 OPTIONS = (

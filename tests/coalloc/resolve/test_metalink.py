@@ -14,6 +14,7 @@ from coalloc.errors import UsageError
 from coalloc.model import Checksum, Origin, PieceHashes, Replica, ReplicaSet
 from coalloc.resolve import metalink
 from tests.support.scripted import limited
+from tests.support.waiting import PATIENCE
 
 PUBLISHED = datetime(2024, 5, 6, 7, 8, 9, tzinfo=UTC)
 MD5, OTHER_MD5, SHA1, SHA256 = "0" * 32, "1" * 32, "a" * 40, "b" * 64
@@ -195,14 +196,14 @@ def test_aria2_fetches_and_verifies_by_what_is_written(serve, tmp_path):
     document = tmp_path / "x.meta4"
     document.write_text(metalink.write([file], PUBLISHED), encoding="utf-8")
     command = ["aria2c", "--no-conf", "--check-integrity", "--dir", tmp_path, "--metalink-file", document]
-    shown = subprocess.run([*command, "--show-files"], capture_output=True, text=True, timeout=60, check=True)
+    shown = subprocess.run([*command, "--show-files"], capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert "été/x y" in shown.stdout
-    subprocess.run(command, capture_output=True, timeout=60, check=True)
+    subprocess.run(command, capture_output=True, timeout=PATIENCE, check=True)
     assert (tmp_path / "été/x y").read_bytes() == content
     wrong = ReplicaSet(file.name, file.replicas, file.size, (Checksum("sha256", SHA256),))
     document.write_text(metalink.write([wrong], PUBLISHED), encoding="utf-8")
     (tmp_path / "été/x y").unlink()
-    assert subprocess.run(command, capture_output=True, timeout=60, check=False).returncode != 0
+    assert subprocess.run(command, capture_output=True, timeout=PATIENCE, check=False).returncode != 0
 
 
 def many(number):

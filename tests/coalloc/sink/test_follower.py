@@ -5,6 +5,7 @@ import time
 
 from coalloc.sink.data import BLOCK
 from coalloc.sink.follower import Follower
+from tests.support.waiting import PATIENCE
 
 CONTENT = bytes(range(256)) * (3 * BLOCK // 256) + b"rest"
 
@@ -15,7 +16,7 @@ def read(offset, buffer):
 
 def wait_until(follower, at):
     """Let the thread work until it has read `at` bytes; fail after a generous time."""
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + PATIENCE
     while follower.at != at:
         assert time.monotonic() < give_up, f"the follower stands at {follower.at}"
         time.sleep(0.001)

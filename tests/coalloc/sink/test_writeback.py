@@ -8,6 +8,7 @@ import pytest
 from coalloc.disk import Disk
 from coalloc.sink import PartialFile, writeback
 from coalloc.sink.writeback import WriteBack
+from tests.support.waiting import PATIENCE
 
 UNIT = 1000
 
@@ -35,7 +36,7 @@ class Watched(Disk):
 
 
 def wait_until(condition):
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < give_up
         time.sleep(0.001)

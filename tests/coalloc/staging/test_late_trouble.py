@@ -12,9 +12,10 @@ from coalloc.staging.checking import Verdict
 from coalloc.staging.finishing import Finisher
 from coalloc.staging.runner import Runner
 from tests.support.fetching import random_file
+from tests.support.waiting import PATIENCE
 
 SIZE = 9_000_000
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = PATIENCE
 
 
 @pytest.fixture(autouse=True)

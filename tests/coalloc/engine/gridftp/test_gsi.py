@@ -12,6 +12,7 @@ from coalloc.engine.gridftp.gsi import GridSecurity
 from coalloc.errors import PermissionRefused, Unsupported
 from tests.support.fetching import collect, opened, options, random_file
 from tests.support.gsi import LIMITED, Identity
+from tests.support.waiting import PATIENCE
 
 SIZE = 2_000_003
 TLS = pytest.mark.parametrize("tls", ["TLSv1.2", "TLSv1.3"])
@@ -124,7 +125,7 @@ def test_one_proxy_of_grid_proxy_init_serves_us_and_globus_url_copy(gsi_server, 
     url = gsi_server.url("file", "gsiftp").replace(gsi_server.host, "localhost")
     init = ["grid-proxy-init", "-q", "-cert", alice.certificate, "-key", alice.key, "-out", made]
     for command in (init, ["globus-url-copy", url, f"file://{theirs}"]):
-        subprocess.run(command, timeout=60, check=True)
+        subprocess.run(command, timeout=PATIENCE, check=True)
 
     async def fetch():
         async with opened(GridFTPSource(url, options())) as fetched:

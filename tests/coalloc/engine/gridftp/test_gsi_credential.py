@@ -13,6 +13,7 @@ from coalloc.engine.gridftp.gsi.credential import (
     tls_context,
 )
 from coalloc.errors import PermissionRefused
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -87,7 +88,7 @@ def test_authorities(home, tmp_path, monkeypatch):
 def test_a_key_with_a_pass_phrase(grid, alice, tmp_path):
     locked = tmp_path / "locked.key"
     lock = ["openssl", "pkey", "-in", alice.key, "-aes256", "-passout", "pass:secret", "-out", locked]
-    subprocess.run(lock, timeout=30, check=True)
+    subprocess.run(lock, timeout=PATIENCE, check=True)
     with pytest.raises(PermissionRefused, match="needs a pass phrase") as caught:
         tls_context(Credential(alice.certificate, locked), grid.trusted)
     assert "grid-proxy-init" in caught.value.remedy

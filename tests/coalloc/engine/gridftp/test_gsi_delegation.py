@@ -24,6 +24,7 @@ from coalloc.errors import ConnectionLost, ServerSays, SourceError, Stalled, Uns
 from tests.support.fetching import collect, opened, options, random_file
 from tests.support.gsi import INHERIT_ALL, LIMITED
 from tests.support.gsi_server import GreedyServer
+from tests.support.waiting import PATIENCE
 
 
 def credential(identity):
@@ -31,7 +32,9 @@ def credential(identity):
 
 
 def openssl(*arguments, given=b""):
-    done = subprocess.run(["openssl", *map(str, arguments)], input=given, timeout=30, check=True, capture_output=True)
+    done = subprocess.run(
+        ["openssl", *map(str, arguments)], input=given, timeout=PATIENCE, check=True, capture_output=True
+    )
     return done.stdout
 
 

@@ -17,6 +17,7 @@ from coalloc.engine.gridftp.gsi.trust import survey
 from coalloc.errors import PermissionRefused
 from tests.support.fetching import collect, opened, options, random_file
 from tests.support.gsi_server import GreedyServer
+from tests.support.waiting import PATIENCE
 
 CA = "/O=Test Grid/CN=Test CA"
 SIZE = 1000
@@ -170,7 +171,7 @@ def test_the_real_client_refuses_the_same(gsi_server, content, folder, stem):
         gsi_server.url("file", "gsiftp").replace(gsi_server.host, "localhost"),
         "file:///dev/null",
     ]
-    done = subprocess.run(command, timeout=60, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, timeout=PATIENCE, check=False, capture_output=True, text=True)
     assert done.returncode
     assert "policy" in done.stderr
 
@@ -260,7 +261,7 @@ def test_policies(text, allowed):
 def test_names_and_hashes_are_those_of_openssl(tmp_path, subject, kind):
     def openssl(*words):
         return subprocess.run(
-            ["openssl", *words], check=True, timeout=30, capture_output=True, text=True
+            ["openssl", *words], check=True, timeout=PATIENCE, capture_output=True, text=True
         ).stdout.strip()
 
     config, made = tmp_path / "x.cnf", tmp_path / "x.pem"

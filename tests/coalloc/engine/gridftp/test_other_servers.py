@@ -17,6 +17,7 @@ from coalloc.errors import (
 )
 from tests.support.fetching import Collected, collect, opened, options
 from tests.support.plain_ftp import PlainFTP, serve
+from tests.support.waiting import PATIENCE
 
 CONTENT = random.Random(5).randbytes(700_000)
 
@@ -93,7 +94,7 @@ async def says(greeting):
     """Something that answers `greeting` to whoever connects, and waits; the URL of it."""
 
     async def accepted(reader, writer):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             writer.write(greeting)
             while await reader.readline():
                 writer.write(b"" if greeting else b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -23,6 +23,7 @@ from coalloc.errors import (
 from coalloc.intervals import Intervals
 from tests.support.fetching import random_file
 from tests.support.mounts import small_tmpfs
+from tests.support.waiting import PATIENCE
 
 SIZE = 3_000_001
 HUGE = 64 << 30
@@ -53,7 +54,7 @@ def huge(server):
 
 
 async def until(condition):
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110 - a file grows, without an event
             await asyncio.sleep(0.01)
 
