@@ -61,14 +61,14 @@ def test_only_strong_validators_are_conditions():
     ],
 )
 def test_refusals(status, kind):
-    error = answers.refusal(status, "Why", {}, "http://host/x")
+    error = answers.refusal(status, "Why", {}, "http://host/x", str)
     assert type(error) is kind
     assert error.message == f"http://host/x: the server says {status} Why"
     assert error.remedy
 
 
 def test_a_refusal_for_some_time():
-    error = answers.refusal(503, "Busy", {"retry-after": "7"}, "http://host/x")
+    error = answers.refusal(503, "Busy", {"retry-after": "7"}, "http://host/x", str)
     assert "Retry-After: 7" in error.message
     assert error.retry_after == 7
     assert not error.permanent
@@ -96,4 +96,4 @@ def test_when_a_server_wants_to_be_asked_again(headers, seconds):
 
 
 def test_a_busy_server_that_does_not_say_when():
-    assert answers.refusal(503, "Busy", {}, "http://host/x").retry_after == BUSY_SECONDS
+    assert answers.refusal(503, "Busy", {}, "http://host/x", str).retry_after == BUSY_SECONDS
