@@ -86,11 +86,14 @@ class ControlConnection(asyncio.Protocol):
         """Connect; the greeting is awaited like a reply.
 
         :raises Unreachable: when nothing answers
+        :raises ConnectionLost: when what answered is gone
         """
         sock = await dialer.dial(host, port, seconds)
         control = cls(f"{host}:{port}", seconds)
         try:
-            await asyncio.get_running_loop().create_connection(lambda: control, sock=sock)
+            transport, _ = await asyncio.get_running_loop().create_connection(lambda: control, sock=sock)
+            if transport.get_extra_info("peername") is None:  # it was reset as soon as it was there
+                raise ConnectionLost(f"{control.where} closed the connection", "try again")
         except BaseException:
             control.close()
             raise

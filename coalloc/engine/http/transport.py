@@ -124,8 +124,12 @@ class _Backend(httpcore.AsyncNetworkBackend):
         socket_options: Iterable[Any] | None = None,
     ) -> httpcore.AsyncNetworkStream:
         sock = await self._dialer.dial(host, port, self._seconds)
-        self._reached(round_trip(sock))
-        return _Plain(sock, self._seconds)
+        try:
+            self._reached(round_trip(sock))
+            return _Plain(sock, self._seconds)
+        except OSError as error:  # it was reset as soon as it was there
+            sock.close()
+            raise httpcore.ConnectError(str(error)) from error
 
 
 class _Opening:
