@@ -80,6 +80,7 @@ class AddressPolicy(NamedTuple):
     :param networks: more networks that are allowed, but for what is link-local in them
     :param addresses: numeric addresses that are allowed whatever they are
     :param servers: names of servers, as `server` makes them, that may lead anywhere but to link-local addresses
+    :param data_hosts: servers, as above, each with another host that its data may come from, or go to
     :param remedy: what to do about a refusal
     """
 
@@ -87,6 +88,7 @@ class AddressPolicy(NamedTuple):
     networks: tuple[Network, ...] = ()
     addresses: frozenset[str] = frozenset()
     servers: frozenset[tuple[str, int]] = frozenset()
+    data_hosts: frozenset[tuple[tuple[str, int], str]] = frozenset()
     remedy: str = "name the URL yourself if you trust it, or list the network in config.toml (networks)"
 
     @property
@@ -104,6 +106,10 @@ class AddressPolicy(NamedTuple):
             or address in self.addresses
             or all(self._allows(each, server) for each in _carried(_parsed(address)))
         )
+
+    def data_hosts_of(self, server: tuple[str, int]) -> frozenset[str]:
+        """Return the other hosts that the data of a server may come from, or go to; those of no other server."""
+        return frozenset(host for each, host in self.data_hosts if each == server)
 
     def lists(self, address: str) -> bool:
         """Whether a numeric address is in one of the networks."""

@@ -27,10 +27,18 @@ def issuer_policy(networks: tuple[Network, ...], issuer: str) -> AddressPolicy:
     return AddressPolicy(AddressClass.PUBLIC, networks, servers=frozenset({own}), remedy=LISTED)
 
 
-def policy_for(networks: tuple[Network, ...], opened: Iterable[Endpoint]) -> AddressPolicy:
+def policy_for(
+    networks: tuple[Network, ...], opened: Iterable[Endpoint], known: Iterable[Endpoint] = ()
+) -> AddressPolicy:
     """The policy for what users and curators name.
 
     :param opened: endpoints that may be anywhere but at link-local addresses
+    :param known: endpoints whose data may come from other hosts, as their records say
     """
-    named = {server(each.host.strip("[]"), each.port or PORTS[each.scheme]) for each in opened}
-    return AddressPolicy(AddressClass.PUBLIC, networks, servers=frozenset(named), remedy=REMEDY)
+    named = frozenset(map(_server, opened))
+    apart = frozenset((_server(each), host) for each in known for host in each.data_hosts)
+    return AddressPolicy(AddressClass.PUBLIC, networks, servers=named, data_hosts=apart, remedy=REMEDY)
+
+
+def _server(endpoint: Endpoint) -> tuple[str, int]:
+    return server(endpoint.host.strip("[]"), endpoint.port or PORTS[endpoint.scheme])

@@ -56,13 +56,12 @@ class Map(NamedTuple):
 
 
 class Allowed(TypedDict):
-    """What sessions with servers may do, as coget takes it: the addresses that these may have, hosts that may be given
-    a proxy, and others that servers may name for their data.
+    """What sessions with servers may do, as coget takes it: the addresses that these and their data may have, and hosts
+    that may be given a proxy.
     """
 
     policy: AddressPolicy
     delegate: frozenset[str]
-    data_hosts: frozenset[str]
 
 
 class Places:
@@ -85,7 +84,8 @@ class Places:
                 placed, sites = await stored.endpoints(), await stored.sites()
                 ends = await Collections(connection).ends()
             by_name = {each.endpoint.name: each for each in placed}
-            policy = policy_for(self._networks, (each.endpoint for each in placed if each.opened))
+            opened = (each.endpoint for each in placed if each.opened)
+            policy = policy_for(self._networks, opened, (each.endpoint for each in placed))
             by_id, named = {each.id: each for each in placed}, {site.name: site for site in sites}
             self._map = Map(by_id, by_name, named, ends, policy)
             self._until = time.monotonic() + REMEMBERED
@@ -204,7 +204,6 @@ class Places:
         return {
             "policy": known.policy,
             "delegate": frozenset(each.host for each in endpoints if each.delegate),
-            "data_hosts": frozenset(host for each in endpoints for host in each.data_hosts),
         }
 
     async def policy(self) -> AddressPolicy:

@@ -71,7 +71,6 @@ class Gathering:
                 limits=self._limits.by_url(urls, sink),
                 policy=self._sink.server.policy,
                 delegate=self._sink.server.delegate,
-                data_hosts=self._sink.server.data_hosts,
             )
             deciding.came(report)
         arriving.whole(report.size)

@@ -164,7 +164,10 @@ async def test_only_admins_say_where_data_may_come_from(broker, admin, curator):
     other = {**ENDPOINT, "name": "mine", "data_hosts": ["pool.example"]}
     assert (await curator.put("/broker/v1/endpoints/mine", json=other)).status_code == 403
     assert await put(admin, data_hosts=["Pool.example", "[2001:db8::1]"]) == 200
-    assert (await broker.factory.places.allowed())["data_hosts"] == {"pool.example", "[2001:db8::1]"}
+    policy = await broker.factory.places.policy()
+    assert policy.data_hosts_of(("dtn.example", 2811)) == {"pool.example", "[2001:db8::1]"}
+    for other in (("dtn.example", 2812), ("evil.example", 2811), ("pool.example", 2811)):
+        assert not policy.data_hosts_of(other)
     assert await put(curator, read_priority=3) == 200
     known = ["pool.example", "[2001:db8::1]"]
     assert (await curator.get("/broker/v1/endpoints/dtn")).json()["data_hosts"] == known
@@ -173,7 +176,7 @@ async def test_only_admins_say_where_data_may_come_from(broker, admin, curator):
     for wrong in ("a b", "-x", "a/b", "", "x\n"):
         assert await put(admin, data_hosts=[wrong]) == 422
     assert await put(admin) == 200
-    assert (await broker.factory.places.allowed())["data_hosts"] == frozenset()
+    assert (await broker.factory.places.policy()).data_hosts == frozenset()
 
 
 def test_an_upgrade_binds_credentials_to_what_their_collections_have(empty_database):

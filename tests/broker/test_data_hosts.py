@@ -49,6 +49,7 @@ async def test_data_come_from_no_other(world):
     made, end = world
     write(made.source.root, {"a": 300_000})
     await allow(made, end, "127.0.0.78")
+    await allow(made, {"source": "sink", "sink": "source"}[end], APART)  # what is another's opens nothing here
     to = "local" if end == "source" else "sink"  # between two servers, the source makes the connection
     number = await made.submit("TRANSFER", [Item(source="/a", destination="/b")], to)
     said = (await until(partial(refusals, made, number)))[0].details

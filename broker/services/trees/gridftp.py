@@ -25,20 +25,19 @@ MOST = 8
 
 
 class Server(NamedTuple):
-    """Where to log in, with which proxy certificate (None where none is needed), which addresses it may have, which
-    hosts may be given a proxy, and which others its data may come from.
+    """Where to log in, with which proxy certificate (None where none is needed), which addresses it and its data
+    may have, and which hosts may be given a proxy.
     """
 
     source: str
     proxy: Path | None
     policy: AddressPolicy
     delegate: frozenset[str] = frozenset()
-    data_hosts: frozenset[str] = frozenset()
 
     @property
     def allowed(self) -> Allowed:
         """What sessions with it may do, as `storage` and `third_party` take it."""
-        return {"policy": self.policy, "delegate": self.delegate, "data_hosts": self.data_hosts}
+        return {"policy": self.policy, "delegate": self.delegate}
 
 
 class Sessions:

@@ -8,7 +8,7 @@ import asyncio
 import socket
 from ipaddress import IPv4Address, IPv6Address, ip_address
 
-from coalloc.addresses import AddressClass, class_of
+from coalloc.addresses import AddressClass, class_of, server
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.address import Address
 from coalloc.engine.gridftp.control import ControlConnection, PendingReply
@@ -98,7 +98,7 @@ class DataConnections:
         )
 
     async def allowed_hosts(self) -> set[IPv4Address | IPv6Address]:
-        """The addresses that data may come from: the URL's host's and those the user named.
+        """The addresses that data may come from: the URL's host's and those the user or the server's record named.
 
         Of the URL's host those that it was dialled by, and none that is more inner than the server that answered.
         """
@@ -106,7 +106,8 @@ class DataConnections:
         own = await dialer.addresses(self._address.host)
         found = {ip_address(each) for each in own if class_of(each) <= most or dialer.policy.lists(each)}
         loop = asyncio.get_running_loop()
-        for name in self._options.data_hosts:
+        recorded = dialer.policy.data_hosts_of(server(self._address.host, self._address.port))
+        for name in self._options.data_hosts | recorded:
             try:
                 told = {str(info[4][0]) for info in await loop.getaddrinfo(name.strip("[]"), None)}
             except OSError:
