@@ -13,6 +13,7 @@ from tests.benchmarks.collecting.__main__ import DOCS
 from tests.benchmarks.collecting.confluence import NONE
 from tests.benchmarks.collecting.crosscheck import Point, table_of
 from tests.benchmarks.collecting.results import keep, kept, run_all
+from tests.benchmarks.collecting.sinks import CLOUD
 from tests.benchmarks.paper.page import filled
 
 FLOOR = 350e6 / 312_500
@@ -78,6 +79,7 @@ def test_runs_are_kept_as_they_were(tmp_path):
     assert kept(tmp_path / "runs.json", confluence.Case, confluence.Run) == runs
 
 
+@pytest.mark.skipif(not CLOUD.exists(), reason=f"{CLOUD} is not there")
 def test_the_pages_have_a_place_for_each_table():
     some = [
         cheng.Run(cheng.Case(method, 24, seed), 1000.0 + seed, 1.0, 0.9) for method in cheng.METHODS for seed in (1, 2)
