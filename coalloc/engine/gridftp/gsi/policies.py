@@ -4,7 +4,8 @@
     pos_rights     globus  CA:sign
     cond_subjects  globus  '"/C=CH/O=Grid/*" "/O=Other/CN=host/?.example"'
 
-A file may speak of several authorities. `*` stands for any characters, `?` for one.
+A file may speak of several authorities. `*` stands for any characters, `?` for one. A file with a line that nobody
+can read allows nothing: that line may have been the condition.
 """
 
 import re
@@ -15,6 +16,7 @@ __all__ = ["may_sign"]
 
 LINE = re.compile(r"^[ \t]*(\w+)[ \t]+(\S+)[ \t]+('(?:\\.|[^'\\])*'|[^\n]*?)[ \t\r]*$", re.MULTILINE)
 """Keyword, defining authority, value; a value in single quotes may go on in the next line."""
+KEYWORD = re.compile(r"access_id_\w+|pos_rights|neg_rights|cond_\w+")
 SPELLINGS = (
     (re.compile(r"/(?:e|email|emailaddress)=", re.IGNORECASE), "/emailAddress="),
     (re.compile(r"/(?:uid|userid)=", re.IGNORECASE), "/UID="),
@@ -46,9 +48,18 @@ def may_sign(policy: str, authority: str, subject: str) -> bool:
     >>> may_sign(said, "/O=Grid/CN=Other CA", "/O=Grid/CN=a")
     False
     """
+    if not _is_read(policy):
+        return False
     fitting = [right for right in _rights(policy, authority) if right.fits(_plain(subject))]
     granted = any(right.positive and not right.unknown for right in fitting)
     return granted and all(right.positive for right in fitting)
+
+
+def _is_read(policy: str) -> bool:
+    """Return whether all lines of a policy are statements, or comments."""
+    others = (line.strip() for line in LINE.sub("", policy.removeprefix("\ufeff")).split("\n"))
+    known = all(KEYWORD.fullmatch(keyword) for keyword, _, _ in LINE.findall(policy))
+    return known and not any(line and not line.startswith("#") for line in others)
 
 
 def _rights(policy: str, authority: str) -> Iterator[_Right]:

@@ -245,6 +245,24 @@ def test_policies(text, allowed):
 
 
 @pytest.mark.parametrize(
+    "condition",
+    [
+        "cond_subjects globus",
+        "Cond_Subjects globus '\"/O=G/*\"'",
+        "cond_subjects\nglobus '\"/O=X/*\"'",
+        "\u00a0cond_subjects globus '\"/O=G/*\"'",
+        'cond_subjects globus \'"/O=G/*"\n',
+        "<<<<<<< a",
+    ],
+)
+def test_what_cannot_be_read_of_a_policy_allows_nothing(condition):
+    begun = f"access_id_CA X509 '{CA}'\npos_rights globus CA:sign\n"
+    assert may_sign(begun, CA, "/O=G/CN=a")
+    assert may_sign(f"\ufeff# a comment\n\n  # 'another\n{begun}", CA, "/O=G/CN=a")
+    assert not may_sign(f"{begun}{condition}\n", CA, "/O=G/CN=a")
+
+
+@pytest.mark.parametrize(
     "subject",
     [
         "/C=CH/O=Grid/CN=CA",
