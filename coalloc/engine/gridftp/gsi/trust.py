@@ -22,6 +22,8 @@ from coalloc.plain import one_line
 
 __all__ = ["FETCH", "INSTALL", "Authorities", "Doubt", "judge", "survey", "verified_chain"]
 
+GAPS = 10
+"""Numbers of revocation lists that are looked for, whichever of them are missing."""
 REMEDY = "do not use this server; tell its owner"
 FETCH = "fetch new revocation lists, for instance with fetch-crl"
 INSTALL = "install the files of your grid's CAs anew"
@@ -98,10 +100,11 @@ def _lists(issuer: Certificate, folder: Path) -> list[RevocationList]:
     for stem in hashes(issuer.subject):
         for number in count():
             file = folder / f"{stem}.r{number}"
-            if not file.is_file():
+            if file.is_file():
+                status = file.stat()
+                found[file.resolve()] = _read(file, status.st_mtime_ns, status.st_size)
+            elif number >= GAPS:
                 break
-            status = file.stat()
-            found[file.resolve()] = _read(file, status.st_mtime_ns, status.st_size)
     same = hashes(issuer.subject)[0]
     return [each for each in found.values() if each and hashes(each.issuer)[0] == same]
 

@@ -64,10 +64,10 @@ async def test_all_in_order_warns_of_nothing(gsi_server, content, grid, alice, f
     assert not warned()
 
 
-@pytest.mark.parametrize("name", ["{new}.r0", "{old}.r0", "{new}.r1"])
+@pytest.mark.parametrize("name", ["{new}.r0", "{old}.r0", "{new}.r1", "{new}.r3"])
 @pytest.mark.parametrize("library", [True, False])
 async def test_a_revoked_server_is_refused(gsi_server, content, grid, alice, folder, stem, monkeypatch, name, library):
-    """By either kind of hash, in the second list, too, and without the extra."""
+    """By either kind of hash, in the second list or a later one, too, and without the extra."""
     if not library:
         monkeypatch.setitem(sys.modules, "cryptography", None)
     grid.revoke(alice, to=folder / f"{stem}.r0")
