@@ -10,12 +10,13 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from sqlalchemy import Connection, event, make_url, text
 from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoFreeConnectionError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from broker.errors import Invalid, Unavailable
 
@@ -27,6 +28,8 @@ Result = TypeVar("Result")
 
 WAIT = 30
 """Seconds to wait for another process that writes to the same SQLite file."""
+GIVEN_BACK = 5.0
+"""Seconds for which the end waits for connections that somebody still has."""
 CONNECTIONS = 10
 WRITES = "coget_writes"
 UNDONE = ("40P01", "40001")
@@ -177,7 +180,15 @@ class Database:
             await connection.execute(text("SELECT 1"))
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; those that somebody has, when they are given back, as cancelled work does soon.
+
+        One that came back to a pool that is disposed of would stay open.
+        """
+        pool = cast(AsyncAdaptedQueuePool, self._engine.pool)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GIVEN_BACK):
+                while pool.checkedout():  # noqa: ASYNC110 - the pool has no event
+                    await asyncio.sleep(0.01)
         await self._engine.dispose()
 
 

@@ -68,3 +68,19 @@ async def test_no_other_user_reads_a_database(tmp_path, mask, named):
                 each.chmod(0o644)
     finally:
         os.umask(before)
+
+
+async def test_a_connection_that_is_given_back_at_the_end_is_closed(database):
+    """As by work that is cancelled: what is left open is a warning, and so an error here, when memory is cleared."""
+    made, taken = Database(addressed(database)), asyncio.Event()
+
+    async def work() -> None:
+        async with made.read():
+            taken.set()
+            await asyncio.sleep(0.2)
+
+    working = asyncio.create_task(work())
+    await taken.wait()
+    await made.close()
+    await working
+    gc.collect()
