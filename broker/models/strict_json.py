@@ -17,7 +17,10 @@ def document(body: bytes | str) -> Any:
     >>> document(b'{"a": [{"b": 1}]}')
     {'a': [{'b': 1}]}
     """
-    return json.loads(body, object_pairs_hook=_once, parse_constant=_none)
+    try:
+        return json.loads(body, object_pairs_hook=_once, parse_constant=_none)
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

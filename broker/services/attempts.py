@@ -50,4 +50,6 @@ def _subscriber(address: str) -> str:
         parsed = ipaddress.ip_address(address)
     except ValueError:  # a socket of UNIX has none
         return address
-    return str(ipaddress.ip_network((parsed, NETWORK), strict=False)) if parsed.version == 6 else address
+    if parsed.version == 4 or parsed.ipv4_mapped:  # as a socket for both kinds tells IPv4
+        return str(parsed if parsed.version == 4 else parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, NETWORK), strict=False))

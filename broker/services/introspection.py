@@ -72,7 +72,7 @@ class Introspection:
     async def _learn(self, key: bytes, token: str) -> Known:
         said, now = await self._ask(token), time.time()
         claims = said if good(said, self._configured.audience, now, self._configured.issuer) else None
-        until = now + REMEMBERED if claims is None else min(now + REMEMBERED, float(claims["exp"]))
+        until = now + REMEMBERED if claims is None else float(min(now + REMEMBERED, claims["exp"]))
         if len(self._known) >= MOST_REMEMBERED:
             self._known.clear()
         self._known[key] = Known(claims, until)

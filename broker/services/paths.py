@@ -1,8 +1,10 @@
 """Paths as users write them, and where these are at a server; pure. None leads out of its collection."""
 
+from posixpath import join, normpath
+
 from broker.errors import Invalid
 
-__all__ = ["below", "normal"]
+__all__ = ["below", "led", "normal"]
 
 LONGEST = 4096
 
@@ -39,3 +41,12 @@ def below(base: str, path: str) -> str:
     ('/data/run 1/x', '/')
     """
     return base.rstrip("/") + path
+
+
+def led(path: str, target: str) -> str:
+    """Return where a symbolic link at a normal path leads in its collection, which it does not leave.
+
+    >>> led("/a/b", "../c"), led("/a/b", "../../../c"), led("/a/b", "/c/")
+    ('/c', '/c', '/c')
+    """
+    return "/" + normpath(join("/", path, "..", target)).lstrip("/")

@@ -68,7 +68,7 @@ class Carrier:
                 kind: [work for work in granted if work.kind == kind] for kind in dict.fromkeys(w.kind for w in granted)
             }
             for kind, some in by_kind.items():
-                doer = await self._doer(kind, task, source, sink, recorder)
+                doer = await self._doer(kind, task, standing, source, sink, recorder)
                 await doer(some, recorder)
         except (BrokerError, CoallocError) as error:
             for work in batch:
@@ -90,7 +90,9 @@ class Carrier:
         ends = [End(found[number], await self._trees.of(found[number])) for number in filter(None, task.pair)]
         return ends[0], ends[1] if len(ends) > 1 else None
 
-    async def _doer(self, kind: str, task: Candidate, source: End, sink: End | None, recorder: Recorder) -> Doer:
+    async def _doer(
+        self, kind: str, task: Candidate, standing: Standing, source: End, sink: End | None, recorder: Recorder
+    ) -> Doer:
         """Who does work of a kind."""
         if kind in ("delete", "remove"):
             if sink is not None and await self._incomplete(task):
@@ -104,7 +106,7 @@ class Carrier:
             looking = Looking(self._database, source.tree, sink.tree, task.options, found)
             return _each(looking.look if kind == "look" else looking.expand, task)
         if kind == "link":
-            return _each(lambda work: _link(work, source.tree, sink.tree), task)
+            return _each(lambda work: _link(work, source.tree, sink.tree, standing), task)
         return await self._copier(task, source, sink)
 
     async def _incomplete(self, task: Candidate) -> bool:
@@ -198,7 +200,7 @@ async def _left_alone(batch: Sequence[Work], recorder: Recorder) -> None:
         recorder.report(Result(work, "succeeded"))
 
 
-async def _link(work: Work, source: Tree, sink: Tree) -> Result:
+async def _link(work: Work, source: Tree, sink: Tree, standing: Standing) -> Result:
     """Make a link that leads to what the one at the source leads to."""
     with at_source():
         target = work.details.link or (await source.stat(work.source)).link_target
@@ -206,6 +208,8 @@ async def _link(work: Work, source: Tree, sink: Tree) -> Result:
             raise Unsupported(f"{work.source} is no symbolic link, as far as its server says", "transfer it as a file")
         if target.startswith("/"):
             raise PermissionRefused(f"{work.source} leads out of its collection", "have links followed, or left out")
+    if said := standing.no_link(work, target):
+        return Result(work, "failed", error_code=DENIED, error=said)
     try:
         await sink.link(target, work.destination)
     except AlreadyThere:

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.models.access import Caller
 from broker.models.collections import AccessRule, Collection
 from broker.models.tasks import Work
+from broker.services.paths import led
 from broker.services.permissions import granted
 from broker.storage.access import Records
 from broker.storage.collections import Collections
@@ -66,6 +67,10 @@ class Standing:
         if work.kind in ("delete", "remove"):  # of a transfer: what is only at the destination
             return self._refused(sink or source, work.source, writes=True)
         return self._refused(source, work.source, False) or self._refused(sink, work.destination, True)
+
+    def no_link(self, work: Work, target: str) -> str | None:
+        """Why this piece of work may make no link to there: who may write where a link is writes where it leads."""
+        return self._refused(self._task.pair.destination, led(work.destination, target), writes=True)
 
     def _refused(self, number: str, path: str | None, writes: bool) -> str | None:
         collection = self._collections.get(number)

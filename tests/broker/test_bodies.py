@@ -35,6 +35,13 @@ async def test_no_line_of_an_import_says_anything_twice(stocked):
     assert [each["name"] for each in known] == ["new:c"]
 
 
+@pytest.mark.parametrize("body", [b"[" * 16_000, b'{"client":' * 1_600])
+async def test_what_is_nested_too_deep_is_no_defect(admin, body):
+    for method, path in (("POST", "/v2/api/clients"), ("PUT", "/broker/v1/sites/X"), ("POST", "/v0.10/transfer")):
+        answer = await admin.request(method, path, content=body, headers=JSON)
+        assert answer.status_code in (400, 422), answer.text
+
+
 @pytest.mark.parametrize("word", [b"NaN", b"Infinity", b"-Infinity"])
 async def test_what_is_no_number_in_json_is_none_here(admin, word):
     answer = await admin.put("/broker/v1/sites/X", content=b'{"name": "X", "latitude": %s}' % word, headers=JSON)

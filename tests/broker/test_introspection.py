@@ -191,6 +191,22 @@ async def test_a_server_that_does_not_answer_is_not_waited_for(server, settings,
             assert (await _asked(broker, "x"))[0] == 503
 
 
+async def test_a_token_that_lasts_longer_than_numbers_count_is_believed_for_a_moment(server, settings):
+    said = {"active": True, "exp": 10**400, "aud": [server.client], "sub": "ann", "scope": TRANSFER}
+
+    async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        body = json.dumps(said).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    lying = await asyncio.start_server(answered, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{lying.sockets[0].getsockname()[1]}/"
+    async with lying, running(settings._replace(introspection=server.settings(url=url))) as broker:
+        assert (await _asked(broker, "x"))[0] == 200
+
+
 GOOD = '[introspection]\nurl = "https://a.example/i"\nclient_id = "us"\nclient_secret = "s"\nroles = { x = "reader" }\n'
 
 

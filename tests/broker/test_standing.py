@@ -155,3 +155,50 @@ def test_two_rules_of_one_user_are_merged_by_the_upgrade(tmp_path: Path):
     engine.dispose()
     assert [tuple(row) for row in rows] == [("ann", "r")]
     assert len(notes) == 2
+
+
+LINKS = [
+    ("/d/file", "../others/secret", False),
+    ("/d/folder", "../others", False),
+    ("/d/whole", "..", False),
+    ("/d/readable", "../open/a", False),  # who writes below a link writes where it leads
+    ("/d/inner", "../mine/a", True),
+]
+
+
+@pytest.mark.parametrize("how", ["item", "keep"])
+async def test_no_link_leads_to_what_is_not_granted(world, how):
+    eve = await somebody(world.broker, "eve")
+    await grant(world.admin, "from here", "eve", "r")
+    for path, permissions in (("/mine/", "rw"), ("/open/", "r")):
+        rule = {"principal_type": "identity", "principal": "eve", "permissions": permissions, "path": path}
+        assert (await world.admin.post("/broker/v1/collections/to/rules", json=rule)).status_code == 201
+    for name in ("d", "others", "open", "mine"):
+        (world.source / name).mkdir()
+        (world.sink / name).mkdir(exist_ok=True)
+    for name in ("others/secret", "open/a", "mine/a"):
+        (world.source / name).write_bytes(b"x")
+        (world.sink / name).write_bytes(b"x")
+    for path, target, _ in LINKS:
+        (world.source / path[1:]).symlink_to(target)
+    sent = await eve.get("/v0.10/submission_id")
+    symlink = [
+        {"DATA_TYPE": "transfer_symlink_item", "source_path": path, "destination_path": f"/mine/{path[3:]}"}
+        for path, *_ in LINKS
+    ]
+    folder = {"source_path": "/d/", "destination_path": "/mine/", "recursive": True}
+    document = {
+        "submission_id": sent.json()["value"],
+        "source_endpoint": await _number(world),
+        "destination_endpoint": (await world.admin.get("/broker/v1/collections/to")).json()["id"],
+        "DATA": symlink if how == "item" else [folder],
+        "recursive_symlinks": "ignore" if how == "item" else "keep",
+    }
+    answer = await eve.post("/v0.10/transfer", json=document)
+    assert answer.status_code == 202, answer.text
+    number = answer.json()["task_id"]
+    while (task := (await world.admin.get(f"{TASKS}/{number}")).json())["completed_at"] is None:
+        assert time.time() < task["deadline"]
+    made = {each.name for each in (world.sink / "mine").iterdir() if each.is_symlink()}
+    assert made == {path[3:] for path, _, granted in LINKS if granted}, task
+    assert task["error"]["code"] == "PERMISSION_DENIED"

@@ -5,11 +5,11 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
-from posixpath import join, normpath, relpath
+from posixpath import relpath
 from typing import NamedTuple, cast
 from urllib.parse import quote
 
-from broker.services.paths import below
+from broker.services.paths import below, led
 from broker.services.places import Allowed
 from broker.services.trees.naming import Naming, called
 from coalloc.addresses import AddressPolicy
@@ -175,6 +175,6 @@ class GridFTPTree:
 
         None leads out of the collection.
         """
-        led = normpath(join("/", path, "..", target))
         async with self._session() as session:
-            await session.link(self.at(led), self.at(path))  # servers want to hear where among all of their files
+            # Servers want to hear where among all of their files.
+            await session.link(self.at(led(path, target)), self.at(path))

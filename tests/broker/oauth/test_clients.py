@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from broker.errors import TooManyRequests
 from broker.models.identities import identity
 from tests.broker.oauth.conftest import ALL, Program, by_server, userinfo, whoami
 
@@ -62,6 +63,17 @@ async def test_one_address_registers_so_many_clients_and_no_more(broker):
     answers = [await nobody.post("/v2/api/clients", json={"client": {"name": "x"}}) for _ in range(61)]
     assert [answer.status_code for answer in answers] == [201] * 60 + [429]
     assert answers[-1].json()["errors"][0]["code"] == "TOO_MANY_REQUESTS"
+
+
+async def test_addresses_of_ipv4_are_told_apart_by_a_socket_of_both_kinds(broker):
+    clients = broker.factory.clients
+    for _ in range(60):
+        await clients.register("x", "::ffff:192.0.2.1")
+    for address in ("::ffff:192.0.2.2", "::1"):
+        await clients.register("x", address)
+    for address in ("::ffff:192.0.2.1", "192.0.2.1"):
+        with pytest.raises(TooManyRequests):
+            await clients.register("x", address)
 
 
 async def test_clients_with_which_nobody_logged_in_are_forgotten(broker, program, ann, monkeypatch):
