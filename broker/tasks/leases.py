@@ -84,20 +84,31 @@ class Leases:
             self._owed, self._over = [], set()
             try:
                 recorded = await self._recorder.flush(self._worker)
-                self._held -= recorded
-                await self._give_back(owed, over)
             except BaseException:
                 self._owed, self._over = owed + self._owed, over | self._over
                 raise
+            self._held -= recorded
+            await self._give_back(owed, over)
 
     async def _give_back(self, owed: Sequence[Work], over: Collection[int]) -> None:
+        """Give back what is owed and was not recorded.
+
+        Once it is given back, another lane may get the same lease: so it is forgotten here before, and never given back
+        a second time. Whether a failed transaction gave it back is for `reconcile` to find out.
+        """
         self._recorder.forget(owed)
         left = [work for work in owed if work.lease in self._held]
         self._held.difference_update(work.lease for work in owed)
-        if left or over:
+        if not (left or over):
+            return
+        try:
             async with self._database.write() as connection:
                 await Works(connection).release(self._worker, left)
                 await Lanes(connection).close(over)
+        except BaseException:
+            self._doubtful = True
+            self._over |= over
+            raise
 
     async def reconcile(self) -> None:
         """Give back what the database says we have, and we do not know of: a lease whose answer was lost."""

@@ -1,0 +1,94 @@
+"""A worker's leases, when the database goes in the middle of a transaction or before it says that it is kept."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from uuid import uuid4
+
+import pytest
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.errors import Unavailable
+from broker.models.access import Caller
+from broker.models.tasks import Item, NewTask
+from broker.services.decisions import Decisions
+from broker.services.forecasting import Forecasting
+from broker.services.history import Transfers
+from broker.services.places import Places
+from broker.services.tasks import Tasks
+from broker.storage.database import Database, addressed
+from broker.storage.work import Result, Works
+from broker.tasks.leases import Leases
+from broker.tasks.recorder import Recorder
+
+ITEMS = 6
+GONE = Unavailable("the database cannot be used now: it has gone", "try again in a moment")
+
+
+class Interrupted(Database):
+    """A database that goes once, in a transaction that writes."""
+
+    turns = -1
+    kept = False
+
+    @asynccontextmanager
+    async def write(self) -> AsyncIterator[AsyncConnection]:
+        self.turns -= 1
+        goes = self.turns == 0
+        async with super().write() as connection:
+            yield connection
+            if goes and not self.kept:
+                raise GONE
+        if goes:
+            raise GONE
+
+
+@pytest.fixture
+async def opened(database: str) -> AsyncIterator[Interrupted]:
+    opened = Interrupted(addressed(database))
+    yield opened
+    await opened.close()
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["undone", "kept"])
+@pytest.mark.parametrize("turn", range(1, 9))
+async def test_no_work_is_lost_or_done_by_two_whenever_the_database_goes(opened, turn, kept):
+    items = tuple(Item(source=f"/{i}", destination=f"/to/{i}") for i in range(ITEMS))
+    new = NewTask(
+        owner="ann",
+        kind="TRANSFER",
+        submission_id=uuid4(),
+        source=uuid4(),
+        destination=uuid4(),
+        deadline=time.time() + 3600,
+        items=items,
+    )
+    number, _ = await Tasks(opened).submit(new)
+    places = Places(opened)
+    history = Transfers(opened, places, Forecasting(opened, places, compiled=False))
+    leases = Leases(opened, recorder := Recorder(opened, history, Decisions(opened, places), lambda *_: None))
+    async with opened.write() as connection:
+        await Works(connection).enrol("w", "", "here", time.time())
+    leases.begin("w")
+    busy: set[int] = set()
+    opened.turns, opened.kept = turn, kept
+
+    async def lane() -> None:
+        for _ in range(3 * ITEMS):
+            with suppress(Unavailable):
+                batch = await leases.lease(number, [["look"]], True, 2)
+                assert busy.isdisjoint(work.id for work in batch), "two lanes have the same work"
+                busy.update(work.id for work in batch)
+                await asyncio.sleep(0)
+                for work in batch[:1]:
+                    recorder.report(Result(work, "succeeded"))
+                busy.difference_update(work.id for work in batch)
+                await leases.settle(batch)
+            with suppress(Unavailable):  # as a worker does every second
+                await leases.settle(())
+                await leases.reconcile()
+
+    await asyncio.gather(lane(), lane())
+    task = await Tasks(opened).one(Caller(subject="ann", role="transfer"), number)
+    assert (task.status, task.succeeded) == ("SUCCEEDED", ITEMS)
