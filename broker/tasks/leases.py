@@ -107,7 +107,7 @@ class Leases:
                 await Lanes(connection).close(over)
         except BaseException:
             self._doubtful = True
-            self._over |= over
+            self._over.update(over)
             raise
 
     async def reconcile(self) -> None:
