@@ -2,6 +2,7 @@
 
 import os
 import struct
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,19 +43,17 @@ def umask(mask: int) -> Iterator[None]:
 
 
 @contextmanager
-def shared_directory(where: Path, mode: int) -> Iterator[Path]:
-    """A directory that all can reach, of this mode; what it is in is opened to all for as long."""
-    above = [each for each in where.parents if not each.stat().st_mode & 0o001]
-    modes = [each.stat().st_mode & 0o7777 for each in above]
-    for each in above:
-        each.chmod(0o755)
-    where.mkdir()
-    where.chmod(mode)
-    try:
+def shared_directory(mode: int) -> Iterator[Path]:
+    """A directory that all can reach, of this mode.
+
+    It is in no folder of pytest's: these are closed to others, and tests that run side by side share them.
+    """
+    with tempfile.TemporaryDirectory(prefix="coget-shared-") as outer:
+        Path(outer).chmod(0o711)
+        where = Path(outer) / "shared"
+        where.mkdir()
+        where.chmod(mode)
         yield where
-    finally:
-        for each, old in zip(above, modes, strict=True):
-            each.chmod(old)
 
 
 def set_default_acl(directory: Path, user: int, rights: int) -> None:

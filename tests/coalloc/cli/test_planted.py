@@ -40,7 +40,7 @@ def test_what_was_planted_is_refused_with_a_remedy(urls, home, tmp_path, plant):
     (tmp_path / "mine").mkdir()
     secret = tmp_path / "mine" / "data"
     secret.write_bytes(b"secret")
-    with shared_directory(tmp_path / "shared", 0o1777) as shared:
+    with shared_directory(0o1777) as shared:
         with another_user():
             plant(shared / "x.coget", secret)
         there = sorted(path.name for path in shared.rglob("*"))

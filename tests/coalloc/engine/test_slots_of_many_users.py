@@ -19,8 +19,8 @@ pytestmark = as_root
 
 
 @pytest.fixture(params=[0o1777, 0o777], ids=["sticky", "open"])
-def folder(tmp_path, monkeypatch, request):
-    with shared_directory(tmp_path / "coget", request.param) as where:
+def folder(monkeypatch, request):
+    with shared_directory(request.param) as where:
         monkeypatch.setattr(slots, "SHARED", where)
         yield where
 

@@ -21,7 +21,7 @@ PARENTS = {"sticky": 0o1777, "open": 0o777}
 @pytest.fixture(params=PARENTS)
 def shared(tmp_path, request):
     """A directory in which all users may make files, as /tmp, or may even rename those of others."""
-    with shared_directory(tmp_path / "shared", PARENTS[request.param]) as where:
+    with shared_directory(PARENTS[request.param]) as where:
         yield where
 
 
@@ -374,7 +374,7 @@ def test_own_is_what_a_file_just_made_has_not_what_the_user_is_called(tmp_path, 
     if named:  # NFS makes no files without names
         monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY | os.O_NOFOLLOW)
     setfsuid = ctypes.CDLL(None).setfsuid
-    with shared_directory(tmp_path / "squashed", 0o777) as where:
+    with shared_directory(0o777) as where:
         setfsuid(OTHER)
         try:
             fetch(where / "x", 100)
