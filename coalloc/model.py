@@ -13,6 +13,7 @@ __all__ = [
     "Estimate",
     "Extent",
     "Kind",
+    "Omission",
     "Origin",
     "Outcome",
     "PartialCopy",
@@ -127,6 +128,17 @@ class Entry(NamedTuple):
     group: str | None = None
     link_target: str | None = None
     unique: str | None = None
+
+
+class Omission(NamedTuple):
+    """What a listing leaves out: entries that the server counts and does not name, or lines that name nothing.
+
+    :param example: one of the lines; empty for entries that are not named
+    """
+
+    kind: Literal["hidden", "nameless"]
+    entries: int
+    example: str = ""
 
 
 class Way(NamedTuple):
@@ -282,7 +294,8 @@ class TaskView(NamedTuple):
 
     `size` and `files` are what it has found to do so far, which grows while it reads folders; `ends` are the names of
     its collections; `begun` says whether anybody has begun with it, and `waits` for what it waits, if it does.
-    `left_out` are files that it goes on without; `document` is all that the broker says.
+    `left_out` are files that it goes on without, `folders_not_cleared` those of the destination in which a sync deleted
+    nothing, for a doubt; `document` is all that the broker says.
     """
 
     id: str
@@ -306,6 +319,7 @@ class TaskView(NamedTuple):
     waits: str
     error: str | None
     document: Mapping[str, Any]
+    folders_not_cleared: int = 0
 
     @property
     def over(self) -> bool:

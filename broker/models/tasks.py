@@ -101,7 +101,8 @@ class Details(NamedTuple):
 
     `checksum` is what the file must have, or `ALGORITHM:` by which it is verified; `link` what a link is to lead to;
     `found` what was there in a listing; `compare`: it is only copied if its checksum differs; `above` are the folders
-    on the way to this one and itself, as the server tells them apart, where links are followed.
+    on the way to this one and itself, as the server tells them apart, where links are followed; `linked`: a symbolic
+    link at the destination leads there.
     """
 
     modified: float | None = None
@@ -112,6 +113,7 @@ class Details(NamedTuple):
     found: str | None = None
     compare: bool = False
     above: tuple[str, ...] = ()
+    linked: bool = False
 
     @property
     def told(self) -> str | None:
@@ -182,6 +184,7 @@ class Task(NamedTuple):
     bytes_transferred: int
     bytes_checksummed: int
     faults: int
+    folders_not_cleared: int
 
     @property
     def pending(self) -> int:

@@ -27,7 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.tasks import Details, Item, Work, WorkKind, WorkState
+from broker.models.tasks import Details, Event, Item, Work, WorkKind, WorkState
 from broker.schema.tasks import UNFINISHED, lanes, tasks, work, workers
 from broker.storage.tabled import Columns, among, gathered, tabled
 from coalloc.plain import one_line
@@ -111,6 +111,7 @@ class Result(NamedTuple):
     not_before: float = 0.0
     counts: Mapping[str, int] = {}
     children: tuple[Planned, ...] = ()
+    events: tuple[Event, ...] = ()
 
 
 def earliest(task: ColumnElement[str]) -> ScalarSelect[int]:
@@ -303,12 +304,17 @@ class Works:
         ours = and_(work.c.attempt == given.c.attempt, work.c.worker == worker, work.c.state == "leased")
         return and_(work.c.id == given.c.id, case((ours, literal(True)), else_=literal(False)))
 
-    async def destinations(self, task: str) -> list[str]:
-        """Where the items of a task go, as they were submitted."""
-        rows = await self._connection.execute(
-            select(work.c.destination).where(work.c.task_id == task, work.c.kind == "look")
+    async def items(self, task: str) -> list[tuple[str, str]]:
+        """Where the items of a task come from and go, as they were submitted."""
+        asked = select(work.c.kind, work.c.source, work.c.destination, work.c.details).where(
+            work.c.task_id == task, work.c.kind.in_(("look", "link"))
         )
-        return list(rows.scalars())
+        rows = await gathered(self._connection, asked, WRITTEN)
+        return [
+            (source, destination)
+            for kind, source, destination, details in rows
+            if kind == "look" or Details(*details).link is None
+        ]
 
     async def enrol(self, worker: str, site: str, place: str, now: float) -> None:
         """A worker begins."""

@@ -3,22 +3,23 @@
 A folder is only held where it has to be compared with its other end: for sync levels, and to find what is only there.
 """
 
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+import time
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, MutableSequence, Sequence
 from contextlib import aclosing, contextmanager, suppress
 
-from broker.models.tasks import Details, Options, Work
+from broker.models.tasks import Details, Event, Options, Work
 from broker.services.trees import Tree
 from broker.storage.database import Database
 from broker.storage.work import LINKED, Planned, Result, Works
 from broker.tasks.choosing import included, outdated
+from broker.tasks.extra import Reason, deletion, extras, untouched
+from broker.tasks.overlapping import Overlap
 from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, SourceError
-from coalloc.model import Entry
+from coalloc.model import Entry, Omission
 
-__all__ = ["EXTRA", "Looking", "at_source", "of_source"]
+__all__ = ["Looking", "at_source", "of_source"]
 
 AT_SOURCE = "raised by the source"
-EXTRA = 2
-"""The phase in which what is only at the destination is deleted: when all is copied, and links are made."""
 MUCH = 500
 """So much work is for more than one lane."""
 DEEPEST = 100
@@ -32,6 +33,8 @@ class Plan:
         self.children: list[Planned] = []
         self.there: list[Planned] = []
         self.skipped = 0
+        self.folders_not_cleared = 0
+        self.events: list[Event] = []
 
     def taken(self) -> tuple[list[Planned], list[Planned]]:
         """The work and what is there already, which are then somebody else's to keep, and to count."""
@@ -41,8 +44,13 @@ class Plan:
 
     def result(self, work: Work) -> Result:
         """What became of looking."""
-        counts = {"files_skipped": self.skipped, "files": self.skipped} if self.skipped else {}
-        return Result(work, "succeeded", counts=counts, children=tuple(self.children))
+        counts = {
+            "files_skipped": self.skipped,
+            "files": self.skipped,
+            "folders_not_cleared": self.folders_not_cleared,
+        }
+        counts = {name: count for name, count in counts.items() if count}
+        return Result(work, "succeeded", counts=counts, children=tuple(self.children), events=tuple(self.events))
 
 
 @contextmanager
@@ -75,6 +83,8 @@ class Looking:
         self._options = options
         self._found = found
         self._there: set[str] = {"/"}
+        self._overlap = Overlap(source, destination)
+        self._known: dict[str, Sequence[tuple[str, str]]] = {}
 
     async def look(self, work: Work) -> Result:
         """What an item is.
@@ -107,12 +117,21 @@ class Looking:
         await self._make(work.destination)
         level, extra = self._options.sync_level, self._options.delete_destination_extra
         there = await self._listed(work.destination) if level is not None or extra else {}
+        inner = await self._inner(work)
         names: set[str] = set()
+        reasons: list[Reason] = []
+        omitted: list[Omission] = []
         plan, found, told = Plan(), 0, False
-        async for entries in self._entries(work.source):
+        async for entries in self._entries(work.source, omitted):
             for entry in entries:
-                self._plan(plan, work, entry, there.get(entry.name))
-            names.update(entry.name for entry in entries if extra)
+                if entry.name in names:
+                    reasons.append(Reason("twice", example=entry.name))
+                elif work.source + entry.name in inner:
+                    plan.events.append(_not_into_itself(work, entry))
+                else:
+                    self._plan(plan, work, entry, there.get(entry.name))
+                if extra:
+                    names.add(entry.name)
             children, same = plan.taken()
             async with self._database.write() as connection:
                 works = Works(connection)
@@ -122,21 +141,43 @@ class Looking:
                 told = True
                 self._found()
         if extra:
-            others = await self._others(work)
-            spare = [entry for entry in there.values() if self._spare(entry, names)]
-            plan.children += [
-                _extra(work, entry) for entry in spare if not _meant(work.destination + entry.name, others)
-            ]
+            await self._extra(plan, work, there, names, [*reasons, *map(Reason.of, omitted)])
         return plan.result(work)
 
-    async def _others(self, work: Work) -> list[str]:
-        """Where items of the task go."""
-        async with self._database.read() as connection:
-            return await Works(connection).destinations(work.task_id)
+    async def _inner(self, work: Work) -> Collection[str]:
+        """Folders of the source that the task copies to."""
+        if not await self._overlap.at_one_server():
+            return ()
+        return await self._overlap.inner([aim for _, aim in await self._items(work)])
 
-    async def _entries(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+    async def _extra(
+        self, plan: Plan, work: Work, there: Mapping[str, Entry], names: Collection[str], reasons: list[Reason]
+    ) -> None:
+        """Plan to delete what is only at the destination, but for what there is a reason to leave."""
+        items = await self._items(work)
+        aims = [aim for _, aim in items]
+        spare = extras(there.values(), names, self._options.filter_rules, work.destination, aims)
+        if spare and work.details.linked:
+            reasons.append(Reason("link"))
+        if spare and not reasons:
+            sources = [source for source, _ in items]
+            kept = await self._overlap.sources(work.source, work.destination, spare, sources)
+            plan.children += [deletion(work, entry) for entry in spare if entry.name not in kept]
+            reasons += [Reason("source", len(kept), kept[0])] if kept else []
+        if spare and reasons:
+            plan.folders_not_cleared = 1
+            plan.events.append(untouched(work.destination, reasons[0]))
+
+    async def _items(self, work: Work) -> Sequence[tuple[str, str]]:
+        """Where the items of the task come from and go, which never changes."""
+        if work.task_id not in self._known:
+            async with self._database.read() as connection:
+                self._known[work.task_id] = await Works(connection).items(work.task_id)
+        return self._known[work.task_id]
+
+    async def _entries(self, path: str, omitted: MutableSequence[Omission]) -> AsyncIterator[Sequence[Entry]]:
         """A listing of the source."""
-        async with aclosing(self._source.list(path)) as listing:
+        async with aclosing(self._source.list(path, omitted)) as listing:
             while True:
                 with at_source():
                     entries = await anext(listing, None)
@@ -144,26 +185,21 @@ class Looking:
                     return
                 yield entries
 
-    def _spare(self, entry: Entry, names: set[str]) -> bool:
-        """Whether something at the destination is to be deleted: what rules leave out is left alone there, too."""
-        being_written = entry.name.startswith(".") and ".coget-" in entry.name
-        kept = not included(entry.name, entry.kind == "dir", self._options.filter_rules)
-        return not (entry.name in names or being_written or kept)
-
     def _plan(self, plan: "Plan", work: Work, entry: Entry, there: Entry | None) -> None:
         """Plan for an entry of a folder."""
         folder = entry.kind == "dir"
         if not included(entry.name, folder, self._options.filter_rules):
             return
         source, destination = work.source + entry.name, work.destination + entry.name
-        if entry.link_target is not None or entry.kind == "link":
+        if _is_link(entry):
             if self._options.recursive_symlinks == "keep":
                 link = Details(link=entry.link_target)
                 plan.children.append(Planned("link", source, destination, details=link, phase=LINKED))
             if self._options.recursive_symlinks != "copy":
                 return
         if folder:
-            deeper = Details(depth=work.details.depth + 1, above=self._above(work, entry))
+            linked = work.details.linked or (there is not None and _is_link(there))
+            deeper = Details(depth=work.details.depth + 1, above=self._above(work, entry), linked=linked)
             plan.children.append(Planned("expand", f"{source}/", f"{destination}/", details=deeper))
         elif entry.kind == "file":
             self._file(plan, entry, source, destination, there, None)
@@ -218,23 +254,14 @@ def _bounded(work: Work) -> None:
             raise NotDirectory(f"{work.source} leads in a circle, or too deep", "mend the link, or leave links out")
 
 
+def _is_link(entry: Entry) -> bool:
+    return entry.link_target is not None or entry.kind == "link"
+
+
+def _not_into_itself(work: Work, entry: Entry) -> Event:
+    said = f"{work.source}{entry.name} is left out: it is where the task copies to"
+    return Event(time.time(), "NOT_INTO_ITSELF", False, "a folder is left out", said)
+
+
 def _folder(path: str) -> str:
     return path if path.endswith("/") else f"{path}/"
-
-
-def _extra(work: Work, entry: Entry) -> Planned:
-    """To delete what the source does not have."""
-    found = "dir" if entry.kind == "dir" and entry.link_target is None else "file"
-    details = Details(recursive=True, depth=work.details.depth + 1, found=found)
-    return Planned("delete", work.destination + entry.name, details=details, phase=EXTRA)
-
-
-def _meant(path: str, destinations: Sequence[str]) -> bool:
-    """Whether something at the destination may be what another item of the task brings: it has two that it belongs to.
-
-    >>> _meant("/t/b", ["/t/", "/t/b/"]), _meant("/t/old", ["/t/"]), _meant("/t/x", ["/t/", "/t"])
-    (True, False, True)
-    """
-    folders = [each.rstrip("/") for each in destinations]
-    around = sum(path.startswith(f"{folder}/") for folder in folders)
-    return around > 1 or any(folder == path or folder.startswith(f"{path}/") for folder in folders)

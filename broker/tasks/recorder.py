@@ -171,7 +171,7 @@ class Recorder:
             good = [each for each in results if each.work.lease in accepted]
             ended = await tasks.finish({each.work.task_id for each in good}, now)
             ends = [(task.id, _end(task, now)) for task in ended]
-            await tasks.note([*events, *_faults(good, now), *ends])
+            await tasks.note([*events, *_faults(good, now), *_happened(good), *ends])
         return accepted
 
 
@@ -186,10 +186,28 @@ def _faults(results: Sequence[Result], now: float) -> list[tuple[str, Event]]:
             counts[kind] += 1
     events = []
     for (task, code), each in first.items():
-        others = f" (and {counts[task, code] - 1} more)" if counts[task, code] > 1 else ""
-        details = f"{each.work.source}: {each.error}"[:SHOWN] + others
+        details = f"{each.work.source}: {each.error}"[:SHOWN] + _others(counts[task, code])
         events.append((task, Event(now, code, True, code.replace("_", " ").lower(), details)))
     return events
+
+
+def _happened(results: Sequence[Result]) -> list[tuple[str, Event]]:
+    """What results tell, once for each kind in each task, with the first that it befell."""
+    first: dict[tuple[str, str], Event] = {}
+    counts: Counter[tuple[str, str]] = Counter()
+    for each in results:
+        for event in each.events:
+            kind = (each.work.task_id, event.code)
+            first.setdefault(kind, event)
+            counts[kind] += 1
+    return [
+        (task, event._replace(details=event.details[:SHOWN] + _others(counts[task, code])))
+        for (task, code), event in first.items()
+    ]
+
+
+def _others(count: int) -> str:
+    return f" (and {count - 1} more)" if count > 1 else ""
 
 
 def _end(task: Task, now: float) -> Event:

@@ -32,9 +32,9 @@ async def test_files_of_a_large_folder_are_copied_before_all_of_it_is_read(world
     files = write(world.source.root, {f"d/f{i}": 10 for i in range(2 * looking.MUCH)})
     listed, copied = GridFTPTree.list, asyncio.Event()
 
-    async def endless(self, path):
+    async def endless(self, path, *more):
         """A listing that goes on until something is copied."""
-        async with aclosing(listed(self, path)) as listing:
+        async with aclosing(listed(self, path, *more)) as listing:
             async for batch in listing:
                 yield batch
         await copied.wait()

@@ -26,9 +26,9 @@ async def test_a_file_of_a_folder_that_is_gone_through_again_is_counted_once(wor
     write(world.sink.root, {"d/same": 100})
     listed, cut = GridFTPTree.list, []
 
-    async def once(self, path):
+    async def once(self, path, *more):
         """A listing whose connection is lost when all that it has said is copied."""
-        async with aclosing(listed(self, path)) as listing:
+        async with aclosing(listed(self, path, *more)) as listing:
             async for batch in listing:
                 yield batch
         if self.server.source == f"ftp://{world.source.host}:{world.source.port}" and not cut:

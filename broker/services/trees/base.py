@@ -1,9 +1,9 @@
 """What every collection can be asked, whatever is behind it."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, MutableSequence, Sequence
 from typing import Protocol
 
-from coalloc.model import Entry
+from coalloc.model import Entry, Omission
 
 __all__ = ["Tree"]
 
@@ -18,10 +18,21 @@ class Tree(Protocol):
         """What is at a path; of a symbolic link what the server makes of it. :raises NoSuchFile:"""
         ...
 
-    def list(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
+    def list(
+        self, path: str, omitted: MutableSequence[Omission] | None = None
+    ) -> AsyncGenerator[Sequence[Entry], None]:
         """What a folder has, in batches, in any order; without `.` and `..`. Who stops early closes it.
 
+        What the listing left out is in `omitted` in the end, as far as the server tells.
+
         :raises NoSuchFile:
+        """
+        ...
+
+    async def lineage(self, path: str) -> Sequence[str | None]:
+        """What tells a folder, the one that it lies in, and so on up to the server's root, apart from all others.
+
+        None for a folder of which the server does not tell; nothing where there is none.
         """
         ...
 

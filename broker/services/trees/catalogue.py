@@ -1,12 +1,12 @@
 """The catalogue as a collection: datasets are files, the scopes and the parts of their names are folders."""
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, MutableSequence, Sequence
 
 from broker.models.names import Parts
 from broker.storage.database import Database
 from broker.storage.folders import Child, Folders
 from coalloc.errors import NoSuchFile, PermissionRefused
-from coalloc.model import Entry
+from coalloc.model import Entry, Omission
 
 __all__ = ["CatalogueTree", "meanings"]
 
@@ -52,7 +52,9 @@ class CatalogueTree:
                     return _entry(Child(name, True))
         raise _nothing(path)
 
-    async def list(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
+    async def list(
+        self, path: str, omitted: MutableSequence[Omission] | None = None
+    ) -> AsyncGenerator[Sequence[Entry], None]:
         """What a folder has, in batches. :raises NoSuchFile:"""
         inside = path.rstrip("/") + "/"
         await self.stat(inside)
@@ -70,6 +72,10 @@ class CatalogueTree:
             if not until:
                 return
             after = until
+
+    async def lineage(self, path: str) -> Sequence[str | None]:
+        """Nothing: a dataset's folder is at no server."""
+        return ()
 
     async def make(self, path: str) -> None:
         """:raises PermissionRefused: always"""

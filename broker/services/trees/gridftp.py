@@ -2,9 +2,9 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, MutableSequence, Sequence
 from contextlib import aclosing, asynccontextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from posixpath import relpath
 from typing import NamedTuple, cast
 from urllib.parse import quote
@@ -14,8 +14,8 @@ from broker.services.places import Allowed
 from broker.services.trees.naming import Naming, called
 from coalloc.addresses import AddressPolicy
 from coalloc.api import Storage, storage
-from coalloc.errors import NotDirectory
-from coalloc.model import Entry
+from coalloc.errors import NoSuchFile, NotDirectory, PermissionRefused, ServerSays, Unsupported
+from coalloc.model import Entry, Omission
 
 __all__ = ["GridFTPTree", "Server", "Sessions"]
 
@@ -122,11 +122,13 @@ class GridFTPTree:
             found = self._led(path.rstrip("/").rpartition("/")[0], await session.stat(self.at(path)))
         return found._replace(name="/") if path == "/" else found
 
-    async def list(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
+    async def list(
+        self, path: str, omitted: MutableSequence[Omission] | None = None
+    ) -> AsyncGenerator[Sequence[Entry], None]:
         """What a folder has, in batches as they come; to stop early, close it."""
         doubtful: Sequence[Entry] = ()
         async with self._session() as session:
-            listing = cast("AsyncGenerator[Sequence[Entry], None]", session.list(self.at(path)))
+            listing = cast("AsyncGenerator[Sequence[Entry], None]", session.list(self.at(path), omitted))
             async with aclosing(listing):  # before somebody else has the session
                 async for batch in listing:
                     if [entry.name for entry in batch] == [path.rstrip("/").rpartition("/")[2]]:
@@ -137,6 +139,12 @@ class GridFTPTree:
                 raise NotDirectory(f"{path} is no folder", "look at it, or list the folder that it is in")
         if doubtful:
             yield [self._led(path, entry) for entry in doubtful]
+
+    async def lineage(self, path: str) -> Sequence[str | None]:
+        """What tells a folder, and each that it lies in, apart from all others at the server."""
+        place = PurePosixPath(self.at(path))
+        async with self._session() as session:
+            return await asyncio.gather(*(_unique(session, str(each)) for each in (place, *place.parents)))
 
     def _led(self, folder: str, entry: Entry) -> Entry:
         """An entry of a folder whose link, if it is one, leads from there: servers say where at the server it ends."""
@@ -178,3 +186,11 @@ class GridFTPTree:
         async with self._session() as session:
             # Servers want to hear where among all of their files.
             await session.link(self.at(led(path, target)), self.at(path))
+
+
+async def _unique(session: Storage, path: str) -> str | None:
+    """What tells a path apart from others; None where the server does not say."""
+    try:
+        return (await session.stat(path)).unique
+    except (NoSuchFile, NotDirectory, PermissionRefused, ServerSays, Unsupported):
+        return None

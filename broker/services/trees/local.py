@@ -6,7 +6,7 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, MutableSequence, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
@@ -24,7 +24,7 @@ from coalloc.errors import (
     SourceError,
     Unsupported,
 )
-from coalloc.model import Entry, Kind
+from coalloc.model import Entry, Kind, Omission
 
 __all__ = ["LocalTree"]
 
@@ -45,7 +45,9 @@ class LocalTree:
         """What is at a path."""
         return await _aside(self._stat, path)
 
-    async def list(self, path: str) -> AsyncGenerator[Sequence[Entry], None]:
+    async def list(
+        self, path: str, omitted: MutableSequence[Omission] | None = None
+    ) -> AsyncGenerator[Sequence[Entry], None]:
         """What a folder has, in batches."""
         folder = await _aside(self._folder, path)
         try:
@@ -54,6 +56,10 @@ class LocalTree:
                     yield batch
         finally:
             os.close(folder)
+
+    async def lineage(self, path: str) -> Sequence[str | None]:
+        """What tells a folder, and each that it lies in, apart from all others of this machine."""
+        return await _aside(self._lineage, path)
 
     async def make(self, path: str) -> None:
         """Make a folder in one that there is."""
@@ -128,6 +134,10 @@ class LocalTree:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         return found
 
+    def _lineage(self, path: str) -> Sequence[str | None]:
+        place = self.real(path)
+        return [_unique(each.stat()) for each in (place, *place.parents)]
+
     def _make(self, path: str) -> None:
         with self._parent(path) as (folder, name):
             os.mkdir(name, dir_fd=folder)
@@ -200,7 +210,13 @@ def _entry(name: str, found: os.stat_result, folder: int) -> Entry:
         _called(found.st_uid, lambda number: pwd.getpwuid(number).pw_name),
         _called(found.st_gid, lambda number: grp.getgrgid(number).gr_name),
         link,
+        _unique(found),
     )
+
+
+def _unique(found: os.stat_result) -> str:
+    """What tells a file apart from others, as Globus's servers write it: they may serve the same folders."""
+    return f"{found.st_dev:x}-{found.st_ino:x}"
 
 
 def _called(number: int, name: Callable[[int], str]) -> str:

@@ -12,8 +12,9 @@ from urllib.parse import unquote
 
 from coalloc.counts import count
 from coalloc.engine.gridftp.protocol import LineReader
-from coalloc.errors import LimitExceeded
-from coalloc.model import Entry, Kind
+from coalloc.errors import ConnectionLost, LimitExceeded
+from coalloc.model import Entry, Kind, Omission
+from coalloc.plain import one_line
 
 __all__ = ["Listing", "entry", "stamp"]
 
@@ -30,33 +31,71 @@ class Listing:
     """Bytes of a listing in, entries out, without those of the directory itself and the one above it.
 
     >>> listing = Listing()
-    >>> listing.feed(b"Type=cdir; .\\r\\nType=file;Size=1; a b\\r\\nType=d")
+    >>> listing.feed(b"Type=cdir;X.count=4; .\\r\\nType=file;Size=1; a b\\r\\nType=d")
     [Entry(name='a b', kind='file', size=1, modified=None, permissions=None, user=None, group=None, link_target=None, \
 unique=None)]
-    >>> [entry.name for entry in listing.feed(b"ir; c\\r\\n")]
+    >>> [entry.name for entry in listing.feed(b"ir; c\\r\\nnothing\\r\\n")]
     ['c']
+    >>> listing.close()
+    [Omission(kind='hidden', entries=1, example=''), Omission(kind='nameless', entries=1, example='nothing')]
     """
 
     def __init__(self) -> None:
         self._lines = LineReader()
-        self._bytes = self._entries = 0
+        self._bytes = self._entries = self._seen = 0
+        self._counted = 0
+        self._folder: str | None = None
+        self._nameless: list[str] = []
 
     def feed(self, data: bytes) -> list[Entry]:
         """:raises LimitExceeded: when a line never ends, or the listing does not"""
-        found = []
         self._bytes += len(data)
-        for line in self._lines.feed(data):
-            facts, blank, path = line.decode("utf-8", "surrogateescape").partition("; ")
-            name = path.rpartition("/")[2]  # some servers write whole paths
-            if blank and name not in ("", ".", "..") and _facts(facts).get("type", "").lower() not in HERE:
-                found.append(entry(facts, name))
+        found = [each for line in self._lines.feed(data) if line.strip() and (each := self._entry(line))]
         self._entries += len(found)
-        if self._bytes > MOST_BYTES or self._entries > MOST_ENTRIES:
+        if self._bytes > MOST_BYTES or self._entries + len(self._nameless) > MOST_ENTRIES:
             raise LimitExceeded(
                 f"its listing has more than {MOST_ENTRIES} entries or {MOST_BYTES} bytes",
                 "name a directory with fewer entries, or the files one by one",
             )
         return found
+
+    def close(self) -> list[Omission]:
+        """What was left out of a listing that is over.
+
+        Globus servers count links that lead nowhere, and do not list them; `.` and `..` are counted and listed.
+
+        :raises ConnectionLost: when it ended in the middle of a line
+        """
+        if self._lines.pending:
+            raise ConnectionLost("its listing ended in the middle of a line", "try again")
+        omissions = []
+        if (hidden := self._counted - self._seen) > 0:
+            omissions.append(Omission("hidden", hidden))
+        if self._nameless:
+            omissions.append(Omission("nameless", len(self._nameless), self._nameless[0]))
+        return omissions
+
+    def _entry(self, line: bytes) -> Entry | None:
+        said, blank, path = line.decode("utf-8", "surrogateescape").partition("; ")
+        facts = _facts(said) if blank else {}
+        kind = facts.get("type", "").lower()
+        folder, slash, name = path.rpartition("/")
+        here = name in ("", ".", "..")
+        if kind in HERE or (here and kind == "dir"):
+            self._seen += 1
+            self._counted = count(facts.get("x.count", "")) or self._counted
+            return None
+        if not blank or here or (slash and not self._styled(folder)):
+            self._nameless.append(one_line(line.decode("utf-8", "backslashreplace")))
+            return None
+        self._seen += 1
+        return entry(said, name)
+
+    def _styled(self, folder: str) -> bool:
+        """Whether this is the directory that is listed: some servers write whole paths, then all in one directory."""
+        if self._folder is None and folder.startswith("/"):
+            self._folder = folder
+        return folder == self._folder
 
 
 def entry(facts: str, name: str) -> Entry:

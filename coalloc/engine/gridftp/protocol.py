@@ -77,6 +77,11 @@ class LineReader:
     def __init__(self) -> None:
         self._rest = b""
 
+    @property
+    def pending(self) -> bool:
+        """Whether a line has begun that has not ended."""
+        return bool(self._rest)
+
     def feed(self, data: bytes) -> list[bytes]:
         """:raises LimitExceeded: when a line is longer than any server has reason to send"""
         data = self._rest + data

@@ -6,7 +6,7 @@ nothing else while it lists a directory or computes a checksum. What a listing's
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, MutableSequence, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from coalloc.engine.gridftp.login import Login, security_for
 from coalloc.engine.gridftp.protocol import Reply, digest_in
 from coalloc.engine.gridftp.refusals import refusal
 from coalloc.errors import ConnectionLost, LimitExceeded
-from coalloc.model import Entry
+from coalloc.model import Entry, Omission
 
 __all__ = ["Storage", "open_storage"]
 
@@ -57,8 +57,10 @@ class Storage(Login):
         line = reply.lines[1] if len(reply.lines) > 2 else ""
         return entry(line.partition("; ")[0], path.rstrip("/").rpartition("/")[2] or "/")
 
-    async def list(self, path: str) -> AsyncIterator[Sequence[Entry]]:
+    async def list(self, path: str, omitted: MutableSequence[Omission] | None = None) -> AsyncIterator[Sequence[Entry]]:
         """The entries of a directory, some at a time as they come; symbolic links that lead nowhere may be missing.
+
+        What the listing left out is in `omitted` in the end, as far as the server tells.
 
         Until it has ended the server does nothing else: do not wait for another call meanwhile. Listings that are asked
         for side by side follow each other. To leave one early ends the session: Globus servers take it badly.
@@ -69,14 +71,18 @@ class Storage(Login):
             listed.add_done_callback(lambda _: _wake(listed, data))
             try:
                 await self.secure(data)
-                async for entries in self._entries(data, address):
+                listing = Listing()
+                async for entries in self._entries(data, address, listing):
                     yield entries
                 _positive(await asyncio.shield(listed), address)
+                omissions = self._whole(listing, address)
             finally:
                 data.close()
                 if not listed.done():
                     self.close()
             self._listed = True
+        if omitted is not None:
+            omitted.extend(omissions)
 
     async def _begin(self, address: Address) -> tuple[PendingReply, socket.socket]:
         """Ask for a listing: the reply to it, and where it comes."""
@@ -90,8 +96,16 @@ class Storage(Login):
             raise
         return listed or self._submit(f"MLSD {address.path}", LIST_SECONDS), data
 
-    async def _entries(self, data: socket.socket, address: Address) -> AsyncIterator[Sequence[Entry]]:
-        loop, listing = asyncio.get_running_loop(), Listing()
+    @staticmethod
+    def _whole(listing: Listing, address: Address) -> Sequence[Omission]:
+        """What a listing that has come left out."""
+        try:
+            return listing.close()
+        except ConnectionLost as error:
+            raise ConnectionLost(f"{address.shown}: {error.message}", error.remedy) from None
+
+    async def _entries(self, data: socket.socket, address: Address, listing: Listing) -> AsyncIterator[Sequence[Entry]]:
+        loop = asyncio.get_running_loop()
         try:
             while piece := await loop.sock_recv(data, PIECE):
                 self.control.stir()

@@ -11,7 +11,7 @@ from coalloc.engine.gridftp import listing, markers
 from coalloc.engine.gridftp.listing import Listing
 from coalloc.engine.gridftp.markers import Progress
 from coalloc.engine.gridftp.protocol import Reply
-from coalloc.errors import LimitExceeded
+from coalloc.errors import ConnectionLost, LimitExceeded
 from coalloc.intervals import Intervals
 
 PAIRS = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)).map(lambda pair: tuple(sorted(pair))))
@@ -58,6 +58,44 @@ def test_a_listing_in_any_pieces(cuts):
         at = cut
     assert [(entry.name, entry.kind, entry.size) for entry in found] == [("a b", "dir", 1), ("ü", "file", 7)]
     assert found[1].modified == 1709208000
+
+
+@pytest.mark.parametrize(
+    ("said", "entries", "omitted"),
+    [
+        ("Type=cdir;X.count=5; .\nType=pdir; ..\nType=file; a\n", ["a"], [("hidden", 2)]),
+        ("Type=cdir;X.count=3; .\nType=pdir; ..\nType=file; a\n", ["a"], []),
+        ("Type=cdir;X.count=1; .\nType=file; a\n", ["a"], []),  # some came meanwhile
+        ("Type=cdir;X.count=-7; .\nType=file; a\n", ["a"], []),
+        ("Type=cdir; .\nType=file; a\n\n\r\n", ["a"], []),
+        ("Type=dir; .\nType=dir; ..\nType=file; a\n", ["a"], []),
+        ("Type=file; new\nline\n", ["new"], [("nameless", 1)]),
+        ("Type=file; .\nType=file; ..\nType=file; \nType=file;\n", [], [("nameless", 4)]),
+        ("Type=file; /d/a\nType=file; /d/b\nType=file; /etc/c\n", ["a", "b"], [("nameless", 1)]),
+        ("Type=file; ../a\nType=file; b/c\n", [], [("nameless", 2)]),
+        ("Type=file; /d/..\nType=file; /d/\n", [], [("nameless", 2)]),
+        ("Type=cdir;X.count=4; /d\nType=pdir; /\nType=file; /d/a\n", ["a"], [("hidden", 1)]),
+    ],
+)
+def test_what_a_listing_leaves_out_is_told(said, entries, omitted):
+    lines = Listing()
+    assert [entry.name for entry in lines.feed(said.encode())] == entries
+    assert [(each.kind, each.entries) for each in lines.close()] == omitted
+
+
+@pytest.mark.parametrize("said", [b"Type=file; a", b"Type=file; a\r\nType=file; b", b"Type=cdir; .\r\nT"])
+def test_a_listing_that_ends_within_a_line_is_lost(said):
+    lines = Listing()
+    lines.feed(said)
+    with pytest.raises(ConnectionLost):
+        lines.close()
+
+
+def test_lines_without_names_without_end_are_too_much(monkeypatch):
+    monkeypatch.setattr(listing, "MOST_ENTRIES", 100)
+    lines = Listing()
+    with pytest.raises(LimitExceeded):
+        [lines.feed(b"nothing\r\n") for _ in itertools.count()]
 
 
 @pytest.mark.parametrize(

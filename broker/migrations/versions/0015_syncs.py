@@ -1,0 +1,11 @@
+"""In how many folders a sync deleted nothing."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0015"
+down_revision = "0014"
+
+
+def upgrade() -> None:
+    op.add_column("tasks", sa.Column("folders_not_cleared", sa.BigInteger, nullable=False, server_default="0"))

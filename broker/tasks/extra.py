@@ -1,0 +1,92 @@
+"""What is only at the destination of a sync, and what of it may be deleted; pure. In doubt, nothing is."""
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+from broker.models.tasks import Details, Event, FilterRule, Work
+from broker.storage.work import Planned
+from broker.tasks.choosing import included
+from coalloc.model import Entry, Omission
+
+__all__ = ["EXTRA", "Reason", "deletion", "extras", "meant", "related", "untouched"]
+
+EXTRA = 2
+"""The phase in which what is only at the destination is deleted: when all is copied, and links are made."""
+WHY: Mapping[str, str] = {
+    "hidden": "nothing in {folder} is deleted: the source's server counts {entries} entries more than it names, "
+    "such as links that lead nowhere",
+    "nameless": "nothing in {folder} is deleted: {entries} lines of the source's listing name nothing: {example!r}",
+    "twice": "nothing in {folder} is deleted: the source's listing names {example!r} twice",
+    "link": "nothing in {folder} is deleted: a symbolic link at the destination leads there",
+    "source": "{folder}{example} is not deleted: it is the source of the task, lies in it, or has it in it",
+}
+
+
+class Reason(NamedTuple):
+    """Why what is only at the destination is not deleted.
+
+    `hidden`, `nameless`, `twice`: the source's listing of it may be incomplete; `link`: what is there may be
+    somebody else's; `source`: so many of them belong to what is to be copied.
+    """
+
+    kind: Literal["hidden", "nameless", "twice", "link", "source"]
+    entries: int = 1
+    example: str = ""
+
+    @classmethod
+    def of(cls, omission: Omission) -> "Reason":
+        """Return what an omission of the source's listing is a reason for."""
+        return cls(*omission)
+
+
+def untouched(folder: str, reason: Reason) -> Event:
+    """Return the event that tells a task's owner why something in a folder of the destination is not deleted."""
+    said = WHY[reason.kind].format(folder=folder, entries=reason.entries, example=reason.example)
+    return Event(time.time(), "DELETE_DESTINATION_EXTRA_SKIPPED", False, "nothing is deleted", said)
+
+
+def extras(
+    there: Iterable[Entry], names: Collection[str], rules: Sequence[FilterRule], folder: str, items: Sequence[str]
+) -> list[Entry]:
+    """Return what of a destination's folder the source does not have: what rules leave out is left alone there, too.
+
+    :param names: of what the source has in that folder
+    :param items: where the items of the task go
+    """
+    return [
+        entry
+        for entry in there
+        if entry.name not in names
+        and included(entry.name, entry.kind == "dir", rules)
+        and not (entry.name.startswith(".") and ".coget-" in entry.name)  # it is being written
+        and not meant(folder + entry.name, items)
+    ]
+
+
+def deletion(work: Work, entry: Entry) -> Planned:
+    """Return the work that deletes what the source does not have; of a link, the link."""
+    found = "dir" if entry.kind == "dir" and entry.link_target is None else "file"
+    details = Details(recursive=True, depth=work.details.depth + 1, found=found)
+    return Planned("delete", work.destination + entry.name, details=details, phase=EXTRA)
+
+
+def meant(path: str, destinations: Sequence[str]) -> bool:
+    """Whether something at the destination may be what another item of the task brings: it has two that it belongs to.
+
+    >>> meant("/t/b", ["/t/", "/t/b/"]), meant("/t/old", ["/t/"]), meant("/t/x", ["/t/", "/t"])
+    (True, False, True)
+    """
+    folders = [each.rstrip("/") for each in destinations]
+    around = sum(path.startswith(f"{folder}/") for folder in folders)
+    return around > 1 or any(folder == path or folder.startswith(f"{path}/") for folder in folders)
+
+
+def related(one: str, other: str) -> bool:
+    """Whether two paths of one server are the same, or one lies in the other.
+
+    >>> related("/a/b/", "/a"), related("/a", "/a/b"), related("/a", "/ab"), related("/", "/x")
+    (True, True, False, True)
+    """
+    one, other = f"{one.rstrip('/')}/", f"{other.rstrip('/')}/"
+    return one.startswith(other) or other.startswith(one)

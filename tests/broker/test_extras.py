@@ -1,0 +1,148 @@
+"""A sync deletes only what it knows to be extra: never for a listing that leaves something out, nor the source."""
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from broker.models.catalogue import Endpoint
+from broker.models.collections import NewCollection
+from broker.models.tasks import Item
+from broker.storage.collections import Collections
+from tests.broker.worlds import ANN, World, read, working, world_of, write
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # what is decided asks no database
+
+
+@pytest.fixture
+async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_of(database, tmp_path) as world, working(world):
+        yield world
+
+
+async def synced(world: World, *items: Item, to: str = "sink", origin: str = "source", **options: object):
+    """A sync of these items, or of /d/ to /d/; the task, and what its events say was not deleted."""
+    options = {"delete_destination_extra": True, **options}
+    wanted = list(items) or [Item(source="/d/", destination="/d/")]
+    task = await world.over(await world.submit("TRANSFER", wanted, to, origin, **options))
+    events, _ = await world.factory.tasks.events(ANN, task.id, None, 100, 0)
+    said = [event.details for event in events if event.code == "DELETE_DESTINATION_EXTRA_SKIPPED"]
+    assert task.status == "SUCCEEDED", task.error
+    return task, said
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+async def test_nothing_is_deleted_in_a_folder_whose_listing_leaves_something_out(world):
+    files = write(world.source.root, {"d/in/a": 1, "d/all/b": 1})
+    (world.source.root / "d/in/gone").symlink_to("/mount/that/is/away")
+    kept = write(world.sink.root, {"d/in/gone": 5, "d/in/other": 5})
+    write(world.sink.root, {"d/all/extra": 5})
+    task, said = await synced(world, recursive_symlinks="copy")
+    assert read(world.sink.root) == files | kept
+    assert task.folders_not_cleared == 1
+    assert said == [
+        "nothing in /d/in/ is deleted: the source's server counts 1 entries more than it names, such as links "
+        "that lead nowhere"
+    ]
+
+
+async def test_a_listing_that_leaves_something_out_is_not_told_where_nothing_is_extra(world):
+    write(world.source.root, {"d/a": 1})
+    (world.source.root / "d/gone").symlink_to("nowhere")
+    task, said = await synced(world, recursive_symlinks="copy")
+    assert (task.folders_not_cleared, said) == (0, [])
+
+
+@pytest.mark.parametrize("to", ["sink", "local"])
+async def test_nothing_is_deleted_through_a_link_at_the_destination(world, to, tmp_path):
+    write(world.source.root, {"d/sub/deep/a": 1, "d/b": 1})
+    root = world.sink.root if to == "sink" else world.local
+    kept = write(tmp_path / "outside", {"one": 5, "deep/two": 5})
+    write(root, {"d/extra": 5})
+    (root / "d/sub").symlink_to(tmp_path / "outside")
+    if to == "local":  # where no link is followed
+        number = await world.submit(
+            "TRANSFER", [Item(source="/d/", destination="/d/")], to, delete_destination_extra=True
+        )
+        assert (await world.over(number)).status == "FAILED"
+        assert read(tmp_path / "outside") == kept
+        return
+    task, said = await synced(world)
+    assert {name: read(tmp_path / "outside").get(name) for name in kept} == kept
+    assert task.folders_not_cleared == 2
+    assert not (root / "d/extra").exists()
+    assert "a symbolic link at the destination leads there" in said[0]
+
+
+async def test_a_link_that_is_extra_is_deleted_and_not_what_it_leads_to(world, tmp_path):
+    write(world.source.root, {"d/b": 1})
+    kept = write(tmp_path / "outside", {"one": 5})
+    write(world.sink.root, {"d/extra": 5})
+    (world.sink.root / "d/sub").symlink_to(tmp_path / "outside")
+    await synced(world)
+    assert names(world.sink.root / "d") == ["b"]
+    assert read(tmp_path / "outside") == kept
+
+
+async def beside(world: World, base: str, host: str = "", prefix: str | None = None) -> None:
+    """Another collection at the source's server, called "sink" from now on."""
+    where = {"scheme": "ftp", "host": host or world.source.host, "port": world.source.port}
+    endpoint = Endpoint(name="again", site="here", prefix=prefix or f"{world.source.root}/", **where)
+    await world.factory.places.put_endpoint("root", endpoint)
+    number = world.collections["sink"] = uuid4()
+    async with world.factory.database.write() as connection:
+        new = NewCollection(name="again", endpoint="again", base=base)
+        await Collections(connection).put(number, "ann", new, time.time())
+
+
+@pytest.mark.parametrize(
+    ("source", "to", "base", "host"),
+    [
+        ("/t/new/", "/t/", None, ""),
+        ("/t/new/", "/", None, ""),
+        ("/t/new/", "/", "/t/", ""),
+        ("/t/new/", "/", "/t/", "localhost"),
+    ],
+)
+async def test_a_source_in_the_destination_is_not_deleted(world, source, to, base, host):
+    files = write(world.source.root, {"t/new/a": 1, "t/new/deep/b": 1})
+    write(world.source.root, {"t/old": 5})
+    if base:
+        await beside(world, base, host)
+    _, said = await synced(world, Item(source=source, destination=to), to="sink" if base else "source")
+    there = read(world.source.root)
+    assert {name: there.get(name) for name in files} == files
+    assert "it is the source of the task, lies in it, or has it in it" in said[0]
+    assert ("t/old" in there) == (to == "/" and not base)
+
+
+async def test_a_source_that_the_destination_reaches_by_a_link_is_not_deleted(world, tmp_path):
+    files = write(world.source.root, {"t/new/a": 1})
+    (tmp_path / "alias").symlink_to(world.source.root)
+    await beside(world, "/t/", prefix=f"{tmp_path}/alias/")
+    await synced(world, Item(source="/t/new/", destination="/"))
+    assert read(world.source.root / "t/new") == {"a": files["t/new/a"]}
+
+
+async def test_a_folder_is_not_copied_into_itself(world):
+    files = write(world.source.root, {"t/a": 1, "t/sub/b": 1, "t/new/mine": 1})
+    task, _ = await synced(world, Item(source="/t/", destination="/t/new/"), to="source")
+    copied = {name.replace("t/", "t/new/", 1): content for name, content in files.items() if name != "t/new/mine"}
+    assert read(world.source.root) == files | copied
+    events, _ = await world.factory.tasks.events(ANN, task.id, None, 100, 0)
+    assert "NOT_INTO_ITSELF" in [event.code for event in events]
+
+
+async def test_a_link_that_the_task_makes_is_there_after_its_second_run(world):
+    write(world.source.root, {"d/a": 1, "links/a": 1})
+    (world.source.root / "links/to").symlink_to("a")
+    (world.source.root / "d/in").symlink_to("a")
+    items = Item(source="/d/", destination="/d/"), Item(source="/links/to", destination="/d/to", symlink=True)
+    for _ in range(2):
+        await synced(world, *items, recursive_symlinks="keep")
+        assert names(world.sink.root / "d") == ["a", "in", "to"]
