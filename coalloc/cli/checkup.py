@@ -16,7 +16,7 @@ from coalloc.urls import redact, redacted_text
 __all__ = ["Finding", "checkup"]
 
 MOST_NAMES = 3
-REQUIRED = ("click", "rich", "httpx", "fsspec", "aiohappyeyeballs", "defusedxml", "zlib-ng")
+REQUIRED = ("click", "rich", "httpx", "fsspec", "aiohappyeyeballs", "zlib-ng")
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,10 @@ Held = Callable[[str, Sequence[str]], Awaitable[Mapping[str, str]]]
 The folder is a path below the destination; it need not be there.
 """
 PARTIAL = ".coget"
+MOST_FOLDERS = 100_000
+"""Paths of these are held at once: few names go through very many."""
+SHOWN = 200
+"""Characters of a name in a message."""
 SHORT = re.compile(r"~\d")
 """What a short name has that FAT makes for a long one. It is similar to any name."""
 
@@ -57,6 +61,11 @@ def _uses(names: Sequence[str]) -> Iterator[tuple[str, Use]]:
         folder = name.rpartition("/")[0]
         while folder and folder not in folders:
             folders.add(folder)
+            if len(folders) > MOST_FOLDERS:
+                raise UsageError(
+                    f"the files would be in more than {MOST_FOLDERS} folders, {name[:SHOWN]!r} and others",
+                    "fetch some of them at a time",
+                )
             yield folder, Use("folder", name)
             folder = folder.rpartition("/")[0]
 
@@ -81,7 +90,7 @@ def _core(name: str) -> str:
 
 async def _one(paths: Sequence[str], held: Held) -> list[list[str]]:
     """The paths that are one, together. They have as many components each."""
-    parts, depth = [list(paths)], paths[0].count("/") + 1
+    parts, depth = [list(paths)], paths[0].count("/") + 1 if len(paths) > 1 else 0
     for level in range(depth):
         split: list[list[str]] = []
         for part in parts:

@@ -6,12 +6,9 @@ are hashes of types that cannot be checked here.
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
-from xml.etree.ElementTree import Element, ParseError, SubElement, TreeBuilder, indent, tostring
-
-from defusedxml import DefusedXmlException
-from defusedxml.ElementTree import DefusedXMLParser
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from coalloc import checksums
 from coalloc.counts import LARGEST, count
@@ -19,6 +16,7 @@ from coalloc.errors import UsageError
 from coalloc.model import Checksum, PieceHashes, Replica, ReplicaSet
 from coalloc.plain import escaped
 from coalloc.resolve import names, urls
+from coalloc.resolve.document import parsed
 from coalloc.urls import without_login
 
 __all__ = ["MAX_BYTES", "read", "write"]
@@ -26,11 +24,18 @@ __all__ = ["MAX_BYTES", "read", "write"]
 NAMESPACE = "urn:ietf:params:xml:ns:metalink"
 VERSION_3 = "{http://www.metalinker.org/}metalink"
 MAX_BYTES = 16 * 1024 * 1024
-MAX_ELEMENTS = 250_000
-"""With MAX_BYTES, keeps the parsed document below 100 MB; enough for the pieces of 1 TB, 4 MiB each."""
 MOST_REPLICAS = 1_000
 """Of one file."""
 WORST_PRIORITY = 999_999
+SHAPE = {
+    f"{{{NAMESPACE}}}{tag}": frozenset(f"{{{NAMESPACE}}}{child}" for child in children)
+    for tag, children in {
+        "metalink": ("file",),
+        "file": ("size", "hash", "pieces", "url"),
+        "pieces": ("hash",),
+    }.items()
+}
+"""What is read, by what it is in."""
 
 
 def read(document: bytes, where: str) -> list[ReplicaSet]:
@@ -42,31 +47,12 @@ def read(document: bytes, where: str) -> list[ReplicaSet]:
     return _Reader(where).read(document)
 
 
-class _LinedTree(TreeBuilder):
-    """Builds the tree, and remembers on which line each element begins."""
-
-    def __init__(self, where: str) -> None:
-        super().__init__()
-        self.lines: dict[Element, int] = {}
-        self.line: Callable[[], int] = int
-        self._where = where
-
-    def start(self, tag: str, attrs: dict[str, str], /) -> Element:
-        if len(self.lines) >= MAX_ELEMENTS:
-            raise UsageError(
-                f"{self._where} has more than {MAX_ELEMENTS} elements", "ask for a Metalink with larger pieces"
-            )
-        element = super().start(tag, attrs)
-        self.lines[element] = self.line()
-        return element
-
-
 class _Reader:
     """Reads one document; knows what to call it, and which element is on which line."""
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._lines: dict[Element, int] = {}
+        self._lines: Mapping[Element, int] = {}
 
     def read(self, document: bytes) -> list[ReplicaSet]:
         root = self._tree(document)
@@ -87,21 +73,7 @@ class _Reader:
                 f"{self._where} is larger than {MAX_BYTES} bytes, too large for a Metalink",
                 "name a Metalink 4 file or replica URLs",
             )
-        tree = _LinedTree(self._where)
-        parser = DefusedXMLParser(target=tree, forbid_dtd=True)
-        tree.line = lambda: int(parser.parser.CurrentLineNumber)
-        self._lines = tree.lines
-        try:
-            parser.feed(document)
-            root: Element = parser.close()
-        except DefusedXmlException:
-            raise UsageError(
-                f"{self._where} declares a document type or entities, which is refused", "remove the <!DOCTYPE ...>"
-            ) from None
-        except (ParseError, ValueError, LookupError) as error:  # the last two: encodings
-            raise UsageError(
-                f"{self._where} is no Metalink: {error}", "name a Metalink 4 file (RFC 5854) or replica URLs"
-            ) from None
+        root, self._lines = parsed(document, self._where, SHAPE)
         return root
 
     def _file(self, element: Element) -> ReplicaSet:

@@ -8,6 +8,8 @@ __all__ = ["UNPRINTABLE", "from_url", "why_hidden", "why_unsafe"]
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Control characters, line ends, changes of the writing direction, and what is no character."""
 
+LONGEST, DEEPEST = 4096, 100
+"""Characters of a relative path, and the folders that it goes through."""
 UNNAMED = "download"
 
 
@@ -41,6 +43,8 @@ def why_unsafe(name: str) -> str | None:
         return "has a backslash or a control character"
     if not {"", ".", ".."}.isdisjoint(parts):
         return "has an empty, '.' or '..' component"
+    if len(folders) > DEEPEST or len(name) > LONGEST:
+        return f"has more than {DEEPEST} folders or {LONGEST} characters"
     if any(folder.endswith(".coget") for folder in folders):
         return "has a folder that ends in .coget, where partial data is kept"
     return None

@@ -33,11 +33,11 @@ def target(name: str, output: Path | None, many: bool, foreign: bool = False) ->
             raise UsageError(f"{output} is a file, and several files are to be fetched", "name a directory with -o")
         if foreign and (output is None or _is_home(output)) and (reason := why_hidden(name)):
             raise UsageError(
-                f"the file name {name!r} {reason}", "name a directory of its own, or the file, with -o or --to"
+                f"the file name {name[:200]!r} {reason}", "name a directory of its own, or the file, with -o or --to"
             )
         if foreign and _leads_to_settings(output or Path(), name):
             raise UsageError(
-                f"the file name {name!r} leads to a name in the home directory that begins with '.' or '-'",
+                f"the file name {name[:200]!r} leads to a name in the home directory that begins with '.' or '-'",
                 "name another directory, or the file, with -o or --to",
             )
         return _inside(output or Path(), name)
@@ -73,7 +73,7 @@ def _leads_to_settings(directory: Path, name: str) -> bool:
 def _inside(directory: Path, name: str) -> Path:
     remedy = "choose the file's name with -o"
     if reason := why_unsafe(name):
-        raise UsageError(f"the file name {name!r} {reason}", remedy)
+        raise UsageError(f"the file name {name[:200]!r} {reason}", remedy)
     path = directory / name
     # A folder may be there already, as a symbolic link to anywhere.
     top, folder = Path(os.path.realpath(directory)), Path(os.path.realpath(path.parent))

@@ -130,7 +130,7 @@ def _item(
     name: str, entry: Entry, paths: Mapping[str, str], expected: Checksum | None = None, foreign: bool = True
 ) -> Item:
     if reason := why_unsafe(name):
-        raise UsageError(f"the file name {name!r} {reason}", "collect it by itself, with coget get -o")
+        raise UsageError(f"the file name {name[:200]!r} {reason}", "collect it by itself, with coget get -o")
     return Item(name, entry.size or 0, paths, expected, entry.modified, foreign)
 
 

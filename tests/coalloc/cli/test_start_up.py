@@ -25,7 +25,6 @@ FOR_SOME = {
     "coalloc.progress",
     "coalloc.resolve.metalink",
     "cryptography",
-    "defusedxml",
     "encodings.idna",
     "fsspec",
     "hashlib",

@@ -6,7 +6,7 @@ import pytest
 
 from coalloc.errors import UsageError
 from coalloc.plain import escaped
-from coalloc.resolve.collisions import refuse_collisions
+from coalloc.resolve.collisions import MOST_FOLDERS, refuse_collisions
 
 FILE_SYSTEMS = {
     "exact": lambda name: name,
@@ -84,6 +84,14 @@ async def test_very_many_similar_names_take_no_time():
     asked = Asked(lambda name: name)
     await refuse_collisions([f"{each}/f" for each in letters], asked)
     assert len(asked.questions) < 10
+
+
+async def test_very_many_folders_are_too_many():
+    names = [f"{i}/{'a/' * 99}x" for i in range(MOST_FOLDERS // 100 + 1)]
+    await refuse_collisions(names[:-1], Asked(str))
+    with pytest.raises(UsageError, match="more than 100000 folders") as caught:
+        await refuse_collisions(names, Asked(str))
+    assert caught.value.remedy
 
 
 async def test_a_server_has_no_partial_data():

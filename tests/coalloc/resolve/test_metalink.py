@@ -13,6 +13,7 @@ from coalloc import checksums
 from coalloc.errors import UsageError
 from coalloc.model import Checksum, Origin, PieceHashes, Replica, ReplicaSet
 from coalloc.resolve import metalink
+from coalloc.resolve.document import MAX_ELEMENTS
 from tests.support.scripted import limited
 from tests.support.waiting import PATIENCE
 
@@ -125,7 +126,7 @@ def test_what_is_wrong_is_named_with_its_line(old, new, line, words):
         (b'<!DOCTYPE a [<!ENTITY b SYSTEM "file:///etc/passwd">]><a>&b;</a>', "document type or entities"),
         (b'<!DOCTYPE a [<!ENTITY b "bb"><!ENTITY c "&b;&b;">]><a>&c;</a>', "document type or entities"),
         (b" " * (metalink.MAX_BYTES + 1), "too large"),
-        (b"<a>" * (metalink.MAX_ELEMENTS + 1), "more than 250000 elements"),
+        (b"<a>" * (MAX_ELEMENTS + 1), "more than 250000 elements"),
     ],
 )
 def test_what_is_no_metalink_is_refused(document, words):
@@ -220,6 +221,11 @@ def test_replicas_of_a_file_are_bounded():
     assert caught.value.remedy
 
 
+def numbered(template, number):
+    """So many of a template, each with a number of its own."""
+    return "".join(template.format(each) for each in range(number))
+
+
 READ = """
 from pathlib import Path
 from coalloc.resolve import metalink
@@ -237,6 +243,19 @@ LARGE = {
     "a long size": f'{BEGIN}<file name="x"><size>{"9" * 15_000_000}</size><url>ftp://h/x</url></file></metalink>',
     "depth": BEGIN + '<file name="x">' * 240_000,
     "nested": f"{BEGIN}{'<file>' * 100_000}{'</file>' * 100_000}</metalink>",
+    "tags in a long namespace": f'<m xmlns:p="{"u" * 60_000}">' + numbered("<p:a{}/>", 100_000),
+    "one tag in a long namespace": f'<m xmlns:p="{"u" * 100_000}">{"<p:a/>" * 200_000}',
+    "attributes in a long namespace": f"<m xmlns:p='{'u' * 60_000}'><y " + numbered(" p:a{}=''", 20_000) + "/>",
+    "attributes": BEGIN + "<y" + numbered(" a{}=''", 1_000_000) + "/>",
+    "attributes of many": BEGIN + numbered("<y a{0}='' b{0}='' c{0}=''/>", 240_000),
+    "namespaces": BEGIN + "<y" + numbered(" xmlns:a{}='u'", 800_000) + "/>",
+    "namespaces of many": BEGIN + numbered("<y xmlns:a{0}='u' xmlns:b{0}='u'/>", 240_000),
+    "names in a namespace": f'{BEGIN}<y xmlns:p="{"u" * 250}">' + numbered("<p:a{0} p:b{0}=''/>", 250_001),
+    "a long tag": f"{BEGIN}<{'y' * 15_000_000}/>",
+    "a long comment": f"{BEGIN}<!--{'y' * 15_000_000}-->",
+    "a tag that does not end": f"{BEGIN}<y a='{'y' * 15_000_000}",
+    "instructions": BEGIN + numbered("<?a{}?>", 1_500_000),
+    "text": f"{BEGIN}<file name='x'><url>{chr(0x1F600) * 4_000_000}",
 }
 
 
@@ -244,9 +263,16 @@ LARGE = {
 async def test_a_large_document_takes_little_time_and_memory(tmp_path, kind):
     document = tmp_path / "x.meta4"
     document.write_text(LARGE[kind])
-    said = await limited(READ, str(document), seconds=20)
+    said = await limited(READ, str(document), memory=300 << 20, seconds=20)
     assert said.startswith("UsageError |"), said
     assert len(said) < 1000
+
+
+def test_what_is_not_known_is_left_out_with_all_that_is_in_it():
+    inner = '<x:y xmlns:x="urn:x"><url>ftp://h/2</url><file name="z"/>text</x:y>'
+    document = f'{BEGIN}<url>ftp://h/3</url><file name="x">{inner}<url>ftp://h<!-- -->/1</url></file>{inner}</metalink>'
+    (file,) = metalink.read(document.encode(), "x.meta4")
+    assert (file.name, [replica.url for replica in file.replicas]) == ("x", ["ftp://h/1"])
 
 
 def test_what_no_terminal_should_get_is_written_as_xml_escapes_it():

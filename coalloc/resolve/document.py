@@ -1,0 +1,127 @@
+"""XML of strangers, read into a small tree of the elements that count. Pure.
+
+There are no DTDs and no entities. Namespaces repeat a name of a million characters with every element, and one tag has
+millions of attributes: what a document can unfold to is bounded, besides its own size.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Never
+from xml.etree.ElementTree import Element
+from xml.parsers import expat
+
+from coalloc.errors import UsageError
+
+__all__ = ["MAX_ELEMENTS", "parsed"]
+
+MAX_ELEMENTS = 250_000
+"""And as many attributes. With 16 MiB of XML this needs 200 MB at most, and is enough for 1 TB in pieces of 4 MiB."""
+MAX_TAG = 256 * 1024
+"""Bytes of one tag, comment or instruction."""
+MAX_NAMESPACE = 256
+"""Characters of the name of a namespace."""
+PIECE = 64 * 1024
+MANY_NAMES = 1_000
+
+Shape = Mapping[str, frozenset[str]]
+"""Names of elements, as `{namespace}name`, by the element that they are in."""
+
+
+def parsed(document: bytes, where: str, shape: Shape) -> tuple[Element, Mapping[Element, int]]:
+    """Return the root, and the line of each element. What `shape` does not have is left out, unless it is the root.
+
+    :param where: what to call the document in messages
+    :raises UsageError: if it is malformed, or unfolds to too much
+    """
+    builder = _Builder(where, shape)
+    parser = expat.ParserCreate(namespace_separator="}", intern=builder.interned)
+    parser.buffer_text = parser.ordered_attributes = True
+    parser.StartElementHandler, parser.EndElementHandler = builder.start, builder.end
+    parser.StartNamespaceDeclHandler, parser.CharacterDataHandler = builder.namespace, builder.text
+    parser.StartDoctypeDeclHandler = parser.EntityDeclHandler = builder.refuse_doctype
+    builder.line = lambda: parser.CurrentLineNumber
+    try:
+        for start in range(0, len(document), PIECE):
+            parser.Parse(document[start : start + PIECE])
+            if min(start + PIECE, len(document)) - parser.CurrentByteIndex > MAX_TAG:
+                builder.refuse(f"has a tag of more than {MAX_TAG} bytes")
+        parser.Parse(b"", True)
+    except (expat.ExpatError, ValueError, LookupError) as error:  # the last two: encodings
+        raise UsageError(
+            f"{where} is no Metalink: {error}", "name a Metalink 4 file (RFC 5854) or replica URLs"
+        ) from None
+    return builder.root, builder.lines
+
+
+class _Builder:
+    def __init__(self, where: str, shape: Shape) -> None:
+        self.root = Element("")
+        self.lines: dict[Element, int] = {}
+        self.line: Callable[[], int] = int
+        self.interned: dict[str, str] = {}
+        """The parser's names, which it would keep for good."""
+        self._where = where
+        self._shape = shape
+        self._open: list[Element] = []
+        self._ignored = self._elements = self._attributes = 0
+        self._text: list[str] = []
+
+    def start(self, tag: str, attributes: list[str]) -> None:
+        self._elements += 1
+        self._count_attributes(len(attributes) // 2)
+        if self._elements > MAX_ELEMENTS:
+            self.refuse(f"has more than {MAX_ELEMENTS} elements")
+        if len(self.interned) > MANY_NAMES:
+            self.interned.clear()
+        tag = _full(tag)
+        if self._ignored or (self._open and tag not in self._shape.get(self._open[-1].tag, ())):
+            self._ignored += 1
+            return
+        given = zip(attributes[::2], attributes[1::2], strict=True)
+        element = Element(tag, {name: value for name, value in given if "}" not in name})
+        self.lines[element] = self.line()
+        if self._open:
+            self._open[-1].append(element)
+        else:
+            self.root = element
+        self._open.append(element)
+        self._text.clear()
+
+    def end(self, tag: str) -> None:
+        if self._ignored:
+            self._ignored -= 1
+            return
+        element = self._open.pop()
+        if not len(element):
+            element.text = "".join(self._text)
+        self._text.clear()
+
+    def text(self, text: str) -> None:
+        if not self._ignored:
+            self._text.append(text)
+
+    def namespace(self, prefix: str | None, name: str | None) -> None:
+        self._count_attributes(1)
+        if name and len(name) > MAX_NAMESPACE:
+            self.refuse(f"has a namespace of more than {MAX_NAMESPACE} characters")
+
+    def _count_attributes(self, count: int) -> None:
+        self._attributes += count
+        if self._attributes > MAX_ELEMENTS:
+            self.refuse(f"has more than {MAX_ELEMENTS} attributes")
+
+    def refuse_doctype(self, *_: object) -> None:
+        raise UsageError(
+            f"{self._where} declares a document type or entities, which is refused", "remove the <!DOCTYPE ...>"
+        )
+
+    def refuse(self, why: str) -> Never:
+        raise UsageError(f"{self._where} {why}", "ask for a Metalink with larger pieces, or name replica URLs")
+
+
+def _full(name: str) -> str:
+    """As the tree has it.
+
+    >>> _full("urn:x}file"), _full("file")
+    ('{urn:x}file', 'file')
+    """
+    return f"{{{name}" if "}" in name else name
