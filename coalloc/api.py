@@ -27,7 +27,7 @@ from coalloc.handover import Handover, cancel, submit, tasks, watch
 from coalloc.history import History, SourceSummary
 from coalloc.imports import read_log, remember, remember_globus, report_globus
 from coalloc.inventory import Registered, register_below
-from coalloc.model import Estimate, Plan, ReplicaSet, Snapshot, Stat, TransferReport
+from coalloc.model import Confirm, Estimate, Plan, ReplicaSet, Snapshot, Stat, TransferReport
 from coalloc.preview import preview
 from coalloc.report import past_transfers
 from coalloc.request import Engine, Request, Strategy, named_files, ranked, sources_of
@@ -100,11 +100,13 @@ async def download(
     watch: Callable[[Snapshot], None] | None = None,
     expected: Mapping[str, Estimate] | None = None,
     limits: Mapping[str, Admission] | None = None,
+    confirm: Confirm | None = None,
 ) -> list[TransferReport]:
     """Fetch every file that the request names; `watch` is shown snapshots as the transfer goes.
 
     `expected` is what is known of replicas, by URL, where that is more than this user's history. Of those that have
     `limits`, by URL, no piece is asked for before there is leave; whoever sends only the whole, when there is for that.
+    `confirm` is awaited when a file is whole, before it gets its name, which it does not get if that fails.
     Raises a CoallocError; with several files, its `done` has the reports of those before. Cancelling stops cleanly
     and leaves a state that the next call resumes; the CancelledError has `report` and `done` as its arguments.
     """
@@ -118,7 +120,7 @@ async def download(
     done: list[TransferReport] = []
     for found in files:
         try:
-            done.append(await _download(request, found, many, broker, watch, limits))
+            done.append(await _download(request, found, many, broker, watch, limits, confirm))
         except CoallocError as error:
             error.done = done if many else None
             raise
@@ -140,6 +142,7 @@ async def _download(
     broker: Broker | None,
     watch: Callable[[Snapshot], None] | None,
     limits: Mapping[str, Admission] | None,
+    confirm: Confirm | None,
 ) -> TransferReport:
     if request.staging is not None and (relayed := await _relayed(request, found, many, watch)):
         return relayed
@@ -150,6 +153,8 @@ async def _download(
         keep_checksums=request.checksum != "none",
         within=request.within or bounds(request.output, many),
         replace=request.overwrite or not _is_foreign(found.file),
+        beside=request.beside,
+        confirm=confirm,
     )
     where = target(found.file.name, request.output, many, _is_foreign(found.file))
     ordered, estimates = ranked(found, past)

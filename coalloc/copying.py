@@ -15,7 +15,7 @@ from coalloc.engine.gridftp.storage import Storage
 from coalloc.engine.places import CONNECTING
 from coalloc.errors import CoallocError, NoSpace, SourceError, TransferFailed, VerificationError
 from coalloc.intervals import Intervals
-from coalloc.model import Estimate, Extent, Phase, ReplicaSet, Snapshot, TransferReport
+from coalloc.model import Confirm, Estimate, Extent, Phase, ReplicaSet, Snapshot, TransferReport
 from coalloc.report import source_reports, source_views, unstarted_reports, unstarted_views
 from coalloc.runner import Runner
 from coalloc.schedule import Scheduler
@@ -41,6 +41,7 @@ class Copy:
     :param output: the URL of the final name, as it may be shown
     :param watch: is shown a snapshot several times a second
     :param seed: of the chance by which pauses differ from transfer to transfer
+    :param confirm: is awaited before the file gets its name; what it raises ends the copy
     """
 
     def __init__(
@@ -54,6 +55,7 @@ class Copy:
         policy: Policy,
         watch: Callable[[Snapshot], None] | None = None,
         seed: int = 0,
+        confirm: Confirm | None = None,
     ) -> None:
         self._file = file
         self._sources = sources
@@ -64,6 +66,7 @@ class Copy:
         self._policy = policy
         self._watch = watch
         self._seed = seed
+        self._confirm = confirm
         self._loop = asyncio.get_running_loop()
         self._began = self._loop.time()
         self._fetched_at: float | None = None
@@ -124,6 +127,8 @@ class Copy:
             async with await self._connect() as store:  # a session that was idle meanwhile may be gone
                 bad = await self._checked.find_bad(self._pieces(), partial(store.checksum, self._names[0]))
                 if not bad:
+                    if self._confirm:
+                        await self._confirm()
                     await store.rename(*self._names)
                     return
             event = self._reject(self._scheduler, bad)

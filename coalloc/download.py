@@ -14,7 +14,7 @@ from coalloc.engine.places import CONNECTING
 from coalloc.errors import CoallocError, TargetExists, VerificationError
 from coalloc.intervals import Intervals
 from coalloc.journal import Journal, describe, recall
-from coalloc.model import Checksum, Estimate, Phase, ReplicaSet, Snapshot, SourceReport, TransferReport
+from coalloc.model import Checksum, Confirm, Estimate, Phase, ReplicaSet, Snapshot, SourceReport, TransferReport
 from coalloc.report import source_reports, source_views, unstarted_reports, unstarted_views
 from coalloc.runner import Runner
 from coalloc.schedule import Scheduler
@@ -38,6 +38,8 @@ class Wishes(NamedTuple):
 
     `within` is the real path of a directory that the target must not leave by a symbolic link.
     `replace` says whether the file may take the place of one of other content.
+    `beside` is the name of the directory for what is partial, in place of `NAME.coget`.
+    `confirm` is awaited when the file is whole, before it gets its name, which it does not get if that fails.
     """
 
     policy: Policy
@@ -45,6 +47,8 @@ class Wishes(NamedTuple):
     keep_checksums: bool = True
     within: Path | None = None
     replace: bool = True
+    beside: str | None = None
+    confirm: Confirm | None = None
 
 
 class Download:
@@ -108,6 +112,8 @@ class Download:
                     await self._fetch_and_verify()
                 finally:
                     self._journal.close()
+                if self._wishes.confirm:
+                    await self._wishes.confirm()
                 with suppress(asyncio.CancelledError):  # once it has begun, being done is the cleanest stop
                     await in_thread(self._publish)
         except CoallocError as error:
@@ -125,7 +131,10 @@ class Download:
         return self._finished()
 
     def _locked(self) -> PartialFile:
-        return PartialFile(self._target, keep_checksums=self._wishes.keep_checksums, within=self._wishes.within)
+        wishes = self._wishes
+        return PartialFile(
+            self._target, keep_checksums=wishes.keep_checksums, within=wishes.within, beside=wishes.beside
+        )
 
     async def _is_here(self, wanted: Checksum | None) -> bool:
         """Whether the target is there already, with the checksum that is known of it."""

@@ -3,11 +3,12 @@
 Sizes and offsets are bytes, rates bytes per second, times seconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 __all__ = [
     "Checksum",
+    "Confirm",
     "Ending",
     "Entry",
     "Estimate",
@@ -41,6 +42,8 @@ Ending = Literal["whole", "relieved", "failed", "stalled"]
 Phase = Literal["connecting", "fetching", "verifying", "done"]
 Kind = Literal["file", "dir", "link", "other"]
 TaskStatus = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]
+Confirm = Callable[[], Awaitable[None]]
+"""Raises an error where a file that is whole is not to get its name after all."""
 
 
 class Checksum(NamedTuple):

@@ -43,6 +43,7 @@ class Request(NamedTuple):
     `policy` says which addresses the sources may have; None for the user's own, by which they go anywhere.
     `within` is the real path of a directory that the output must not leave by a symbolic link, also one that is put
     there meanwhile; None for the directory that `output` is.
+    `beside` is the name of the directory for what is partial, in place of `NAME.coget`.
     """
 
     sources: tuple[str, ...]
@@ -62,6 +63,7 @@ class Request(NamedTuple):
     policy: AddressPolicy | None = None
     within: Path | None = None
     proxy: Path | None = None
+    beside: str | None = None
 
     @property
     def expected(self) -> Checksum | None:

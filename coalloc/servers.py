@@ -16,7 +16,7 @@ from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.remote import RemoteSource, Sink, temporary
 from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
-from coalloc.model import Estimate, Replica, ReplicaSet, Snapshot, TransferReport
+from coalloc.model import Confirm, Estimate, Replica, ReplicaSet, Snapshot, TransferReport
 from coalloc.schedule.policies import make
 
 __all__ = ["Storage", "ThirdParty", "copy", "storage", "third_party"]
@@ -84,6 +84,7 @@ async def copy(
     limits: Mapping[str, Admission] | None = None,
     delegate: frozenset[str] = frozenset(),
     policy: AddressPolicy | None = None,
+    confirm: Confirm | None = None,
 ) -> TransferReport:
     """Copy one file from several GridFTP servers at once to another one, verified by the servers' own checksums.
 
@@ -103,6 +104,7 @@ async def copy(
     :param limits: leave without which no piece is copied from a source, by its URL; those without any need none
     :param delegate: hosts that may be given a limited proxy, as for `third_party`
     :param policy: the addresses that servers may have; None for the user's own policy
+    :param confirm: awaited when the file is whole, before it gets its name, which it does not get if that fails
     :raises CoallocError: as a download does, or NoSpace at the sink; its `report` has what was known
     """
     address = parse(sink)
@@ -116,7 +118,8 @@ async def copy(
     known = [(estimates or {}).get(url, Estimate()) for url in sources]
     connect = partial(open_storage, sink, options, proxies[1])
     shares = make(strategy, widens=False)
-    return await Copy(file, replicas, known, connect, names, address.shown, shares, watch, getrandbits(32)).run()
+    shown = address.shown
+    return await Copy(file, replicas, known, connect, names, shown, shares, watch, getrandbits(32), confirm).run()
 
 
 def _dialer(policy: AddressPolicy | None) -> DirectDialer:

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection
 
-from sqlalchemy import case, or_, select, update
+from sqlalchemy import and_, case, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Work
@@ -16,7 +16,7 @@ PAUSE = 60.0
 """Seconds for which a task is left to who takes it, and until it is tried again; later as long as it is over."""
 LONGEST = 86_400.0
 """Seconds after its end at which it is tried for the last time."""
-ENDS = ("canceled", "expired", "failed")
+ENDS = ("canceled", "expired", "failed", "skipped")
 
 
 class Leftovers:
@@ -40,10 +40,16 @@ class Leftovers:
         return None if row is None else candidate(row)
 
     async def begun(self, number: str, after: int, most: int) -> list[Work]:
-        """Copies that were begun and never ended, in the order of their ids, those after one."""
+        """Copies that were begun and never ended, or that a worker was lost with, in the order of their ids."""
         tried = or_(work.c.attempt > 0, work.c.received.is_not(None))
-        left = (work.c.task_id == number, work.c.state.in_(ENDS), work.c.kind == "copy", tried)
-        return await Works(self._connection).some(*left, work.c.id > after, most=most)
+        left = or_(and_(work.c.state.in_(ENDS), tried), work.c.lost > 0)
+        of_task = (work.c.task_id == number, work.c.kind == "copy", left)
+        return await Works(self._connection).some(*of_task, work.c.id > after, most=most)
+
+    async def again(self, numbers: Collection[str], now: float) -> None:
+        """Sweep those of these tasks once more that are over: a worker that was taken for dead was still at them."""
+        over = and_(tasks.c.id.in_(sorted(numbers)), tasks.c.status != "ACTIVE")
+        await self._connection.execute(update(tasks).where(over).values(unswept=now))
 
     async def done(self, number: str) -> None:
         """Nothing of it is left."""

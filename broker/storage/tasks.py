@@ -153,7 +153,9 @@ class Tasks:
         over = tasks.c.total == tasks.c.succeeded + tasks.c.failed + tasks.c.skipped
         ended = update(tasks).where(tasks.c.id.in_(sorted(numbers)), tasks.c.status == "ACTIVE", over)
         bad = tasks.c.failed > 0
-        status = {"status": case((bad, "FAILED"), else_="SUCCEEDED"), "unswept": case((bad, now))}
+        lost = select(work.c.id).where(work.c.task_id == tasks.c.id, work.c.lost > 0).correlate(tasks).exists()
+        untidy = or_(bad, tasks.c.skipped > 0, lost)
+        status = {"status": case((bad, "FAILED"), else_="SUCCEEDED"), "unswept": case((untidy, now))}
         values = ended.values(completed_at=now, waits="", untold=now, **status, **WELL)
         rows = await self._connection.execute(values.returning(tasks.c.id, tasks.c.failed))
         finished = []

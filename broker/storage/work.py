@@ -215,6 +215,13 @@ class Works:
         """All that a worker has."""
         return await self.some(work.c.worker == worker, work.c.state == "leased")
 
+    async def held(self, worker: str, leases: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
+        """Those of these leases that a worker still has."""
+        numbers = sorted({number for number, _ in leases})
+        ours = (work.c.worker == worker, work.c.state == "leased")
+        found = select(work.c.id, work.c.attempt).where(among(self._connection, work.c.id, numbers), *ours)
+        return {(number, attempt) for number, attempt in await self._connection.execute(found)} & set(leases)
+
     async def some(self, *which: ColumnElement[bool], most: int | None = None) -> list[Work]:
         """Work of which all this is true, in the order of its ids."""
         chosen = select(*WORK).where(*which).order_by(work.c.id).limit(most)
@@ -328,10 +335,14 @@ class Works:
         return bool((await self._connection.execute(seen)).rowcount)
 
     async def leave(self, gone: Collection[str], died: bool = False) -> None:
-        """Workers have gone: what they had leased is free again, and counted as lost with them if they died."""
+        """Workers have gone: what they had leased is free again, and counted as lost with them if they died.
+
+        A worker that is taken for dead may still write: so what has arrived at its files is nobody's, and they begin
+        anew under other names (`tasks.beside`).
+        """
         mine = and_(work.c.worker.in_(list(gone)), work.c.state == "leased")
-        free = update(work).where(mine).values(state="pending", worker=None, lost=work.c.lost + int(died))
-        await self._connection.execute(free)
+        lost = {"lost": work.c.lost + 1, "received": None} if died else {}
+        await self._connection.execute(update(work).where(mine).values(state="pending", worker=None, **lost))
         await self._connection.execute(delete(lanes).where(lanes.c.worker.in_(list(gone))))
         await self._connection.execute(delete(workers).where(workers.c.id.in_(list(gone))))
 

@@ -13,7 +13,9 @@ from contextlib import suppress
 from broker.models.tasks import Options, Work
 from broker.services.trees import GridFTPTree, called
 from broker.storage.work import Result
+from broker.tasks.beside import MARK, abandoned, names, temporary
 from broker.tasks.faults import failed
+from broker.tasks.fence import LeaseLost
 from broker.tasks.limits import Limits
 from broker.tasks.observing import of_batch
 from broker.tasks.recorder import Recorder
@@ -22,7 +24,7 @@ from broker.tasks.side_by_side import of_each
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
 from coalloc.intervals import Intervals
 
-__all__ = ["Copying", "leave", "temporary"]
+__all__ = ["Copying", "leave"]
 
 AT_ONCE = 32
 """Files under way on one pair of sessions, unless the user says otherwise."""
@@ -32,9 +34,6 @@ TOLD = 1 << 20
 """Bytes from which on it is told while they come how many have."""
 ALGORITHMS = ("sha256", "sha1", "md5", "adler32")
 """What files are compared by: the first that both servers know."""
-MARK = ".coget-"
-LONGEST = 200
-"""Bytes of a name that still has room for more beside it."""
 
 
 class Copying:
@@ -101,6 +100,7 @@ class Copying:
         async def some() -> None:
             for number, work in left:
                 try:
+                    await recorder.fence.fresh(work)
                     with called(self._source.naming, self._sink.naming):
                         recorder.report(await self._copy(route, work, recorder))
                 except Exception as error:
@@ -112,6 +112,9 @@ class Copying:
     async def _copy(self, route: Route, work: Work, recorder: Recorder) -> Result:
         source, sink = self._source.at(work.source), self._sink.at(work.destination)
         beside = temporary(sink, work)
+        for lost in abandoned(work):  # so that a worker that goes on has nothing to rename any more
+            with suppress(NoSuchFile):
+                await route.sink.delete(temporary(sink, lost))
         size, received = work.size, Intervals(work.received)
         if work.size >= LARGE or work.attempt > 1:
             size, received = await self._look(route, work, source)
@@ -122,9 +125,22 @@ class Copying:
         checksum = await self._verified(route, work, (source, beside, size), algorithm, recorder)
         if self._options.preserve_timestamp and work.details.modified is not None:
             await route.sink.touch(beside, work.details.modified)
-        await route.sink.rename(beside, sink)
+        await self._name(route, work, (beside, sink), recorder)
         checksummed = {"bytes_checksummed": size} if checksum else {}
         return Result(work, "succeeded", checksum, counts={"files_transferred": 1, **checksummed})
+
+    async def _name(self, route: Route, work: Work, names: tuple[str, str], recorder: Recorder) -> None:
+        """Give a file its name, if it is still this worker that is to do so.
+
+        Should it lose its lease between answer and rename, whoever has it then deletes the file before it begins.
+        """
+        try:
+            await recorder.fence.hold(work)
+        except LeaseLost:
+            with suppress(CoallocError):
+                await route.sink.delete(names[0])
+            raise
+        await route.sink.rename(*names)
 
     async def _look(self, route: Route, work: Work, source: str) -> tuple[int, Intervals]:
         """Its size now, and what of it is at the sink already, if it is still the file of which that was a part."""
@@ -166,6 +182,7 @@ class Copying:
         if admission and size:
             for start, end in _pieces([(0, size)] if ranges is None else ranges, admission.piece):
                 await admission.wait(end - start)
+                await recorder.fence.fresh(work)
                 await route.pair.copy(source, beside, size, [(start, end)], told)
         elif ranges is None or ranges:
             await route.pair.copy(source, beside, size, ranges, told)
@@ -221,14 +238,15 @@ class Copying:
 
 
 async def leave(sink: GridFTPTree, batch: Sequence[Work]) -> None:
-    """Delete what was begun and will not be ended; the source need not be there.
+    """Delete what was begun and will not be ended, by whichever worker; the source need not be there.
 
     :raises CoallocError: when something of it may still be there
     """
 
     async def one(work: Work) -> None:
-        with suppress(NoSuchFile, Unsupported):  # what cannot be named was never written
-            await sink.delete(temporary(work.destination, work))
+        for name in names(work.destination, work):
+            with suppress(NoSuchFile, Unsupported):  # what cannot be named was never written
+                await sink.delete(name)
 
     await of_each(one, batch)
 
@@ -251,15 +269,3 @@ def _groups(batch: Sequence[Work]) -> Iterator[Sequence[Work]]:
     for work in batch:
         if work.attempt > 1:
             yield [work]
-
-
-def temporary(path: str, work: Work) -> str:
-    """The name under which a file is written until it is whole: always the same for the same work.
-
-    >>> from broker.models.tasks import Details
-    >>> temporary("/a/run.root", Work(7, "0123abcd-", "copy", 0, "", "", 0, Details(), 1))
-    '/a/.run.root.coget-0123abcd-7'
-    """
-    folder, slash, name = path.rpartition("/")
-    short = name.encode()[:LONGEST].decode(errors="ignore")
-    return f"{folder}{slash}.{short}{MARK}{work.task_id[:8]}-{work.id}"

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,13 +11,15 @@ from broker.models.tasks import Options, Work
 from broker.services.places import Allowed
 from broker.services.trees import LocalTree, Naming
 from broker.storage.work import Result
+from broker.tasks.beside import abandoned, folder
 from broker.tasks.deciding import Deciding
+from broker.tasks.fence import LeaseLost
 from broker.tasks.limits import Limits
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from broker.tasks.side_by_side import of_each, side_by_side
 from coalloc.api import Request, discard, download
-from coalloc.errors import NoSuchFile
+from coalloc.errors import NoSuchFile, SinkError
 from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
 
 __all__ = ["Downloading", "Located", "Sources", "discarded"]
@@ -72,6 +75,7 @@ class Downloading:
     async def _fetch(self, work: Work, recorder: Recorder) -> Result:
         self._sink.refuse_partial(_parent(work.destination))
         await _reached(self._sink, work)
+        await _emptied(self._sink, work, abandoned(work))
         arriving = Arriving(work.task_id, recorder)
         sources, allowed, proxy, recorded = await self._sources(work.source)
         checked = self._options.verify_checksum or work.details.compare
@@ -83,10 +87,16 @@ class Downloading:
             streams=self._options.perf_p,
             checksum=work.details.told or (recorded if checked else "none"),
             proxy=proxy,
+            beside=folder(work.destination, work),
             **allowed,
         )
+        confirm = partial(recorder.fence.hold, work)
         with Deciding.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
-            (report,) = await download(wanted, arriving.watch, sources, self._limits.by_url(sources))
+            try:
+                (report,) = await download(wanted, arriving.watch, sources, self._limits.by_url(sources), confirm)
+            except LeaseLost:
+                await _emptied(self._sink, work, [work])
+                raise
             deciding.came(report)
         if work.details.compare and report.there:
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
@@ -97,14 +107,25 @@ class Downloading:
 
 
 async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
-    """Delete what was fetched of files that will not be whole. :raises CoallocError: when it may still be there"""
+    """Delete what was fetched of files that will not be whole, by whichever worker.
+
+    :raises CoallocError: when it may still be there
+    """
 
     async def one(work: Work) -> None:
         with suppress(NoSuchFile):
             await _reached(sink, work)
-            await asyncio.to_thread(discard, sink.at(work.destination), sink.real(_parent(work.destination)))
+            if not await _emptied(sink, work, [*abandoned(work), work]):
+                raise SinkError(f"something of {work.destination} is still open", "wait until its worker has ended")
 
     await of_each(one, batch)
+
+
+async def _emptied(sink: LocalTree, work: Work, attempts: Sequence[Work]) -> bool:
+    """Delete what these attempts have fetched, whoever is at it; whether nothing is left."""
+    target, within = sink.at(work.destination), sink.real(_parent(work.destination))
+    gone = [await asyncio.to_thread(discard, target, within, folder(work.destination, each)) for each in attempts]
+    return all(gone)
 
 
 async def _reached(sink: LocalTree, work: Work) -> None:

@@ -1,13 +1,15 @@
 """Copies datasets to a GridFTP server, each from all servers that have it at once: no byte comes through here."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 
 from broker.models.forecasts import Resolved
 from broker.models.tasks import Options, Work
 from broker.services.trees import GridFTPTree
 from broker.storage.work import Result
+from broker.tasks.beside import temporary
 from broker.tasks.comparing import same
-from broker.tasks.copying import leave, temporary
+from broker.tasks.copying import leave
 from broker.tasks.deciding import Deciding
 from broker.tasks.limits import Limits
 from broker.tasks.observing import of_sources
@@ -68,6 +70,7 @@ class Gathering:
                 parallelism=self._options.perf_p or 1,
                 watch=arriving.watch,
                 beside=temporary(self._sink.at(work.destination), work),
+                confirm=partial(recorder.fence.hold, work),
                 limits=self._limits.by_url(urls, sink),
                 policy=self._sink.server.policy,
                 delegate=self._sink.server.delegate,

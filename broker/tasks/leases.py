@@ -46,6 +46,7 @@ class Leases:
     def begin(self, worker: str) -> None:
         """Under this name from now on; what was leased under another is others' by now."""
         self._worker, self._held, self._owed = worker, set(), []
+        self._recorder.fence.begin(worker)
 
     async def lease(
         self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int

@@ -20,6 +20,7 @@ from broker.services.history import Transfers
 from broker.storage.database import Database
 from broker.storage.tasks import Tasks
 from broker.storage.work import Result, Works
+from broker.tasks.fence import Fence
 from broker.tasks.tuner import Done
 from coalloc.intervals import Intervals
 
@@ -57,6 +58,8 @@ class Recorder:
         self._progress: dict[int, tuple[Work, Intervals]] = {}
         self._taken: dict[str, Done] = {}
         self._writing = asyncio.Lock()
+        self.fence = Fence(database)
+        """Tells whether leases are still this worker's."""
 
     def observe(self, subject: str, observed: Sequence[Observed]) -> None:
         """Something was achieved."""

@@ -22,6 +22,7 @@ async def side_by_side(
     async def one(work: Work) -> None:
         async with turn:
             try:
+                await recorder.fence.fresh(work)
                 result = await do(work)
             except Exception as error:
                 result = failed(work, error, options, time.time(), of_source(error))

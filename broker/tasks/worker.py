@@ -25,6 +25,7 @@ from broker.services.decisions import Decisions
 from broker.services.history import Transfers
 from broker.storage.database import Database
 from broker.storage.lanes import Candidate, Lanes, Pair
+from broker.storage.leftovers import Leftovers
 from broker.storage.tasks import Tasks
 from broker.storage.work import Works
 from broker.tasks.copying import AT_ONCE
@@ -168,12 +169,21 @@ class Worker:
         """Say that we are there, write what was done, and leave what was stopped."""
         async with self._database.write() as connection:
             alive = not self._name or await Works(connection).beat(self._name, time.time())
-        if not alive:
+        if alive:
+            self._recorder.fence.heard()
+        else:
             log.warning("this worker was taken for dead", worker=self._name)
-            await self._stop(list(self._lanes))
-            await self._enrol()
+            await self._begin_anew()
         await self._leases.settle(())
         await self._leases.reconcile()
+
+    async def _begin_anew(self) -> None:
+        """Leave all that is others' by now; what was written of it since their tasks ended is swept again."""
+        tasks = {lane.candidate.task for lane in self._lanes.values()}
+        await self._stop(list(self._lanes))
+        async with self._database.write() as connection:
+            await Leftovers(connection).again(tasks, time.time())
+        await self._enrol()
 
     async def _obey(self) -> None:
         """Leave what was stopped: tasks that are over or paused, and what is paused at collections."""

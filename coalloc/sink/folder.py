@@ -9,6 +9,7 @@ if it and all in it are own (`coalloc.owned`), and it is reached by descriptors 
 could write until now is closed to them first and looked at then.
 """
 
+import errno
 import fcntl
 import os
 import stat
@@ -28,29 +29,69 @@ OPEN_ON_NFS = ".nfs"
 """How names begin that NFS gives to files that were removed while a process has them open."""
 
 
-def discard(target: Path, within: Path | None = None) -> None:
-    """Delete what was fetched of a file that is not whole; a file of that name is left alone.
+def discard(target: Path, within: Path | None = None, beside: str | None = None) -> bool:
+    """Delete what was fetched of a file, also while a process is at it, which cannot publish it then.
+
+    A file of the target's name is left alone.
 
     :param within: as of `Folder`
-    :raises TargetInUse: while another process fetches it
-    :raises SinkError: when that cannot be told, or another user made it
+    :param beside: as of `Folder`
+    :returns: whether nothing is left; NFS keeps files that are open
+    :raises SinkError: when another user made some of it, or the system refuses
     """
-    folder = _beside(target)
-    if folder.is_dir() and not folder.is_symlink():
-        Folder(target, within).remove()
+    path = target.parent / beside if beside else _beside(target)
+    if not path.is_dir() or path.is_symlink():
+        return True
+    try:
+        outside = os.open(target.parent, os.O_PATH | DIRECTORY)
+    except OSError as error:
+        raise disk_error(error, "delete", path) from None
+    try:
+        _refuse_outside(target, within, outside)
+        _empty(path, outside)
+        os.rmdir(path.name, dir_fd=outside)
+    except FileNotFoundError:
+        return True
+    except OSError as error:
+        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+            return False
+        raise disk_error(error, "delete", path) from None
+    finally:
+        os.close(outside)
+    return True
+
+
+def _empty(path: Path, outside: int) -> None:
+    """Delete what is in a directory, unless there is anything in it that coget did not make."""
+    owner = owner_of_new_files(outside)
+    own = OwnDirectory(path, _opened(path, outside, owner), owner)
+    try:
+        for name in own.names():
+            with suppress(FileNotFoundError):  # removed by who is at it
+                found = own.stat(name)
+                if name not in NAMES and not name.startswith(OPEN_ON_NFS):
+                    raise SinkError(f"{path} has {name!r} in it, which coget did not make", "look at it, and remove it")
+                if found.st_uid != owner:
+                    own.refuse_foreign(name, found)
+        for name in NAMES:
+            with suppress(FileNotFoundError):
+                own.unlink(name)
+    finally:
+        own.close()
 
 
 class Folder:
     """The locked directory of one target; `path` is the directory."""
 
-    def __init__(self, target: Path, within: Path | None = None) -> None:
+    def __init__(self, target: Path, within: Path | None = None, beside: str | None = None) -> None:
         """Make the directory if it is not there, and lock it.
 
         :param within: the real path of a directory that the target must not leave by a symbolic link
+        :param beside: the name of the directory; None for the usual one
         :raises TargetInUse: if another process has the lock
         :raises SinkError: if the target cannot be written, or what is there is not own
         """
-        self.path = _beside(target)
+        self.path = target.parent / beside if beside else _beside(target)
         self.name = target.name
         self._lock: int | None = None
         self._own: OwnDirectory | None = None
@@ -96,7 +137,7 @@ class Folder:
         with suppress(FileExistsError):
             os.mkdir(self.path.name, 0o700, dir_fd=self.outside)
         try:
-            opened = self._open()
+            opened = _opened(self.path, self.outside, self._owner)
         except FileNotFoundError:
             return None
         self._close_own()
@@ -119,29 +160,6 @@ class Folder:
             raise
         os.close(fd)
         return None
-
-    def _open(self) -> int:
-        """Open the directory, if it is own, and close it to all others."""
-        flags = DIRECTORY | os.O_NOFOLLOW
-        try:
-            held = os.open(self.path.name, os.O_PATH | flags, dir_fd=self.outside)
-        except NotADirectoryError:
-            raise SinkError(
-                f"{self.path} is in the way: partial data would go there, and it is no directory",
-                "remove or rename it, or choose another name",
-            ) from None
-        try:
-            found = os.fstat(held)
-            if found.st_uid != self._owner:
-                raise SinkError(
-                    f"{self.path} is in the way: partial data would go there, and it belongs to another user "
-                    f"(uid {found.st_uid})",
-                    "choose another name, or a directory that others cannot write",
-                )
-            _narrow(held, found)
-            return os.open(".", os.O_RDONLY | flags, dir_fd=held)
-        finally:
-            os.close(held)
 
     def _refuse_foreign(self) -> None:
         """Raise a SinkError that names what is in the directory and is not own, before anything in it is changed."""
@@ -210,6 +228,30 @@ class Folder:
 
 def _beside(target: Path) -> Path:
     return target.parent / f"{target.name}.coget"
+
+
+def _opened(path: Path, outside: int, owner: int) -> int:
+    """Open the directory in an open one, if it is own, and close it to all others."""
+    flags = DIRECTORY | os.O_NOFOLLOW
+    try:
+        held = os.open(path.name, os.O_PATH | flags, dir_fd=outside)
+    except NotADirectoryError:
+        raise SinkError(
+            f"{path} is in the way: partial data would go there, and it is no directory",
+            "remove or rename it, or choose another name",
+        ) from None
+    try:
+        found = os.fstat(held)
+        if found.st_uid != owner:
+            raise SinkError(
+                f"{path} is in the way: partial data would go there, and it belongs to another user "
+                f"(uid {found.st_uid})",
+                "choose another name, or a directory that others cannot write",
+            )
+        _narrow(held, found)
+        return os.open(".", os.O_RDONLY | flags, dir_fd=held)
+    finally:
+        os.close(held)
 
 
 def _open_lock(own: OwnDirectory) -> int:

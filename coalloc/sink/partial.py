@@ -40,6 +40,7 @@ class PartialFile:
 
     :param keep_checksums: whether each piece has its adler32
     :param within: the real path of a directory that the target must not leave by a symbolic link
+    :param beside: the name of the directory in place of `NAME.coget`
     :raises TargetInUse: if another process fetches this target
     :raises SinkError: if the target cannot be written; so does every method when the disk fails
     """
@@ -51,12 +52,13 @@ class PartialFile:
         keep_checksums: bool = True,
         disk: Disk | None = None,
         within: Path | None = None,
+        beside: str | None = None,
     ) -> None:
         self._target = target
         self._disk = disk or Disk()
         self._keeps_adler32 = keep_checksums
         self._keeps_crc32 = False
-        self._folder = Folder(target, within)
+        self._folder = Folder(target, within, beside)
         self._data: Data | None = None
         self._follower: Follower | None = None
         self._held = Intervals()

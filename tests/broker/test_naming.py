@@ -2,6 +2,7 @@
 
 import doctest
 import json
+import os
 
 import pytest
 
@@ -37,7 +38,7 @@ async def read_of(world, number):
         ("source", "sink", "/a b", "/file/x", "sink:/file"),
         ("source", "sink", "/d/", "/d/", "source:/d/gone c: the server says"),
         ("source", "local", "/d/", "/d/", "source:/d/gone c: the server says"),
-        ("source", "local", "/a b", "/full", "local:/full.coget is in the way"),
+        ("source", "local", "/a b", "/pipe", "local:/pipe is not a plain file"),
         ("catalogue", "sink", "/cms/data", "/file/x", "sink:/file/"),
         ("source", None, "/no such", "", "source:/no such: the server says"),
     ],
@@ -45,7 +46,7 @@ async def read_of(world, number):
 async def test_failures_of_tasks_name_paths_of_collections(world, tmp_path, origin, to, source, destination, told):
     write(world.source.root, {"a b": 1, "d/gone c\nd": 2})  # of which the server lists what is before the line's end
     write(world.sink.root, {"file": 1})
-    write(world.local, {"full.coget": 1})
+    os.mkfifo(world.local / "pipe")
     await register(world, "cms:data", b"x" * 1000, world.source)
     kind = "TRANSFER" if to else "DELETE"
     number = await world.submit(kind, [Item(source=source, destination=destination)], to, origin)

@@ -13,10 +13,11 @@ from broker.models.tasks import Item
 from broker.storage import leftovers
 from broker.storage.lanes import Lanes
 from broker.storage.leftovers import Leftovers
-from broker.storage.work import Planned, Works
+from broker.storage.tasks import Tasks
+from broker.storage.work import Planned, Result, Works
 from broker.tasks import sweeping
+from broker.tasks.beside import folder, temporary
 from broker.tasks.carrier import Carrier
-from broker.tasks.copying import temporary
 from tests.broker.worlds import ANN, World, begun, held, read, working, world_of, world_with, write
 from tests.support.gridftp import GridFTPServer
 from tests.support.waiting import until
@@ -132,7 +133,7 @@ async def test_folders_of_workers_are_cleared_of_what_was_fetched_in_part(world)
     os.truncate(world.source.root / "a", 2 << 30)
     async with working(world):
         number = await world.submit("TRANSFER", FILE, "local")
-        await until((world.local / "a.coget" / "data").exists)
+        await until(lambda: any(world.local.glob(".a.coget-*.coget/data")))
         world.source.pause()
         await world.factory.tasks.cancel(ANN, number)
         await empty(world.local)
@@ -149,6 +150,8 @@ async def tried(world: World, destinations: list[str], to: str = "sink") -> list
         assert len(leased) == len(destinations)
         await works.leave(["w"])
     await world.factory.tasks.cancel(ANN, number)
+    if to == "local":
+        return [folder(work.destination, work) for work in leased]
     return [temporary(work.destination, work) for work in leased]
 
 
@@ -176,10 +179,39 @@ async def test_what_cannot_be_cleared_away_keeps_nothing_else(database, tmp_path
 
 
 async def test_a_folder_of_a_worker_is_cleared_of_all_that_can_be(world):
-    await tried(world, ["/folder", "/b"], "local")
-    write(world.local, {"folder/x": 1, "folder.coget/data": 1, "b.coget/data": 1})
+    first, second = await tried(world, ["/folder", "/b"], "local")
+    write(world.local, {"folder/x": 1, f"{first}/theirs": 1, f"{second}/data": 1, "b.coget/data": 1})
     await sweep(world)
-    assert set(read(world.local)) == {"folder/x", "folder.coget/data"}
+    assert set(read(world.local)) == {"folder/x", f"{first}/theirs", "b.coget/data"}
+
+
+@pytest.mark.parametrize("to", ["sink", "local"])
+@pytest.mark.parametrize("over", ["succeeded", "canceled"])
+async def test_all_names_are_cleared_away_that_a_task_ever_used(world, to, over):
+    """Also of a task that did all: a worker that was taken for dead may have gone on with what it had."""
+    number, now = await world.submit("TRANSFER", FILE, to), time.time()
+    root, names = world.sink.root if to == "sink" else world.local, []
+    async with world.factory.database.write() as connection:
+        works = Works(connection)
+        await works.add(number, [Planned("copy", "/a", "/d/a")])
+        for worker in ("first", "second", "third"):
+            await works.enrol(worker, "", "here", now)
+            (work,) = await works.lease(number, worker, ["copy"], False, 10, 100, now)
+            names.append(f"d/{folder('/a', work)}/data" if to == "local" else temporary("/d/a", work).lstrip("/"))
+            if worker != "third":
+                await works.leave([worker], died=True)
+        assert len(set(names)) == 3
+        await works.complete("third", [Result(work, "succeeded")], now)
+        looked = await works.lease(number, "third", ["look"], False, 10, 100, now)
+        await works.complete("third", [Result(look, "succeeded") for look in looked], now)
+        if over == "succeeded":
+            (task,) = await Tasks(connection).finish({number}, now)
+            assert task.status == "SUCCEEDED"
+    if over == "canceled":
+        await world.factory.tasks.cancel(ANN, number)
+    write(root, dict.fromkeys(["d/a", "d/.a.coget-theirs", *names], 10))
+    await sweep(world)
+    assert set(read(root)) == {"d/a", "d/.a.coget-theirs"}
 
 
 async def test_nobody_clears_away_while_somebody_is_at_it_or_clears_already(world):

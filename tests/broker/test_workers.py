@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,35 +16,13 @@ from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from broker.tasks import Queue
 from tests.broker.worlds import ANN, World, read, world_of, write
-from tests.support.broker import PROGRAM, BrokerProcess
+from tests.support.broker import BrokerProcess
 from tests.support.postgres import postgres
 from tests.support.waiting import PATIENCE, until
+from tests.support.workers import Workers
 
 LARGE = 4 << 30
 TREE = [Item(source="/d/", destination="/d/", recursive=True)]
-
-
-class Workers:
-    """Processes that work; ended with the block."""
-
-    def __init__(self, database: str, folder: Path) -> None:
-        self._words = [PROGRAM, "worker", "--database", database, "--site", "here"]
-        self._folder = folder
-        self.running: list[subprocess.Popen[bytes]] = []
-
-    def start(self) -> subprocess.Popen[bytes]:
-        with (self._folder / f"worker-{len(self.running)}.log").open("wb") as log:
-            self.running.append(subprocess.Popen(self._words, stdout=log, stderr=log, cwd=self._folder))
-        return self.running[-1]
-
-    def said(self) -> str:
-        return "".join(log.read_text() for log in sorted(self._folder.glob("worker-*.log")))
-
-    def close(self) -> None:
-        for process in self.running:
-            process.terminate()
-        for process in self.running:
-            process.wait(30)
 
 
 @pytest.fixture

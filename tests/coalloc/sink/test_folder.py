@@ -55,13 +55,17 @@ def test_the_lock_ends_with_its_process_even_by_sigkill(target):
         Folder(target).unlock()
 
 
-def test_what_is_fetched_now_is_not_discarded(target):
-    with another_process_holds(target), pytest.raises(TargetInUse):
-        discard(target)
-    target.write_text("whole")
-    discard(target)
+def test_what_is_discarded_while_it_is_fetched_is_never_published(target):
+    target.write_bytes(b"theirs")
+    with PartialFile(target, beside=".mine") as partial:
+        partial.begin(4)
+        partial.write(0, 0, memoryview(b"late"))
+        assert discard(target, beside=".mine")
+        with pytest.raises(SinkError):
+            partial.publish()
+    assert target.read_bytes() == b"theirs"
+    assert discard(target, beside=".mine")  # nothing is there
     assert list(target.parent.iterdir()) == [target]
-    discard(target)  # nothing is there
 
 
 def test_nothing_is_discarded_through_a_link(target, tmp_path):

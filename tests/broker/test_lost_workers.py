@@ -1,0 +1,197 @@
+"""Workers that were taken for dead and go on: no two ever write to one file, and theirs gets no name any more."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from broker.models.tasks import Item
+from broker.storage.work import Works
+from broker.tasks import Queue, worker_of
+from broker.tasks import fence as fencing
+from broker.tasks.fence import Fence, LeaseLost
+from broker.tasks.worker import Worker
+from tests.broker.worlds import World, begun, held, read, register, working, world_of, write
+from tests.support.waiting import until
+from tests.support.workers import Workers, way
+
+SIZE = 80_000_000
+"""Of which enough is kept to go on with it."""
+RATE = 40e6
+ON_POSTGRESQL = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+ON_SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+ROUTES = pytest.mark.parametrize(
+    ("origin", "to"), [("source", "sink"), ("source", "local"), ("catalogue", "sink"), ("catalogue", "local")]
+)
+
+
+@pytest.fixture
+def workers(database: str, tmp_path: Path) -> Iterator[Workers]:
+    started = Workers(database, tmp_path)
+    yield started
+    for process in started.running:
+        process.send_signal(signal.SIGCONT)
+    started.close()
+
+
+@pytest.fixture
+async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_of(database, tmp_path) as world:
+        yield world
+
+
+@pytest.fixture
+async def told(world: World) -> AsyncIterator[World]:
+    """The same, whose workers hear of tasks."""
+    async with Queue(world.factory.database.url) as queue:
+        world.factory.tasks.wake = queue.ring
+        yield world
+
+
+def root(world: World, to: str) -> Path:
+    return world.sink.root if to == "sink" else world.local
+
+
+async def copying(world: World, origin: str, to: str, size: int = SIZE) -> tuple[str, bytes]:
+    """A task that copies one file, or dataset, and what is in that."""
+    files = write(world.source.root, {"a": size})
+    if origin == "catalogue":
+        await register(world, "cms:a", files["a"], world.source, told=False)
+    path = "/cms/a" if origin == "catalogue" else "/a"
+    number = await world.submit("TRANSFER", [Item(source=path, destination="/a")], to, origin, verify_checksum=False)
+    return number, files["a"]
+
+
+async def silence(world: World) -> None:
+    """Have all workers that there are taken for dead, as if they had been silent for long."""
+    async with world.factory.database.write() as connection:
+        await connection.execute(sa.text("UPDATE workers SET seen_at = 0"))
+
+
+async def lost(world: World) -> bool:
+    """Whether work was lost with a worker."""
+    async with world.factory.database.read() as connection:
+        return bool((await connection.execute(sa.text("SELECT max(lost) FROM work"))).scalar_one())
+
+
+@ON_POSTGRESQL
+@pytest.mark.parametrize(("origin", "to"), [("source", "sink"), ("catalogue", "local")])
+async def test_a_worker_that_was_stopped_and_goes_on_writes_to_no_file_of_another(told, workers, origin, to):
+    for name in ("source", "sink", "local"):
+        await held(told, name, rate=RATE)
+    first = workers.start()
+    number, content = await copying(told, origin, to)
+    await begun(told, number, 10_000_000)
+    first.send_signal(signal.SIGSTOP)
+    await silence(told)
+    workers.start()
+    await until(lambda: lost(told))
+    first.send_signal(signal.SIGCONT)
+    task = await told.over(number)
+    assert task.status == "SUCCEEDED", workers.said()
+    assert (root(told, to) / "a").read_bytes() == content
+    await until(lambda: set(read(root(told, to))) == {"a"})
+
+
+@ON_POSTGRESQL
+@pytest.mark.parametrize(("origin", "to"), [("catalogue", "sink"), ("source", "local")])
+async def test_a_worker_without_its_database_names_no_file(told, workers, database, tmp_path, origin, to):
+    """It goes on while another does it anew; and what there is to copy is another by then."""
+    (tmp_path / "way").mkdir()
+    async with way(database, tmp_path / "way") as cut:
+        workers.start(cut.database)
+        await held(told, "sink", rate=RATE)
+        await held(told, "local", rate=RATE)
+        number, _ = await copying(told, origin, to)
+        await begun(told, number, 1_000_000)
+        cut.cut()
+        content = write(told.source.root, {"a": SIZE})["a"]
+        await silence(told)
+        workers.start()
+        task = await told.over(number)
+        assert task.status == "SUCCEEDED", workers.said()
+        cut.mend()
+        await until(lambda: "taken for dead" in workers.said())
+        await until(lambda: set(read(root(told, to))) == {"a"})
+        assert (root(told, to) / "a").read_bytes() == content
+        await asyncio.to_thread(workers.close)
+
+
+@ON_SQLITE
+@ROUTES
+async def test_a_worker_that_was_stopped_at_its_last_step_names_no_file(world, monkeypatch, origin, to):
+    """The database has just said that it may."""
+    hold, reached, go_on = Fence.hold, asyncio.Event(), asyncio.Event()
+
+    async def slow(self: Fence, work: object) -> None:
+        await hold(self, work)
+        if not reached.is_set():
+            reached.set()
+            await go_on.wait()
+
+    monkeypatch.setattr(Fence, "hold", slow)
+    number, _ = await copying(world, origin, to, 1_000_000)
+    async with one_worker(world, monkeypatch) as first:
+        await reached.wait()
+        content = write(world.source.root, {"a": 1_000_000})["a"]
+        async with world.factory.database.write() as connection:
+            await Works(connection).leave([first._name], died=True)
+        async with working(world):
+            assert (await world.over(number)).status == "SUCCEEDED"
+            go_on.set()
+            await until(lambda: not first._lanes)
+    assert read(root(world, to)) == {"a": content}
+
+
+@asynccontextmanager
+async def one_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Worker]:
+    """A worker of this process that hears nothing of the database."""
+    worker = worker_of(world.factory)
+    monkeypatch.setattr(worker, "_beat", partial(asyncio.sleep, 0))
+    running = asyncio.create_task(worker.run())
+    try:
+        yield worker
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def test_questions_that_come_together_are_one(world, monkeypatch):
+    number = await world.submit("TRANSFER", [Item(source=f"/{i}", destination=f"/{i}") for i in range(100)])
+    asked, held = [], Works.held
+
+    async def counted(self, worker, leases):
+        asked.append(len(leases))
+        return await held(self, worker, leases)
+
+    monkeypatch.setattr(Works, "held", counted)
+    async with world.factory.database.write() as connection:
+        works = Works(connection)
+        await works.enrol("w", "", "here", 0.0)
+        leased = await works.lease(number, "w", ["look"], False, 100, 0, 2e9)
+        await works.release("w", leased[:10])
+    fence = Fence(world.factory.database)
+    fence.begin("w")
+    answers = await asyncio.gather(*map(fence.hold, leased), return_exceptions=True)
+    assert [isinstance(answer, LeaseLost) for answer in answers] == [True] * 10 + [False] * 90
+    assert len(asked) <= 2
+
+
+async def test_work_begins_without_a_question_only_while_the_worker_is_heard(world, monkeypatch):
+    number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
+    async with world.factory.database.write() as connection:
+        await Works(connection).enrol("w", "", "here", 0.0)
+        (work,) = await Works(connection).lease(number, "w", ["look"], False, 1, 0, 2e9)
+        await Works(connection).leave(["w"], died=True)
+    fence = Fence(world.factory.database)
+    fence.begin("w")
+    await fence.fresh(work)
+    monkeypatch.setattr(fencing, "FRESH", -1.0)
+    with pytest.raises(LeaseLost):
+        await fence.fresh(work)
