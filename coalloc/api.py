@@ -156,7 +156,8 @@ async def _download(
         beside=request.beside,
         confirm=confirm,
     )
-    where = target(found.file.name, request.output, many, _is_foreign(found.file))
+    exact = request.output if request.within else None  # what is there may become a directory at any moment
+    where = exact or target(found.file.name, request.output, many, _is_foreign(found.file))
     ordered, estimates = ranked(found, past)
     counted = replace(request.options, slots=Slots.from_environment())
     sources = sources_of(request, ordered, counted, limits)
@@ -184,7 +185,8 @@ async def _relayed(
     from coalloc.collecting import fetch_over  # few downloads have a use for plans
     from coalloc.staging.relayed import report, snapshot
 
-    where = target(found.file.name, request.output, many, _is_foreign(found.file))
+    exact = request.output if request.within else None  # what is there may become a directory at any moment
+    where = exact or target(found.file.name, request.output, many, _is_foreign(found.file))
     told = (lambda view: watch(snapshot(view, where.name))) if watch else None
     try:
         collected = await fetch_over(found.file, where, request.staging or (), request.options, told, request.overwrite)

@@ -42,7 +42,7 @@ class Request(NamedTuple):
     known already, in place of `sources`: nothing is looked up then.
     `policy` says which addresses the sources may have; None for the user's own, by which they go anywhere.
     `within` is the real path of a directory that the output must not leave by a symbolic link, also one that is put
-    there meanwhile; None for the directory that `output` is.
+    there meanwhile, and `output` is then the file itself; None for the directory that `output` is.
     `beside` is the name of the directory for what is partial, in place of `NAME.coget`.
     """
 

@@ -19,7 +19,7 @@ from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from broker.tasks.side_by_side import of_each, side_by_side
 from coalloc.api import Request, discard, download
-from coalloc.errors import NoSuchFile, SinkError
+from coalloc.errors import IsDirectory, NoSuchFile, SinkError
 from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
 
 __all__ = ["Downloading", "Located", "Sources", "discarded"]
@@ -75,6 +75,7 @@ class Downloading:
     async def _fetch(self, work: Work, recorder: Recorder) -> Result:
         self._sink.refuse_partial(_parent(work.destination))
         await _reached(self._sink, work)
+        await _refuse_folder(self._sink, work)
         await _emptied(self._sink, work, abandoned(work))
         arriving = Arriving(work.task_id, recorder)
         sources, allowed, proxy, recorded = await self._sources(work.source)
@@ -131,6 +132,16 @@ async def _emptied(sink: LocalTree, work: Work, attempts: Sequence[Work]) -> boo
 async def _reached(sink: LocalTree, work: Work) -> None:
     """:raises NoSuchFile: when the folder is not there, or a part of its path is a link"""
     await sink.stat(f"{_parent(work.destination)}/")
+
+
+async def _refuse_folder(sink: LocalTree, work: Work) -> None:
+    """:raises IsDirectory: when there is a folder where the file is to be"""
+    try:
+        there = await sink.stat(work.destination)
+    except NoSuchFile:
+        return
+    if there.kind == "dir":
+        raise IsDirectory(f"{work.destination} is a folder", "name the file in it, or end the path with a slash")
 
 
 def _parent(path: str) -> str:
