@@ -35,6 +35,11 @@ class Submissions:
         :raises NoCollection: :raises NotGranted:
         :raises Invalid: when no worker can do it, it would delete all of a collection, or copy a folder into itself
         """
+        if task.options.encrypt_data:
+            raise Invalid(
+                "encrypt_data is true, but data are not encrypted between servers here, so nothing was submitted",
+                "submit it without encrypt_data (globus transfer: leave out --encrypt-data) if they may go in clear",
+            )
         if task.kind == "DELETE" and any(item.source == "/" for item in task.items):
             raise Invalid("the root of a collection cannot be deleted", "name what is in it, or /* with globs")
         if task.source == task.destination:

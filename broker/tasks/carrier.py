@@ -117,6 +117,8 @@ class Carrier:
 
     async def _copier(self, task: Candidate, source: End, sink: End) -> Doer:
         """Who copies between such collections."""
+        if task.options.encrypt_data:  # submitted before that was refused
+            raise Unsupported("data are not encrypted between servers here", "submit the task without encrypt_data")
         limits = await self._limits(task)
         whose = (task.owner, await self._site(sink.collection))
         if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):

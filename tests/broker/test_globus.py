@@ -105,7 +105,7 @@ async def test_all_that_a_client_can_say_is_kept(broker, ann, ends):
         "sync_level": 3,
         "verify_checksum": False,
         "preserve_timestamp": True,
-        "encrypt_data": True,
+        "encrypt_data": False,
         "skip_source_errors": True,
         "fail_on_quota_errors": True,
         "delete_destination_extra": True,
@@ -141,6 +141,18 @@ async def test_all_that_a_client_can_say_is_kept(broker, ann, ends):
     assert [row[:3] for row in kept] == [("/a b/", "/x/y", "look"), ("/d", "/e", "look"), ("/l", "/m", "link")]
     assert '"sha256:0a"' in kept[1][3]
     assert '"sha1:"' in last[3]
+
+
+async def test_what_is_to_be_encrypted_is_refused(ann, ends):
+    """No client sends it unless it is told to."""
+    answer = await ann.post(f"{V}/transfer", json=transfer(ends) | {"encrypt_data": True})
+    assert (answer.status_code, answer.json()["code"]) == (400, "ClientError.BadRequest")
+    assert "not encrypted" in answer.json()["message"]
+    assert (await ann.get(f"{V}/task_list")).json()["total"] == 0
+    own = {"kind": "TRANSFER", "source": str(ends["near"]), "destination": str(ends["far"])}
+    items = [{"source": "/a", "destination": "/b"}]
+    answer = await ann.post(f"{V}/broker/v1/tasks", json=own | {"items": items, "encrypt_data": True})
+    assert answer.status_code in (400, 422)
 
 
 @pytest.mark.parametrize(
@@ -603,6 +615,7 @@ async def test_folders_are_made_looked_at_and_renamed(ann, folder, tmp_path):
         ("mkdir", {"path": "/no/such"}, 404, "ClientError.NotFound"),
         ("mkdir", {"path": "/a.txt/x"}, 502, "ExternalError.MkdirFailed.NotDirectory"),
         ("rename", {"old_path": "/none", "new_path": "/x"}, 404, "ClientError.NotFound"),
+        ("rename", {"old_path": "/a.txt", "new_path": "/dir"}, 502, "ExternalError.RenameFailed.Exists"),
         ("rename", {"old_path": "/a.txt", "new_path": "/../x"}, 400, "ClientError.BadRequest"),
     ):
         answer = await ann.post(f"{folder}/{path}", json=body)

@@ -145,7 +145,7 @@ def test_mkdir_and_rename(place):
     assert (place.sink / "newer").is_dir()
     place.globus.cli("rename", place.two, "/none", "/x", status=1)
     onto = place.globus.cli("rename", place.one, "/data/a.txt", "/data/sub", status=1).stderr
-    assert "RenameFailed.IsDirectory" in onto
+    assert "RenameFailed.Exists" in onto
 
 
 def test_transfer_of_a_file(place):
@@ -165,7 +165,7 @@ def test_transfer_of_a_file(place):
 
 
 def test_transfer_of_a_folder_with_every_option(place):
-    options = ["--recursive", "--sync-level", "checksum", "--preserve-timestamp", "--verify-checksum", "--encrypt-data"]
+    options = ["--recursive", "--sync-level", "checksum", "--preserve-timestamp", "--verify-checksum"]
     options += ["--skip-source-errors", "--fail-on-quota-errors", "--delete-destination-extra", "--notify", "off"]
     options += ["--exclude", "*.dat", "--include", "*.txt", "--perf-cc", "2", "--perf-p", "2", "--perf-pp", "8"]
     options += ["--perf-udt", "--source-local-user", "me", "--destination-local-user", "you"]
@@ -178,7 +178,8 @@ def test_transfer_of_a_folder_with_every_option(place):
     again = place.globus.cli(*words)
     assert number in again.stdout
     told = place.globus.json("task", "show", number)
-    assert (told["sync_level"], told["encrypt_data"], told["files"] > 0) == (3, True, True)
+    assert (told["sync_level"], told["encrypt_data"], told["files"] > 0) == (3, False, True)
+    assert "not encrypted" in place.globus.cli("transfer", *words[1:3], "--encrypt-data", status=1).stderr
     place.globus.cli("transfer", *words[1:3], "--recursive", "--dry-run")
 
 

@@ -47,6 +47,24 @@ async def test_a_folder_of_this_machine_is_looked_at_and_changed(disk):
     assert set(await listed(tree, "/data")) == {"inner", "new"}
 
 
+@pytest.mark.parametrize("kind", ["file", "folder", "empty folder", "link", "dangling link"])
+async def test_nothing_is_replaced_by_a_rename(disk, kind):
+    made = {
+        "file": lambda path: path.write_text("theirs"),
+        "folder": lambda path: (path.mkdir(), (path / "x").touch()),
+        "empty folder": lambda path: path.mkdir(),
+        "link": lambda path: path.symlink_to("a.root"),
+        "dangling link": lambda path: path.symlink_to("nowhere"),
+    }
+    made[kind](disk / "data" / "there")
+    tree, before = LocalTree(disk, "disk"), (disk / "data" / "there").lstat()
+    for old in ("/data/a.root", "/data/inner"):
+        with pytest.raises(AlreadyThere, match="/data/there exists already"):
+            await tree.rename(old, "/data/there")
+    assert (disk / "data" / "there").lstat().st_ino == before.st_ino
+    assert {"a.root", "inner", "there"} <= set(await listed(tree, "/data"))
+
+
 async def test_links_lead_nowhere(disk):
     (disk / "up").symlink_to("..")
     (disk / "data" / "leak").symlink_to("../../secret")
@@ -213,6 +231,10 @@ async def test_a_folder_of_a_gridftp_server_is_looked_at_and_changed(far, remote
     assert str(remote.root) not in str(refused.value)
     with pytest.raises(AlreadyThere):
         await far.make("/data")
+    for there in ("/data/run 1#%41.root", "/data/new", "/data/new/b.root"):
+        with pytest.raises(AlreadyThere, match=r"^far:/data/.* exists already"):
+            await far.rename("/data/new/b.root", there)
+    assert (remote.root / "base/data/new/b.root").stat().st_size == 1000
 
 
 async def test_a_file_of_a_gridftp_server_is_no_folder(far, remote):

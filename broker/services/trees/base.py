@@ -41,7 +41,7 @@ class Tree(Protocol):
         ...
 
     async def rename(self, old: str, new: str) -> None:
-        """Give a file or a folder another path."""
+        """Give a file or a folder another path. :raises AlreadyThere: when anything is there"""
         ...
 
     async def delete(self, path: str) -> None:

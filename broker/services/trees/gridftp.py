@@ -3,7 +3,7 @@
 import asyncio
 from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, MutableSequence, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path, PurePosixPath
 from posixpath import relpath
 from typing import NamedTuple, cast
@@ -14,7 +14,7 @@ from broker.services.places import Allowed
 from broker.services.trees.naming import Naming, called
 from coalloc.addresses import AddressPolicy
 from coalloc.api import Storage, storage
-from coalloc.errors import NoSuchFile, NotDirectory, PermissionRefused, ServerSays, Unsupported
+from coalloc.errors import AlreadyThere, NoSuchFile, NotDirectory, PermissionRefused, ServerSays, Unsupported
 from coalloc.model import Entry, Omission
 
 __all__ = ["GridFTPTree", "Server", "Sessions"]
@@ -159,8 +159,17 @@ class GridFTPTree:
             await session.make(self.at(path))
 
     async def rename(self, old: str, new: str) -> None:
-        """Give a file or a folder another path; a file that is there is replaced, as servers do it."""
+        """Give a file or a folder another path, if nothing is there.
+
+        It is looked for just before: servers know no rename that replaces nothing, and most do not show links that
+        lead nowhere.
+        """
         async with self._session() as session:
+            with suppress(NoSuchFile):
+                await session.stat(self.at(new))
+                raise AlreadyThere(
+                    f"{self.naming.name}:{new} exists already", "choose another name, or delete it first"
+                )
             await session.rename(self.at(old), self.at(new))
 
     async def delete(self, path: str) -> None:

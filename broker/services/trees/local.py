@@ -24,6 +24,7 @@ from coalloc.errors import (
     SourceError,
     Unsupported,
 )
+from coalloc.exclusive import rename_exclusively
 from coalloc.model import Entry, Kind, Omission
 
 __all__ = ["LocalTree"]
@@ -67,9 +68,12 @@ class LocalTree:
         await _aside(self._make, path)
 
     async def rename(self, old: str, new: str) -> None:
-        """Give a file or a folder another path; what is at the new path already is replaced, as the system does it."""
+        """Give a file or a folder another path, if nothing is there; in one step."""
         self.refuse_partial(new)
-        await _aside(self._rename, old, new)
+        try:
+            await _aside(self._rename, old, new)
+        except AlreadyThere:
+            raise AlreadyThere(f"{new} exists already", "choose another name, or delete it first") from None
 
     async def delete(self, path: str) -> None:
         """Delete a file, or a symbolic link."""
@@ -144,7 +148,7 @@ class LocalTree:
 
     def _rename(self, old: str, new: str) -> None:
         with self._parent(old) as (origin, name), self._parent(new) as (aim, called):
-            os.rename(name, called, src_dir_fd=origin, dst_dir_fd=aim)
+            rename_exclusively(name, origin, called, aim)
 
     def _delete(self, path: str) -> None:
         with self._parent(path) as (folder, name):
