@@ -6,14 +6,23 @@ Symbolic links to files count as files; those to directories are not followed, s
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from typing import NamedTuple
 from urllib.parse import quote
 
+from coalloc.bounds import DEEPEST, MOST_BELOW, MOST_NAMES
 from coalloc.brokerclient import Broker
 from coalloc.engine.gridftp.address import parse
 from coalloc.engine.gridftp.storage import Storage
-from coalloc.errors import CoallocError, NoSuchFile, PermissionRefused, SourceError, Unsupported, UsageError
+from coalloc.errors import (
+    CoallocError,
+    LimitExceeded,
+    NoSuchFile,
+    PermissionRefused,
+    SourceError,
+    Unsupported,
+    UsageError,
+)
 from coalloc.model import Checksum, Entry, Replica, ReplicaSet
 from coalloc.urls import redact
 
@@ -77,16 +86,38 @@ async def _inventory(url: str, connect: Connect) -> tuple[list[ReplicaSet], dict
 
 
 async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
-    """The files below `top`, with their relative paths."""
-    folders = deque([""])
+    """The files below `top`, with their relative paths.
+
+    :raises LimitExceeded: when the tree is deeper or larger than anything that is taken at once
+    """
+    folders, found, length = deque([""]), 0, 0
     while folders:
         folder = folders.popleft()
-        async for entries in store.list(f"{top}/{folder}"):
-            for entry in entries:
-                if entry.kind == "file":
-                    yield folder + entry.name, entry
-                elif entry.kind == "dir" and entry.link_target is None:
-                    folders.append(f"{folder}{entry.name}/")
+        if folder.count("/") > DEEPEST:
+            raise await _beyond(
+                store, f"{top}/{folder}", f"is more than {DEEPEST} folders deep", "lead it in no circle"
+            )
+        async with aclosing(store.list(f"{top}/{folder}")) as listing:
+            async for entries in listing:
+                found += len(entries)
+                length += sum(len(folder) + len(entry.name) for entry in entries)
+                if found > MOST_BELOW or length > MOST_NAMES:
+                    what = f"{MOST_BELOW} files and folders, or {MOST_NAMES} characters of their names"
+                    raise await _beyond(
+                        store,
+                        top,
+                        f"has more than {what}: given up in {folder or '/'}",
+                        "name the folders in it one by one",
+                    )
+                for entry in entries:
+                    if entry.kind == "file":
+                        yield folder + entry.name, entry
+                    elif entry.kind == "dir" and entry.link_target is None:
+                        folders.append(f"{folder}{entry.name}/")
+
+
+async def _beyond(store: Storage, path: str, what: str, remedy: str) -> LimitExceeded:
+    return LimitExceeded(f"{(await store.locate(path)).shown} {what}", remedy)
 
 
 def _described(url: str, name: str, entry: Entry) -> ReplicaSet:

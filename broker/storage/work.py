@@ -160,6 +160,10 @@ class Works:
         await self._connection.execute(added)
         return list(fresh.values())
 
+    async def total(self, task: str) -> int:
+        """How many pieces of work a task has, or had."""
+        return (await self._connection.execute(select(tasks.c.total).where(tasks.c.id == task))).scalar() or 0
+
     async def unplanned(self, task: str, planned: Collection[Planned]) -> int:
         """How much of this the task does not have: an attempt that was interrupted may have planned the rest."""
         keys = {each.key for each in planned}

@@ -8,6 +8,7 @@ from broker.services.trees import Tree
 from broker.storage.database import Database
 from broker.storage.work import Planned, Result, Works
 from broker.tasks.choosing import globbed, included
+from broker.tasks.endless import refuse_deep, refuse_endless
 from broker.tasks.faults import MISSING
 from coalloc.errors import IsDirectory, NoSuchFile, NotEmpty
 from coalloc.model import Entry
@@ -57,6 +58,7 @@ class Clearing:
             return Result(work, "succeeded")
         if not self._recursive:
             raise IsDirectory(f"{work.source} is a folder", "delete it recursively")
+        refuse_deep(work)
         folder = work.source.rstrip("/")
         await self._plan(work, folder, lambda _: True)
         depth = folder.count("/")
@@ -74,13 +76,15 @@ class Clearing:
         async with aclosing(self._tree.list(folder or "/")) as listing:
             async for entries in listing:
                 children = [
-                    Planned("delete", f"{folder}/{entry.name}", details=Details(found=_kind(entry)), phase=work.phase)
+                    Planned("delete", f"{folder}/{entry.name}", details=_deeper(work, entry), phase=work.phase)
                     for entry in entries
                     if fits(entry.name) and included(entry.name, _kind(entry) == "dir", self._kept)
                 ]
                 found += len(children)
                 async with self._database.write() as connection:
-                    await Works(connection).add(work.task_id, children)
+                    works = Works(connection)
+                    refuse_endless(work, await works.total(work.task_id))
+                    await works.add(work.task_id, children)
         return found
 
     async def remove(self, work: Work) -> Result:
@@ -93,6 +97,10 @@ class Clearing:
             if not self._kept:  # else it has what rules leave alone
                 raise
         return Result(work, "succeeded")
+
+
+def _deeper(work: Work, entry: Entry) -> Details:
+    return Details(depth=work.details.depth + 1, found=_kind(entry))
 
 
 def _kind(entry: Entry) -> str:

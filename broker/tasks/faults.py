@@ -37,6 +37,7 @@ CODES: tuple[tuple[type[errors.CoallocError], Fault], ...] = (
     (errors.VerificationError, Fault("VERIFY_CHECKSUM", True)),
     (errors.Unsupported, Fault("ENDPOINT_ERROR", True)),
     (errors.NotThatProtocol, Fault("ENDPOINT_ERROR", True)),
+    (errors.LimitExceeded, Fault("ENDPOINT_ERROR", True)),
     (errors.ServerBusy, Fault("ENDPOINT_TOO_BUSY", False)),
     (errors.Stalled, Fault("TIMEOUT", False)),
     (errors.ConnectionLost, Fault("CONNECTION_BROKEN", False)),

@@ -12,8 +12,10 @@ from broker.services.trees import Tree
 from broker.storage.database import Database
 from broker.storage.work import LINKED, Planned, Result, Works
 from broker.tasks.choosing import included, outdated
+from broker.tasks.endless import refuse_endless
 from broker.tasks.extra import Reason, deletion, extras, untouched
 from broker.tasks.overlapping import Overlap
+from coalloc.bounds import DEEPEST
 from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, SourceError
 from coalloc.model import Entry, Omission
 
@@ -22,8 +24,6 @@ __all__ = ["Looking", "at_source", "of_source"]
 AT_SOURCE = "raised by the source"
 MUCH = 500
 """So much work is for more than one lane."""
-DEEPEST = 100
-"""Folders within each other: what has more goes in a circle of links."""
 
 
 class Plan:
@@ -135,6 +135,8 @@ class Looking:
             children, same = plan.taken()
             async with self._database.write() as connection:
                 works = Works(connection)
+                with at_source():
+                    refuse_endless(work, await works.total(work.task_id))
                 found += await works.add(work.task_id, children)
                 plan.skipped += await works.unplanned(work.task_id, same)
             if found > MUCH and not told:

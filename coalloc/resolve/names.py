@@ -3,13 +3,15 @@
 import re
 from urllib.parse import unquote, urlsplit
 
+from coalloc.bounds import DEEPEST
+
 __all__ = ["UNPRINTABLE", "from_url", "why_hidden", "why_unsafe"]
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 """Control characters, line ends, changes of the writing direction, and what is no character."""
 
-LONGEST, DEEPEST = 4096, 100
-"""Characters of a relative path, and the folders that it goes through."""
+LONGEST = 4096
+"""Characters of a relative path."""
 UNNAMED = "download"
 
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, MutableSequence, Sequ
 from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path, PurePosixPath
 from posixpath import relpath
-from typing import NamedTuple, cast
+from typing import NamedTuple
 from urllib.parse import quote
 
 from broker.services.paths import below, led
@@ -128,8 +128,9 @@ class GridFTPTree:
         """What a folder has, in batches as they come; to stop early, close it."""
         doubtful: Sequence[Entry] = ()
         async with self._session() as session:
-            listing = cast("AsyncGenerator[Sequence[Entry], None]", session.list(self.at(path), omitted))
-            async with aclosing(listing):  # before somebody else has the session
+            async with aclosing(
+                session.list(self.at(path), omitted)
+            ) as listing:  # before somebody else has the session
                 async for batch in listing:
                     if [entry.name for entry in batch] == [path.rstrip("/").rpartition("/")[2]]:
                         doubtful = batch  # of a file servers list that file

@@ -10,6 +10,7 @@ from calendar import timegm
 from datetime import UTC, datetime
 from urllib.parse import unquote
 
+from coalloc.bounds import MOST_ENTRIES, MOST_LISTED
 from coalloc.counts import count
 from coalloc.engine.gridftp.protocol import LineReader
 from coalloc.errors import ConnectionLost, LimitExceeded
@@ -21,8 +22,6 @@ __all__ = ["Listing", "entry", "stamp"]
 KINDS: dict[str, Kind] = {"file": "file", "dir": "dir", "cdir": "dir", "pdir": "dir"}
 LINK = ("os.unix=slink", "os.unix=symlink")
 DIGITS = re.compile("[0-9]{14}")
-MOST_ENTRIES, MOST_BYTES = 1_000_000, 256 << 20
-"""Of one directory: what is made of it is kept in the memory by most who ask."""
 HERE = ("cdir", "pdir")
 """Types of the directory that is listed and the one above it."""
 
@@ -52,9 +51,9 @@ unique=None)]
         self._bytes += len(data)
         found = [each for line in self._lines.feed(data) if line.strip() and (each := self._entry(line))]
         self._entries += len(found)
-        if self._bytes > MOST_BYTES or self._entries + len(self._nameless) > MOST_ENTRIES:
+        if self._bytes > MOST_LISTED or self._entries + len(self._nameless) > MOST_ENTRIES:
             raise LimitExceeded(
-                f"its listing has more than {MOST_ENTRIES} entries or {MOST_BYTES} bytes",
+                f"its listing has more than {MOST_ENTRIES} entries or {MOST_LISTED} bytes",
                 "name a directory with fewer entries, or the files one by one",
             )
         return found

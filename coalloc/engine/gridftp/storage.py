@@ -6,7 +6,7 @@ nothing else while it lists a directory or computes a checksum. What a listing's
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, MutableSequence, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, MutableSequence, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
@@ -57,7 +57,9 @@ class Storage(Login):
         line = reply.lines[1] if len(reply.lines) > 2 else ""
         return entry(line.partition("; ")[0], path.rstrip("/").rpartition("/")[2] or "/")
 
-    async def list(self, path: str, omitted: MutableSequence[Omission] | None = None) -> AsyncIterator[Sequence[Entry]]:
+    async def list(
+        self, path: str, omitted: MutableSequence[Omission] | None = None
+    ) -> AsyncGenerator[Sequence[Entry], None]:
         """The entries of a directory, some at a time as they come; symbolic links that lead nowhere may be missing.
 
         What the listing left out is in `omitted` in the end, as far as the server tells.

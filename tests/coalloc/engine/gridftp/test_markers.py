@@ -137,7 +137,7 @@ def test_sizes_and_times_of_a_listing_that_are_none(number):
     assert (found.size, found.modified) == (None, None)
 
 
-@pytest.mark.parametrize(("limit", "most"), [("MOST_ENTRIES", 100), ("MOST_BYTES", 5_000)])
+@pytest.mark.parametrize(("limit", "most"), [("MOST_ENTRIES", 100), ("MOST_LISTED", 5_000)])
 def test_a_listing_that_does_not_end_is_too_much(monkeypatch, limit, most):
     monkeypatch.setattr(listing, limit, most)
     lines = Listing()
@@ -146,7 +146,7 @@ def test_a_listing_that_does_not_end_is_too_much(monkeypatch, limit, most):
 
 
 def test_a_listing_of_the_directory_alone_ends_too(monkeypatch):
-    monkeypatch.setattr(listing, "MOST_BYTES", 5_000)
+    monkeypatch.setattr(listing, "MOST_LISTED", 5_000)
     lines = Listing()
     with pytest.raises(LimitExceeded):
         [lines.feed(b"Type=cdir; .\r\n") for _ in itertools.count()]
