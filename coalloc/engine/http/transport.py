@@ -174,6 +174,7 @@ class _Plain(httpcore.AsyncNetworkStream):
         self._opening = _Opening()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        await asyncio.sleep(0)  # what is there already comes at once: time-outs have to come in between
         return self._opening.check(await self._loop.sock_recv(self._sock, self._opening.most))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -234,6 +235,7 @@ class _Secured(httpcore.AsyncNetworkStream):
         self._opening = _Opening()
 
     async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        await asyncio.sleep(0)
         return self._opening.check(await self._reader.read(self._opening.most))
 
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:

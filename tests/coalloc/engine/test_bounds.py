@@ -184,6 +184,34 @@ async def test_an_http_answer_without_end_takes_no_memory(serve):
     assert remedy.strip()
 
 
+OPENED = """
+async def opened(url):
+    source = open_source(url, "auto", EngineOptions(DirectDialer(), connect_seconds=0.5))
+    try:
+        await source.open()
+    except CoallocError as error:
+        told(error)
+    finally:
+        await source.close()
+
+asyncio.run(opened(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("method", [b"HEAD", b"GET"])
+async def test_early_answers_without_end_take_no_longer_than_one_that_never_comes(method):
+    async def serve(reader, writer):
+        while (await reader.readuntil(b"\r\n\r\n")).split()[0] != method:
+            writer.write(b"HTTP/1.1 405 No\r\nContent-Length: 0\r\n\r\n")
+        while True:
+            writer.write(b"HTTP/1.1 103 Early Hints\r\nX: y\r\n\r\n" * 1000)
+            await writer.drain()
+
+    async with raw_server(serve) as port:
+        said = await limited(OPENED, f"http://127.0.0.1:{port}/file", seconds=20)
+    assert said.startswith("Stalled |"), said
+
+
 # Blocks of MODE E
 
 HEADER = struct.Struct("!BQQ")
