@@ -50,8 +50,11 @@ def validator(headers: Headers) -> str | None:
 
 
 def condition(seen: str | None) -> dict[str, str]:
-    """The header that asks for a part of the version with this validator only. A weak tag does not name a version."""
-    return {} if seen is None or seen.startswith("W/") else {"If-Range": seen}
+    """The header that asks for a part of the version with this validator only.
+
+    A weak tag does not name a version, and one that is not ASCII cannot be said back byte for byte.
+    """
+    return {} if seen is None or seen.startswith("W/") or not seen.isascii() else {"If-Range": seen}
 
 
 def closes(headers: Headers) -> bool:

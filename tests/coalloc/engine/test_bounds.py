@@ -10,7 +10,7 @@ from coalloc.engine import open_source
 from coalloc.engine.base import Span
 from coalloc.engine.gridftp import GridFTPSource, Known
 from coalloc.errors import LimitExceeded, NotThatProtocol, ServerSays, SourceError, Stalled, Unsupported
-from tests.support.fetching import Collected, options
+from tests.support.fetching import Collected, collect, opened, options
 from tests.support.scripted import ftp_server, limited, raw_server, sent_back
 
 NUMBERS = [
@@ -133,6 +133,25 @@ async def test_sizes_that_are_none_by_http(headers, number):
 async def test_dates_that_are_none(date):
     async with http(f"HTTP/1.1 503 Busy\r\nRetry-After: {date}\r\nContent-Length: 0\r\n\r\n".encode()) as port:
         await failure(f"http://127.0.0.1:{port}/file")
+
+
+@pytest.mark.parametrize("tag", [b'"\xff\xfe"', b'"\xc3\xa9"', b"\xe9", b'W/"\x80"'])
+@pytest.mark.parametrize("name", [b"ETag", b"Last-Modified"])
+async def test_versions_that_cannot_be_said_back(name, tag):
+    async def serve(reader, writer):
+        said = b"Accept-Ranges: bytes\r\n" + name + b": " + tag + b"\r\n"
+        while (request := await reader.read(65536)).endswith(b"\r\n\r\n"):
+            if request.startswith(b"HEAD"):
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n" + said + b"\r\n")
+            else:
+                there = b"Content-Length: 4\r\nContent-Range: bytes 0-3/4\r\n"
+                writer.write(b"HTTP/1.1 206 Part\r\n" + there + said + b"\r\nfour")
+
+    async with (
+        raw_server(serve) as port,
+        opened(open_source(f"http://127.0.0.1:{port}/x", "auto", options())) as source,
+    ):
+        assert await collect(source, 0, 4) == b"four"
 
 
 # HTTP answers without end
