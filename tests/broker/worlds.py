@@ -4,11 +4,13 @@ import asyncio
 import hashlib
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from uuid import UUID, uuid4
+
+import sqlalchemy as sa
 
 from broker.config import Settings
 from broker.factory import Factory
@@ -75,11 +77,24 @@ class World(NamedTuple):
         await until(arrived)
 
     async def over(self, number: str, seconds: float = PATIENCE) -> Task:
-        """The task, when it is over."""
-        async with asyncio.timeout(seconds):
-            while (task := await self.task(number)).status == "ACTIVE":  # noqa: ASYNC110 - a table changes
-                await asyncio.sleep(0.05)
+        """The task, when it is over; :raises TimeoutError: with what is known of it"""
+        task = None
+        try:
+            async with asyncio.timeout(seconds):
+                while (task := await self.task(number)).status == "ACTIVE":  # noqa: ASYNC110 - a table changes
+                    await asyncio.sleep(0.05)
+        except TimeoutError:
+            raise TimeoutError(f"not over after {seconds:g} s: {task}; {await self._work(number)}") from None
         return task
+
+    async def _work(self, number: str) -> Sequence[tuple[object, ...]]:
+        """How many pieces of a task's work are in which state, at which attempt, with which worker."""
+        asked = sa.text(
+            "SELECT kind, state, attempt, lost, worker, max(not_before), count(*) FROM work WHERE task_id = :task "
+            "GROUP BY kind, state, attempt, lost, worker"
+        )
+        async with self.factory.database.read() as connection:
+            return [tuple(row) for row in await connection.execute(asked, {"task": number})]
 
     async def done(self, kind: str, items: list[Item], to: str | None = "sink", **options: object) -> Task:
         """The task, submitted and over."""
