@@ -134,7 +134,7 @@ async def _do(connection: AsyncConnection, errand: Errand, number: str, began: f
         failed = [Result(work, "failed", error_code=why.code, error=why.error) for work in left]
         await works.complete(WORKER, failed, began + errand.seconds)
     else:
-        await works.release(WORKER, left)
+        await works.release(WORKER, {work.lease for work in left})
     return copied
 
 

@@ -215,9 +215,10 @@ class Works:
             await self._connection.execute(taken.values(state="leased", worker=worker, attempt=work.c.attempt + 1))
         return chosen
 
-    async def leased(self, worker: str) -> list[Work]:
-        """All that a worker has."""
-        return await self.some(work.c.worker == worker, work.c.state == "leased")
+    async def leased(self, worker: str) -> set[tuple[int, int]]:
+        """All leases that a worker has."""
+        mine = select(work.c.id, work.c.attempt).where(work.c.worker == worker, work.c.state == "leased")
+        return {(number, attempt) for number, attempt in await gathered(self._connection, mine)}
 
     async def held(self, worker: str, leases: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
         """Those of these leases that a worker still has."""
@@ -297,10 +298,10 @@ class Works:
                 await self._connection.execute(update(tasks).where(tasks.c.id == task).values(values))
             await self.add(task, children[task])
 
-    async def release(self, worker: str, held: Sequence[Work]) -> None:
+    async def release(self, worker: str, held: Collection[tuple[int, int]]) -> None:
         """Give back those leases that this worker still has, as if they had not been; but for what is `received`."""
         if held:
-            given = tabled(self._connection, [each.lease for each in held], HELD)
+            given = tabled(self._connection, list(held), HELD)
             back = update(work).where(self._held(worker, given))
             begun = {"attempt": work.c.attempt - 1, "received": func.coalesce(work.c.received, "[]")}
             await self._connection.execute(back.values(state="pending", worker=None, **begun))

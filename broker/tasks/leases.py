@@ -1,6 +1,6 @@
 """What a worker has leased: no lease is forgotten, whatever becomes of the database meanwhile.
 
-What could not be given back is owed, and a lease whose answer was lost is found again.
+What could not be given back is owed, and a lease of which only the database knows is found again.
 """
 
 import asyncio
@@ -39,7 +39,6 @@ class Leases:
         self._held: set[tuple[int, int]] = set()
         self._owed: list[Work] = []
         self._over: set[int] = set()
-        self._doubtful = False
         self._leasing = asyncio.Lock()
         self._settling = asyncio.Lock()
 
@@ -57,11 +56,7 @@ class Leases:
         first, so that small ones fill the gaps.
         """
         async with self._leasing:
-            try:
-                batch = await self._leased(task, groups, large_first, most)
-            except BaseException:
-                self._doubtful = True
-                raise
+            batch = await self._leased(task, groups, large_first, most)
             self._held.update(work.lease for work in batch)
         return batch
 
@@ -98,25 +93,23 @@ class Leases:
         a second time. Whether a failed transaction gave it back is for `reconcile` to find out.
         """
         self._recorder.forget(owed)
-        left = [work for work in owed if work.lease in self._held]
-        self._held.difference_update(work.lease for work in owed)
-        if not (left or over):
-            return
-        try:
-            async with self._database.write() as connection:
-                await Works(connection).release(self._worker, left)
-                await Lanes(connection).close(over)
-        except BaseException:
-            self._doubtful = True
-            self._over.update(over)
-            raise
+        left = {work.lease for work in owed} & self._held
+        self._held -= left
+        if left or over:
+            try:
+                async with self._database.write() as connection:
+                    await Works(connection).release(self._worker, left)
+                    await Lanes(connection).close(over)
+            except BaseException:
+                self._over.update(over)
+                raise
 
     async def reconcile(self) -> None:
-        """Give back what the database says we have, and we do not know of: a lease whose answer was lost."""
-        if not self._doubtful:
-            return
-        async with self._leasing, self._database.write() as connection:
+        """Give back what the database says we have, and we do not know of.
+
+        The answer to a lease was lost, or what was recorded was lost in a crash of a database that does not write
+        each transaction to disk before it acknowledges it.
+        """
+        async with self._settling, self._leasing, self._database.write() as connection:
             works = Works(connection)
-            leased = await works.leased(self._worker)
-            await works.release(self._worker, [work for work in leased if work.lease not in self._held])
-        self._doubtful = False
+            await works.release(self._worker, await works.leased(self._worker) - self._held)

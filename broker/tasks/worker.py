@@ -175,7 +175,6 @@ class Worker:
             log.warning("this worker was taken for dead", worker=self._name)
             await self._begin_anew()
         await self._leases.settle(())
-        await self._leases.reconcile()
 
     async def _begin_anew(self) -> None:
         """Leave all that is others' by now; what was written of it since their tasks ended is swept again."""
@@ -200,8 +199,9 @@ class Worker:
         await self._stop(left)
 
     async def _look(self) -> None:
-        """Dead workers, deadlines, and whether more lanes would help."""
+        """Dead workers, deadlines, leases that were forgotten, and whether more lanes would help."""
         now = time.time()
+        await self._leases.reconcile()
         async with self._database.write() as connection:
             works, tasks = Works(connection), Tasks(connection)
             dead = [name for name in await works.dead(now - SILENCE) if name != self._name]

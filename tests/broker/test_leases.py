@@ -4,9 +4,11 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import NamedTuple
 from uuid import uuid4
 
 import pytest
+import sqlalchemy as sa
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Unavailable
@@ -51,9 +53,16 @@ async def opened(database: str) -> AsyncIterator[Interrupted]:
     await opened.close()
 
 
-@pytest.mark.parametrize("kept", [False, True], ids=["undone", "kept"])
-@pytest.mark.parametrize("turn", range(1, 9))
-async def test_no_work_is_lost_or_done_by_two_whenever_the_database_goes(opened, turn, kept):
+class Working(NamedTuple):
+    """A task of `ITEMS` pieces of work, and the leases of a worker."""
+
+    task: str
+    leases: Leases
+    recorder: Recorder
+
+
+@pytest.fixture
+async def working(opened: Interrupted) -> Working:
     items = tuple(Item(source=f"/{i}", destination=f"/to/{i}") for i in range(ITEMS))
     new = NewTask(
         owner="ann",
@@ -71,6 +80,13 @@ async def test_no_work_is_lost_or_done_by_two_whenever_the_database_goes(opened,
     async with opened.write() as connection:
         await Works(connection).enrol("w", "", "here", time.time())
     leases.begin("w")
+    return Working(number, leases, recorder)
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["undone", "kept"])
+@pytest.mark.parametrize("turn", range(1, 9))
+async def test_no_work_is_lost_or_done_by_two_whenever_the_database_goes(opened, working, turn, kept):
+    number, leases, recorder = working
     busy: set[int] = set()
     opened.turns, opened.kept = turn, kept
 
@@ -85,10 +101,26 @@ async def test_no_work_is_lost_or_done_by_two_whenever_the_database_goes(opened,
                     recorder.report(Result(work, "succeeded"))
                 busy.difference_update(work.id for work in batch)
                 await leases.settle(batch)
-            with suppress(Unavailable):  # as a worker does every second
+            with suppress(Unavailable):  # as a worker does every few seconds
                 await leases.settle(())
                 await leases.reconcile()
 
     await asyncio.gather(lane(), lane())
     task = await Tasks(opened).one(Caller(subject="ann", role="transfer"), number)
     assert (task.status, task.succeeded) == ("SUCCEEDED", ITEMS)
+
+
+async def test_what_a_crashed_database_forgot_is_done_again(opened, working):
+    """As PostgreSQL does with `synchronous_commit` off: what it had acknowledged is undone."""
+    number, leases, recorder = working
+    first, other = await leases.lease(number, [["look"]], True, 2)
+    recorder.report(Result(first, "succeeded"))
+    await leases.settle([first])
+    async with opened.write() as connection:
+        await connection.execute(
+            sa.text("UPDATE work SET state = 'leased', worker = 'w' WHERE id = :id"), first._asdict()
+        )
+    await leases.reconcile()
+    async with opened.read() as connection:
+        assert await Works(connection).leased("w") == {other.lease}, "what a lane is at is left to it"
+    assert first.id in [work.id for work in await leases.lease(number, [["look"]], True, ITEMS)]

@@ -43,7 +43,7 @@ async def test_results_are_written_row_by_row_however_much_is_leased(opened):
     async with opened.write() as connection:
         works = Works(connection)
         await works.complete("w", [Result(each, "succeeded") for each in leased[:DONE]], now)
-        await works.release("w", leased[-DONE:])
+        await works.release("w", {work.lease for work in leased[-DONE:]})
         written = [each for each in seen if each[0].startswith("UPDATE work")]
         assert len(written) == 2
         for statement, values in written:

@@ -175,7 +175,7 @@ async def test_questions_that_come_together_are_one(world, monkeypatch):
         works = Works(connection)
         await works.enrol("w", "", "here", 0.0)
         leased = await works.lease(number, "w", ["look"], False, 100, 0, 2e9)
-        await works.release("w", leased[:10])
+        await works.release("w", {work.lease for work in leased[:10]})
     fence = Fence(world.factory.database)
     fence.begin("w")
     answers = await asyncio.gather(*map(fence.hold, leased), return_exceptions=True)

@@ -165,9 +165,9 @@ async def test_a_lease_that_others_have_by_now_is_not_given_back(opened):
         (first,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
         await works.complete("w", [Result(first, "pending", error_code="TIMEOUT")], now)
         (second,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
-        await works.release("w", [first])
+        await works.release("w", [first.lease])
         assert not await works.lease(number, "w", ["look"], True, 10, 10, now)
-        await works.release("w", [second])
+        await works.release("w", [second.lease])
         (third,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
         assert third.attempt == second.attempt
 
@@ -192,7 +192,7 @@ async def test_of_many_results_those_count_whose_leases_are_held(opened):
         works, now = Works(connection), time.time()
         await works.enrol("w", "", "here", now)
         lost, *kept = await works.lease(number, "w", ["look"], True, 10, 10, now)
-        await works.release("w", [lost])
+        await works.release("w", [lost.lease])
         results = [Result(each, "succeeded") for each in (lost, *kept)]
         assert await works.complete("w", results, now, {number: 7}) == {each.lease for each in kept}
         known = await Stored(connection).one(number)

@@ -19,8 +19,7 @@ NOBODY = "nobody"
 """The server refuses to run as root."""
 SETTINGS = {
     "listen_addresses": "",
-    "fsync": "off",
-    "synchronous_commit": "off",
+    "fsync": "off",  # what is acknowledged is kept if the server crashes, and not if the machine does
     "full_page_writes": "off",
     "max_connections": "200",
 }
