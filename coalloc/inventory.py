@@ -33,6 +33,9 @@ SESSIONS = 4
 ALGORITHMS = ("sha256", "md5", "adler32")
 """What is asked for: the first that the server offers."""
 
+NOT_KEPT: Mapping[str, None] = dict.fromkeys(("permissions", "user", "group", "link_target", "unique"))
+"""What is said of a file and not needed here; it may be long."""
+
 Connect = Callable[[], Coroutine[None, None, Storage]]
 
 
@@ -111,7 +114,7 @@ async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
                     )
                 for entry in entries:
                     if entry.kind == "file":
-                        yield folder + entry.name, entry
+                        yield folder + entry.name, entry._replace(**NOT_KEPT)
                     elif entry.kind == "dir" and entry.link_target is None:
                         folders.append(f"{folder}{entry.name}/")
 

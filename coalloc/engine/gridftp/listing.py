@@ -44,14 +44,14 @@ unique=None)]
         self._bytes = self._entries = self._seen = 0
         self._counted = 0
         self._folder: str | None = None
-        self._nameless: list[str] = []
+        self._nameless, self._example = 0, ""
 
     def feed(self, data: bytes) -> list[Entry]:
         """:raises LimitExceeded: when a line never ends, or the listing does not"""
         self._bytes += len(data)
         found = [each for line in self._lines.feed(data) if line.strip() and (each := self._entry(line))]
         self._entries += len(found)
-        if self._bytes > MOST_LISTED or self._entries + len(self._nameless) > MOST_ENTRIES:
+        if self._bytes > MOST_LISTED or self._entries + self._nameless > MOST_ENTRIES:
             raise LimitExceeded(
                 f"its listing has more than {MOST_ENTRIES} entries or {MOST_LISTED} bytes",
                 "name a directory with fewer entries, or the files one by one",
@@ -71,7 +71,7 @@ unique=None)]
         if (hidden := self._counted - self._seen) > 0:
             omissions.append(Omission("hidden", hidden))
         if self._nameless:
-            omissions.append(Omission("nameless", len(self._nameless), self._nameless[0]))
+            omissions.append(Omission("nameless", self._nameless, self._example))
         return omissions
 
     def _entry(self, line: bytes) -> Entry | None:
@@ -85,7 +85,9 @@ unique=None)]
             self._counted = count(facts.get("x.count", "")) or self._counted
             return None
         if not blank or here or (slash and not self._styled(folder)):
-            self._nameless.append(one_line(line.decode("utf-8", "backslashreplace")))
+            self._nameless += 1
+            if self._nameless == 1:
+                self._example = one_line(line.decode("utf-8", "backslashreplace"))
             return None
         self._seen += 1
         return entry(said, name)

@@ -44,3 +44,11 @@ async def test_entries_without_end(tree, tmp_path, monkeypatch, limit, most, kin
         await collect(tree, tmp_path)
     assert caught.value.remedy
     assert not (tmp_path / "out").exists()
+
+
+async def test_of_a_file_only_what_is_needed_is_kept(tree):
+    (tree.root / "tree" / "x").write_bytes(b"x")
+    async with await api.storage(tree.url("")) as store:
+        ((name, entry),) = [found async for found in inventory.walk(store, f"{tree.root}/tree")]
+    assert (name, entry.kind, entry.size) == ("x", "file", 1)
+    assert not any((entry.permissions, entry.user, entry.group, entry.unique))

@@ -13,6 +13,7 @@ from coalloc.engine.gridftp.markers import Progress
 from coalloc.engine.gridftp.protocol import Reply
 from coalloc.errors import ConnectionLost, LimitExceeded
 from coalloc.intervals import Intervals
+from tests.support.scripted import limited
 
 PAIRS = st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)).map(lambda pair: tuple(sorted(pair))))
 LISTING = b"Type=cdir; .\r\nType=dir;Size=1; a b\r\nType=file;Size=7;Modify=20240229120000; \xc3\xbc\r\nnonsense\r\n"
@@ -89,6 +90,20 @@ def test_a_listing_that_ends_within_a_line_is_lost(said):
     lines.feed(said)
     with pytest.raises(ConnectionLost):
         lines.close()
+
+
+NAMELESS = """
+from coalloc.engine.gridftp.listing import Listing
+
+lines, piece = Listing(), 100 * (b"\\x1b" * 1000 + b"\\n")
+for _ in range(600):
+    lines.feed(piece)
+print(lines.close()[0].entries)
+"""
+
+
+async def test_lines_without_names_take_no_memory_and_no_time():
+    assert await limited(NAMELESS, memory=200 << 20, seconds=20) == "60000\n"
 
 
 def test_lines_without_names_without_end_are_too_much(monkeypatch):
