@@ -33,9 +33,6 @@ SESSIONS = 4
 ALGORITHMS = ("sha256", "md5", "adler32")
 """What is asked for: the first that the server offers."""
 
-NOT_KEPT: Mapping[str, None] = dict.fromkeys(("permissions", "user", "group", "link_target", "unique"))
-"""What is said of a file and not needed here; it may be long."""
-
 Connect = Callable[[], Coroutine[None, None, Storage]]
 
 
@@ -98,7 +95,10 @@ async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
         folder = folders.popleft()
         if folder.count("/") > DEEPEST:
             raise await _beyond(
-                store, f"{top}/{folder}", f"is more than {DEEPEST} folders deep", "lead it in no circle"
+                store,
+                f"{top}/{folder}",
+                f"is more than {DEEPEST} folders deep",
+                "name the folders in it one by one, if it does not contain itself",
             )
         async with aclosing(store.list(f"{top}/{folder}")) as listing:
             async for entries in listing:
@@ -114,9 +114,14 @@ async def walk(store: Storage, top: str) -> AsyncIterator[tuple[str, Entry]]:
                     )
                 for entry in entries:
                     if entry.kind == "file":
-                        yield folder + entry.name, entry._replace(**NOT_KEPT)
+                        yield folder + entry.name, _kept(entry)
                     elif entry.kind == "dir" and entry.link_target is None:
                         folders.append(f"{folder}{entry.name}/")
+
+
+def _kept(entry: Entry) -> Entry:
+    """Return a file without what is said of it and not needed here: it may be long."""
+    return entry._replace(permissions=None, user=None, group=None, link_target=None, unique=None)
 
 
 async def _beyond(store: Storage, path: str, what: str, remedy: str) -> LimitExceeded:
