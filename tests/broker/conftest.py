@@ -1,7 +1,12 @@
-"""A broker on SQLite, and the same on PostgreSQL: every test that asks for one runs on both."""
+"""A broker on SQLite, and the same on PostgreSQL: every test that asks for one runs on both in `make test-long`.
+
+In `make test` those do that are about the database; of the others each runs on one of the two, always the same.
+"""
 
 import asyncio
+import re
 import shutil
+import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -16,10 +21,61 @@ from broker.main import create_app
 from broker.models.access import NewToken
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
+from tests.support.effort import LONG
 from tests.support.postgres import Postgres, named, postgres
 
 HERE = "http://broker.example"
 DATABASES = ("sqlite", "postgresql")
+ABOUT_THE_DATABASE = {
+    "test_backup",
+    "test_bulk",
+    "test_catalogue",
+    "test_database",
+    "test_history",
+    "test_lanes",
+    "test_leases",
+    "test_leasing",
+    "test_lost_workers",
+    "test_rates",
+    "test_retried",
+    "test_rolling",
+    "test_schema",
+    "test_scoring_alone",
+    "test_secret_files",
+    "test_serve",
+    "test_subjects_upgrade",
+    "test_sweeping",
+    "test_tasks",
+    "test_work",
+    "test_workers",
+}
+"""Modules whose tests run on both databases always."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out, or mark as `long`, one of the two forms of each test that is not about the database."""
+    pairs: dict[str, dict[str, pytest.Item]] = {}
+    for item in items:
+        if (kind := _database_of(item)) and item.path.stem not in ABOUT_THE_DATABASE:
+            pairs.setdefault(re.sub(rf"\b{kind}\b", "", item.nodeid), {})[kind] = item
+    twofold = {name: forms for name, forms in pairs.items() if len(forms) == len(DATABASES)}
+    others = {forms[DATABASES[zlib.crc32(name.encode()) % 2]] for name, forms in twofold.items()}
+    for item in others if LONG else ():
+        item.add_marker(pytest.mark.long)
+    if others and not LONG and not _named(config):
+        config.hook.pytest_deselected(items=list(others))
+        items[:] = [item for item in items if item not in others]
+
+
+def _database_of(item: pytest.Item) -> str | None:
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    return params.get("database") or params.get("empty_database")
+
+
+def _named(config: pytest.Config) -> bool:
+    """Whether tests were asked for by their names, so that what is named runs."""
+    return any("::" in word for word in config.args)
 
 
 @pytest.fixture(scope="session")
