@@ -127,6 +127,7 @@ class Settings(NamedTuple):
     :param posting: where each week's report goes
     :param proxies: networks of the proxies whose word counts of where a request comes from; empty: of none
     :param network: private and loopback addresses that endpoints may have, whoever registered them
+    :param copy_unverified: whether files that cannot be verified are copied, though they should be verified
     """
 
     database: str = "sqlite:///coget-broker.sqlite"
@@ -147,6 +148,7 @@ class Settings(NamedTuple):
     posting: Posting | None = None
     proxies: tuple[str, ...] = ()
     network: tuple[Network, ...] = ()
+    copy_unverified: bool = False
 
     @property
     def domain(self) -> str:
@@ -181,7 +183,22 @@ def configured(settings: Settings, path: Path) -> Settings:
         posting=posting(path, document(path).get("report")),
         network=_network(path),
         proxies=_proxies(path),
+        copy_unverified=_copy_unverified(path),
     )
+
+
+def _copy_unverified(path: Path) -> bool:
+    """That of a TOML file: `[transfers]` with copy_unverified.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    said = document(path).get("transfers", {})
+    found = (
+        said.get("copy_unverified", False) if isinstance(said, dict) and said.keys() <= {"copy_unverified"} else None
+    )
+    if not isinstance(found, bool):
+        raise Invalid(f"{path}: [transfers] makes no sense", "write [transfers] and copy_unverified = true")
+    return found
 
 
 def _proxies(path: Path) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ KNOWN = {
     "report": "[report]",
     "network": "[network]",
     "proxy": "[proxy]",
+    "transfers": "[transfers]",
 }
 """What a file may say."""
 SECRETS = (("login", "client_secret"), ("introspection", "client_secret"), ("notify", "secret"))

@@ -128,7 +128,7 @@ class Copy:
                 bad = await self._checked.find_bad(self._pieces(), partial(store.checksum, self._names[0]))
                 if not bad:
                     if self._confirm:
-                        await self._confirm()
+                        await self._confirm(self._checked.verified or not size)
                     await store.rename(*self._names)
                     return
             event = self._reject(self._scheduler, bad)

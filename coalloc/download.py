@@ -112,8 +112,8 @@ class Download:
                     await self._fetch_and_verify()
                 finally:
                     self._journal.close()
-                if self._wishes.confirm:
-                    await self._wishes.confirm()
+                if self._wishes.confirm and self._verification:
+                    await self._wishes.confirm(self._verification.verified or not self._agreement.size)
                 with suppress(asyncio.CancelledError):  # once it has begun, being done is the cleanest stop
                     await in_thread(self._publish)
         except CoallocError as error:

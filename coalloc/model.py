@@ -42,8 +42,8 @@ Ending = Literal["whole", "relieved", "failed", "stalled"]
 Phase = Literal["connecting", "fetching", "verifying", "done"]
 Kind = Literal["file", "dir", "link", "other"]
 TaskStatus = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]
-Confirm = Callable[[], Awaitable[None]]
-"""Raises an error where a file that is whole is not to get its name after all."""
+Confirm = Callable[[bool], Awaitable[None]]
+"""Is told whether a file that is whole was verified; raises an error where it is not to get its name after all."""
 
 
 class Checksum(NamedTuple):
@@ -297,6 +297,7 @@ class TaskView(NamedTuple):
 
     `size` and `files` are what it has found to do so far, which grows while it reads folders; `ends` are the names of
     its collections; `begun` says whether anybody has begun with it, and `waits` for what it waits, if it does.
+    `files_unverified` are those that were copied and could not be verified, though they should have been;
     `left_out` are files that it goes on without, `folders_not_cleared` those of the destination in which a sync deleted
     nothing, for a doubt; `document` is all that the broker says.
     """
@@ -323,6 +324,7 @@ class TaskView(NamedTuple):
     error: str | None
     document: Mapping[str, Any]
     folders_not_cleared: int = 0
+    files_unverified: int = 0
 
     @property
     def over(self) -> bool:

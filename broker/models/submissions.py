@@ -113,6 +113,7 @@ class TaskRecord(Wire):
     files: Count
     files_transferred: Count
     files_skipped: Count
+    files_unverified: Count
     folders_not_cleared: Count
     directories: Count
     symlinks: Count

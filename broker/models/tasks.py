@@ -184,6 +184,7 @@ class Task(NamedTuple):
     bytes_transferred: int
     bytes_checksummed: int
     faults: int
+    files_unverified: int
     folders_not_cleared: int
 
     @property

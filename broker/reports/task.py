@@ -119,6 +119,7 @@ def _facts(record: TaskRecord) -> list[Fact]:
         Fact("Rate", record.rate, "rate", "on average"),
         Fact("Files", record.files, "count", f"{record.files_transferred:,} were transferred"),
         Fact("Left alone", record.files_skipped, "count", "files that were there already"),
+        Fact("Unverified", record.files_unverified, "count", "files that could not be verified, and were copied"),
         Fact("Not cleared", record.folders_not_cleared, "count", "folders in which nothing that is extra was deleted"),
         Fact("Faults", record.faults, "count", f"{record.work['retrying']:,} are tried again"),
         Fact("Failed", record.work["failed"], "count"),

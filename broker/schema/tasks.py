@@ -73,6 +73,7 @@ tasks = Table(
     Column("bytes_checksummed", BigInteger, nullable=False),
     Column("faults", BigInteger, nullable=False),
     # of the destination, in which a sync deleted nothing, since it does not know what is extra
+    Column("files_unverified", BigInteger, nullable=False, server_default="0"),  # though they should have been
     Column("folders_not_cleared", BigInteger, nullable=False, server_default="0"),
     Column("untold", MOMENT),  # when to tell of its end; NULL: there is nothing to tell
     Column("unswept", MOMENT),  # when to clear away what it had begun; NULL: there is nothing

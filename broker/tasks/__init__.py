@@ -15,7 +15,9 @@ __all__ = ["Queue", "followers_of", "poster_of", "prober_of", "worker_of"]
 
 def worker_of(factory: Factory) -> Worker:
     """A worker of this process, for its site; it is told of tasks that are submitted here."""
-    carrier = Carrier(factory.database, factory.trees, factory.places, factory.replicas)
+    carrier = Carrier(
+        factory.database, factory.trees, factory.places, factory.replicas, factory.settings.copy_unverified
+    )
     worker = Worker(factory.database, factory.transfers, factory.decisions, carrier, factory.settings.site)
     factory.tasks.wake = lambda site: worker.wake()
     return worker

@@ -48,9 +48,15 @@ class End(NamedTuple):
 
 
 class Carrier:
-    """Carries out work in one process."""
+    """Carries out work in one process.
 
-    def __init__(self, database: Database, trees: Trees, places: Places, replicas: Replicas) -> None:
+    :param lenient: whether files that cannot be verified are copied all the same
+    """
+
+    def __init__(
+        self, database: Database, trees: Trees, places: Places, replicas: Replicas, lenient: bool = False
+    ) -> None:
+        self._lenient = lenient
         self._database = database
         self._trees = trees
         self._places = places
@@ -123,13 +129,13 @@ class Carrier:
         whose = (task.owner, await self._site(sink.collection))
         if isinstance(source.tree, CatalogueTree) and isinstance(sink.tree, GridFTPTree):
             where = self._where(source.tree, sink.collection, task)
-            return Gathering(where, sink.tree, task.options, limits, whose).copy
+            return Gathering(where, sink.tree, task.options, limits, whose, self._lenient).copy
         if isinstance(source.tree, GridFTPTree) and isinstance(sink.tree, GridFTPTree):
-            return Copying(self._routes, source.tree, sink.tree, task.options, limits, whose).copy
+            return Copying(self._routes, source.tree, sink.tree, task.options, limits, whose, self._lenient).copy
         if isinstance(sink.tree, LocalTree) and isinstance(source.tree, GridFTPTree | CatalogueTree):
             sources = self._sources(source.tree, sink.collection, task)
             namings = [each.naming for each in (source.tree, sink.tree) if not isinstance(each, CatalogueTree)]
-            return Downloading(sources, sink.tree, task.options, limits, whose, namings).copy
+            return Downloading(sources, sink.tree, task.options, limits, whose, namings, self._lenient).copy
         raise Unsupported(
             f"nothing is copied from {source.collection.name} to {sink.collection.name}",
             "copy from a GridFTP server or the catalogue, to a GridFTP server or a folder of workers",

@@ -21,6 +21,7 @@ from broker.tasks.observing import of_batch
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Ends, Route, Routes
 from broker.tasks.side_by_side import of_each
+from broker.tasks.verifying import Demand
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
 from coalloc.intervals import Intervals
 
@@ -50,7 +51,9 @@ class Copying:
         options: Options,
         limits: Limits,
         whose: tuple[str, str],
+        lenient: bool = False,
     ) -> None:
+        self._demand = Demand(options, (source.naming.name, sink.naming.name), lenient)
         self._routes = routes
         self._source = source
         self._sink = sink
@@ -121,13 +124,16 @@ class Copying:
         algorithm = work.details.checksum.partition(":")[0] if work.details.checksum else None
         if work.details.compare and await self._same(route, source, sink, size, algorithm):
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
+        if not (algorithm or _can_verify(route)):
+            self._demand.check(work, verified=not size)
         await self._move(route, work, (source, beside, size), received, recorder)
         checksum = await self._verified(route, work, (source, beside, size), algorithm, recorder)
         if self._options.preserve_timestamp and work.details.modified is not None:
             await route.sink.touch(beside, work.details.modified)
         await self._name(route, work, (beside, sink), recorder)
         checksummed = {"bytes_checksummed": size} if checksum else {}
-        return Result(work, "succeeded", checksum, counts={"files_transferred": 1, **checksummed})
+        done = Result(work, "succeeded", checksum, counts={"files_transferred": 1, **checksummed})
+        return self._demand.marked(done, verified=checksum is not None or not size)
 
     async def _name(self, route: Route, work: Work, names: tuple[str, str], recorder: Recorder) -> None:
         """Give a file its name, if it is still this worker that is to do so.
@@ -200,15 +206,18 @@ class Copying:
 
         :raises VerificationError: when they differ
         """
-        if not (self._options.verify_checksum or work.details.told):
+        if not self._demand.of(work):
             return None
         source, beside, size = what
         name, ours, theirs = await self._checksums(route, source, beside, size, algorithm)
-        if algorithm and name is None:
-            raise Unsupported(f"{work.source}: no server knows the checksum {algorithm}", "leave the checksum out")
+        if name is None:
+            if algorithm:
+                raise Unsupported(f"{work.source}: no server knows the checksum {algorithm}", "leave the checksum out")
+            self._demand.check(work, verified=not size)
+            return None
         told = work.details.told.partition(":")[2].lower() if work.details.told else ours
         if ours == theirs == told:
-            return name and f"{name}:{ours}"
+            return f"{name}:{ours}"
         with suppress(CoallocError):
             await route.sink.delete(beside)
         recorder.progress(work, Intervals())
@@ -249,6 +258,11 @@ async def leave(sink: GridFTPTree, batch: Sequence[Work]) -> None:
                 await sink.delete(name)
 
     await of_each(one, batch)
+
+
+def _can_verify(route: Route) -> bool:
+    """Whether both servers say that they compute a checksum of one kind."""
+    return any(route.source.offers(name) and route.sink.offers(name) for name in ALGORITHMS)
 
 
 def _pieces(ranges: Sequence[tuple[int, int]], most: int) -> Iterator[tuple[int, int]]:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,6 +17,7 @@ from broker.tasks.limits import Limits
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from broker.tasks.side_by_side import of_each, side_by_side
+from broker.tasks.verifying import Demand, Unverifiable
 from coalloc.api import Request, discard, download
 from coalloc.errors import IsDirectory, NoSuchFile, SinkError
 from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
@@ -59,7 +59,10 @@ class Downloading:
         limits: Limits,
         whose: tuple[str, str],
         namings: Sequence[Naming],
+        lenient: bool = False,
     ) -> None:
+        source = namings[0].name if len(namings) > 1 else "the replicas"
+        self._demand = Demand(options, (source, sink.naming.name), lenient)
         self._sources = sources
         self._sink = sink
         self._namings = namings
@@ -79,7 +82,7 @@ class Downloading:
         await _emptied(self._sink, work, abandoned(work))
         arriving = Arriving(work.task_id, recorder)
         sources, allowed, proxy, recorded = await self._sources(work.source)
-        checked = self._options.verify_checksum or work.details.compare
+        checked = self._demand.of(work) or work.details.compare
         wanted = Request(
             (),
             file=ReplicaSet(work.source.rpartition("/")[2], tuple(map(Replica, sources))),
@@ -91,11 +94,15 @@ class Downloading:
             beside=folder(work.destination, work),
             **allowed,
         )
-        confirm = partial(recorder.fence.hold, work)
+
+        async def confirm(verified: bool) -> None:
+            self._demand.check(work, verified)
+            await recorder.fence.hold(work)
+
         with Deciding.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
             try:
                 (report,) = await download(wanted, arriving.watch, sources, self._limits.by_url(sources), confirm)
-            except LeaseLost:
+            except (LeaseLost, Unverifiable):
                 await _emptied(self._sink, work, [work])
                 raise
             deciding.came(report)
@@ -104,7 +111,8 @@ class Downloading:
         arriving.whole(report.size)
         if self._options.preserve_timestamp and work.details.modified is not None:
             await self._sink.touch(work.destination, work.details.modified)
-        return Result(work, "succeeded", _checksum(report), counts={"files_transferred": 1})
+        done = Result(work, "succeeded", _checksum(report), counts={"files_transferred": 1})
+        return self._demand.marked(done, report.verified or not report.size)
 
 
 async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
@@ -149,6 +157,6 @@ def _parent(path: str) -> str:
 
 
 def _checksum(report: TransferReport) -> str | None:
-    """What the file is known to have, as ALGORITHM:HEX."""
-    known = report.checksum
+    """What the file is known to have here and at its source, as ALGORITHM:HEX."""
+    known = report.checksum if report.verified else None
     return known and f"{known.algorithm}:{known.value}"

@@ -6,6 +6,7 @@ from broker.errors import Unavailable
 from broker.models.tasks import Options, Work
 from broker.services.trees import CredentialRefused
 from broker.storage.work import Result
+from broker.tasks.verifying import Unverifiable
 from coalloc import errors
 
 __all__ = ["MISSING", "Fault", "failed", "fault", "pause", "poisoned"]
@@ -68,6 +69,8 @@ def failed(work: Work, error: Exception, options: Options, now: float, at_source
     said = str(error) or type(error).__name__
     if isinstance(error, errors.AddressRefused | CredentialRefused):
         said = f"{said} ({error.remedy})"
+    if isinstance(error, Unverifiable):  # it would be copied again in vain
+        return Result(work, "failed", error_code=code, error=f"{said} ({error.remedy})")
     if code == "NO_SPACE_LEFT" and options.fail_on_quota_errors:
         return Result(work, "failed", error_code=code, error=said)
     if lasting and at_source and isinstance(error, errors.SourceError) and options.skip_source_errors:

@@ -1,7 +1,6 @@
 """Copies datasets to a GridFTP server, each from all servers that have it at once: no byte comes through here."""
 
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 
 from broker.models.forecasts import Resolved
 from broker.models.tasks import Options, Work
@@ -16,6 +15,7 @@ from broker.tasks.observing import of_sources
 from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from broker.tasks.side_by_side import side_by_side
+from broker.tasks.verifying import Demand
 from coalloc.api import copy
 from coalloc.errors import NothingToFetchFrom
 
@@ -34,8 +34,15 @@ class Gathering:
     """
 
     def __init__(
-        self, where: Where, sink: GridFTPTree, options: Options, limits: Limits, whose: tuple[str, str]
+        self,
+        where: Where,
+        sink: GridFTPTree,
+        options: Options,
+        limits: Limits,
+        whose: tuple[str, str],
+        lenient: bool = False,
     ) -> None:
+        self._demand = Demand(options, ("the replicas", sink.naming.name), lenient)
         self._where = where
         self._sink = sink
         self._options = options
@@ -58,6 +65,11 @@ class Gathering:
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         await leave(self._sink, [work])  # what was begun by a worker that died
         arriving = Arriving(work.task_id, recorder)
+
+        async def confirm(verified: bool) -> None:
+            self._demand.check(work, verified)
+            await recorder.fence.hold(work)
+
         whose, namings = (self._owner, self._site), (self._sink.naming,)
         with Deciding.of(recorder, work, "copy", found.name, whose, namings) as deciding:
             report = await copy(
@@ -70,7 +82,7 @@ class Gathering:
                 parallelism=self._options.perf_p or 1,
                 watch=arriving.watch,
                 beside=temporary(self._sink.at(work.destination), work),
-                confirm=partial(recorder.fence.hold, work),
+                confirm=confirm,
                 limits=self._limits.by_url(urls, sink),
                 policy=self._sink.server.policy,
                 delegate=self._sink.server.delegate,
@@ -78,6 +90,8 @@ class Gathering:
             deciding.came(report)
         arriving.whole(report.size)
         recorder.observe(self._owner, of_sources(work, self._site, deciding.began, report.sources))
-        checksum = report.checksum and f"{report.checksum.algorithm}:{report.checksum.value}"
+        sure = report.checksum if report.verified else None
+        checksum = sure and f"{sure.algorithm}:{sure.value}"
         counts = {"files_transferred": 1, **({"bytes_checksummed": report.size} if checksum else {})}
-        return Result(work, "succeeded", checksum, counts=counts)
+        done = Result(work, "succeeded", checksum, counts=counts)
+        return self._demand.marked(done, report.verified or not report.size)

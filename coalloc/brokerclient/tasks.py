@@ -157,6 +157,7 @@ def _view(said: Mapping[str, Any]) -> TaskView:
         waits=str(said["paused"] or said["waits"]),
         error=said["error"] and f"{said['error']['code']}: {said['error']['message']}",
         document=said,
+        files_unverified=whole(said.get("files_unverified", 0)),
         folders_not_cleared=whole(said.get("folders_not_cleared", 0)),  # brokers of before do not say
     )
 

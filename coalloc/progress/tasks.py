@@ -56,6 +56,7 @@ def _beside(task: TaskView) -> str:
         (task.files_skipped, f"{task.files_skipped:,} were there already"),
         (task.left_out, f"{task.left_out:,} left out for their errors"),
         (task.failed, f"{task.failed:,} failed"),
+        (task.files_unverified, f"{human.counted(task.files_unverified, 'file')} not verified"),
         (task.folders_not_cleared, f"{human.counted(task.folders_not_cleared, 'folder')} not cleared of what is extra"),
         (task.faults, f"{human.counted(task.faults, 'fault')} on the way"),
     ]

@@ -166,6 +166,7 @@ def transferred(done: Done) -> dict[str, Any]:
         "size": done.size,
         "checksum_algorithm": algorithm.upper() or None,
         "checksum": value or None,
+        "verified": bool(value),
     }
 
 

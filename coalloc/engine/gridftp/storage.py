@@ -25,6 +25,8 @@ from coalloc.model import Entry, Omission
 __all__ = ["Storage", "open_storage"]
 
 PIECE = 256 * 1024
+UNKNOWN = (500, 502, 504)
+"""Replies to commands that a server does not know."""
 LIST_SECONDS = 60.0
 """How long a listing may stand still: a server that reads a large directory says nothing, or we take nothing."""
 
@@ -167,7 +169,17 @@ class Storage(Login):
         address = await self.locate(path)
         async with self._turn:
             asked = self._checksum_of(address.path, algorithm, start, end)
-            return None if asked is None else digest_in(_positive(await asked, address), algorithm)
+            reply = None if asked is None else await asked
+        if reply is None:
+            return None
+        if reply.code in UNKNOWN:
+            self._algorithms.clear()  # though it says that it offers them
+            return None
+        return digest_in(_positive(reply, address), algorithm)
+
+    def offers(self, algorithm: str) -> bool:
+        """Whether the server says that it computes such checksums."""
+        return algorithm.upper() in self._algorithms
 
     async def _ask(self, command: str, path: str) -> Reply:
         address = await self.locate(path)

@@ -51,6 +51,7 @@ def test_the_picture_of_a_task():
 @pytest.mark.parametrize(
     ("change", "says"),
     [
+        ({"files_unverified": 2}, "1,000 of 2,000 files, 2 files not verified"),
         ({"folders_not_cleared": 2}, "1,000 of 2,000 files, 2 folders not cleared of what is extra"),
         ({"faults": 1, "files_skipped": 3}, "1,000 of 2,000 files, 3 were there already, 1 fault on the way"),
         ({"left_out": 2, "failed": 1}, "1,000 of 2,000 files, 2 left out for their errors, 1 failed"),

@@ -1,0 +1,97 @@
+"""Files that cannot be verified: they fail, or are copied and shown as unverified, as the TOML says."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.config import Settings, configured
+from broker.errors import Invalid
+from broker.handlers.globus import progress
+from broker.models.tasks import Item
+from tests.broker.worlds import ANN, World, read, register, working, world_with, write
+from tests.support.gridftp import GridFTPServer
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+WITHOUT = ("-disable-command-list", "CKSM")
+ROUTES = pytest.mark.parametrize(
+    ("origin", "to"), [("source", "sink"), ("source", "local"), ("catalogue", "sink"), ("catalogue", "local")]
+)
+
+
+@pytest.fixture
+async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
+    """Servers of which one computes no checksums."""
+    with (
+        GridFTPServer(tmp_path / "from", options=WITHOUT) as source,
+        GridFTPServer(tmp_path / "to", "127.0.0.2") as sink,
+    ):
+        async with world_with(database, tmp_path, source, sink) as world:
+            yield world
+
+
+async def copied(world: World, origin: str, to: str, size: int = 1000, lenient: bool = False, **options: object):
+    """The task that copies a file, when it is over; its one file, and the events' codes."""
+    settings = world.factory.settings._replace(copy_unverified=lenient)
+    world = world._replace(factory=world.factory._replace(settings=settings))
+    content = write(world.source.root, {"a": size})["a"]
+    if origin == "catalogue":
+        await register(world, "cms:a", content, world.source, told=False)
+    path = "/cms/a" if origin == "catalogue" else "/a"
+    item = Item(source=path, destination="/x", checksum=options.pop("checksum", None))
+    async with working(world):
+        task = await world.over(await world.submit("TRANSFER", [item], to, origin, **options))
+    events, _ = await world.factory.tasks.events(ANN, task.id, None, 100, 0)
+    done = await world.factory.tasks.done(ANN, task.id, "succeeded", 0, 10)
+    arrived = read(world.sink.root if to == "sink" else world.local)
+    return task, [progress.transferred(each) for each in done], {event.code for event in events}, arrived, content
+
+
+@ROUTES
+async def test_what_cannot_be_verified_fails(world, origin, to):
+    task, done, _, arrived, _ = await copied(world, origin, to)
+    assert (task.status, task.error_code, done, arrived) == ("FAILED", "VERIFY_CHECKSUM", [], {})
+    assert f"{to} have no checksum algorithm in common" in task.error
+    assert ("source" if origin == "source" else "replicas") in task.error
+    assert "copy_unverified" in task.error
+
+
+@ROUTES
+async def test_where_the_admin_wants_it_it_is_copied_and_shown_as_unverified(world, origin, to):
+    task, (done,), events, arrived, content = await copied(world, origin, to, lenient=True)
+    assert (task.status, task.files_unverified, arrived) == ("SUCCEEDED", 1, {"x": content})
+    assert (done["checksum"], done["verified"]) == (None, False)
+    assert "UNVERIFIED" in events
+
+
+@ROUTES
+async def test_who_wants_nothing_verified_gets_it_unverified(world, origin, to):
+    task, (done,), events, arrived, content = await copied(world, origin, to, verify_checksum=False)
+    assert (task.status, task.files_unverified, arrived) == ("SUCCEEDED", 0, {"x": content})
+    assert not done["verified"]
+    assert "UNVERIFIED" not in events
+
+
+@pytest.mark.parametrize("to", ["sink", "local"])
+async def test_an_empty_file_needs_no_checksum(world, to):
+    task, _, events, arrived, _ = await copied(world, "source", to, size=0)
+    assert (task.status, task.files_unverified, arrived) == ("SUCCEEDED", 0, {"x": b""})
+    assert "UNVERIFIED" not in events
+
+
+async def test_a_checksum_that_was_told_is_never_waived(world):
+    task, _, _, arrived, _ = await copied(world, "source", "sink", lenient=True, checksum="md5:" + "0" * 32)
+    assert (task.status, arrived) == ("FAILED", {})
+
+
+@pytest.mark.parametrize(("said", "copies"), [("", False), ("[transfers]\ncopy_unverified = true\n", True)])
+async def test_the_toml_says_so(database, tmp_path, said, copies):
+    (tmp_path / "broker.toml").write_text(said)
+    assert configured(Settings(database), tmp_path / "broker.toml").copy_unverified is copies
+
+
+@pytest.mark.parametrize("said", ["transfers = 1", "[transfers]\ncopy_unverified = 1", "[transfers]\nx = true"])
+async def test_a_toml_that_makes_no_sense_is_refused(database, tmp_path, said):
+    (tmp_path / "broker.toml").write_text(said)
+    with pytest.raises(Invalid, match="transfers"):
+        configured(Settings(database), tmp_path / "broker.toml")
