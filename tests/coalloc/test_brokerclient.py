@@ -141,7 +141,14 @@ async def packed(reader, writer):
     await reader.read()
 
 
-@pytest.mark.parametrize("serve", [endless, packed])
+async def lines(reader, writer):
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 15000000\r\n\r\n" + b"[]\n" * 5_000_000)
+    await writer.drain()
+    await reader.read()
+
+
+@pytest.mark.parametrize("serve", [endless, packed, lines])
 async def test_an_answer_without_end_takes_no_memory(serve):
     async with raw_server(serve) as port:
         said = await limited(ASK, f"http://127.0.0.1:{port}")
