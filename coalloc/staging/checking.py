@@ -11,6 +11,8 @@ from coalloc.staging.item import Item
 __all__ = ["Ask", "Verdict", "check"]
 
 KEPT = "adler32"
+STRONG = ("sha256", "sha512", "sha1", "md5")
+"""Checksums for which who carries bytes finds no others."""
 Ask = Callable[[str, int, int], Awaitable[str | None]]
 """`ask(algorithm, start, end)`: the digest of bytes [start, end), in lower-case hex; None where nobody can say."""
 Range = tuple[int, int]
@@ -24,19 +26,20 @@ class Verdict(NamedTuple):
     wrong: tuple[Range, ...] = ()
 
 
-async def check(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask) -> Verdict:
+async def check(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask, relayed: bool = False) -> Verdict:
     """Compare a whole file with its origin, and with the checksum that is expected.
 
     :param pieces: as they came
+    :param relayed: whether some came over other hosts, which can make other bytes of the same adler32
     :raises VerificationError: when the origin has another file than the expected one
     """
     if not item.size and not item.expected:
         return Verdict(Checksum(KEPT, "00000001"), True)
     refuted = False
     if item.expected and (found := await sink(item.expected.algorithm, 0, item.size)):
-        if found == item.expected.value:
+        if found == item.expected.value and not (relayed and item.expected.algorithm not in STRONG):
             return Verdict(item.expected, True)
-        refuted = True
+        refuted = found != item.expected.value
     said, found = await asyncio.gather(origin(KEPT, 0, item.size), sink(KEPT, 0, item.size))
     if said is None or found is None:
         return _undecided(item, found, refuted)
@@ -47,7 +50,17 @@ async def check(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask) -> 
             f"{item.name} has not the {item.expected.algorithm} {item.expected.value}, neither here nor at its origin",
             "check the expected checksum, or name a replica that is known to be good",
         )
-    return Verdict(Checksum(KEPT, found), True)
+    return await _strongly(item, found, origin, sink) if relayed else Verdict(Checksum(KEPT, found), True)
+
+
+async def _strongly(item: Item, kept: str, origin: Ask, sink: Ask) -> Verdict:
+    """Compare by a checksum that no relay can forge; where no such is known, nothing is verified."""
+    for name in STRONG:
+        said, found = await asyncio.gather(origin(name, 0, item.size), sink(name, 0, item.size))
+        if said is not None and found is not None:
+            wrong = () if said == found else ((0, item.size),)
+            return Verdict(Checksum(name, found), not wrong, wrong)
+    return Verdict(Checksum(KEPT, kept), False)
 
 
 def _undecided(item: Item, found: str | None, refuted: bool) -> Verdict:

@@ -1,5 +1,6 @@
 """Files at a destination beside their origins: what differs is found, piece by piece."""
 
+import hashlib
 import zlib
 
 import pytest
@@ -57,3 +58,42 @@ async def test_what_is_expected_decides():
 
 async def test_a_file_without_a_byte():
     assert (await check(item(content=b""), [], silent, silent)).verified
+
+
+def forged():
+    """Other bytes of the same adler32."""
+    content = bytearray(CONTENT)
+    for at, by in ((10, 1), (11, -2), (12, 1)):
+        content[at] += by
+    assert zlib.adler32(content) == zlib.adler32(CONTENT)
+    return bytes(content)
+
+
+def knows(content, *names):
+    weak = says(content)
+
+    async def ask(algorithm, start, end):
+        if algorithm in names:
+            return hashlib.new(algorithm, content[start:end]).hexdigest()
+        return await weak(algorithm, start, end)
+
+    return ask
+
+
+@pytest.mark.parametrize("name", ["sha256", "sha1", "md5"])
+async def test_what_a_relay_forged_is_found(name):
+    ends = knows(CONTENT, name), knows(forged(), name)
+    assert (await check(item(), PIECES, *ends)).verified, "adler32 does not tell"
+    verdict = await check(item(), PIECES, *ends, relayed=True)
+    assert (verdict.verified, verdict.wrong) == (False, ((0, 200),))
+    good = await check(item(), PIECES, knows(CONTENT, name), knows(CONTENT, name), relayed=True)
+    assert (good.verified, good.checksum.algorithm) == (True, name)
+
+
+async def test_what_came_over_relays_is_not_verified_by_what_they_can_forge():
+    ends = knows(CONTENT, "md5"), knows(CONTENT, "sha256")
+    assert (await check(item(), PIECES, *ends, relayed=True))[1:] == (False, ())
+    expected = Checksum("crc32", f"{zlib.crc32(CONTENT):08x}")
+    assert not (await check(item(expected), PIECES, *ends, relayed=True)).verified
+    strong = Checksum("sha256", hashlib.sha256(CONTENT).hexdigest())
+    assert (await check(item(strong), PIECES, silent, ends[1], relayed=True)).verified
