@@ -7,12 +7,14 @@ Turns what the operating system says about a failed connection into this project
 """
 
 import asyncio
+import re
 import socket
 import sys
 from collections.abc import Mapping
 from copy import copy
 from types import MappingProxyType
 from typing import Protocol, Self, cast
+from urllib.parse import unquote
 
 import aiohappyeyeballs
 from aiohappyeyeballs import AddrInfoType
@@ -27,6 +29,13 @@ LEAST_RTT = slice(148, 152)
 UNKNOWN = (0, 2**32 - 1)
 
 
+ZONE = re.compile(r"[%\s\0]")
+"""What ends an address, in what is written behind it."""
+LOOPBACK_NAMES = (
+    *("localhost", "localhost.localdomain", "localhost4", "localhost6", "localhost4.localdomain4"),
+    *("localhost6.localdomain6", "ip6-localhost", "ip6-loopback"),
+)
+"""What systems call themselves in /etc/hosts."""
 WORDS = {
     AddressClass.PUBLIC: "public",
     AddressClass.PRIVATE: "private",
@@ -166,9 +175,11 @@ def numeric(host: str) -> str | None:
 
     >>> [numeric(each) for each in ("127.1", "0x7f000001", "::1", "LOCALHOST.", "example.org")]
     ['127.0.0.1', '127.0.0.1', '::1', '127.0.0.1', None]
+    >>> [numeric(each) for each in ("fe80::1%25eth9", "%31%32%37.1%20", "ip6-localhost", "localhost.localdomain.")]
+    ['fe80::1', '127.0.0.1', '127.0.0.1', '127.0.0.1']
     """
-    plain = host.rstrip(".").lower()
-    if plain == "localhost" or plain.endswith(".localhost"):
+    plain = ZONE.split(unquote(host))[0].rstrip(".").lower()  # who is asked for it may decode it, and knows zones
+    if plain in LOOPBACK_NAMES or plain.endswith(".localhost"):
         return "127.0.0.1"
     try:
         (found, *_) = socket.getaddrinfo(plain, None, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)

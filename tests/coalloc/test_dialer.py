@@ -78,6 +78,26 @@ async def test_no_spelling_of_an_address_gets_around_the_policy(host):
         refuse_numeric(host, 21, public)
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        *(
+            "fe80::1%eth9",
+            "fe80::1%25eth9",
+            "::1%25lo",
+            "127.0.0.1%20",
+            "127.0.0.1%00",
+            "%31%32%37.0.0.1",
+            "127.0.0.1%2e",
+        ),
+        *("ip6-localhost", "localhost.localdomain", "Localhost6.", "x.localhost", "localhost%2E"),
+    ],
+)
+def test_what_a_proxy_may_read_as_an_inner_address_is_not_asked_for(host):
+    with pytest.raises(PermissionRefused):
+        refuse_numeric(host, 80, AddressPolicy(AddressClass.PUBLIC))
+
+
 async def test_of_several_addresses_the_allowed_ones_are_connected_to(monkeypatch):
     """What the name resolves to is looked up once: the second answer would be another one."""
     answers = [["127.0.0.7", "127.0.0.8", "169.254.169.254"], ["127.0.0.7"]]
