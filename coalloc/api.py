@@ -18,7 +18,7 @@ from coalloc.config import access, some_access
 from coalloc.dialer import DirectDialer
 from coalloc.download import Download, Wishes
 from coalloc.engine import open_source
-from coalloc.engine.base import Admission, Source
+from coalloc.engine.base import Admission, Leads, Source
 from coalloc.engine.places import PROCESSES
 from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, NoFreeConnection, SourceError, UsageError
@@ -47,6 +47,7 @@ __all__ = [
     "Admission",
     "Engine",
     "Handover",
+    "Leads",
     "Probe",
     "Registered",
     "Request",

@@ -14,7 +14,7 @@ from coalloc.brokerclient import Broker, Found
 from coalloc.config import own_policy
 from coalloc.dialer import DirectDialer
 from coalloc.engine import open_source, speaks
-from coalloc.engine.base import Admission, EngineOptions, Source, Span
+from coalloc.engine.base import Admission, EngineOptions, Leads, Source, Span
 from coalloc.errors import NothingToFetchFrom, UsageError
 from coalloc.history import History
 from coalloc.model import Checksum, Estimate, Replica, ReplicaSet
@@ -40,6 +40,7 @@ class Request(NamedTuple):
     servers are shown in place of the user's usual one.
     `overwrite` lets a file that a Metalink or a broker names replace one of other content. `file` is a file that is
     known already, in place of `sources`: nothing is looked up then.
+    `leads` is asked before a redirect is followed.
     `policy` says which addresses the sources may have; None for the user's own, by which they go anywhere.
     `within` is the real path of a directory that the output must not leave by a symbolic link, also one that is put
     there meanwhile, and `output` is then the file itself; None for the directory that `output` is.
@@ -63,6 +64,7 @@ class Request(NamedTuple):
     policy: AddressPolicy | None = None
     within: Path | None = None
     proxy: Path | None = None
+    leads: Leads | None = None
     beside: str | None = None
 
     @property
@@ -84,6 +86,7 @@ class Request(NamedTuple):
             data_hosts=self.data_hosts,
             delegate=self.delegate,
             proxy=self.proxy,
+            leads=self.leads,
         )
 
 

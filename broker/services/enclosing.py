@@ -8,9 +8,12 @@ second path as well, by a link of its own, cannot be seen from here.
 
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
+from posixpath import normpath
+from re import sub
 from socket import inet_aton, inet_ntoa
 from typing import NamedTuple, TypeVar
 from unicodedata import normalize
+from urllib.parse import unquote, urlsplit
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -32,6 +35,8 @@ Addresses = Mapping[str, frozenset[str]]
 """To what names of hosts lead, as numeric addresses; of hosts that are not in it only the name is known."""
 Told = TypeVar("Told", Replica, Suspect)
 THIS_MACHINE = "127.0.0.1"
+ENCODED = 4
+"""How often the path of a URL may be percent-encoded."""
 
 
 class Enclosure(NamedTuple):
@@ -71,18 +76,31 @@ class Enclosing:
 
     def around(self, endpoint: Endpoint, path: str) -> list[Enclosure]:
         """Return the collections that a path below an endpoint's folder lies in."""
-        near = self._near(endpoint)
+        near = self._near(endpoint.host, endpoint.prefix)
         whole = _parts(endpoint.prefix) + _parts(path) if near else ()
         return [Enclosure(collection, _inside(folder, whole)) for collection, folder in near if _covers(folder, whole)]
 
+    def around_url(self, url: str) -> list[Enclosure]:
+        """Return the collections that what a URL names may lie in, whichever way its server reads it."""
+        parts = urlsplit(url)
+        near = self._near(parts.hostname or "", "/")
+        found = {
+            (collection.id, inside): Enclosure(collection, inside)
+            for path in _readings(parts.path)
+            for collection, folder in near
+            if _covers(folder, whole := _parts(path))
+            for inside in [_inside(folder, whole)]
+        }
+        return list(found.values())
+
     def near(self, endpoint: Endpoint) -> bool:
         """Return whether anything below an endpoint's folder may lie in a collection."""
-        return bool(self._near(endpoint))
+        return bool(self._near(endpoint.host, endpoint.prefix))
 
-    def _near(self, endpoint: Endpoint) -> list[tuple[Collection, tuple[str, ...]]]:
-        key = (endpoint.host, endpoint.prefix)
+    def _near(self, host: str, prefix: str) -> list[tuple[Collection, tuple[str, ...]]]:
+        key = (host, prefix)
         if key not in self._known:
-            names, root = self._names(endpoint.host), _parts(endpoint.prefix)
+            names, root = self._names(host), _parts(prefix)
             self._known[key] = [
                 (collection, folder)
                 for collection, others, folder in self._folders
@@ -133,6 +151,10 @@ class Readable:
         """
         around = self._enclosing.around(placed.endpoint, path or split(did).name)
         return all(confirmed(registration, placed, each.collection) or self._reads(each) for each in around)
+
+    def opens_url(self, url: str) -> bool:
+        """Return whether the caller may read what a URL names, which nobody registered."""
+        return all(self._reads(each) for each in self._enclosing.around_url(url))
 
     def _reads(self, each: Enclosure) -> bool:
         rules = self._rules.get(str(each.collection.id), ())
@@ -190,6 +212,21 @@ def _ends(address: str) -> frozenset[str]:
     return frozenset(carried(address))
 
 
+def _readings(path: str) -> set[str]:
+    """Return how a server may read the path of a URL.
+
+    >>> sorted(_readings("/a/%252e%252e/b;x=1/c"))
+    ['/a/%252e%252e/b/c', '/a/%252e%252e/b;x=1/c', '/a/%2e%2e/b/c', '/a/%2e%2e/b;x=1/c', '/b/c', '/b;x=1/c']
+    """
+    found = {path}
+    for _ in range(ENCODED):
+        found |= {unquote(each) for each in found}
+    if any(unquote(each) not in found for each in found):
+        return {"/~"}  # who knows
+    found |= {sub(";[^/]*", "", each) for each in found} | {each.replace("\\", "/") for each in found}
+    return {normpath(each) if "/../" in f"{each}/" else each for each in found}
+
+
 def _parts(path: str) -> tuple[str, ...]:
     return tuple(part for part in path.split("/") if part not in ("", "."))
 
@@ -199,8 +236,12 @@ def _covers(folder: Sequence[str], whole: Sequence[str]) -> bool:
 
 
 def _same(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether a server may hold two paths for one: some do not tell the forms of Unicode apart."""
-    return [normalize("NFC", part) for part in one] == [normalize("NFC", part) for part in other]
+    """Whether a server may hold two paths for one: some do not tell cases, or the forms of Unicode, apart."""
+    return [*map(_folded, one)] == [*map(_folded, other)]
+
+
+def _folded(part: str) -> str:
+    return normalize("NFC", normalize("NFC", part).casefold())
 
 
 def _elsewhere(parts: Sequence[str]) -> bool:

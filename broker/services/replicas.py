@@ -5,7 +5,7 @@ import time
 from collections.abc import AsyncIterator, Mapping, Sequence
 from random import Random
 from typing import NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from broker.config import Settings
 from broker.errors import NotFound
@@ -103,6 +103,22 @@ class Replicas:
             )
         options = await self._options(open_ones, sink, places, caller.subject)
         return _known(self._resolved(name, open_ones.get(name), sink, options))
+
+    async def leads(self, caller: Caller, url: str) -> None:
+        """Ask whether a server may lead a worker to a URL, on behalf of the caller.
+
+        :raises PermissionRefused: when it is in a collection that the caller may not read
+        """
+        async with self._database.read() as connection:
+            readable = await Readable.of(connection, caller)
+        if readable.asks:
+            host = urlsplit(url).hostname or ""
+            readable = readable.with_addresses(await self._hosts.addresses({host} | readable.hosts))
+        if not readable.opens_url(url):
+            raise PermissionRefused(
+                f"a redirect leads into a collection that {caller.subject} may not read",
+                "register the replica where it is, and ask the collection's owner to confirm it",
+            )
 
     async def _options(
         self, found: Mapping[str, Located], sink: str, places: Map, subject: str

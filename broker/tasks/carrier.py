@@ -149,16 +149,16 @@ class Carrier:
                 return Located({tree.url(path): Estimate()}, tree.server.allowed, tree.server.proxy)
             found = await self._where(tree, sink, task)(path)
             expected = {replica.url: replica.estimate for replica in found.replicas}
-            return Located(expected, await self._places.allowed(), None, recorded(found.checksums))
+            leads = partial(self._replicas.leads, _caller(task))
+            return Located(expected, await self._places.allowed(), None, recorded(found.checksums), leads)
 
         return of
 
     def _where(self, tree: CatalogueTree, sink: Collection, task: Candidate) -> Callable[[str], Awaitable[Resolved]]:
         """Where a dataset is that the task's owner may read now, with what is to be expected on the way to the sink."""
-        owner = Caller.model_construct(subject=task.owner, role=task.role, site="")
 
         async def of(path: str) -> Resolved:
-            return await self._replicas.to_read(await tree.did(path), await self._site(sink), owner)
+            return await self._replicas.to_read(await tree.did(path), await self._site(sink), _caller(task))
 
         return of
 
@@ -181,6 +181,11 @@ class Carrier:
     async def close(self) -> None:
         """Let go of all sessions."""
         self._routes.close()
+
+
+def _caller(task: Candidate) -> Caller:
+    """Whom a task is done for."""
+    return Caller.model_construct(subject=task.owner, role=task.role, site="")
 
 
 def _granted(standing: Standing, batch: Sequence[Work], recorder: Recorder) -> list[Work]:

@@ -18,7 +18,7 @@ from broker.tasks.progress import Arriving
 from broker.tasks.recorder import Recorder
 from broker.tasks.side_by_side import of_each, side_by_side
 from broker.tasks.verifying import Demand, Unverifiable
-from coalloc.api import Request, discard, download
+from coalloc.api import Leads, Request, discard, download
 from coalloc.errors import IsDirectory, NoSuchFile, SinkError
 from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
 
@@ -32,12 +32,14 @@ class Located(NamedTuple):
 
     :param proxy: the file of the proxy to show; None for the usual one of this process
     :param checksum: of the file, ALGORITHM:HEX, if known
+    :param leads: is asked before a redirect is followed
     """
 
     expected: Mapping[str, Estimate]
     allowed: Allowed
     proxy: Path | None = None
     checksum: str | None = None
+    leads: Leads | None = None
 
 
 Sources = Callable[[str], Awaitable[Located]]
@@ -81,7 +83,7 @@ class Downloading:
         await _refuse_folder(self._sink, work)
         await _emptied(self._sink, work, abandoned(work))
         arriving = Arriving(work.task_id, recorder)
-        sources, allowed, proxy, recorded = await self._sources(work.source)
+        sources, allowed, proxy, recorded, leads = await self._sources(work.source)
         checked = self._demand.of(work) or work.details.compare
         wanted = Request(
             (),
@@ -92,6 +94,7 @@ class Downloading:
             checksum=work.details.told or (recorded if checked else "none"),
             proxy=proxy,
             beside=folder(work.destination, work),
+            leads=leads,
             **allowed,
         )
 

@@ -14,7 +14,7 @@ from coalloc.dialer import Dialer
 from coalloc.engine.slots import Slots
 from coalloc.model import Origin, Stat, Way
 
-__all__ = ["Admission", "Deliver", "EngineOptions", "Source", "Span"]
+__all__ = ["Admission", "Deliver", "EngineOptions", "Leads", "Source", "Span"]
 
 Deliver = Callable[[int, memoryview], None]
 """`deliver(offset, view)`: these bytes of the file have arrived. The view is only valid during the call.
@@ -47,6 +47,10 @@ class Admission(NamedTuple):
     wait: Callable[[int], Awaitable[None]]
 
 
+Leads = Callable[[str], Awaitable[None]]
+"""Is told the URL to which a server leads; raises a SourceError if nothing may be asked for there."""
+
+
 @dataclass(frozen=True)
 class EngineOptions:
     """What the user or an endpoint's record says about how to reach a replica."""
@@ -66,6 +70,8 @@ class EngineOptions:
     """What limits the sessions of all cogets of this machine with one server; None for no limit."""
     admission: Admission | None = None
     """What limits the rate of the replica; None for no limit. The runner waits for it, engines need not know."""
+    leads: Leads | None = None
+    """What is asked before a redirect is followed."""
 
     def named(self, origin: Origin) -> "EngineOptions":
         """The same for a replica of this origin: what servers name may not be everywhere."""

@@ -41,12 +41,13 @@ INSIDE = [
     ("gsiftp://dtn.example", "/", "/data/priv/deep", "//x"),
     ("gsiftp://dtn.example", "/~", "/", "x"),
     ("gsiftp://dtn.example", "/", "/~robot/priv", "x"),
+    ("gsiftp://dtn.example", "/data/Priv", "/", "x"),
+    ("gsiftp://dtn.example", "/DATA", "/PRIV", "x"),
 ]
 OUTSIDE = [
     ("gsiftp://dtn.example", "/data", "/", "x"),
     ("gsiftp://dtn.example", "/data/private", "/", "x"),
     ("gsiftp://dtn.example", "/data/pri", "/", "v/x"),
-    ("gsiftp://dtn.example", "/data/Priv", "/", "x"),
     ("gsiftp://dtn.example", "/other/data/priv", "/", "x"),
     ("gsiftp://dtn.example", "/data/%70riv", "/", "x"),
     ("gsiftp://dtn.example.evil", "/data/priv", "/", "x"),
@@ -61,6 +62,32 @@ def test_what_lies_in_a_folder(inside, said):
     enclosing = Enclosing([folder("gsiftp://dtn.example", "/data", "/priv")])
     path = f"{below.rstrip('/')}/{name}"
     assert bool(enclosing.around(endpoint(url, prefix), path)) is inside
+
+
+@pytest.mark.parametrize(
+    ("url", "inside"),
+    [
+        ("http://dtn.example/data/priv/x", ["/x"]),
+        ("https://DTN.example.:8443/data/priv/x?y#z", ["/x"]),
+        ("http://dtn.example/data/%70riv/x", ["/x"]),
+        ("http://dtn.example/data/%2570riv/x", ["/x"]),
+        ("http://dtn.example/data/priv;v=1/x", ["/x"]),
+        ("http://dtn.example/open/../data/priv/x", ["/x"]),
+        ("http://dtn.example/open/%2e%2e/data/priv/x", ["/x"]),
+        ("http://dtn.example//data/./priv//x", ["/x"]),
+        ("http://dtn.example/data/PRIV/x", ["/x"]),
+        ("http://dtn.example/data\\priv\\x", ["/x"]),
+        (f"http://dtn.example/%{'25' * 9}41", ["/"]),
+        ("http://dtn.example/~ann/x", ["/"]),
+        ("http://dtn.example/data/private/x", []),
+        ("http://dtn.example/data/x", []),
+        ("http://other.example/data/priv/x", []),
+        ("http:///data/priv/x", []),
+    ],
+)
+def test_what_a_url_names_lies_in_a_folder_if_a_server_may_read_it_so(url, inside):
+    enclosing = Enclosing([folder("gsiftp://dtn.example", "/data", "/priv")])
+    assert [each.path for each in enclosing.around_url(url)] == inside
 
 
 @pytest.mark.parametrize(("one", "other"), [("caf\u00e9", "cafe\u0301"), ("cafe\u0301", "caf\u00e9")])

@@ -140,6 +140,8 @@ class Exchange:
                 if len(history) > MOST:
                     raise Unsupported(f"{self.shown}: more than {MOST} redirects in a row", "use another replica")
                 place = self._next(place, answer)
+                if self._options.leads:
+                    await self._options.leads(str(place.url))
                 await self._end_short(answer)
             finally:
                 await answer.aclose()

@@ -1,0 +1,90 @@
+"""Where a replica's server leads a worker: into no collection that the task's owner may not read."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from broker.models.catalogue import Dataset, Endpoint, Replica
+from broker.models.collections import NewCollection
+from broker.models.tasks import Item
+from broker.storage.collections import Collections
+from tests.broker.worlds import World, working, world_of
+from tests.support.scripted import raw_server
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # what is decided asks no database
+SECRET = os.urandom(4000)
+
+
+@pytest.fixture
+async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
+    """Its source is bob's collection, too, who lets nobody in."""
+    async with world_of(database, tmp_path) as world, working(world):
+        (world.source.root / "secret").write_bytes(SECRET)
+        async with world.factory.database.write() as connection:
+            private = NewCollection(name="private", endpoint="source")
+            await Collections(connection).put(uuid4(), "bob", private, time.time())
+        yield world
+
+
+def files(asked: list[str]) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+    """A web server of which each file is the secret, and which notes what was asked for."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        request = await reader.readuntil(b"\r\n\r\n")
+        method, path = request.decode().split()[:2]
+        asked.append(path)
+        content = SECRET
+        writer.write(f"HTTP/1.1 200 OK\r\nContent-Length: {len(content)}\r\nConnection: close\r\n\r\n".encode())
+        writer.write(content if method == "GET" else b"")
+        await writer.drain()
+
+    return serve
+
+
+def leading(*targets: str) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
+    """A web server that leads from /0 to /1 and so on, and from the last one to the last target."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        path = (await reader.readuntil(b"\r\n\r\n")).decode().split()[1]
+        target = targets[int(path.strip("/"))]
+        writer.write(
+            f"HTTP/1.1 302 Found\r\nLocation: {target}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n".encode()
+        )
+        await writer.drain()
+
+    return serve
+
+
+@pytest.mark.parametrize(
+    ("path", "hops", "status"),
+    [
+        ("{open}", [], "SUCCEEDED"),
+        ("{open}", ["/1", "/2"], "SUCCEEDED"),
+        ("{secret}", [], "FAILED"),
+        ("{secret}", ["/1", "/2"], "FAILED"),
+        ("/{secret}", [], "FAILED"),
+        ("{folder}/x/../secret", [], "FAILED"),
+        ("{folder}/%73ecret", [], "FAILED"),
+    ],
+)
+async def test_no_redirect_leads_into_a_closed_collection(world, path, hops, status):
+    asked: list[str] = []
+    said = path.format(open="/open", secret=world.source.root / "secret", folder=world.source.root)
+    async with raw_server(files(asked)) as port, raw_server(leading(*hops, f"http://127.0.0.1:{port}{said}")) as evil:
+        where = Endpoint(name="evil", site="here", scheme="http", host="127.0.0.1", port=evil, prefix="/")
+        await world.factory.places.put_endpoint("root", where)
+        await world.factory.catalogue.put("root", Dataset(name="evil:0", size=len(SECRET)))
+        await world.factory.catalogue.put_replica("root", Replica(dataset="evil:0", endpoint="evil", path="/0"))
+        items = [Item(source="/evil/0", destination="/x")]
+        number = await world.submit("TRANSFER", items, "local", "catalogue", verify_checksum=False)
+        task = await world.over(number)
+    assert task.status == status, task.error
+    if status == "FAILED":
+        assert asked == []
+        assert "a redirect leads into a collection that ann may not read" in task.error
+    assert (world.local / "x").exists() == (status == "SUCCEEDED")
