@@ -113,7 +113,7 @@ class Guarded(APIRoute):
                     request.app.state.wrong_tokens.failed(request.client.host if request.client else "")
                 raise
             exact = Exactly(request.scope, request.receive)
-            if request.method == "PUT" and (wanted := request.headers.get("If-Match")):
+            if request.method == "PUT" and (wanted := request.headers.getlist("If-Match")):
                 broker = services(request)
                 # Between the look and the change there is no other that says If-Match.
                 async with request.app.state.changing, broker.database.alone("changes"):

@@ -1,7 +1,7 @@
 """Entity tags: what a resource is now, and whether a change is meant for that (RFC 9110, 13.1.1)."""
 
 import hashlib
-from collections.abc import MutableMapping
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 from fastapi import Request, Response
@@ -24,14 +24,16 @@ def _tag(body: bytes) -> str:
     return f'"{hashlib.blake2b(body, digest_size=12).hexdigest()}"'
 
 
-async def matched(request: Request, wanted: str) -> None:
+async def matched(request: Request, wanted: Sequence[str]) -> None:
     """Look at the resource as who asks sees it.
+
+    :param wanted: what all its If-Match headers say; a list of no tag matches nothing, nor does a weak one
 
     :raises Outdated: when it is none of those wanted, or is not there
     """
     known = await _now(request)
-    given = {each.strip() for each in wanted.split(",")}
-    if known is None or not ("*" in given or known in given):
+    given = {each.strip() for header in wanted for each in header.split(",")}
+    if known is None or not (given == {"*"} or known in given):
         raise Outdated("the resource is not what If-Match says", "GET it again, and send its ETag")
 
 

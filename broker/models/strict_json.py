@@ -12,13 +12,14 @@ def document(body: bytes | str) -> Any:
     """Read JSON.
 
     :raises Invalid: when an object in it has a key twice: programs differ in which of them counts
-    :raises ValueError: when it is no JSON
+    :raises ValueError: when it is no JSON, or not in UTF-8 (RFC 8259, 8.1)
 
     >>> document(b'{"a": [{"b": 1}]}')
     {'a': [{'b': 1}]}
     """
     try:
-        return json.loads(body, object_pairs_hook=_once, parse_constant=_none)
+        text = body.decode() if isinstance(body, bytes) else body
+        return json.loads(text, object_pairs_hook=_once, parse_constant=_none)
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 

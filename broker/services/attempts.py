@@ -40,9 +40,19 @@ class Attempts:
         """One more was made."""
         subscriber, now = _subscriber(address), time.monotonic()
         made, until = self._made.get(subscriber, (0, 0.0))
-        if len(self._made) >= MOST_ADDRESSES:
-            self._made = {each: state for each, state in self._made.items() if state[1] > now}
-        self._made[subscriber] = (made + 1, until) if until > now else (1, now + self._seconds)
+        if until <= now:
+            self._made.pop(subscriber, None)
+            self._make_room(now)
+            made, until = 0, now + self._seconds
+        self._made[subscriber] = (made + 1, until)
+
+    def _make_room(self, now: float) -> None:
+        """Forget those whose time is over, which come first, and the one that began first if there are too many."""
+        while self._made:
+            first = next(iter(self._made))
+            if self._made[first][1] > now and len(self._made) < MOST_ADDRESSES:
+                break
+            del self._made[first]
 
 
 def _subscriber(address: str) -> str:

@@ -18,6 +18,8 @@ __all__ = ["LASTS", "Logins"]
 
 LASTS = 43_200.0
 """Seconds."""
+WORD = 30 * 86_400.0
+"""Seconds for which what an identity provider said of somebody counts: then it is asked again, at their next login."""
 GUESSES = 10
 """That one address may make in a minute."""
 
@@ -41,17 +43,26 @@ class Logins:
         async with self._database.write() as connection:
             issued = await Grants(connection).login("token", hashed(token), now)
             if issued:
-                return await _begun(connection, issued.caller, now, issued)
+                return await _begun(connection, Source(issued.caller, None, issued.id, now, issued.limit_at), now)
         self._guesses.failed(address)
         raise Unauthenticated("the token is unknown, expired or revoked", "ask an admin for one")
 
     @retried
     async def by_provider(self, caller: Caller, name: str | None, email: str | None) -> str:
-        """The secret of a new login, for whom an identity provider has named."""
+        """The secret of a new login, for whom an identity provider has named.
+
+        Who has another role by now loses what earlier logins gave.
+        """
         now = time.time()
         async with self._database.write() as connection:
             await Identities(connection).seen(caller.subject, now, name, email)
-            return await _begun(connection, caller, now, None)
+            stored = Grants(connection)
+            for number in await stored.other_logins(caller):
+                await stored.revoke(number, now)
+            source = Source(caller, login_at=now, limit_at=now + WORD)
+            secret = await _begun(connection, source, now)
+        self._access.doubt()
+        return secret
 
     async def current(self, secret: str) -> Login | None:
         """Whose login this is, if it is good."""
@@ -69,9 +80,8 @@ class Logins:
         self._access.doubt()
 
 
-async def _begun(connection: AsyncConnection, caller: Caller, now: float, parent: Login | None) -> str:
+async def _begun(connection: AsyncConnection, source: Source, now: float) -> str:
     secret = new_secret()
-    source = Source(caller, None, parent and parent.id, now, parent and parent.limit_at)
     await Grants(connection).add("login", hashed(secret), source, now, source.until(LASTS, now))
-    await Records(connection).note(now, caller.subject, "log in", f"as {caller.role}")
+    await Records(connection).note(now, source.caller.subject, "log in", f"as {source.caller.role}")
     return secret

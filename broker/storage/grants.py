@@ -76,6 +76,12 @@ class Grants:
             return None
         return Login(row.id, _caller(row), row.login_at or now, row.expires_at if kind == "token" else row.limit_at)
 
+    async def other_logins(self, caller: Caller) -> list[int]:
+        """Logins of somebody with another role that came of no token, of which something may be good."""
+        theirs = and_(tokens.c.kind == "login", tokens.c.subject == caller.subject, tokens.c.parent_id.is_(None))
+        asked = select(tokens.c.id).where(theirs, tokens.c.revoked_at.is_(None), tokens.c.role != caller.role)
+        return list((await self._connection.execute(asked)).scalars())
+
     async def bound(self, hashed: str, client: str) -> tuple[Grant, Code] | None:
         """The code that this client was given, whether it is good or not."""
         joined = (

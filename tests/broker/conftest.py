@@ -28,6 +28,7 @@ HERE = "http://broker.example"
 DATABASES = ("sqlite", "postgresql")
 ABOUT_THE_DATABASE = {
     "test_backup",
+    "test_bodies",
     "test_bulk",
     "test_catalogue",
     "test_database",

@@ -63,6 +63,13 @@ async def test_true_is_no_number(admin, path, body):
     assert "a number is expected" in answer.text
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "utf-8-sig"])
+async def test_bodies_are_utf_8(admin, encoding):
+    content = '{"name": "X"}'.encode(encoding)
+    assert (await admin.put("/broker/v1/sites/X", content=content, headers=JSON)).status_code in (400, 422)
+    assert (await admin.get("/broker/v1/sites/X")).status_code == 404
+
+
 async def _catalogue(admin) -> str:
     assert (await admin.put("/broker/v1/collections/all", json={"name": "all", "kind": "catalogue"})).status_code == 200
     return str((await admin.get("/broker/v1/collections/all")).json()["id"])
@@ -143,10 +150,14 @@ async def test_a_change_is_made_only_to_what_it_is_meant_for(stocked, prefix):
     path = f"{prefix}/endpoints/cern-1"
     first = await stocked.get(path)
     body, tag = first.json(), first.headers["ETag"]
-    for wrong in ('"other"', f"W/{tag}", tag.strip('"')):
+    for wrong in ('"other"', f"W/{tag}", tag.strip('"'), "", " ", ",", f'"{tag}"', '"*"'):
         assert (await stocked.put(path, json=body, headers={"If-Match": wrong})).status_code == 412
+    both = [("If-Match", '"x"'), ("If-Match", f'W/{tag}, "y"')]
+    assert (await stocked.put(path, json=body, headers=both)).status_code == 412
     changed = {**body, "read_priority": 7}
-    assert (await stocked.put(path, json=changed, headers={"If-Match": f'"x", {tag}'})).status_code == 200
+    assert (await stocked.put(path, json=changed, headers=[("If-Match", '"x"'), ("If-Match", tag)])).status_code == 200
+    now = (await stocked.get(path)).headers["ETag"]
+    assert (await stocked.put(path, json=changed, headers={"If-Match": f'"x", {now}'})).status_code == 200
     again = await stocked.put(path, json={**body, "read_priority": 8}, headers={"If-Match": tag})
     assert (again.status_code, again.json()["error"]["code"]) == (412, "outdated")
     assert (await stocked.get(path)).json()["read_priority"] == 7
