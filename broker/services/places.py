@@ -158,14 +158,15 @@ class Places:
             before = next(
                 (each.endpoint for each in await stored.endpoints() if each.endpoint.name == endpoint.name), None
             )
+            there = await Collections(connection).at(endpoint.name)
             if role != "admin":
-                there = await Collections(connection).at(endpoint.name)
                 endpoint = _permitted(by, endpoint, before, there)
-                if before and _where(before) != _where(endpoint):
+            if before and _where(before) != _where(endpoint):
+                if role == "admin":
+                    await Collections(connection).forget_folders(endpoint.name)
+                else:
                     for each in there:
                         await Collections(connection).keep_folder(each.id, before.host, below(before.prefix, each.base))
-            else:
-                await Collections(connection).forget_folders(endpoint.name)
             await stored.put_endpoint(endpoint, opened=role == "admin")
             said = f"{endpoint.name}: may be given a proxy" if endpoint.delegate else endpoint.name
             await Records(connection).note(time.time(), by, "put endpoint", said)

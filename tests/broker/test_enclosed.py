@@ -299,12 +299,15 @@ async def test_a_collection_made_later_closes_what_curators_registered(place):
 
 
 async def test_who_moves_a_collections_endpoint_opens_nothing(place):
-    """The folder where the collection was stays closed, until an admin says where its endpoint is."""
+    """The folder where the collection was stays closed, until an admin moves its endpoint."""
     await place.registered(place.eve)
     for prefix in ("/nowhere/", "/elsewhere/"):
         assert (await place.endpoint(place.eve, "from", prefix=prefix)).status_code == 200
     assert not await place.reads(place.eve)
-    assert (await place.endpoint(place.world.admin, "from", prefix="/elsewhere/")).status_code == 200
+    admin = place.world.admin
+    assert (await place.endpoint(admin, "from", prefix="/elsewhere/", max_streams=7)).status_code == 200
+    assert not await place.reads(place.eve), "only something else was changed"
+    assert (await place.endpoint(admin, "from", prefix="/new/")).status_code == 200
     assert await place.reads(place.eve)
 
 

@@ -4,6 +4,7 @@ How fast bytes came is bounded from above only: by the clock of whoever looks, w
 """
 
 import asyncio
+import hashlib
 import os
 import time
 from collections.abc import AsyncIterator
@@ -104,7 +105,8 @@ async def test_replicas_at_web_servers_come_at_the_rate_of_the_folder(world, tmp
         (web.root / "a").write_bytes(content)
         where = Endpoint(name="web", site="here", scheme="http", host=web.host, port=web.port)
         await world.factory.places.put_endpoint("root", where)
-        await world.factory.catalogue.put("root", Dataset(name="cms:a", size=SIZE))
+        checksums = {"md5": hashlib.md5(content).hexdigest()}
+        await world.factory.catalogue.put("root", Dataset(name="cms:a", size=SIZE, checksums=checksums))
         await world.factory.catalogue.put_replica("root", Replica(dataset="cms:a", endpoint="web"))
         await held(world, "local", rate=RATE)
         since = time.time()
