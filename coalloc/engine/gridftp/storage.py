@@ -26,7 +26,7 @@ __all__ = ["Storage", "open_storage"]
 
 PIECE = 256 * 1024
 UNKNOWN = (500, 502, 504)
-"""Replies to commands that a server does not know."""
+"""Replies to commands that a server does not know; of what fails Globus servers say 500, too, and why in more lines."""
 LIST_SECONDS = 60.0
 """How long a listing may stand still: a server that reads a large directory says nothing, or we take nothing."""
 
@@ -172,7 +172,7 @@ class Storage(Login):
             reply = None if asked is None else await asked
         if reply is None:
             return None
-        if reply.code in UNKNOWN:
+        if reply.code in UNKNOWN and len(reply.lines) == 1:
             self._algorithms.clear()  # though it says that it offers them
             return None
         return digest_in(_positive(reply, address), algorithm)

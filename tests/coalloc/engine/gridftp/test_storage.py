@@ -125,6 +125,9 @@ async def test_refusals_can_be_told_apart(store, root):
         await listed(store, root / "none")
     with pytest.raises(NoSuchFile):
         await store.checksum(f"{root}/none", "md5", 0, 1)
+    with pytest.raises(IsDirectory):
+        await store.checksum(f"{root}/full", "md5", 0, 1)
+    assert await store.checksum(f"{root}/full/file", "md5", 0, 0), "it still offers checksums"
     assert store.usable
 
 
