@@ -40,10 +40,10 @@ class Leftovers:
         return None if row is None else candidate(row)
 
     async def begun(self, number: str, after: int, most: int) -> list[Work]:
-        """Copies that were begun and never ended, or that a worker was lost with, in the order of their ids."""
+        """Copies and links that were begun and never ended, or lost with a worker, in the order of their ids."""
         tried = or_(work.c.attempt > 0, work.c.received.is_not(None))
         left = or_(and_(work.c.state.in_(ENDS), tried), work.c.lost > 0)
-        of_task = (work.c.task_id == number, work.c.kind == "copy", left)
+        of_task = (work.c.task_id == number, work.c.kind.in_(("copy", "link")), left)
         return await Works(self._connection).some(*of_task, work.c.id > after, most=most)
 
     async def again(self, numbers: Collection[str], now: float) -> None:

@@ -25,12 +25,13 @@ from broker.tasks.downloading import Downloading, Located, Sources, discarded
 from broker.tasks.faults import failed
 from broker.tasks.gathering import Gathering
 from broker.tasks.limits import Limits, Promises
-from broker.tasks.looking import Looking, at_source
+from broker.tasks.linking import Linking
+from broker.tasks.looking import Looking
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Routes
 from broker.tasks.side_by_side import side_by_side
 from broker.tasks.standing import DENIED, Standing
-from coalloc.errors import AlreadyThere, CoallocError, PermissionRefused, Unsupported
+from coalloc.errors import CoallocError, Unsupported
 from coalloc.model import Estimate
 
 __all__ = ["Carrier"]
@@ -112,7 +113,7 @@ class Carrier:
             looking = Looking(self._database, source.tree, sink.tree, task.options, found)
             return _each(looking.look if kind == "look" else looking.expand, task)
         if kind == "link":
-            return _each(lambda work: _link(work, source.tree, sink.tree, standing), task)
+            return _each(Linking(source.tree, sink.tree, standing, task.options).link, task)
         return await self._copier(task, source, sink)
 
     async def _incomplete(self, task: Candidate) -> bool:
@@ -211,21 +212,3 @@ async def _left_alone(batch: Sequence[Work], recorder: Recorder) -> None:
     recorder.note(batch[0].task_id, event)
     for work in batch:
         recorder.report(Result(work, "succeeded"))
-
-
-async def _link(work: Work, source: Tree, sink: Tree, standing: Standing) -> Result:
-    """Make a link that leads to what the one at the source leads to."""
-    with at_source():
-        target = work.details.link or (await source.stat(work.source)).link_target
-        if target is None:
-            raise Unsupported(f"{work.source} is no symbolic link, as far as its server says", "transfer it as a file")
-        if target.startswith("/"):
-            raise PermissionRefused(f"{work.source} leads out of its collection", "have links followed, or left out")
-    if said := standing.no_link(work, target):
-        return Result(work, "failed", error_code=DENIED, error=said)
-    try:
-        await sink.link(target, work.destination)
-    except AlreadyThere:
-        await sink.delete(work.destination)
-        await sink.link(target, work.destination)
-    return Result(work, "succeeded")

@@ -44,6 +44,10 @@ class Tree(Protocol):
         """Give a file or a folder another path. :raises AlreadyThere: when anything is there"""
         ...
 
+    async def replace(self, old: str, new: str) -> None:
+        """Give a file or a link another path, in place of the file or link that is there, in one step."""
+        ...
+
     async def delete(self, path: str) -> None:
         """Delete a file, or a symbolic link."""
         ...

@@ -85,6 +85,10 @@ class CatalogueTree:
         """:raises PermissionRefused: always"""
         raise _read_only(old)
 
+    async def replace(self, old: str, new: str) -> None:
+        """:raises PermissionRefused: always"""
+        raise _read_only(old)
+
     async def delete(self, path: str) -> None:
         """:raises PermissionRefused: always"""
         raise _read_only(path)

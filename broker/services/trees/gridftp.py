@@ -173,6 +173,11 @@ class GridFTPTree:
                 )
             await session.rename(self.at(old), self.at(new))
 
+    async def replace(self, old: str, new: str) -> None:
+        """Give a file or a link another path, in place of the file or link that is there, as servers do it."""
+        async with self._session() as session:
+            await session.rename(self.at(old), self.at(new))
+
     async def delete(self, path: str) -> None:
         """Delete a file, or a symbolic link."""
         async with self._session() as session:

@@ -75,6 +75,11 @@ class LocalTree:
         except AlreadyThere:
             raise AlreadyThere(f"{new} exists already", "choose another name, or delete it first") from None
 
+    async def replace(self, old: str, new: str) -> None:
+        """Give a file or a link another path, in place of the file or link that is there, in one step."""
+        self.refuse_partial(new)
+        await _aside(self._replace, old, new)
+
     async def delete(self, path: str) -> None:
         """Delete a file, or a symbolic link."""
         await _aside(self._delete, path)
@@ -149,6 +154,10 @@ class LocalTree:
     def _rename(self, old: str, new: str) -> None:
         with self._parent(old) as (origin, name), self._parent(new) as (aim, called):
             rename_exclusively(name, origin, called, aim)
+
+    def _replace(self, old: str, new: str) -> None:
+        with self._parent(old) as (origin, name), self._parent(new) as (aim, called):
+            os.replace(name, called, src_dir_fd=origin, dst_dir_fd=aim)
 
     def _delete(self, path: str) -> None:
         with self._parent(path) as (folder, name):

@@ -1,0 +1,81 @@
+"""Makes the symbolic links that a task keeps."""
+
+from contextlib import suppress
+
+from broker.models.tasks import Options, Work
+from broker.services.paths import led
+from broker.services.trees import Tree
+from broker.storage.work import Result
+from broker.tasks.beside import names, temporary
+from broker.tasks.choosing import outdated
+from broker.tasks.looking import at_source
+from broker.tasks.standing import DENIED, Standing
+from coalloc.errors import IsDirectory, NoSuchFile, PermissionRefused, Unsupported
+from coalloc.model import Entry
+
+__all__ = ["Linking"]
+
+
+class Linking:
+    """Makes links at one end like those at the other.
+
+    :param standing: what the task's owner may do now
+    """
+
+    def __init__(self, source: Tree, sink: Tree, standing: Standing, options: Options) -> None:
+        self._source = source
+        self._sink = sink
+        self._standing = standing
+        self._options = options
+
+    async def link(self, work: Work) -> Result:
+        """Make a link that leads to what the one at the source leads to, in one step, in place of a file or a link.
+
+        :raises IsDirectory: when a folder is there
+        """
+        with at_source():
+            found = await self._found(work)
+            target = found.link_target
+            if target is None:
+                why = f"{work.source} is no symbolic link, as far as its server says"
+                raise Unsupported(why, "transfer it as a file")
+            if target.startswith("/"):
+                why = f"{work.source} leads out of its collection"
+                raise PermissionRefused(why, "have links followed, or left out")
+        if said := self._standing.no_link(work, target):
+            return Result(work, "failed", error_code=DENIED, error=said)
+        if self._wanted(work, target, found, await self._there(work)):
+            await self._make(work, target)
+        return Result(work, "succeeded")
+
+    async def _found(self, work: Work) -> Entry:
+        """What is at the source; it is asked only for what its listing did not say, since links may lead nowhere."""
+        if work.details.link is not None and not self._options.sync_level:
+            return Entry(work.source, "link", link_target=work.details.link)
+        found = await self._source.stat(work.source)
+        return found._replace(link_target=work.details.link or found.link_target)
+
+    async def _there(self, work: Work) -> Entry | None:
+        """What is at the destination; nothing where a link leads nowhere, as far as servers tell."""
+        try:
+            there = await self._sink.stat(work.destination)
+        except NoSuchFile:
+            return None
+        if there.kind == "dir" and there.link_target is None:
+            raise IsDirectory(f"{work.destination} is a folder", "name another destination, or delete it first")
+        return there
+
+    def _wanted(self, work: Work, target: str, found: Entry, there: Entry | None) -> bool:
+        """Whether the link is to be made: as a file would be copied, and never in place of the same link."""
+        if there is None or there.link_target is None:
+            return outdated(found, there, self._options) is not False
+        same = led(work.destination, there.link_target) == led(work.destination, target)
+        return not same and self._options.sync_level != 0
+
+    async def _make(self, work: Work, target: str) -> None:
+        for name in names(work.destination, work):  # what was begun by a worker that is gone
+            with suppress(NoSuchFile):
+                await self._sink.delete(name)
+        beside = temporary(work.destination, work)
+        await self._sink.link(target, beside)
+        await self._sink.replace(beside, work.destination)

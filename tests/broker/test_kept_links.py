@@ -1,0 +1,97 @@
+"""Links that a task keeps: by sync levels, in one step, in place of what a file would replace."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from broker.models.tasks import Item
+from broker.services.trees import GridFTPTree
+from tests.broker.worlds import World, working, world_of, write
+
+pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)  # what is decided asks no database
+KEEP = {"recursive_symlinks": "keep"}
+
+
+@pytest.fixture
+async def world(database: str, tmp_path: Path) -> AsyncIterator[World]:
+    async with world_of(database, tmp_path) as world, working(world):
+        write(world.source.root, {"d/a": 10, "d/b": 20})
+        (world.source.root / "d/l").symlink_to("a")
+        (world.sink.root / "d").mkdir()
+        yield world
+
+
+def at(world: World) -> str | bytes:
+    """What the link leads to, or else what is in the file."""
+    path = world.sink.root / "d/l"
+    return path.readlink().name if path.is_symlink() else path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("there", "level", "becomes"),
+    [
+        ("nothing", None, "a"),
+        ("nothing", 0, "a"),
+        ("the same", None, "a"),
+        ("the same", 2, "a"),
+        ("another link", None, "a"),
+        ("another link", 0, "b"),
+        ("another link", 1, "a"),
+        ("a dangling link", None, "a"),
+        ("a file", None, "a"),
+        ("a file", 0, b"x" * 10),
+        ("a file", 1, b"x" * 10),  # of the size of what the link leads to
+        ("a larger file", 1, "a"),
+    ],
+)
+async def test_a_link_takes_the_place_of_what_a_file_would_replace(world, there, level, becomes):
+    path = world.sink.root / "d/l"
+    (world.sink.root / "d/b").write_bytes(b"b")
+    match there:
+        case "the same":
+            (world.sink.root / "d/a").write_bytes(b"a")
+            path.symlink_to(world.sink.root / "d/a")
+        case "another link":
+            path.symlink_to(world.sink.root / "d/b")
+        case "a dangling link":
+            path.symlink_to("nowhere")
+        case "a file":
+            path.write_bytes(b"x" * 10)
+        case "a larger file":
+            path.write_bytes(b"x" * 11)
+    made = path.lstat().st_ino if there == "the same" else None
+    task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], sync_level=level, **KEEP)
+    assert (task.status, task.faults) == ("SUCCEEDED", 0), task.error
+    assert at(world) == becomes
+    assert made is None or path.lstat().st_ino == made, "it was not made again"
+    assert sorted(each.name for each in (world.sink.root / "d").iterdir()) == ["a", "b", "l"]
+
+
+async def test_a_folder_in_its_place_stays(world):
+    write(world.sink.root, {"d/l/precious": 5})
+    task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], **KEEP)
+    assert (task.status, task.error) == ("FAILED", "/d/l is a folder")
+    assert (world.sink.root / "d/l/precious").stat().st_size == 5
+
+
+async def test_the_name_is_there_at_each_moment(world, monkeypatch):
+    """Between what was there and the link nobody sees nothing."""
+    path = world.sink.root / "d/l"
+    path.write_bytes(b"before")
+    seen = []
+    for name in ("link", "replace", "delete"):
+        method = getattr(GridFTPTree, name)
+
+        async def watched(self, *paths, method=method):
+            try:
+                await method(self, *paths)
+            finally:
+                seen.append(path.is_symlink() or path.exists())
+
+        monkeypatch.setattr(GridFTPTree, name, watched)
+    task = await world.done("TRANSFER", [Item(source="/d/", destination="/d/")], **KEEP)
+    assert task.status == "SUCCEEDED", task.error
+    assert at(world) == "a"
+    assert len(seen) >= 2
+    assert all(seen)
