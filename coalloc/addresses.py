@@ -5,7 +5,7 @@ no more inner address than the class of that server's own. Addresses that carry 
 6to4, NAT64, Teredo, ISATAP, ...) count as what they carry.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import IntEnum
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import NamedTuple
@@ -81,6 +81,7 @@ class AddressPolicy(NamedTuple):
     :param addresses: numeric addresses that are allowed whatever they are
     :param servers: names of servers, as `server` makes them, that may lead anywhere but to link-local addresses
     :param data_hosts: servers, as above, each with another host that its data may come from, or go to
+    :param pinned: hosts that were looked up before, each with the numeric addresses it is then connected at
     :param remedy: what to do about a refusal
     """
 
@@ -89,6 +90,7 @@ class AddressPolicy(NamedTuple):
     addresses: frozenset[str] = frozenset()
     servers: frozenset[tuple[str, int]] = frozenset()
     data_hosts: frozenset[tuple[tuple[str, int], str]] = frozenset()
+    pinned: tuple[tuple[str, tuple[str, ...]], ...] = ()
     remedy: str = "name the URL yourself if you trust it, or list the network in config.toml (networks)"
 
     @property
@@ -136,6 +138,15 @@ class AddressPolicy(NamedTuple):
             servers=self.servers if known else frozenset(),
         )
 
+    def pin(self, known: Mapping[str, tuple[str, ...]]) -> "AddressPolicy":
+        """Return the same policy, by which hosts are connected at these numeric addresses, and not looked up anew."""
+        new = {_plain(host): addresses for host, addresses in known.items()}
+        return self._replace(pinned=tuple(({**dict(self.pinned), **new}).items()))
+
+    def pinned_to(self, host: str) -> tuple[str, ...]:
+        """Return the numeric addresses that a host was found to have; none where it is to be looked up."""
+        return next((addresses for name, addresses in self.pinned if name == _plain(host)), ())
+
     def with_address(self, address: str) -> "AddressPolicy":
         """The same policy, which allows one more numeric address."""
         return self._replace(addresses=self.addresses | {address})
@@ -161,7 +172,7 @@ def policy_of(origin: Origin, own: AddressPolicy = ANYWHERE) -> AddressPolicy:
 
 def server(host: str, port: int) -> tuple[str, int]:
     """Return a server's name as policies have it."""
-    return host.rstrip(".").lower(), port
+    return _plain(host), port
 
 
 def class_of(address: str) -> AddressClass:
@@ -209,6 +220,10 @@ def parse_networks(texts: Iterable[object]) -> tuple[Network, ...]:
             raise ValueError(f"{text} is link-local or reserved")
         found.append(network)
     return tuple(found)
+
+
+def _plain(host: str) -> str:
+    return host.rstrip(".").lower()
 
 
 def _parsed(address: str) -> Address:

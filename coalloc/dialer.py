@@ -117,7 +117,7 @@ class DirectDialer:
         return sock
 
     async def _connect(self, host: str, port: int) -> socket.socket:
-        found = self._allowed(host, port, await _looked_up(host, port))
+        found = self._allowed(host, port, await _found(host, port, self.policy))
         self._dialled = {**self._dialled, host: frozenset(str(each[4][0]) for each in found)}
         return await aiohappyeyeballs.start_connection(found, happy_eyeballs_delay=0.25)
 
@@ -134,7 +134,7 @@ class DirectDialer:
         :raises OSError: when the name does not resolve
         """
         if host not in self._dialled:
-            found = await _looked_up(host, 0)
+            found = await _found(host, 0, self.policy)
             return frozenset(str(each[4][0]) for each in found if self.policy.allows(str(each[4][0])))
         return self._dialled[host]
 
@@ -145,8 +145,16 @@ class DirectDialer:
         return UnknownHost(f"there is no host named {host}", "check the spelling of the host in the URL")
 
 
+async def _found(host: str, port: int, policy: AddressPolicy) -> list[AddrInfoType]:
+    """The addresses of a host, which may have been looked up before.
+
+    :raises OSError: :raises UnicodeError: when it has none
+    """
+    names = policy.pinned_to(host) or (host,)
+    return [each for name in names for each in await _looked_up(name, port)]
+
+
 async def _looked_up(host: str, port: int) -> list[AddrInfoType]:
-    """The addresses of a host. :raises OSError: :raises UnicodeError: when it has none"""
     name = host.encode() if host.isascii() else host  # for a string the tables of international names are loaded
     try:  # most data connections go to a numeric address, which needs no thread to look it up
         found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
@@ -161,7 +169,7 @@ async def checked(host: str, port: int, policy: AddressPolicy) -> str:
     :raises SourceError: when one is not, or there is none
     """
     try:
-        found = [str(each[4][0]) for each in await _looked_up(host, port)]
+        found = [str(each[4][0]) for each in await _found(host, port, policy)]
     except (OSError, UnicodeError):
         raise UnknownHost(f"there is no host named {host}", "check the spelling of the host in the URL") from None
     for address in found:

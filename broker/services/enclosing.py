@@ -6,14 +6,12 @@ it. A server is its host: the same files may be had at several ports, and by sev
 second path as well, by a link of its own, cannot be seen from here.
 """
 
+from collections.abc import Collection as Several
 from collections.abc import Mapping, Sequence
 from ipaddress import ip_address
-from posixpath import normpath
-from re import sub
 from socket import inet_aton, inet_ntoa
 from typing import NamedTuple, TypeVar
-from unicodedata import normalize
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -23,20 +21,20 @@ from broker.models.collections import AccessRule, Collection
 from broker.models.names import split
 from broker.services.permissions import granted
 from broker.services.places import Map
+from broker.services.readings import folded, readings
 from broker.storage.collections import Collections, Folder
 from broker.storage.places import Placed
 from broker.storage.registrations import Registration, Registrations
 from broker.storage.suspects import Suspect
 from coalloc.addresses import AddressClass, carried, class_of
 
-__all__ = ["Enclosing", "Enclosure", "Readable", "confirmed", "numeric", "told"]
+__all__ = ["Enclosing", "Enclosure", "Readable", "confirmed", "is_address", "numeric", "told"]
 
-Addresses = Mapping[str, frozenset[str]]
-"""To what names of hosts lead, as numeric addresses; of hosts that are not in it only the name is known."""
+Addresses = Mapping[str, Several[str]]
+"""To what names of hosts lead, as numeric addresses."""
 Told = TypeVar("Told", Replica, Suspect)
 THIS_MACHINE = "127.0.0.1"
-ENCODED = 4
-"""How often the path of a URL may be percent-encoded."""
+WEB = ("http", "https")
 
 
 class Enclosure(NamedTuple):
@@ -49,12 +47,12 @@ class Enclosure(NamedTuple):
 class Enclosing:
     """The folders of all collections.
 
-    :param addresses: of hosts that may have several names
+    :param addresses: of all hosts that have some: what is at another may be at any; None to go by names alone
     """
 
     def __init__(self, folders: Sequence[Folder], addresses: Addresses | None = None) -> None:
         self._said = folders
-        self._addresses = addresses or {}
+        self._addresses = addresses
         self._folders = [
             (each.collection, self._names(each.endpoint.host), _parts(each.endpoint.prefix + each.collection.base))
             for each in folders
@@ -76,6 +74,8 @@ class Enclosing:
 
     def around(self, endpoint: Endpoint, path: str) -> list[Enclosure]:
         """Return the collections that a path below an endpoint's folder lies in."""
+        if endpoint.scheme in WEB:
+            return self.around_url(endpoint.url(path))
         near = self._near(endpoint.host, endpoint.prefix)
         whole = _parts(endpoint.prefix) + _parts(path) if near else ()
         return [Enclosure(collection, _inside(folder, whole)) for collection, folder in near if _covers(folder, whole)]
@@ -86,7 +86,7 @@ class Enclosing:
         near = self._near(parts.hostname or "", "/")
         found = {
             (collection.id, inside): Enclosure(collection, inside)
-            for path in _readings(parts.path)
+            for path in readings(parts.path)
             for collection, folder in near
             if _covers(folder, whole := _parts(path))
             for inside in [_inside(folder, whole)]
@@ -95,21 +95,26 @@ class Enclosing:
 
     def near(self, endpoint: Endpoint) -> bool:
         """Return whether anything below an endpoint's folder may lie in a collection."""
-        return bool(self._near(endpoint.host, endpoint.prefix))
+        return bool(self._near(endpoint.host, "/" if endpoint.scheme in WEB else endpoint.prefix))
+
+    def knows(self, host: str) -> bool:
+        """Return whether it is known where a host is."""
+        plain = numeric(host)
+        return self._addresses is None or plain in self._addresses or is_address(plain)
 
     def _near(self, host: str, prefix: str) -> list[tuple[Collection, tuple[str, ...]]]:
         key = (host, prefix)
         if key not in self._known:
-            names, root = self._names(host), _parts(prefix)
+            names, root, known = self._names(host), _parts(prefix), self.knows(host)
             self._known[key] = [
                 (collection, folder)
                 for collection, others, folder in self._folders
-                if names & others and (_covers(folder, root) or _same(folder[: len(root)], root))
+                if (names & others or not known) and (_covers(folder, root) or _same(folder[: len(root)], root))
             ]
         return self._known[key]
 
     def _names(self, host: str) -> frozenset[str]:
-        return frozenset({plain := numeric(host)}).union(*map(_ends, self._addresses.get(plain, ())))
+        return frozenset({plain := numeric(host)}).union(*map(_ends, (self._addresses or {}).get(plain, ())))
 
 
 class Readable:
@@ -139,6 +144,10 @@ class Readable:
     def hosts(self) -> frozenset[str]:
         """Hosts where collections are."""
         return self._enclosing.hosts
+
+    def knows(self, host: str) -> bool:
+        """Return whether it is known where a host is."""
+        return self._enclosing.knows(host)
 
     def with_addresses(self, addresses: Addresses) -> "Readable":
         """Return the same, which knows to what names of hosts lead."""
@@ -205,26 +214,20 @@ def numeric(host: str) -> str:
         return plain
 
 
+def is_address(spelled: str) -> bool:
+    """Return whether what `numeric` returned is an address, not a name."""
+    try:
+        ip_address(spelled)
+    except ValueError:
+        return False
+    return True
+
+
 def _ends(address: str) -> frozenset[str]:
     """Return where packets to a numeric address may end."""
     if class_of(address) == AddressClass.LOOPBACK:
         return frozenset({THIS_MACHINE})
     return frozenset(carried(address))
-
-
-def _readings(path: str) -> set[str]:
-    """Return how a server may read the path of a URL.
-
-    >>> sorted(_readings("/a/%252e%252e/b;x=1/c"))
-    ['/a/%252e%252e/b/c', '/a/%252e%252e/b;x=1/c', '/a/%2e%2e/b/c', '/a/%2e%2e/b;x=1/c', '/b/c', '/b;x=1/c']
-    """
-    found = {path}
-    for _ in range(ENCODED):
-        found |= {unquote(each) for each in found}
-    if any(unquote(each) not in found for each in found):
-        return {"/~"}  # who knows
-    found |= {sub(";[^/]*", "", each) for each in found} | {each.replace("\\", "/") for each in found}
-    return {normpath(each) if "/../" in f"{each}/" else each for each in found}
 
 
 def _parts(path: str) -> tuple[str, ...]:
@@ -236,17 +239,13 @@ def _covers(folder: Sequence[str], whole: Sequence[str]) -> bool:
 
 
 def _same(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether a server may hold two paths for one: some do not tell cases, or the forms of Unicode, apart."""
-    return [*map(_folded, one)] == [*map(_folded, other)]
-
-
-def _folded(part: str) -> str:
-    return normalize("NFC", normalize("NFC", part).casefold())
+    """Whether a server may hold two paths for one."""
+    return [*map(folded, one)] == [*map(folded, other)]
 
 
 def _elsewhere(parts: Sequence[str]) -> bool:
-    """Whether only the server knows where that is: somebody's home."""
-    return bool(parts) and parts[0].startswith("~")
+    """Whether only the server knows where that is: somebody's home, or a name of dots or blanks."""
+    return bool(parts) and (parts[0].startswith("~") or any(part != ".." and not folded(part) for part in parts))
 
 
 def _inside(folder: Sequence[str], whole: Sequence[str]) -> str:

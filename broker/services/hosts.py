@@ -4,16 +4,17 @@ import asyncio
 import socket
 import time
 from collections.abc import Iterable
-from ipaddress import ip_address
 
 import structlog
 
-from broker.services.enclosing import numeric
+from broker.services.enclosing import is_address, numeric
 
 __all__ = ["Hosts"]
 
 REMEMBERED = 60.0
 """Seconds."""
+AGAIN = 5.0
+"""Seconds until a name is asked about again whose addresses could not be had."""
 PATIENCE = 10.0
 """Seconds for an answer."""
 MOST = 10_000
@@ -24,33 +25,29 @@ class Hosts:
     """Names of hosts."""
 
     def __init__(self) -> None:
-        self._known: dict[str, tuple[float, frozenset[str]]] = {}
+        self._known: dict[str, tuple[float, tuple[str, ...]]] = {}
 
-    async def addresses(self, hosts: Iterable[str]) -> dict[str, frozenset[str]]:
-        """Return the numeric addresses of hosts that have names, by these as `numeric` spells them; none of unknown."""
+    async def addresses(self, hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
+        """Return the numeric addresses of hosts that have names, by these as `numeric` spells them.
+
+        Those last known count while no others can be had. Hosts of which none were ever known are left out.
+        """
         now = time.monotonic()
         if len(self._known) > MOST:
             self._known.clear()
-        names = {name for host in hosts if _is_name(name := numeric(host))}
+        names = {name for host in hosts if not is_address(name := numeric(host))}
         unknown = [name for name in names if name not in self._known or self._known[name][0] <= now]
         for name, found in zip(unknown, await asyncio.gather(*map(_looked_up, unknown)), strict=True):
-            self._known[name] = (now + REMEMBERED, found)
-        return {name: self._known[name][1] for name in names if name in self._known}
+            last = self._known.get(name, (0.0, ()))[1]
+            self._known[name] = (now + REMEMBERED, found) if found else (now + AGAIN, last)
+        return {name: found for name in names if (found := self._known[name][1])}
 
 
-async def _looked_up(name: str) -> frozenset[str]:
+async def _looked_up(name: str) -> tuple[str, ...]:
     try:
         async with asyncio.timeout(PATIENCE):
             found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError, TimeoutError) as error:
         log.warning("the addresses of a host are not known", host=name, error=str(error) or type(error).__name__)
-        return frozenset()
-    return frozenset(str(address[0]) for *_, address in found)
-
-
-def _is_name(spelled: str) -> bool:
-    try:
-        ip_address(spelled)
-    except ValueError:
-        return True
-    return False
+        return ()
+    return tuple(dict.fromkeys(str(address[0]) for *_, address in found))

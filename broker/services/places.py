@@ -28,8 +28,6 @@ REMEMBERED = 2.0
 
 
 GLOBUS = "globus://"
-ANYBODYS = {"site", "read_priority", "write_priority", "capacity", "max_streams", "latitude", "longitude"}
-"""What curators may change of an endpoint, whatever is there."""
 TOLD = 50
 """Endpoints of which each gets a line in the log."""
 log = structlog.get_logger("broker")
@@ -249,10 +247,9 @@ def _permitted(by: str, endpoint: Endpoint, before: Endpoint | None, collections
     return endpoint
 
 
-def _where(endpoint: Endpoint) -> dict[str, object]:
-    """Return all of an endpoint that says where it is, or who else has a part in it."""
-    said = endpoint.model_dump(exclude={*ANYBODYS, "port"})
-    return {**said, "port": endpoint.port or PORTS[endpoint.scheme]}
+def _where(endpoint: Endpoint) -> tuple[str, str, int, str]:
+    """Return where an endpoint is: its address and its folder."""
+    return endpoint.scheme, endpoint.host, endpoint.port or PORTS[endpoint.scheme], endpoint.prefix
 
 
 def _site(name: str, known: Map) -> str:

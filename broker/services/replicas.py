@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence, Set
 from random import Random
 from typing import NamedTuple
 from urllib.parse import quote, urlsplit
@@ -15,7 +15,7 @@ from broker.models.catalogue import address
 from broker.models.forecasts import Candidate, Quantiles, Resolved
 from broker.models.history import Pair
 from broker.models.names import split
-from broker.services.enclosing import Readable
+from broker.services.enclosing import Readable, numeric
 from broker.services.forecasting import Forecasting, quantiles
 from broker.services.hosts import Hosts
 from broker.services.permissions import NOBODY
@@ -23,10 +23,10 @@ from broker.services.places import Map, Places
 from broker.services.ranking import Choice, kilometres, rank, rationale
 from broker.storage.catalogue import Catalogue, Located
 from broker.storage.database import Database
-from coalloc.errors import PermissionRefused
+from coalloc.errors import PermissionRefused, Unreachable
 from predictors.context import size_class
 
-__all__ = ["Replicas"]
+__all__ = ["Replicas", "ToRead"]
 
 CHUNK = 500
 """Names after which others get their turn."""
@@ -43,6 +43,17 @@ class Option(NamedTuple):
     rate: Quantiles | None
     measured: bool
     rationale: str
+
+
+class ToRead(NamedTuple):
+    """A dataset with the replicas that are read for a caller.
+
+    :param addresses: of the hosts where these are, as they were looked up when it was asked who may read there; these
+        have to be connected to, as a name may lead elsewhere a moment later
+    """
+
+    dataset: Resolved
+    addresses: Mapping[str, tuple[str, ...]]
 
 
 class Replicas:
@@ -79,46 +90,59 @@ class Replicas:
         (resolved,) = [each async for part in self.resolve([name], sink, caller) for each in part]
         return _known(resolved)
 
-    async def to_read(self, name: str, sink: str, caller: Caller) -> Resolved:
+    async def to_read(self, name: str, sink: str, caller: Caller) -> ToRead:
         """One dataset, with the replicas that are read for the caller: servers of several names are one.
 
         :raises NotFound: when there is no such
         :raises PermissionRefused: when all its replicas lie in collections that the caller may not read
+        :raises Unreachable: when it is not known where some of these are
         """
         places = await self._places.map()
         async with self._database.read() as connection:
             found = await Catalogue(connection).located([name])
             readable = await Readable.of(connection, caller)
-        if readable.asks:
-            hosts = {
-                places.by_id[i].endpoint.host for each in found.values() for i, _ in each.replicas if i in places.by_id
-            }
-            readable = readable.with_addresses(await self._hosts.addresses(hosts | readable.hosts))
+        hosts = {
+            places.by_id[i].endpoint.host for each in found.values() for i, _ in each.replicas if i in places.by_id
+        }
+        readable, addresses = await self._located(readable, hosts)
         located = found.get(name)
         open_ones = {name: _readable(located, places, readable)} if located else {}
         if located and located.replicas and not open_ones[name].replicas:
+            _refuse_unknown(readable, hosts)
             raise PermissionRefused(
                 f"{caller.subject} may read no replica of {name}",
                 "ask the owners of the collections where they are, or an admin, to confirm one",
             )
         options = await self._options(open_ones, sink, places, caller.subject)
-        return _known(self._resolved(name, open_ones.get(name), sink, options))
+        return ToRead(_known(self._resolved(name, open_ones.get(name), sink, options)), addresses)
 
-    async def leads(self, caller: Caller, url: str) -> None:
+    async def leads(self, caller: Caller, url: str) -> tuple[str, ...]:
         """Ask whether a server may lead a worker to a URL, on behalf of the caller.
 
+        Return the addresses that this was asked about, to connect to; none where the host is to be looked up.
+
         :raises PermissionRefused: when it is in a collection that the caller may not read
+        :raises Unreachable: when it may be in one, as it is not known where that host is
         """
         async with self._database.read() as connection:
             readable = await Readable.of(connection, caller)
-        if readable.asks:
-            host = urlsplit(url).hostname or ""
-            readable = readable.with_addresses(await self._hosts.addresses({host} | readable.hosts))
+        host = urlsplit(url).hostname or ""
+        readable, addresses = await self._located(readable, {host})
         if not readable.opens_url(url):
+            _refuse_unknown(readable, {host})
             raise PermissionRefused(
                 f"a redirect leads into a collection that {caller.subject} may not read",
                 "register the replica where it is, and ask the collection's owner to confirm it",
             )
+        return addresses.get(numeric(host), ())
+
+    async def _located(self, readable: Readable, hosts: Set[str]) -> tuple[Readable, dict[str, tuple[str, ...]]]:
+        """What a caller may read, by the addresses of hosts, and these, where there is any collection at all."""
+        if not readable.asks:
+            return readable, {}
+        known = await self._hosts.addresses(hosts | readable.hosts)
+        named = {numeric(host) for host in hosts}
+        return readable.with_addresses(known), {name: known[name] for name in named if name in known}
 
     async def _options(
         self, found: Mapping[str, Located], sink: str, places: Map, subject: str
@@ -189,6 +213,16 @@ def _readable(located: Located, places: Map, readable: Readable) -> Located:
         if i in places.by_id and readable.opens(places.by_id[i], located.did, path, located.registrations[i])
     ]
     return located._replace(replicas=there)
+
+
+def _refuse_unknown(readable: Readable, hosts: Iterable[str]) -> None:
+    """:raises Unreachable: when it is not known where some of the hosts are"""
+    unknown = sorted(host for host in hosts if not readable.knows(host))
+    if unknown:
+        raise Unreachable(
+            f"the addresses of {', '.join(unknown)} cannot be looked up, so that it is not known who may read there",
+            "check the name service of the workers",
+        )
 
 
 def _known(resolved: Resolved) -> Resolved:

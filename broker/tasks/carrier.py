@@ -8,10 +8,9 @@ from typing import NamedTuple
 from broker.errors import BrokerError, NotFound
 from broker.models.access import Caller
 from broker.models.collections import Collection
-from broker.models.forecasts import Resolved
 from broker.models.tasks import Event, Work
 from broker.services.places import Places
-from broker.services.replicas import Replicas
+from broker.services.replicas import Replicas, ToRead
 from broker.services.trees import CatalogueTree, GridFTPTree, LocalTree, Tree, Trees
 from broker.storage.collections import Collections
 from broker.storage.database import Database
@@ -148,17 +147,19 @@ class Carrier:
         async def of(path: str) -> Located:
             if isinstance(tree, GridFTPTree):
                 return Located({tree.url(path): Estimate()}, tree.server.allowed, tree.server.proxy)
-            found = await self._where(tree, sink, task)(path)
+            found, addresses = await self._where(tree, sink, task)(path)
             expected = {replica.url: replica.estimate for replica in found.replicas}
             leads = partial(self._replicas.leads, _caller(task))
-            return Located(expected, await self._places.allowed(), None, recorded(found.checksums), leads)
+            allowed = await self._places.allowed()
+            allowed["policy"] = allowed["policy"].pin(addresses)
+            return Located(expected, allowed, None, recorded(found.checksums), leads)
 
         return of
 
-    def _where(self, tree: CatalogueTree, sink: Collection, task: Candidate) -> Callable[[str], Awaitable[Resolved]]:
+    def _where(self, tree: CatalogueTree, sink: Collection, task: Candidate) -> Callable[[str], Awaitable[ToRead]]:
         """Where a dataset is that the task's owner may read now, with what is to be expected on the way to the sink."""
 
-        async def of(path: str) -> Resolved:
+        async def of(path: str) -> ToRead:
             return await self._replicas.to_read(await tree.did(path), await self._site(sink), _caller(task))
 
         return of

@@ -8,6 +8,7 @@ from urllib.parse import unquote, urlsplit
 from broker.models.tasks import Work
 from broker.services.trees import GridFTPTree
 from broker.tasks.copying import ALGORITHMS
+from coalloc.addresses import AddressPolicy
 from coalloc.api import storage
 from coalloc.errors import CoallocError, NoSuchFile
 
@@ -23,13 +24,16 @@ def recorded(checksums: Mapping[str, str]) -> str | None:
     return next((f"{name}:{checksums[name]}" for name in ALGORITHMS if name in checksums), None)
 
 
-async def same(sink: GridFTPTree, work: Work, checksums: Mapping[str, str], replicas: Sequence[str]) -> bool:
+async def same(
+    sink: GridFTPTree, work: Work, checksums: Mapping[str, str], replicas: Sequence[str], policy: AddressPolicy
+) -> bool:
     """Whether the destination has what would come, whose size it has.
 
     A replica's server is asked only where the destination's knows none of the checksums that are recorded.
 
     :param checksums: of the dataset, by algorithm
     :param replicas: URLs at GridFTP servers
+    :param policy: of addresses, for these
     """
     with suppress(NoSuchFile):
         for name, value in checksums.items():
@@ -37,16 +41,16 @@ async def same(sink: GridFTPTree, work: Work, checksums: Mapping[str, str], repl
             if there is not None:
                 return there == value
         for url in replicas:
-            answer = await _same(sink, work, url)
+            answer = await _same(sink, work, url, policy)
             if answer is not None:
                 return answer
     return False
 
 
-async def _same(sink: GridFTPTree, work: Work, url: str) -> bool | None:
+async def _same(sink: GridFTPTree, work: Work, url: str, policy: AddressPolicy) -> bool | None:
     """Whether a replica is what is at the destination; None where that cannot be told."""
     with suppress(CoallocError):
-        async with await storage(url, policy=sink.server.policy) as source:
+        async with await storage(url, policy=policy) as source:
             for name in ALGORITHMS:
                 ours, theirs = await asyncio.gather(
                     source.checksum(unquote(urlsplit(url).path), name, 0, work.size),

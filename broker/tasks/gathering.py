@@ -2,8 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
-from broker.models.forecasts import Resolved
 from broker.models.tasks import Options, Work
+from broker.services.replicas import ToRead
 from broker.services.trees import GridFTPTree
 from broker.storage.work import Result
 from broker.tasks.beside import temporary
@@ -23,7 +23,7 @@ __all__ = ["Gathering"]
 
 AT_ONCE = 4
 SCHEMES = ("ftp://", "gsiftp://")
-Where = Callable[[str], Awaitable[Resolved]]
+Where = Callable[[str], Awaitable[ToRead]]
 """Where a dataset is that a path of the catalogue names, the best replica first."""
 
 
@@ -55,13 +55,14 @@ class Gathering:
         await side_by_side(lambda work: self._copy(work, recorder), batch, recorder, self._options, at_once)
 
     async def _copy(self, work: Work, recorder: Recorder) -> Result:
-        found = await self._where(work.source)
+        found, addresses = await self._where(work.source)
+        policy = self._sink.server.policy.pin(addresses)
         speak = [replica for replica in found.replicas if replica.url.startswith(SCHEMES)]
         if not speak:
             raise NothingToFetchFrom(f"no GridFTP server has {found.name}", "register a replica at one, or fetch it")
         urls, sink = [replica.url for replica in speak], self._sink.url(work.destination)
         known = work.details.told or next((f"{name}:{value}" for name, value in found.checksums.items()), None)
-        if work.details.compare and await same(self._sink, work, found.checksums, urls):
+        if work.details.compare and await same(self._sink, work, found.checksums, urls, policy):
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         await leave(self._sink, [work])  # what was begun by a worker that died
         arriving = Arriving(work.task_id, recorder)
@@ -84,7 +85,7 @@ class Gathering:
                 beside=temporary(self._sink.at(work.destination), work),
                 confirm=confirm,
                 limits=self._limits.by_url(urls, sink),
-                policy=self._sink.server.policy,
+                policy=policy,
                 delegate=self._sink.server.delegate,
             )
             deciding.came(report)

@@ -47,8 +47,11 @@ class Admission(NamedTuple):
     wait: Callable[[int], Awaitable[None]]
 
 
-Leads = Callable[[str], Awaitable[None]]
-"""Is told the URL to which a server leads; raises a SourceError if nothing may be asked for there."""
+Leads = Callable[[str], Awaitable[tuple[str, ...]]]
+"""Is told the URL to which a server leads, and returns the numeric addresses to connect to there, none to look them up.
+
+Raises a SourceError if nothing may be asked for there.
+"""
 
 
 @dataclass(frozen=True)

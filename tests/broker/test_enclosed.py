@@ -305,8 +305,9 @@ async def test_who_moves_a_collections_endpoint_opens_nothing(place):
         assert (await place.endpoint(place.eve, "from", prefix=prefix)).status_code == 200
     assert not await place.reads(place.eve)
     admin = place.world.admin
-    assert (await place.endpoint(admin, "from", prefix="/elsewhere/", max_streams=7)).status_code == 200
-    assert not await place.reads(place.eve), "only something else was changed"
+    for other in ({"max_streams": 7}, {"delegate": True}, {"data_hosts": ["pool.example"]}):
+        assert (await place.endpoint(admin, "from", prefix="/elsewhere/", **other)).status_code == 200
+        assert not await place.reads(place.eve), f"only {other} was changed"
     assert (await place.endpoint(admin, "from", prefix="/new/")).status_code == 200
     assert await place.reads(place.eve)
 

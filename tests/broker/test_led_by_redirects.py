@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -9,10 +10,12 @@ from uuid import uuid4
 
 import pytest
 
+from broker.models.access import Caller
 from broker.models.catalogue import Dataset, Endpoint, Replica
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item
 from broker.storage.collections import Collections
+from coalloc.errors import Unreachable
 from tests.broker.worlds import World, working, world_of
 from tests.support.scripted import raw_server
 
@@ -88,3 +91,24 @@ async def test_no_redirect_leads_into_a_closed_collection(world, path, hops, sta
         assert asked == []
         assert "a redirect leads into a collection that ann may not read" in task.error
     assert (world.local / "x").exists() == (status == "SUCCEEDED")
+
+
+async def test_where_a_redirect_may_lead_is_told_with_the_addresses_that_were_asked_about(world):
+    replicas, here = world.factory.replicas, socket.gethostname().lower()
+    root, ann = world.source.root, Caller(subject="ann", role="reader")
+    found = await replicas.leads(ann, f"http://{here}:8080/open")
+    assert set(found) == {each[4][0] for each in socket.getaddrinfo(here, None)}
+    assert await replicas.leads(ann, "http://192.0.2.1/open") == ()
+    assert await replicas.leads(ann, "http://lost.invalid/open") == ()
+    with pytest.raises(Unreachable, match=r"lost\.invalid cannot be looked up"):
+        await replicas.leads(ann, f"http://lost.invalid{root}/secret")
+
+
+async def test_a_replica_at_a_host_that_cannot_be_looked_up_is_not_read(world):
+    lost = Endpoint(name="lost", site="here", scheme="ftp", host="lost.invalid", prefix="/")
+    await world.factory.places.put_endpoint("root", lost)
+    await world.factory.catalogue.put("eve", Dataset(name="lost:x", size=1))
+    inside = Replica(dataset="lost:x", endpoint="lost", path=f"{world.source.root}/secret")
+    await world.factory.catalogue.put_replica("eve", inside)
+    with pytest.raises(Unreachable, match=r"lost\.invalid cannot be looked up"):
+        await world.factory.replicas.to_read("lost:x", "here", Caller(subject="ann", role="reader"))

@@ -69,6 +69,16 @@ async def test_only_allowed_addresses_are_connected_to():
         (await DirectDialer(policy).dial("127.0.0.8", open_to_us.getsockname()[1], 5)).close()
 
 
+async def test_a_host_that_was_looked_up_before_is_connected_at_the_addresses_that_it_had_then():
+    policy = AddressPolicy().pin({"Led.Invalid.": ("127.0.0.7",)}).pin({"other.invalid": ("127.0.0.8",)})
+    with socket.create_server(("127.0.0.7", 0)) as listener:
+        dialer = DirectDialer(policy)
+        assert await dialer.addresses("led.invalid") == {"127.0.0.7"}
+        (await dialer.dial("led.invalid", listener.getsockname()[1], 5)).close()
+        with pytest.raises(PermissionRefused, match="this machine"):
+            await dialer.under(policy._replace(innermost=AddressClass.PUBLIC)).dial("led.invalid", 1, 5)
+
+
 @pytest.mark.parametrize("host", ["127.1", "0x7f000001", "2130706433", "017700000001", "::1", "::ffff:127.0.0.1"])
 async def test_no_spelling_of_an_address_gets_around_the_policy(host):
     public = AddressPolicy(AddressClass.PUBLIC)

@@ -9,7 +9,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from coalloc.addresses import AddressPolicy, class_of
@@ -141,7 +141,9 @@ class Exchange:
                     raise Unsupported(f"{self.shown}: more than {MOST} redirects in a row", "use another replica")
                 place = self._next(place, answer)
                 if self._options.leads:
-                    await self._options.leads(str(place.url))
+                    found = await self._options.leads(str(place.url))
+                    host = place.url.raw_host.decode()
+                    place = replace(place, policy=place.policy.pin({host: found} if found else {}))
                 await self._end_short(answer)
             finally:
                 await answer.aclose()

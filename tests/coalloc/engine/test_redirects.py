@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
@@ -259,3 +260,17 @@ async def test_whose_word_a_document_is():
         assert await fetch.get(f"{last.url}/x", 10) == fetch.Document(b"hi", "127.0.0.3", False)
         found = await fetch.get(f"{first.url}/x", 10)
     assert (found.content, found.address) == (b"hi", "127.0.0.1")
+
+
+async def test_a_redirect_is_followed_to_the_addresses_that_it_was_allowed_at():
+    async def allowed(url):
+        assert url == f"http://led.invalid:{port}/x"
+        return ("127.0.0.1",)
+
+    async with answering(has_file) as there:
+        port = there.url.rpartition(":")[2]
+        async with answering(leads_to(f"http://led.invalid:{port}/x")) as first:
+            source = HTTPSource(f"{first.url}/x", replace(options(), leads=allowed))
+            async with opened(source):
+                assert await collect(source, 0, 10) == b"0123456789"
+        assert set(there.headers("host")) == {f"led.invalid:{port}"}
