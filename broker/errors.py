@@ -34,6 +34,7 @@ __all__ = [
     "LoggedOut",
     "NoBookmark",
     "NoCollection",
+    "NoRole",
     "NoTask",
     "NotFound",
     "NotGranted",
@@ -103,6 +104,14 @@ class Forbidden(BrokerError):
 
     status = 403
     code = "forbidden"
+
+
+class NoRole(Forbidden):
+    """Somebody to whom an identity provider gives no role here, or no longer."""
+
+    def __init__(self, subject: str) -> None:
+        super().__init__(f"{subject} has no role here", "ask an admin of the broker which scope or group gives one")
+        self.subject = subject
 
 
 class Insufficient(Forbidden):

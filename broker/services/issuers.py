@@ -18,7 +18,7 @@ import httpx
 import jwt
 
 from broker.config import LOOPBACK, Issuer
-from broker.errors import Forbidden, Unauthenticated, Unavailable
+from broker.errors import NoRole, Unauthenticated, Unavailable
 from broker.models.access import ROLES, Caller, Role
 from broker.models.subjects import Foreign
 from broker.services.addresses import issuer_policy
@@ -70,7 +70,7 @@ class Issuers:
         """Whose token it is, and what it lets them do.
 
         :raises Unauthenticated: the same, whatever is wrong with it
-        :raises Forbidden: when it is good, and gives no role here
+        :raises NoRole: when it is good, and gives no role here
         :raises Unavailable: when the issuer's keys cannot be had
         """
         issuer, claims = await self._verified(token, None)
@@ -96,7 +96,7 @@ class Issuers:
         return claims
 
     def admitted(self, url: str, claims: Mapping[str, Any]) -> Caller:
-        """Who this is that an issuer has named, and what they may do. :raises Forbidden: when that is nothing"""
+        """Who this is that an issuer has named, and what they may do. :raises NoRole: when that is nothing"""
         return admitted(url, self._issuers[url].roles, claims)
 
     async def _verified(self, token: str, client: str | None) -> tuple[Issuer, dict[str, Any]]:
@@ -194,7 +194,7 @@ def admitted(url: str, roles: Mapping[str, Role], claims: Mapping[str, Any]) -> 
     """Who this is of whom an issuer says this, and what they may do.
 
     :raises Unauthenticated: when its `sub` is nobody's
-    :raises Forbidden: when that is nothing
+    :raises NoRole: when that is nothing
     """
     granted = {word for name in CLAIMS for word in words(claims.get(name))}
     given = [roles[word] for word in granted if word in roles]
@@ -205,7 +205,7 @@ def admitted(url: str, roles: Mapping[str, Role], claims: Mapping[str, Any]) -> 
             f"the token of {url} names nobody: {error}", "ask its identity provider for another"
         ) from None
     if not given:
-        raise Forbidden(f"{subject} has no role here", "ask an admin of the broker which scope or group gives one")
+        raise NoRole(subject)
     return Caller(subject=subject, role=max(given, key=ROLES.index))
 
 

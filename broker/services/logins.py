@@ -5,7 +5,7 @@ import time
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Unauthenticated
-from broker.models.access import Caller
+from broker.models.access import Caller, Role
 from broker.models.oauth import Login, Source
 from broker.services.access import Access, hashed, new_secret
 from broker.services.attempts import Attempts
@@ -56,13 +56,18 @@ class Logins:
         now = time.time()
         async with self._database.write() as connection:
             await Identities(connection).seen(caller.subject, now, name, email)
-            stored = Grants(connection)
-            for number in await stored.other_logins(caller):
-                await stored.revoke(number, now)
+            await _end(connection, caller.subject, now, but=caller.role)
             source = Source(caller, login_at=now, limit_at=now + WORD)
             secret = await _begun(connection, source, now)
         self._access.doubt()
         return secret
+
+    @retried
+    async def end_all(self, subject: str) -> None:
+        """End all logins at an identity provider of somebody to whom it gives no role any more, and what they gave."""
+        async with self._database.write() as connection:
+            await _end(connection, subject, time.time())
+        self._access.doubt()
 
     async def current(self, secret: str) -> Login | None:
         """Whose login this is, if it is good."""
@@ -78,6 +83,13 @@ class Logins:
             if login := await stored.login("login", hashed(secret), now):
                 await stored.revoke(login.id, now)
         self._access.doubt()
+
+
+async def _end(connection: AsyncConnection, subject: str, now: float, but: Role | None = None) -> None:
+    """End logins of somebody at an identity provider, but those with a role."""
+    stored = Grants(connection)
+    for number in await stored.provided(subject, but):
+        await stored.revoke(number, now)
 
 
 async def _begun(connection: AsyncConnection, source: Source, now: float) -> str:

@@ -97,7 +97,7 @@ class Provider:
         """Who has come back.
 
         :raises Unauthenticated: when they did not go away from here, or the provider did not let them in
-        :raises Forbidden: when they have no role here
+        :raises NoRole: when they have no role here
         :raises Unavailable: when the provider does not answer
         """
         try:

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, update
+from sqlalchemy import ColumnElement, and_, delete, insert, or_, select, true, update
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.access import Caller
+from broker.models.access import Caller, Role
 from broker.models.oauth import Code, Grant, Kind, Login, Source
 from broker.schema.access import codes, locks, tokens
 
@@ -76,10 +76,11 @@ class Grants:
             return None
         return Login(row.id, _caller(row), row.login_at or now, row.expires_at if kind == "token" else row.limit_at)
 
-    async def other_logins(self, caller: Caller) -> list[int]:
-        """Logins of somebody with another role that came of no token, of which something may be good."""
-        theirs = and_(tokens.c.kind == "login", tokens.c.subject == caller.subject, tokens.c.parent_id.is_(None))
-        asked = select(tokens.c.id).where(theirs, tokens.c.revoked_at.is_(None), tokens.c.role != caller.role)
+    async def provided(self, subject: str, but: Role | None) -> list[int]:
+        """Logins of somebody that came of no token, of which something may be good; but those with a role."""
+        theirs = and_(tokens.c.kind == "login", tokens.c.subject == subject, tokens.c.parent_id.is_(None))
+        other = true() if but is None else tokens.c.role != but
+        asked = select(tokens.c.id).where(theirs, tokens.c.revoked_at.is_(None), other)
         return list((await self._connection.execute(asked)).scalars())
 
     async def bound(self, hashed: str, client: str) -> tuple[Grant, Code] | None:

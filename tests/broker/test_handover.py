@@ -87,6 +87,19 @@ def test_who_has_no_role_gets_no_further(broker, browser, provider):
     assert (page.status, f"bob@{provider.url} has no role here" in page.text) == (403, True)
 
 
+def test_who_has_lost_all_roles_has_nothing_left_of_earlier_logins(broker, browser, provider, tmp_path):
+    member = {"groups": ["/lab"]}
+    assert httpx.put(f"{provider.url}/users/cat", json=member, timeout=PATIENCE).status_code == 204
+    assert "Continue as cat@127.0.0.1" in _there(browser, browser.open(_asked(broker)), "cat").text
+    assert "Continue as cat@127.0.0.1" in browser.open(_asked(broker)).text
+    member["groups"] = []
+    assert httpx.put(f"{provider.url}/users/cat", json=member, timeout=PATIENCE).status_code == 204
+    again = Browser(tmp_path / "again.json")
+    assert _there(again, again.open(_asked(broker)), "cat").status == 403
+    again.close()
+    assert "Continue as" not in browser.open(_asked(broker)).text
+
+
 def test_who_says_no_there_is_told_so(broker, browser):
     page = browser.open(browser.open(_asked(broker)).links[0])
     denied = Page(browser.client.post(page.url, data={"action": "deny"}))

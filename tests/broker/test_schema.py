@@ -68,6 +68,45 @@ def test_tokens_of_the_first_version_are_good_after_an_upgrade(empty_database):
     assert asyncio.run(ask()) == Caller(subject="ann", role="curator", site="CERN")
 
 
+def test_logins_at_a_provider_from_before_they_had_an_end_get_one(empty_database):
+    address = addressed(empty_database)
+    with migration._connected(address) as connection:
+        alembic.command.upgrade(migration._config(connection), "0016")
+    day = 86_400
+    rows = [  # id, kind, parent, expires_at, login_at, limit_at; the first one was issued by an admin
+        (1, "token", "NULL", "NULL", "NULL", "NULL"),
+        (2, "login", 1, 100 * day, 1, "NULL"),
+        (3, "refresh", 2, 180 * day, 1, "NULL"),
+        (4, "login", "NULL", day, 1, "NULL"),
+        (5, "refresh", 4, 180 * day, 1, "NULL"),
+        (6, "refresh", 5, 180 * day, 1, "NULL"),
+        (7, "refresh", "NULL", 180 * day, 1, "NULL"),
+        (8, "refresh", "NULL", 20 * day, 1, 30 * day),
+        (9, "access", "NULL", 180 * day, "NULL", "NULL"),
+    ]
+    for number, kind, *rest in rows:
+        said = f"{number}, 'h{number}', 'ann', 'admin', '', 1.0, '{kind}', {', '.join(map(str, rest))}"
+        columns = "id, hash, subject, role, site, created_at, kind, parent_id, expires_at, login_at, limit_at"
+        _run(address, f"INSERT INTO tokens ({columns}) VALUES ({said})")
+    upgrade(address)
+    engine = sa.create_engine(address.replace("+aiosqlite", ""))
+    with engine.connect() as connection:
+        found = connection.execute(sa.text("SELECT id, expires_at, limit_at FROM tokens ORDER BY id")).all()
+    engine.dispose()
+    word = 30 * day + 1
+    assert [tuple(row) for row in found] == [
+        (1, None, None),
+        (2, 100 * day, None),
+        (3, 180 * day, None),
+        (4, day, word),
+        (5, word, word),
+        (6, word, word),
+        (7, word, word),
+        (8, 20 * day, 30 * day),
+        (9, 180 * day, None),
+    ]
+
+
 def _of_first_version(address: str, *tokens: str) -> None:
     with migration._connected(address) as connection:
         alembic.command.upgrade(migration._config(connection), "0001")

@@ -15,7 +15,7 @@ from fastapi.responses import RedirectResponse, Response
 from broker.dependencies.access import Open
 from broker.dependencies.context import Home, Services
 from broker.dependencies.cookies import cookie, keep
-from broker.errors import Forbidden, NotFound, Refused, Unauthenticated
+from broker.errors import Forbidden, NoRole, NotFound, Refused, Unauthenticated
 from broker.factory import Factory
 from broker.handlers.oauth.asked import SHOWN_AT, Asked, origin
 from broker.handlers.oauth.forms import address, form, pairs
@@ -87,7 +87,11 @@ async def back(request: Request, caller: Open, services: Services, home: Home) -
     if "code" not in said:
         raise Unauthenticated("the identity provider did not let you in", "go back to the program, and begin again")
     sealed = request.cookies.get(cookie("away", home), "")
-    named = await _provider(services).home(sealed, said.get("state", ""), said["code"], f"{home}{BACK}")
+    try:
+        named = await _provider(services).home(sealed, said.get("state", ""), said["code"], f"{home}{BACK}")
+    except NoRole as error:
+        await services.logins.end_all(error.subject)
+        raise
     secret = await services.logins.by_provider(named.caller, named.name, named.email)
     answer = keep(_sent(f"{home}{PATH}?{named.query}"), "login", home, secret, LASTS)
     return keep(answer, "away", home, "", 0)

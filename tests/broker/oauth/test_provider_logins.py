@@ -57,6 +57,18 @@ async def test_a_login_with_another_role_ends_what_earlier_ones_gave(broker, num
         await broker.factory.grants.refresh(client, answer.refresh_token, "")
 
 
+async def test_who_has_lost_all_roles_loses_what_logins_gave(broker, number):
+    answer = (await given(broker, "admin", number)).answers[0]
+    await broker.factory.logins.end_all("bob")
+    client = await broker.factory.clients.known(number)
+    answer = (await broker.factory.grants.refresh(client, answer.refresh_token, "")).answers[0]
+    await broker.factory.logins.end_all("ann")
+    who = await broker.with_headers({"Authorization": f"Bearer {answer.access_token}"}).get("/broker/v1/whoami")
+    assert who.status_code == 401
+    with pytest.raises(Refused):
+        await broker.factory.grants.refresh(client, answer.refresh_token, "")
+
+
 async def test_tokens_that_an_admin_issued_are_no_matter_of_the_provider(broker, number):
     client = await broker.client("admin")
     await broker.factory.logins.by_provider(Caller(subject="a-admin", role="reader"), None, None)
