@@ -25,6 +25,7 @@ from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
+from weakref import WeakValueDictionary
 
 from coalloc.engine.claims import Claim, Claims
 from coalloc.errors import UsageError
@@ -42,6 +43,8 @@ PATIENCE = 30.0
 """Seconds after which a user who waits need not respect that others hold more than their share."""
 SEEN = 1000
 """Entries of a directory of others that are looked at: a user may have made a million, to keep others busy."""
+LINES: WeakValueDictionary[tuple[Path, str], asyncio.Lock] = WeakValueDictionary()
+"""Who stands in line for this process, by folder and server."""
 
 
 class Lease:
@@ -123,17 +126,22 @@ class Slots(NamedTuple):
             return False
 
     async def wait(self, server: str) -> Lease:
-        """A slot of `server`, when all who came before have theirs."""
-        try:
-            ticket = self._claims.add(f"{server}.line.")
-        except OSError:
-            return Lease()
-        try:
-            return await self._stand_in_line(server, ticket)
-        except OSError:
-            return Lease()
-        finally:
-            ticket.release()
+        """A slot of `server`, when all who came before have theirs.
+
+        Of all that wait in a process one stands in line with the others, as each reads the whole line again and again.
+        """
+        line = LINES.setdefault((self.folder, server), asyncio.Lock())
+        async with line:
+            try:
+                ticket = self._claims.add(f"{server}.line.")
+            except OSError:
+                return Lease()
+            try:
+                return await self._stand_in_line(server, ticket)
+            except OSError:
+                return Lease()
+            finally:
+                ticket.release()
 
     async def _stand_in_line(self, server: str, ticket: Claim) -> Lease:
         clock = asyncio.get_running_loop().time

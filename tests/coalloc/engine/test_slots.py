@@ -109,6 +109,18 @@ async def test_first_come_first_served(two):
     assert list(two.folder.iterdir()) == []
 
 
+async def test_of_all_that_wait_in_a_process_one_stands_in_line(two):
+    held = both(two)
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
+        waiting = [group.create_task(two.wait(SERVER)) for _ in range(100)]
+        await asyncio.sleep(0.05)
+        assert len(list(two.folder.glob("*.line.*"))) == 1
+        for lease in held:
+            lease.release()
+        for each in waiting:
+            (await each).release()
+
+
 async def test_nobody_overtakes_those_who_wait(two):
     first, _ = both(two)
     waiting = asyncio.create_task(two.wait(SERVER))
