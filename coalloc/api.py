@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from coalloc.addresses import AddressPolicy
 from coalloc.agreement import Agreement, unusable
-from coalloc.brokerclient import Broker, Dataset, Found
+from coalloc.brokerclient import Broker, Dataset, Found, PlannedFile
 from coalloc.collection import CollectionReport, CollectionView, Wanted
 from coalloc.config import access, some_access
 from coalloc.dialer import DirectDialer
@@ -23,7 +23,7 @@ from coalloc.engine.places import PROCESSES
 from coalloc.engine.slots import Slots
 from coalloc.errors import CoallocError, NoFreeConnection, SourceError, UsageError
 from coalloc.globus import tasks as globus_tasks
-from coalloc.handover import Handover, cancel, submit, tasks, watch
+from coalloc.handover import Handover, cancel, dry_run, submit, tasks, watch
 from coalloc.history import History, SourceSummary
 from coalloc.imports import read_log, remember, remember_globus, report_globus
 from coalloc.inventory import Registered, register_below
@@ -48,6 +48,7 @@ __all__ = [
     "Engine",
     "Handover",
     "Leads",
+    "PlannedFile",
     "Probe",
     "Registered",
     "Request",
@@ -61,6 +62,7 @@ __all__ = [
     "datasets",
     "discard",
     "download",
+    "dry_run",
     "globus_tasks",
     "history",
     "http_client",

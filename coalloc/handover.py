@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Any, Literal, NamedTuple, get_args
 
-from coalloc.brokerclient import Broker, BrokerSilent, BrokerTasks, Collection, Submitted
+from coalloc.brokerclient import Broker, BrokerSilent, BrokerTasks, Collection, PlannedFile, Submitted
 from coalloc.config import some_access
 from coalloc.errors import TransferFailed, UsageError
 from coalloc.model import TaskStatus, TaskView
 from coalloc.resolve import DATASET
 
-__all__ = ["Handover", "Sync", "cancel", "submit", "tasks", "watch"]
+__all__ = ["Handover", "Sync", "cancel", "dry_run", "submit", "tasks", "watch"]
 
 Sync = Literal["exists", "size", "mtime", "checksum"]
 """What has to be the same for a file not to be transferred again, in the order of the broker's levels."""
@@ -34,13 +34,16 @@ class Handover(NamedTuple):
     """What is to be transferred by a broker.
 
     With a final slash `destination` is a folder that each source gets into under its own name; else it is the name of
-    the only source there. `deadline` is in seconds since the epoch.
+    the only source there. With `delete`, what is only at the destination is deleted in the end; a `dry_run` only finds
+    out what would be done. `deadline` is in seconds since the epoch.
     """
 
     sources: tuple[str, ...]
     destination: str
     recursive: bool = False
     sync: Sync | None = None
+    delete: bool = False
+    dry_run: bool = False
     label: str | None = None
     deadline: float | None = None
 
@@ -112,7 +115,8 @@ def _submission(wish: Handover, sources: Sequence[Place], destination: Place) ->
     targets = [destination.path + (_name(place.path) if into else "") for place in sources]
     if twice := {target for target in targets if targets.count(target) > 1}:
         raise UsageError(f"several sources would be {min(twice)}", "submit them apart")
-    options = {"recursive": True} if wish.recursive else {}
+    wanted = {"recursive": wish.recursive, "delete_destination_extra": wish.delete, "dry_run": wish.dry_run}
+    options: dict[str, Any] = {name: True for name, said in wanted.items() if said}
     return {
         "submission_id": str(uuid4()),
         "source": sources[0].collection.id,
@@ -130,6 +134,16 @@ def _submission(wish: Handover, sources: Sequence[Place], destination: Place) ->
 def _name(path: str) -> str:
     """The last part of a path; none where it is a whole collection."""
     return path.rstrip("/").rpartition("/")[2].replace("~", "")
+
+
+async def dry_run(number: str, show: Callable[[PlannedFile], None], broker: str | None = None) -> None:
+    """Show all that a dry run would copy, link and delete.
+
+    :raises BrokerRefuses: when there is no such dry run of the user's
+    """
+    async for page in BrokerTasks(some_access(broker)).planned(number):
+        for each in page:
+            show(each)
 
 
 async def tasks(every: bool = False, most: int = 100, broker: str | None = None) -> list[TaskView]:

@@ -147,6 +147,20 @@ async def files(
     return Files.model_construct(files=[_file(each) for each in page], next=following)
 
 
+@router.get("/tasks/{number}/planned")
+async def planned(
+    number: UUID,
+    caller: Reader,
+    services: Services,
+    after: Annotated[int, Query(ge=0, lt=2**63, description="what the page before said of the next")] = 0,
+    limit: Limit = 100,
+) -> Files:
+    """What a dry run would `copy`, `link` and `delete`, as far as it has found out; of what is deleted the `source`."""
+    page = await services.tasks.planned(caller, str(number), after, limit)
+    following = page[-1].id if len(page) == limit else None
+    return Files.model_construct(files=[_file(each) for each in page], next=following)
+
+
 def _file(done: Done) -> FileRecord:
     error = TaskError(code=done.error_code, message=done.error or "") if done.error_code else None
     same = {name: getattr(done, name) for name in Done._fields if name in FileRecord.model_fields}

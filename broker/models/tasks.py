@@ -42,7 +42,7 @@ class FilterRule(Wire):
 
 
 class Options(Wire):
-    """How a task is done. Names and meanings are Globus's; `copies` is how many sources one file may have at once."""
+    """How a task is done. Names and meanings are Globus's; a `dry_run`, which Globus does not have, changes nothing."""
 
     sync_level: Annotated[int, Field(ge=0, le=3)] | None = None
     verify_checksum: bool = True
@@ -51,6 +51,7 @@ class Options(Wire):
     skip_source_errors: bool = False
     fail_on_quota_errors: bool = False
     delete_destination_extra: bool = False
+    dry_run: bool = False
     recursive_symlinks: Literal["ignore", "keep", "copy"] = "ignore"
     filter_rules: tuple[FilterRule, ...] = ()
     recursive: bool = False

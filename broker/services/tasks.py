@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker.errors import Conflict, NoTask
+from broker.errors import Conflict, Invalid, NoTask
 from broker.models.access import Caller
 from broker.models.tasks import Event, NewTask, Task, WorkKind
 from broker.storage.access import Records
@@ -16,6 +16,7 @@ from broker.storage.work import Planned
 __all__ = ["Submitted", "Tasks"]
 
 Order = Sequence[tuple[str, bool]]
+TRANSFERRED: tuple[WorkKind, ...] = ("copy", "link")
 
 
 class Submitted(NamedTuple):
@@ -146,5 +147,23 @@ class Tasks:
         """Its files that were transferred (`succeeded`), or left out for an error (`skipped`). :raises NotFound:"""
         async with self._database.read() as connection:
             stored = Stored(connection)
-            await self._owned(stored, caller, number)
-            return await stored.done(number, state, after, limit)
+            task = await self._owned(stored, caller, number)
+            if state != "succeeded":
+                return await stored.done(number, state, after, limit)
+            return [] if task.options.dry_run else await stored.done(number, state, after, limit, TRANSFERRED)
+
+    async def planned(self, caller: Caller, number: str, after: int, limit: int) -> list[Done]:
+        """What a dry run would copy, link and delete, in the order of its ids, those after one.
+
+        :raises NotFound: when there is no such task of theirs
+        :raises Invalid: when it is no dry run
+        """
+        async with self._database.read() as connection:
+            stored = Stored(connection)
+            task = await self._owned(stored, caller, number)
+            if not task.options.dry_run:
+                raise Invalid(f"task {number} is no dry run", f"see GET /broker/v1/tasks/{number}/files")
+            spared = task.destination is not None and (task.failed or task.skipped)  # then nothing is deleted
+            return await stored.done(
+                number, "succeeded", after, limit, TRANSFERRED if spared else (*TRANSFERRED, "delete")
+            )

@@ -1,7 +1,7 @@
 """Tasks in the database: taken once, listed, changed, and what happened in them. Their work is in `storage.work`."""
 
 from collections.abc import Collection, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 from uuid import uuid4
 
 import orjson
@@ -9,7 +9,7 @@ from sqlalchemy import BigInteger, ColumnElement, and_, case, func, literal, or_
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import Conflict
-from broker.models.tasks import Event, NewTask, Options, Status, Task, TaskKind
+from broker.models.tasks import Event, NewTask, Options, Status, Task, TaskKind, WorkKind
 from broker.schema.tasks import events, tasks, work
 from broker.storage.upsert import insert
 from broker.storage.work import WELL, Planned, Works
@@ -216,9 +216,10 @@ class Tasks:
         total = await self._connection.execute(select(func.count()).select_from(events).where(where))
         return found, total.scalar_one()
 
-    async def done(self, number: str, state: str, after: int, limit: int) -> list[Done]:
-        """Work of a task that came to this state, in the order of its ids, those after one."""
-        kinds = ("copy", "link") if state == "succeeded" else ("look", "expand", "copy", "link", "delete", "remove")
+    async def done(
+        self, number: str, state: str, after: int, limit: int, kinds: Sequence[WorkKind] = get_args(WorkKind)
+    ) -> list[Done]:
+        """Work of a task, of these kinds, that came to this state, in the order of its ids, those after one."""
         columns = [work.c[name] for name in Done._fields]
         where = (work.c.task_id == number, work.c.state == state, work.c.id > after, work.c.kind.in_(kinds))
         rows = await self._connection.execute(select(*columns).where(*where).order_by(work.c.id).limit(limit))

@@ -111,6 +111,8 @@ class Carrier:
             found = partial(recorder.found, task.task)
             looking = Looking(self._database, source.tree, sink.tree, task.options, found)
             return _each(looking.look if kind == "look" else looking.expand, task)
+        if task.options.dry_run:
+            return _only_planned
         if kind == "link":
             return _each(Linking(source.tree, sink.tree, standing, task.options).link, task)
         return await self._copier(task, source, sink)
@@ -174,6 +176,8 @@ class Carrier:
 
     async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
         """Clear away what was begun of copies that will not be ended."""
+        if task.options.dry_run:
+            return
         _, sink = await self._ends(task, (await self._standing(task)).collections)
         if sink and isinstance(sink.tree, GridFTPTree):
             await leave(sink.tree, batch)
@@ -211,5 +215,11 @@ async def _left_alone(batch: Sequence[Work], recorder: Recorder) -> None:
     why = "something could not be transferred, so nothing is deleted at the destination"
     event = Event(time.time(), "DELETE_DESTINATION_EXTRA_SKIPPED", False, "nothing is deleted", why)
     recorder.note(batch[0].task_id, event)
+    for work in batch:
+        recorder.report(Result(work, "succeeded"))
+
+
+async def _only_planned(batch: Sequence[Work], recorder: Recorder) -> None:
+    """Do nothing: what stands in the database is what would be done."""
     for work in batch:
         recorder.report(Result(work, "succeeded"))

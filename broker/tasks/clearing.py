@@ -54,7 +54,8 @@ class Clearing:
                 return await self._globbed(work, folder, fits)
         found = work.details.found or _kind(await self._tree.stat(work.source))
         if found != "dir":
-            await self._tree.delete(work.source)
+            if not self._options.dry_run:
+                await self._tree.delete(work.source)
             return Result(work, "succeeded")
         if not self._recursive:
             raise IsDirectory(f"{work.source} is a folder", "delete it recursively")
@@ -89,6 +90,8 @@ class Clearing:
 
     async def remove(self, work: Work) -> Result:
         """Remove a folder that is empty by now."""
+        if self._options.dry_run:
+            return Result(work, "succeeded")
         try:
             await self._tree.remove(work.source)
         except NoSuchFile:

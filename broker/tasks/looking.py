@@ -220,8 +220,13 @@ class Looking:
         (plan.there if needed is False else plan.children).append(copy)
 
     async def _listed(self, path: str) -> dict[str, Entry]:
-        async with aclosing(self._destination.list(path)) as listing:
-            return {entry.name: entry async for entries in listing for entry in entries}
+        try:
+            async with aclosing(self._destination.list(path)) as listing:
+                return {entry.name: entry async for entries in listing for entry in entries}
+        except NoSuchFile:
+            if not self._options.dry_run:  # else it was made just now
+                raise
+            return {}
 
     async def _stat(self, path: str) -> Entry | None:
         try:
@@ -231,6 +236,8 @@ class Looking:
 
     async def _make(self, path: str) -> None:
         """Make a folder at the destination, and those that it is in, unless they are there."""
+        if self._options.dry_run:
+            return
         outer = path.rstrip("/") or "/"
         inner = []
         while outer not in self._there:

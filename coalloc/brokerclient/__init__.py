@@ -6,7 +6,7 @@ makes sense.
 
 from coalloc.brokerclient.catalogue import Broker, Dataset, Found
 from coalloc.brokerclient.connection import BrokerRefuses, BrokerSilent
-from coalloc.brokerclient.tasks import BrokerTasks, Collection, Submitted
+from coalloc.brokerclient.tasks import BrokerTasks, Collection, PlannedFile, Submitted
 
 __all__ = [
     "Broker",
@@ -16,5 +16,6 @@ __all__ = [
     "Collection",
     "Dataset",
     "Found",
+    "PlannedFile",
     "Submitted",
 ]

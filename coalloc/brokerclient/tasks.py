@@ -12,7 +12,7 @@ from coalloc.config import Access
 from coalloc.errors import UsageError
 from coalloc.model import TaskStatus, TaskView
 
-__all__ = ["BrokerTasks", "Collection", "Submitted"]
+__all__ = ["BrokerTasks", "Collection", "PlannedFile", "Submitted"]
 
 TRIES = 3
 """How often a task is handed over to a broker that does not answer: it knows it by its submission's id."""
@@ -34,6 +34,15 @@ class Submitted(NamedTuple):
 
     id: str
     new: bool
+
+
+class PlannedFile(NamedTuple):
+    """What a dry run would do: `copy`, `link` or `delete`; of what it would delete only the destination is said."""
+
+    kind: str
+    source: str | None
+    destination: str
+    size: int
 
 
 class BrokerTasks:
@@ -96,6 +105,21 @@ class BrokerTasks:
             return found[0]
         many = "several of your tasks begin" if found else "none of your tasks begins"
         raise UsageError(f"{many} with {beginning}", "see coget tasks --all, or write the whole id")
+
+    async def planned(self, number: str) -> AsyncGenerator[list[PlannedFile], None]:
+        """What a dry run would do, in pages. :raises BrokerRefuses: when there is no such dry run of the user's"""
+        params: dict[str, Any] = {"limit": PAGE}
+        while True:
+            answer = await self._broker.ask("GET", _path(number, "/planned"), params=params)
+            try:
+                page = document(answer)
+                found, after = [_planned(each) for each in page["files"]], page["next"]
+            except NONSENSE as error:
+                raise self._broker.nonsense(error) from None
+            yield found
+            if after is None or not found:
+                return
+            params["after"] = whole(after)
 
     async def cancel(self, number: str) -> TaskView:
         """End it; the task as it is then. :raises BrokerRefuses: when there is none that is the user's"""
@@ -160,6 +184,14 @@ def _view(said: Mapping[str, Any]) -> TaskView:
         files_unverified=whole(said.get("files_unverified", 0)),
         folders_not_cleared=whole(said.get("folders_not_cleared", 0)),  # brokers of before do not say
     )
+
+
+def _planned(said: Mapping[str, Any]) -> PlannedFile:
+    """:raises ValueError: :raises KeyError: :raises TypeError: for nonsense"""
+    kind, source = str(said["kind"]), str(said["source"])
+    if kind == "delete":
+        return PlannedFile(kind, None, source, 0)
+    return PlannedFile(kind, source, str(said["destination"]), whole(said["size"]))
 
 
 def _number(said: Any) -> float | None:

@@ -1,13 +1,15 @@
 """`coget submit`: hand a download over to a broker, which does it while nobody waits."""
 
 import time
+from collections import Counter
 from datetime import datetime
 from typing import Any
 
 import click
 
 from coalloc.cli import interrupts, options
-from coalloc.cli.watch import until_over
+from coalloc.cli.display import showing
+from coalloc.cli.watch import printer, until_over
 from coalloc.errors import UsageError
 from coalloc.streams import say, say_json
 
@@ -26,6 +28,8 @@ SYNC = ("exists", "size", "mtime", "checksum")
     metavar="LEVEL",
     help="Leave out what is at the destination already: exists, or has the same size, mtime or checksum.",
 )
+@click.option("--delete", is_flag=True, help="When all is copied, delete what is only at the destination, with -r.")
+@click.option("--dry-run", is_flag=True, help="Only name what would be copied and deleted.")
 @click.option("--label", metavar="TEXT", help="What you want to know the task by.")
 @click.option(
     "--deadline",
@@ -50,17 +54,47 @@ def submit(wait: bool, broker: str | None, as_json: bool, **wishes: Any) -> None
       coget submit run1:2024/x.root cern:/data/
       coget submit -r --label "all of run 1" fnal:/store/run1 cern:/data/run1
       coget submit --wait --sync size fnal:/store/a.root fnal:/store/b.root cern:/data/
+      coget submit -r --sync size --delete --dry-run fnal:/store/run1/ cern:/data/run1
     """
     from coalloc import api
 
     submitted = interrupts.run(api.submit(api.Handover(**wishes), broker))
-    if wait:
+    if wishes["dry_run"]:
+        _print_planned(submitted.id, broker, as_json)
+    elif wait:
         say(submitted.id, err=True)
         until_over(submitted.id, broker, as_json)
     elif as_json:
         say_json(submitted._asdict())
     else:
         say(submitted.id)
+
+
+def _print_planned(number: str, broker: str | None, as_json: bool) -> None:
+    """Wait until a dry run has found out what would be done, and print that."""
+    from coalloc import api
+    from coalloc.progress import human
+
+    found: Counter[str] = Counter()
+    listed: list[dict[str, Any]] = []
+
+    def show(each: api.PlannedFile) -> None:
+        found[each.kind] += 1
+        found["bytes"] += each.size
+        if as_json:
+            listed.append(each._asdict())
+        elif each.source is None:
+            say(f"delete {each.destination}")
+        else:
+            say(f"{each.kind} {each.source} to {each.destination}")
+
+    with showing(printer) as progress:
+        interrupts.run(api.watch(number, progress, broker), f"end it: coget tasks cancel {number}")
+    interrupts.run(api.dry_run(number, show, broker))
+    if as_json:
+        say_json(listed)
+    size = human.size(found["bytes"])
+    say(f"would copy {found['copy']} files, {size}, make {found['link']} links, delete {found['delete']}", err=True)
 
 
 def _moment(said: str | None) -> float | None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from coalloc.progress.taskbars import TaskBars
     from coalloc.progress.tasks import TaskLines
 
-__all__ = ["until_over", "watch"]
+__all__ = ["printer", "until_over", "watch"]
 
 
 @click.command(short_help="Show how a broker's task goes, until it is done.")
@@ -38,7 +38,7 @@ def until_over(number: str, broker: str | None, as_json: bool) -> None:
     """Show it until it is over; then what it did."""
     from coalloc import api
 
-    with showing(_printer) as show:
+    with showing(printer) as show:
         remedy = f"the task goes on; look again: coget watch {number}; or end it: coget tasks cancel {number}"
         task = interrupts.run(api.watch(number, show, broker), remedy)
     if as_json:
@@ -49,7 +49,8 @@ def until_over(number: str, broker: str | None, as_json: bool) -> None:
         say(summary(task), err=True)
 
 
-def _printer(file: TextIO, live: bool) -> "TaskBars | TaskLines":
+def printer(file: TextIO, live: bool) -> "TaskBars | TaskLines":
+    """Return what shows a task on a terminal, or in lines."""
     if live:
         from coalloc.progress.taskbars import TaskBars
 

@@ -52,6 +52,7 @@ reader    GET    /tasks/{number}
 transfer  POST   /tasks/{number}/cancel
 reader    GET    /tasks/{number}/events
 reader    GET    /tasks/{number}/files
+reader    GET    /tasks/{number}/planned
 reader    GET    /tasks/{number}/progress
 reader    GET    /whoami
 admin     GET    /tokens
