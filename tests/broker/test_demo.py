@@ -2,7 +2,6 @@
 
 import os
 import re
-import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
@@ -29,6 +28,7 @@ from broker.models.decisions import Range
 from broker.reports.catalogue import REPORTS
 from broker.storage.tasks import Wanted
 from tests.support.broker import PROGRAM
+from tests.support.programs import run, start
 from tests.support.waiting import PATIENCE
 
 SEED = 1
@@ -192,7 +192,7 @@ class Demo:
         with self._said.open("wb") as log:
             command = [PROGRAM, "demo", "--port", "0", *words]
             environment = os.environ | {"TMPDIR": str(folder)}
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
+            self.process = start(command, stdout=log, stderr=log, cwd=folder, env=environment)
 
     def said(self) -> str:
         return self._said.read_text()
@@ -235,7 +235,7 @@ def test_one_command_shows_it(demo, tmp_path):
         assert user.get("/broker/v1/audit").status_code == 403
         mine = user.get("/broker/v1/tasks").json()["tasks"]
         assert {task["owner"] for task in mine} == {"ann"}
-    again = subprocess.run([PROGRAM, "demo", "--database", url], capture_output=True, text=True, check=False)
+    again = run([PROGRAM, "demo", "--database", url], text=True)
     assert again.returncode == 2
     assert "has tables already" in again.stderr
 

@@ -15,7 +15,7 @@ from tests.support.globus import Globus
 from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority
 from tests.support.nginx import Nginx
-from tests.support.waiting import PATIENCE
+from tests.support.programs import run
 
 WAIT = ("--timeout", "60", "--polling-interval", "1")
 DATA = {"a.txt": b"hello", "sub/b.txt": b"x" * 1000, "sub/deep/c d.dat": b"", ".hidden": b"h"}
@@ -46,9 +46,7 @@ def grown(root: Path) -> dict[str, bytes]:
 def service(database: str) -> tuple[str, str]:
     """The id and the secret of a client that is an admin."""
     command = [PROGRAM, "client", "create", "robot", "--role", "admin", "--database", database]
-    number, secret = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=PATIENCE
-    ).stdout.split()
+    number, secret = run(command, text=True, check=True).stdout.split()
     return number, secret
 
 

@@ -4,7 +4,6 @@ import json
 import os
 import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -20,9 +19,9 @@ from tests.support.browser import Browser
 from tests.support.coget import coget
 from tests.support.globus import Globus
 from tests.support.gridftp import GridFTPServer
+from tests.support.programs import COGET, run, start
 from tests.support.waiting import PATIENCE
 
-COGET = Path(sys.executable).with_name("coget")
 SIZE, RATE = 24 << 20, 4 << 20
 MANY = 1100
 SPOILED = {"faults": 9, "files_skipped": 2, "bytes_transferred": 4, "files_transferred": 1000}
@@ -69,7 +68,7 @@ class Service(NamedTuple):
 def made(database: Path, *words: str) -> list[str]:
     """The id, and the secret if it has one, of a new client."""
     command = [PROGRAM, "client", "create", *words, "--database", f"sqlite:///{database}"]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE).stdout.split()
+    return run(command, text=True, check=True).stdout.split()
 
 
 @pytest.fixture
@@ -193,7 +192,7 @@ def test_people_log_in_once(service, home, tmp_path):
     words = [COGET, "history", "import", "--globus", "--json"]
     pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
     environment = {"PATH": os.environ["PATH"], "HOME": str(home), **person}
-    with subprocess.Popen(words, text=True, cwd=home, env=environment, **pipes) as process:
+    with start(words, text=True, cwd=home, env=environment, **pipes) as process:
         link = next(line for line in process.stderr if line.startswith("http"))
         browser = Browser(tmp_path / "cookies.json")
         page = browser.send(browser.open(link.strip()), token=service.broker.token)

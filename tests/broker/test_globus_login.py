@@ -2,7 +2,6 @@
 
 import json
 import sqlite3
-import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +12,7 @@ from broker.models.identities import identity
 from tests.support.broker import PROGRAM, BrokerProcess
 from tests.support.browser import Browser, program
 from tests.support.globus import ENVIRONMENT, Globus
-from tests.support.waiting import PATIENCE
+from tests.support.programs import run
 
 AUTH, TRANSFER = "auth.globus.org", "transfer.api.globus.org"
 CONSENTS = """
@@ -41,9 +40,7 @@ def broker(empty_database: str, tmp_path: Path) -> Iterator[BrokerProcess]:
 
 
 def _program(*words: str) -> str:
-    return subprocess.run(
-        [PROGRAM, *words], capture_output=True, text=True, check=True, timeout=PATIENCE
-    ).stdout.strip()
+    return run([PROGRAM, *words], text=True, check=True).stdout.strip()
 
 
 @pytest.fixture

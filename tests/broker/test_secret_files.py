@@ -11,6 +11,7 @@ from broker.config import Settings, configured
 from broker.errors import Invalid
 from broker.storage.database import Database, addressed
 from tests.support.broker import PROGRAM
+from tests.support.programs import run
 
 ISSUER = '[[issuer]]\nurl = "https://iam.example"\naudience = ["b"]\nroles = { x = "reader" }\n'
 LOGIN = ISSUER + '[login]\nissuer = "https://iam.example"\nclient_id = "coget"\n'
@@ -106,9 +107,7 @@ def test_files_of_secrets_without_sense_are_refused(file, text, key, value, said
 
 
 def _run(folder: Path, *words: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PROGRAM, *words], cwd=folder, env=os.environ | variables, capture_output=True, text=True, check=False
-    )
+    return run([PROGRAM, *words], cwd=folder, env=os.environ | variables, text=True)
 
 
 def test_the_database_may_be_named_by_a_file(tmp_path):

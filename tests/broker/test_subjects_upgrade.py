@@ -26,7 +26,7 @@ from tests.broker.conftest import Broker, running
 from tests.support.broker import PROGRAM
 from tests.support.issuing import AUDIENCE, Realms
 from tests.support.nginx import Nginx
-from tests.support.waiting import PATIENCE
+from tests.support.programs import run
 
 ALONE = "localhost"
 """Where there is one issuer; at 127.0.0.1 there are two."""
@@ -103,7 +103,7 @@ def _upgraded(database: str, folder: Path, config: Path, *subjects: str, kind: s
 
 def _said(*words: str, status: int = 0) -> str:
     """What the command says; nobody is there to be asked."""
-    done = subprocess.run([PROGRAM, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+    done = run([PROGRAM, *words], stdin=subprocess.DEVNULL, text=True)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout + done.stderr
 

@@ -7,7 +7,6 @@ import re
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +20,7 @@ from coalloc.handover import Sync
 from tests.support.broker import BrokerProcess
 from tests.support.coget import CONTENT, LIFE_SECONDS, coget, coget_process
 from tests.support.gridftp import GridFTPServer
+from tests.support.programs import COGET, start
 
 UUID = re.compile(r"[0-9a-f-]{36}\n")
 SLOW = len(CONTENT) / 3
@@ -214,9 +214,9 @@ def test_a_terminal_shows_a_bar_and_in_the_end_one_line(lab):
         (lab.one / "d" / f"x{i}").write_bytes(CONTENT[: len(CONTENT) // 6])
     submitted = lab.run("submit", "--label", "the slow one", "-r", "one:/d", "slow:/d")
     ours, theirs = pty.openpty()
-    command = [str(Path(sys.executable).with_name("coget")), "watch", submitted.stdout.strip()]
+    command = [COGET, "watch", submitted.stdout.strip()]
     environment = {**os.environ, **lab.environment, "TERM": "xterm", "COLUMNS": "80", "HOME": str(lab.home)}
-    with subprocess.Popen(command, stderr=theirs, env=environment) as watch:
+    with start(command, stderr=theirs, env=environment) as watch:
         os.close(theirs)
         said = b""
         until = time.monotonic() + LIFE_SECONDS

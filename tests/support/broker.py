@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -12,12 +11,13 @@ from typing import Self
 
 import httpx
 
+from tests.support.programs import BROKER, start
 from tests.support.waiting import PATIENCE
 
 __all__ = ["PROGRAM", "SECONDS", "BrokerProcess", "kept_by", "reports"]
 
 SECONDS = PATIENCE
-PROGRAM = Path(sys.executable).with_name("coget-broker")
+PROGRAM = BROKER
 NOW = time.time()
 
 
@@ -64,7 +64,7 @@ class BrokerProcess:
         command = [PROGRAM, "serve", "--port", "0", "--database", database, *words]
         with self._log.open("wb") as log:
             environment = {"XDG_STATE_HOME": str(folder / "state"), **os.environ}
-            self.process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder, env=environment)
+            self.process = start(command, stdout=log, stderr=log, cwd=folder, env=environment)
         self.url = self._listening()
         self.token = token or self._first_token()
         self.secrets = [self.token]

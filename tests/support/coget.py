@@ -3,10 +3,10 @@
 import os
 import random
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.programs import COGET, start
 from tests.support.waiting import PATIENCE
 
 __all__ = ["CONTENT", "NAME", "REPORT_KEYS", "SOURCE_KEYS", "coget", "coget_process", "patient", "without"]
@@ -41,8 +41,8 @@ def coget_process(
 
     :param prefix: words before the command, which run it somewhere else and become it
     """
-    return subprocess.Popen(
-        [*prefix, str(Path(sys.executable).with_name("coget")), *words],
+    return start(
+        [*prefix, COGET, *words],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

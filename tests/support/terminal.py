@@ -2,23 +2,22 @@
 
 import os
 import pty
-import subprocess
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from tests.support.programs import start
 from tests.support.waiting import PATIENCE
 
 __all__ = ["at_terminal"]
-
-LIFE_SECONDS = str(PATIENCE)
 
 
 def at_terminal(command: Sequence[str | Path], home: Path, **environment: str) -> tuple[int, bytes]:
     """Run a command whose three standard streams are a terminal; its status, and all that the terminal got."""
     ours, theirs = pty.openpty()
     plain: Mapping[str, str] = {k: v for k, v in os.environ.items() if not k.startswith(("COGET_", "XDG_"))}
-    with subprocess.Popen(
-        ["timeout", "--signal=KILL", LIFE_SECONDS, *map(str, command)],
+    with start(
+        command,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
@@ -26,6 +25,8 @@ def at_terminal(command: Sequence[str | Path], home: Path, **environment: str) -
         env={**plain, "HOME": str(home), "TERM": "xterm", "COLUMNS": "100", "LINES": "40", **environment},
     ) as process:
         os.close(theirs)
+        bound = threading.Timer(PATIENCE, process.kill)
+        bound.start()
         said = b""
         try:
             while chunk := os.read(ours, 65536):
@@ -33,5 +34,6 @@ def at_terminal(command: Sequence[str | Path], home: Path, **environment: str) -
         except OSError:  # EIO: the other side is closed
             pass
         finally:
+            bound.cancel()
             os.close(ours)
     return process.returncode, said

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.support.broker import PROGRAM
+from tests.support.programs import start
 
 __all__ = ["Way", "Workers", "way"]
 
@@ -25,7 +26,7 @@ class Workers:
     def start(self, database: str | None = None) -> subprocess.Popen[bytes]:
         words = [PROGRAM, "worker", "--database", database or self._database, "--site", "here"]
         with (self._folder / f"worker-{len(self.running)}.log").open("wb") as log:
-            self.running.append(subprocess.Popen(words, stdout=log, stderr=log, cwd=self._folder))
+            self.running.append(start(words, stdout=log, stderr=log, cwd=self._folder))
         return self.running[-1]
 
     def said(self) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pypdf
 import pytest
 
+from tests.support import programs
 from tests.support.broker import PROGRAM
 from tests.support.coget import without
 
@@ -23,7 +24,7 @@ async def audited(admin, database) -> str:
 
 def run(database: str, *words: str, **environment: str) -> subprocess.CompletedProcess[bytes]:
     command = [PROGRAM, "report", "--database", database, *words]
-    return subprocess.run(command, capture_output=True, env={**os.environ, **environment}, check=False)
+    return programs.run(command, env={**os.environ, **environment})
 
 
 def fault(made: subprocess.CompletedProcess[bytes]) -> str:

@@ -1,0 +1,134 @@
+"""A process that has loaded a command's modules, and forks a process for each start of it; `programs` talks to it.
+
+Only modules are loaded here: there are no threads, loops, connections or databases that a child could inherit. A child
+runs the same `main` as the installed script, and ends as an interpreter does.
+"""
+
+import array
+import ctypes
+import gc
+import importlib
+import io
+import json
+import os
+import signal
+import socket
+import sys
+from pathlib import Path
+from typing import Any, NoReturn
+
+__all__: list[str] = []
+
+LOADED = {
+    "coget": (
+        "coalloc.cli",
+        "coalloc.api",
+        "coalloc.cli.loop",
+        "coalloc.decision",
+        "coalloc.engine.http",
+        "coalloc.outbox",
+        "coalloc.pairs",
+        "coalloc.progress.console",
+        "coalloc.progress.json",
+        "coalloc.progress.taskbars",
+        "coalloc.progress.tasks",
+        "coalloc.progress.text",
+        "coalloc.resolve.document",
+        "coalloc.resolve.metalink",
+        "predictors.selection",
+        "anyio._backends._asyncio",
+        "certifi",
+        "httpcore._async",
+        "sqlite3",
+    ),
+    "coget-broker": (
+        "broker.cli",
+        "broker.server",
+        "broker.storage.migration",
+        "alembic.command",
+        "encodings.idna",
+        "procrastinate.builtin_tasks",
+        "procrastinate.signals",
+        "procrastinate.worker",
+        "sqlalchemy.engine.strategies",
+        "sqlalchemy.ext.compiler",
+    ),
+}
+"""What a run of each command loads; the first has `main`."""
+LARGEST = 1 << 20
+PR_SET_PDEATHSIG = 1
+
+Request = dict[str, Any]
+
+
+def _serve(connection: socket.socket) -> Request:
+    """Fork a child for each request; return what was asked for in each child, and never in this process."""
+    while True:
+        message, rights, _, _ = connection.recvmsg(LARGEST, socket.CMSG_SPACE(3 * array.array("i").itemsize))
+        if not message:  # the tests have ended, or were killed
+            os._exit(0)
+        streams = array.array("i", rights[0][2])
+        ours, theirs = socket.socketpair()
+        between = os.fork()
+        if not between:
+            if os.fork():
+                os._exit(0)
+            connection.close()
+            ours.close()
+            request: Request = json.loads(message)
+            _become(request, streams, theirs)
+            return request
+        theirs.close()
+        for number in streams:
+            os.close(number)
+        os.waitpid(between, 0)  # from now on the child is one of the tests' process
+        with ours:
+            connection.send(ours.recv(32))
+
+
+def _become(request: Request, streams: "array.array[int]", server: socket.socket) -> None:
+    """Make this process what the tests would have started."""
+    server.send(str(os.getpid()).encode())
+    server.recv(1)  # its end is closed once the parent is the tests' process
+    server.close()
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != request["parent"]:
+        os._exit(1)
+    if request["session"]:
+        os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    os.umask(request["umask"])
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    sys.argv = request["words"]
+    for wanted, number in enumerate(streams):
+        os.dup2(number, wanted)
+        os.close(number)
+    sys.stdin = sys.__stdin__ = _stream(sys.__stdin__, "rb")  # type: ignore[misc]
+    sys.stdout = sys.__stdout__ = _stream(sys.__stdout__, "wb")  # type: ignore[misc]
+    sys.stderr = sys.__stderr__ = _stream(sys.__stderr__, "wb")  # type: ignore[misc]
+
+
+def _stream(before: Any, mode: str) -> io.TextIOWrapper:
+    """A standard stream as the interpreter makes it at its start."""
+    binary = open(before.fileno(), mode, closefd=False)  # noqa: SIM115 - it is never closed
+    lines = before.fileno() == 2 or binary.isatty()
+    return io.TextIOWrapper(binary, before.encoding, before.errors, line_buffering=lines)
+
+
+def _main() -> NoReturn:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # at a terminal it is meant for the tests
+    command, number = sys.argv[1:]
+    sys.path[0] = str(Path(sys.executable).parent)  # where the installed scripts are
+    gc.disable()
+    modules = [importlib.import_module(name) for name in LOADED[command]]
+    gc.freeze()
+    gc.enable()
+    _serve(socket.socket(fileno=int(number)))
+    modules[0].main()
+    raise AssertionError(f"{command} returned")
+
+
+if __name__ == "__main__":
+    _main()

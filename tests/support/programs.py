@@ -1,0 +1,138 @@
+"""Starts of `coget` and `coget-broker` that cost no loading of modules: forks of a process that has them loaded.
+
+What is started is a process of its own, a child of the tests' process: it is waited for, killed and measured as any
+other, and `subprocess.Popen` does so. Tests about starting itself use `subprocess`, as `make test-long` does for all.
+"""
+
+import array
+import atexit
+import ctypes
+import functools
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tests.support.effort import LONG
+from tests.support.waiting import PATIENCE
+
+__all__ = ["BROKER", "COGET", "run", "start"]
+
+COGET = Path(sys.executable).with_name("coget")
+BROKER = Path(sys.executable).with_name("coget-broker")
+SERVER = Path(__file__).with_name("fork_server.py")
+PLAIN = frozenset({"stdin", "stdout", "stderr", "cwd", "env", "text", "start_new_session"})
+"""The options of Popen that a fork can follow."""
+AT_START = ("LANG", "LC_", "LD_", "MALLOC_", "PYTHON")
+"""How variables begin that an interpreter reads when it starts."""
+ENVIRONMENT = dict(os.environ)
+"""As it was when the tests began."""
+PR_SET_CHILD_SUBREAPER = 36
+
+forks = not LONG
+"""False where starting itself is tested."""
+
+_prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+
+def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any]:
+    """Start a command as Popen does; quickly if it is one of ours, and nothing is asked for that loading would show."""
+    if not forks or command[0] not in {COGET, str(COGET), BROKER, str(BROKER)} or set(options) - PLAIN:
+        return subprocess.Popen(command, **options)
+    environment = options.get("env")
+    if _at_start(os.environ if environment is None else environment) != _at_start(ENVIRONMENT):
+        return subprocess.Popen(command, **options)
+    return ForkedProcess(command, **options)
+
+
+def run(
+    command: Sequence[str | Path], check: bool = False, timeout: float = PATIENCE, **options: Any
+) -> subprocess.CompletedProcess[Any]:
+    """Run a command to its end as subprocess.run does, with its output captured."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with start(command, **pipes, **options) as process:
+        try:
+            out, err = process.communicate(timeout=timeout)
+        finally:
+            process.kill()
+    done = subprocess.CompletedProcess(process.args, process.returncode, out, err)
+    if check:
+        done.check_returncode()
+    return done
+
+
+class ForkedProcess(subprocess.Popen[Any]):
+    """A Popen whose process is forked from a server instead of being executed."""
+
+    def _execute_child(self, args: Sequence[str | Path], *rest: Any) -> None:
+        """Do what Popen's method of this name does; see there for the arguments."""
+        folder, environment = rest[4:6]
+        to_read, _, _, to_write, _, error = streams = rest[9:15]
+        session = rest[20]
+        request = {
+            "parent": os.getpid(),
+            "words": [os.fspath(word) for word in args],
+            "folder": str(Path(folder or ".").absolute()),
+            "environment": dict(os.environ if environment is None else environment),
+            "umask": _umask(),
+            "session": session,
+        }
+        given = [number if number != -1 else usual for usual, number in enumerate((to_read, to_write, error))]
+        self.pid = _server(Path(os.fspath(args[0])).name).fork(request, given)
+        self._child_created = True
+        self._close_pipe_fds(*streams)  # type: ignore[attr-defined]
+
+
+class ForkServer:
+    """The process for one command, and the connection to it: when that closes, it ends.
+
+    :param command: the name of the command
+    """
+
+    def __init__(self, command: str) -> None:
+        self._connection, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._lock = threading.Lock()
+        with theirs:
+            null, number = subprocess.DEVNULL, theirs.fileno()
+            words = [sys.executable, str(SERVER), command, str(number)]
+            self._process = subprocess.Popen(words, stdin=null, stdout=null, pass_fds=[number], env=ENVIRONMENT)
+        atexit.register(self.close)
+
+    def fork(self, request: Mapping[str, Any], streams: Sequence[int]) -> int:
+        """Return the number of a new child of this process that does what is asked for."""
+        rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", streams))]
+        with self._lock:
+            _prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)  # the server forks twice: its grandchild becomes our child
+            try:
+                self._connection.sendmsg([json.dumps(request).encode()], rights)
+                said = self._connection.recv(32)
+            finally:
+                _prctl(PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0)
+        if not said:
+            raise RuntimeError(f"{self._process.args} ended with {self._process.wait()}")
+        return int(said)
+
+    def close(self) -> None:
+        """End it."""
+        self._connection.close()
+        self._process.wait()
+
+
+@functools.cache
+def _server(command: str) -> ForkServer:
+    return ForkServer(command)
+
+
+def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in environment.items() if name.startswith(AT_START)}
+
+
+def _umask() -> int:
+    """The umask of this process, without changing it for a moment; see proc(5)."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return int(next(line for line in lines if line.startswith("Umask:")).split()[1], 8)

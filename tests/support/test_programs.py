@@ -1,0 +1,106 @@
+"""A fork behaves as a start does: the same words, environment, streams, signals, family and end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support import programs
+from tests.support.programs import BROKER, COGET, ForkedProcess, run, start
+from tests.support.users import umask
+
+
+@pytest.fixture
+def forks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    monkeypatch.setattr(programs, "forks", request.param)
+    return bool(request.param)
+
+
+starts = pytest.mark.parametrize("forks", [True, False], ids=["forked", "plain"], indirect=True)
+
+
+@starts
+@pytest.mark.parametrize("command", [[COGET, "--help"], [BROKER, "--help"], [BROKER, "demo", "--nonsense"]])
+def test_what_is_printed_and_the_status(forks, command, tmp_path):
+    done, plain = run(command, cwd=tmp_path, text=True), subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+
+
+@starts
+def test_environment_folder_and_umask(forks, tmp_path):
+    """The history is made where a variable says, in this folder, closed as the umask says."""
+    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "COGET_HISTORY": "one/history"}
+    with umask(0o027):
+        run([COGET, "ftp://127.0.0.1:1/x", "-o", "x"], cwd=tmp_path, env=environment)
+        words = ["token", "list", "--database", "sqlite:///b.sqlite"]
+        assert run([BROKER, *words], cwd=tmp_path).returncode == 2
+        assert run([BROKER, "upgrade", *words[2:]], cwd=tmp_path).returncode == 0
+    assert (tmp_path / "b.sqlite").stat().st_mode & 0o027 == 0
+    made = run([COGET, "doctor", "--json"], cwd=tmp_path, env=environment, text=True).stdout
+    assert "one/history" in made
+
+
+@starts
+def test_it_is_a_child_that_signals_reach(forks, tmp_path):
+    for number in (signal.SIGKILL, signal.SIGTERM):
+        with (tmp_path / "log").open("wb") as log:
+            words = ["serve", "--port", "0", "--database", f"sqlite:///{tmp_path}/b.sqlite"]
+            process = start([BROKER, *words], stdout=log, stderr=log, cwd=tmp_path, start_new_session=True)
+        assert isinstance(process, ForkedProcess) == forks
+        while "running on" not in (tmp_path / "log").read_text():
+            assert process.poll() is None
+            time.sleep(0.02)
+        stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+        assert stat[1:4] == [str(os.getpid()), str(process.pid), str(process.pid)]  # parent, group, session
+        process.send_signal(number)
+        assert process.wait(60) == -number
+
+
+@starts
+def test_standard_input_and_no_other_descriptor(forks, tmp_path):
+    kept, other = os.pipe()
+    with start([COGET, "doctor", "--json"], stdin=kept, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        os.close(kept)
+        assert process.stdout.read().startswith(b"{")
+    with pytest.raises(BrokenPipeError):  # nobody has the other end of it
+        os.write(other, b"x")
+    os.close(other)
+    assert process.returncode in (0, 3)
+
+
+def test_what_an_interpreter_reads_at_its_start_is_read(tmp_path):
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.exit('read')\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    assert "read" in run([COGET, "--help"], env=environment, text=True).stderr
+
+
+def test_they_end_when_the_tests_are_killed(tmp_path):
+    code = (
+        "import sys\nfrom tests.support.programs import BROKER, start\n"
+        "made = start([BROKER, 'serve', '--port', '0', '--database', f'sqlite:///{sys.argv[1]}/b.sqlite'])\n"
+        "print(made.pid, flush=True)\nmade.wait()\n"
+    )
+    folder, words = Path(__file__).parents[2], [sys.executable, "-c", code, tmp_path]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=folder) as tests:
+        number = int(tests.stdout.readline())
+        (server,) = {int(each) for each in _children(tests.pid)} - {number}
+        tests.kill()
+    deadline = time.monotonic() + 60
+    while any(_runs(each) for each in (number, server)):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def _children(number: int) -> list[str]:
+    return Path(f"/proc/{number}/task/{number}/children").read_text().split()
+
+
+def _runs(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
