@@ -1,7 +1,6 @@
 """The processes: one that serves, through uvicorn, and one that carries out tasks; their logs and signals."""
 
 import asyncio
-import gc
 import json
 import logging
 import signal
@@ -21,12 +20,8 @@ from broker.tasks import Queue, worker_of
 from coalloc.urls import redacted_text
 from predictors.compiled import REMEDY, available
 
-__all__ = ["collect_seldom", "serve", "work"]
+__all__ = ["serve", "work"]
 
-BETWEEN_COLLECTIONS = 20_000
-"""New objects that make the collector look for garbage: with Python's 700 it holds up all else for a tenth of a second,
-looking through all that was imported.
-"""
 PATIENCE = 30
 """Seconds that requests have to end once the broker was told to."""
 JSON = structlog.processors.JSONRenderer(lambda said, **how: json.dumps(said, **how).replace("\x7f", "\\u007f"))
@@ -38,7 +33,6 @@ NOT_STARTED = 3
 def serve(settings: Settings, host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM; requests that were begun are ended first."""
     _log()
-    collect_seldom()
     factory = Factory.of(settings)
     log = structlog.get_logger("broker")
     log.info("starting", database=factory.database.shown, host=host, port=port)
@@ -77,7 +71,6 @@ class Server(uvicorn.Server):
 def work(settings: Settings) -> None:
     """Carry out tasks until SIGINT or SIGTERM; what was begun is given back then."""
     _log()
-    collect_seldom()
     asyncio.run(_work(settings))
 
 
@@ -95,11 +88,6 @@ async def _work(settings: Settings) -> None:
     factory.trees.close()
     await factory.database.close()
     log.info("stopped")
-
-
-def collect_seldom() -> None:
-    """Have this process look for garbage as rarely as one should that makes very many objects which do not last."""
-    gc.set_threshold(BETWEEN_COLLECTIONS, 20, 50)
 
 
 def _redacted(_: object, __: str, said: EventDict) -> EventDict:

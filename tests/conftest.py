@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,7 +18,14 @@ from tests.testbed import driver
 settings.register_profile("tests", derandomize=not LONG, deadline=None, print_blob=True)
 settings.load_profile("tests")
 
+gc.set_threshold(20_000, 20, 50)  # a tenth of the time went into looking through what is only loaded
+
 _no_wan = functools.cache(driver.refusal)
+
+
+def pytest_collection_finish() -> None:
+    """Leave modules and tests alone when garbage is looked for: they last."""
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -9,7 +9,9 @@ from urllib.parse import urlsplit
 import click
 
 from broker.errors import BrokerError
+from broker.garbage import collect_seldom
 
+collect_seldom()  # loading what follows makes many objects
 try:
     from broker.cli.aside import aside
     from broker.cli.demo import demo

@@ -28,10 +28,10 @@ from uuid import uuid4
 import structlog
 from sqlalchemy import select
 
+from broker.garbage import collect_seldom
 from broker.models.collections import NewCollection
 from broker.models.tasks import Item
 from broker.schema.tasks import tasks
-from broker.server import collect_seldom
 from broker.storage.collections import Collections
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
