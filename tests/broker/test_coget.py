@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.broker import BrokerProcess
+from tests.support.broker import BrokerProcess, broker_in
 from tests.support.coget import CONTENT, NAME, coget, patient
 from tests.support.mounts import silent_names
 from tests.support.waiting import PATIENCE
@@ -23,7 +23,7 @@ DATASET = "lab:2024/x.root"
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(f"sqlite:///{tmp_path / 'b.sqlite'}", tmp_path) as running:
+    with broker_in(tmp_path) as running:
         yield running
 
 

@@ -14,7 +14,7 @@ from uuid import uuid4
 import pytest
 
 from coalloc.logs import globus
-from tests.support.broker import PROGRAM, BrokerProcess
+from tests.support.broker import PROGRAM, BrokerProcess, broker_in
 from tests.support.browser import Browser
 from tests.support.coget import coget
 from tests.support.globus import Globus
@@ -74,7 +74,7 @@ def made(database: Path, *words: str) -> list[str]:
 @pytest.fixture
 def service(tmp_path: Path) -> Iterator[Service]:
     database = tmp_path / "broker.sqlite"
-    with BrokerProcess(f"sqlite:///{database}", tmp_path) as broker:
+    with broker_in(tmp_path, database.name) as broker:
         number, secret = made(database, "robot", "--role", "admin")
         known = Globus(tmp_path / "globus", broker.url).environment
         yield Service(

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 import pytest
 
-from tests.support.broker import BrokerProcess
+from tests.support.broker import BrokerProcess, broker_in
 from tests.support.coget import coget, patient
 from tests.support.waiting import PATIENCE
 
@@ -94,7 +94,7 @@ def server() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     folder = tmp_path_factory.mktemp("broker")
-    with BrokerProcess(f"sqlite:///{folder / 'b.sqlite'}", folder) as running:
+    with broker_in(folder) as running:
         yield running
         for page in ("", "/downloads", "/decisions", "/transfers", "/failures"):
             _clean(running.client().get(f"/reports{page}").text)

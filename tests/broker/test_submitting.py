@@ -17,7 +17,7 @@ import pytest
 
 from coalloc.cli.submit import SYNC
 from coalloc.handover import Sync
-from tests.support.broker import BrokerProcess
+from tests.support.broker import BrokerProcess, broker_in
 from tests.support.coget import CONTENT, LIFE_SECONDS, coget, coget_process
 from tests.support.gridftp import GridFTPServer
 from tests.support.programs import COGET, start
@@ -53,7 +53,7 @@ def lab(tmp_path: Path) -> Iterator[Lab]:
     with (
         GridFTPServer(tmp_path / "one") as one,
         GridFTPServer(tmp_path / "two", "127.0.0.2") as two,
-        BrokerProcess(f"sqlite:///{tmp_path / 'b.sqlite'}", tmp_path) as broker,
+        broker_in(tmp_path) as broker,
     ):
         admin = broker.client()
         admin.put("/broker/v1/sites/LAB", json={"name": "LAB"})

@@ -12,7 +12,7 @@ from broker.config import Settings, configured
 from broker.errors import Invalid
 from broker.models.access import NewToken
 from tests.broker.test_access import _waiting
-from tests.support.broker import BrokerProcess
+from tests.support.broker import BrokerProcess, broker_in
 from tests.support.nginx import Nginx
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "broker.md"
@@ -103,7 +103,7 @@ def test_only_a_trusted_proxy_says_from_where_a_request_comes(tmp_path):
 
 def test_nobody_is_believed_to_be_a_proxy_unless_that_is_said(tmp_path, monkeypatch):
     monkeypatch.setenv("FORWARDED_ALLOW_IPS", "*")
-    with BrokerProcess(f"sqlite:///{tmp_path / 'b.sqlite'}", tmp_path) as broker:
+    with broker_in(tmp_path) as broker:
         assert _wrong(broker.url, **{"X-Forwarded-For": "192.0.2.1"}) == 429
         assert _wrong(broker.url, "127.0.0.1", 1, **{"X-Forwarded-For": "192.0.2.2"}) == 429
 

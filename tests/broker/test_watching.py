@@ -15,7 +15,7 @@ from sqlalchemy import event
 from broker.models.access import Caller
 from broker.services import watching
 from tests.broker.test_tasks import TASKS, somebody, world  # noqa: F401
-from tests.support.broker import BrokerProcess
+from tests.support.broker import BrokerProcess, broker_in
 from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE
 
@@ -25,7 +25,7 @@ ANN = Caller(subject="ann", role="transfer")
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(f"sqlite:///{tmp_path / 'b.sqlite'}", tmp_path) as running:
+    with broker_in(tmp_path) as running:
         yield running
 
 

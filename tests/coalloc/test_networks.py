@@ -10,7 +10,7 @@ from coalloc.networks import expected_network, measured_network
 from coalloc.pairs import EVERYBODY, Measured, observations
 from coalloc.planner import Host, Isp, Link, LinkKey, Network
 from coalloc.planner.joining import joined
-from tests.support.broker import BrokerProcess
+from tests.support.broker import broker_in
 from tests.support.waiting import PATIENCE
 
 MB = 1_000_000
@@ -54,7 +54,7 @@ def test_a_network_is_filled_in_from_another():
 
 
 async def test_what_a_broker_expects(tmp_path):
-    with BrokerProcess(f"sqlite:///{tmp_path / 'b.sqlite'}", tmp_path) as running:
+    with broker_in(tmp_path) as running:
         now = time.time()
         reports = [
             {"id": f"{i}", "source": A, "sink": B, "started": now - 99 + i, "ended": now - 98 + i, "bytes": 30 * MB}

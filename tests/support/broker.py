@@ -1,20 +1,23 @@
 """A broker as users start it: `coget-broker serve` in a process of its own, on a port that is free."""
 
+import functools
 import json
 import os
+import shutil
 import subprocess
+import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 import httpx
 
-from tests.support.programs import BROKER, start
+from tests.support.programs import BROKER, run, start
 from tests.support.waiting import PATIENCE
 
-__all__ = ["PROGRAM", "SECONDS", "BrokerProcess", "kept_by", "reports"]
+__all__ = ["PROGRAM", "SECONDS", "BrokerProcess", "broker_in", "kept_by", "reports"]
 
 SECONDS = PATIENCE
 PROGRAM = BROKER
@@ -47,6 +50,23 @@ def kept_by(client: httpx.Client) -> list[int]:
         before = page["next"]
         if before is None:
             return found
+
+
+def broker_in(folder: Path, name: str = "b.sqlite") -> "BrokerProcess":
+    """A broker on a SQLite file in a folder that has its tables, and an admin's token: it starts in half the time."""
+    template, token = _template()
+    return BrokerProcess(f"sqlite:///{shutil.copy(template.name, folder / name)}", folder, token)
+
+
+@functools.cache
+def _template() -> tuple[IO[bytes], str]:
+    """A database that brokers begin with, and its token; the file goes with the last reference."""
+    file = tempfile.NamedTemporaryFile(suffix=".sqlite")  # noqa: SIM115
+    words = ["--database", f"sqlite:///{file.name}"]
+    run([PROGRAM, "upgrade", *words], check=True)
+    return file, run(
+        [PROGRAM, "token", "create", "admin", "--role", "admin", *words], check=True, text=True
+    ).stdout.strip()
 
 
 class BrokerProcess:

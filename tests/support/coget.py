@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.programs import COGET, start
+from tests.support.programs import COGET, LATE, start
 from tests.support.waiting import PATIENCE
 
 __all__ = ["CONTENT", "NAME", "REPORT_KEYS", "SOURCE_KEYS", "coget", "coget_process", "patient", "without"]
@@ -72,7 +72,7 @@ def without(module: str, folder: Path) -> dict[str, str]:
 
 def patient(folder: Path) -> dict[str, str]:
     """The environment of a coget that tells a broker what it did however long that takes, not only within a second."""
-    (folder / "sitecustomize.py").write_text("from coalloc import outbox\noutbox.PATIENCE = 60.0\n")
+    (folder / "sitecustomize.py").write_text(f"{LATE}from coalloc import outbox\noutbox.PATIENCE = 60.0\n")
     return {"PYTHONPATH": str(folder)}
 
 

@@ -125,7 +125,8 @@ def _main() -> NoReturn:
     modules = [importlib.import_module(name) for name in LOADED[command]]
     gc.freeze()
     gc.enable()
-    _serve(socket.socket(fileno=int(number)))
+    request = _serve(socket.socket(fileno=int(number)))
+    exec(request["code"], {"__name__": "sitecustomize"})
     modules[0].main()
     raise AssertionError(f"{command} returned")
 

@@ -21,7 +21,7 @@ from typing import Any
 from tests.support.effort import LONG
 from tests.support.waiting import PATIENCE
 
-__all__ = ["BROKER", "COGET", "run", "start"]
+__all__ = ["BROKER", "COGET", "LATE", "run", "start"]
 
 COGET = Path(sys.executable).with_name("coget")
 BROKER = Path(sys.executable).with_name("coget-broker")
@@ -32,6 +32,8 @@ AT_START = ("LANG", "LC_", "LD_", "MALLOC_", "PYTHON")
 """How variables begin that an interpreter reads when it starts."""
 ENVIRONMENT = dict(os.environ)
 """As it was when the tests began."""
+LATE = "# When modules are loaded this may run as well.\n"
+"""The first line of a sitecustomize.py that does not care whether modules were loaded before it."""
 PR_SET_CHILD_SUBREAPER = 36
 
 forks = not LONG
@@ -44,8 +46,9 @@ def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any
     """Start a command as Popen does; quickly if it is one of ours, and nothing is asked for that loading would show."""
     if not forks or command[0] not in {COGET, str(COGET), BROKER, str(BROKER)} or set(options) - PLAIN:
         return subprocess.Popen(command, **options)
-    environment = options.get("env")
-    if _at_start(os.environ if environment is None else environment) != _at_start(ENVIRONMENT):
+    environment = os.environ if options.get("env") is None else options["env"]
+    changed = dict(_at_start(environment).items() ^ _at_start(ENVIRONMENT).items())
+    if changed and not (list(changed) == ["PYTHONPATH"] and _customized(environment).startswith(LATE)):
         return subprocess.Popen(command, **options)
     return ForkedProcess(command, **options)
 
@@ -74,13 +77,16 @@ class ForkedProcess(subprocess.Popen[Any]):
         folder, environment = rest[4:6]
         to_read, _, _, to_write, _, error = streams = rest[9:15]
         session = rest[20]
+        if environment is None:
+            environment = os.environ
         request = {
             "parent": os.getpid(),
             "words": [os.fspath(word) for word in args],
             "folder": str(Path(folder or ".").absolute()),
-            "environment": dict(os.environ if environment is None else environment),
+            "environment": dict(environment),
             "umask": _umask(),
             "session": session,
+            "code": _customized(environment),
         }
         given = [number if number != -1 else usual for usual, number in enumerate((to_read, to_write, error))]
         self.pid = _server(Path(os.fspath(args[0])).name).fork(request, given)
@@ -130,6 +136,13 @@ def _server(command: str) -> ForkServer:
 
 def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(AT_START)}
+
+
+def _customized(environment: Mapping[str, str]) -> str:
+    """The code that a fork runs before its command; a start reads it as `sitecustomize`."""
+    file = Path(environment.get("PYTHONPATH", ""), "sitecustomize.py")
+    code = file.read_text() if "PYTHONPATH" in environment and file.exists() else ""
+    return code if code.startswith(LATE) else ""
 
 
 def _umask() -> int:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import programs
-from tests.support.programs import BROKER, COGET, ForkedProcess, run, start
+from tests.support.programs import BROKER, COGET, LATE, ForkedProcess, run, start
 from tests.support.users import umask
 
 
@@ -76,6 +76,15 @@ def test_what_an_interpreter_reads_at_its_start_is_read(tmp_path):
     (tmp_path / "sitecustomize.py").write_text("import sys\nsys.exit('read')\n")
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     assert "read" in run([COGET, "--help"], env=environment, text=True).stderr
+
+
+@starts
+def test_code_that_may_run_late_runs_before_the_command(forks, tmp_path):
+    (tmp_path / "sitecustomize.py").write_text(f"{LATE}import sys\nsys.exit('read')\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    with start([COGET, "--help"], env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert isinstance(process, ForkedProcess) == forks
+        assert "read" in process.stderr.read()
 
 
 def test_they_end_when_the_tests_are_killed(tmp_path):

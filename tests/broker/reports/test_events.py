@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.support.broker import BrokerProcess
+from tests.support.broker import BrokerProcess, broker_in
 from tests.support.browser import Browser
 from tests.support.waiting import PATIENCE
 
@@ -19,7 +19,7 @@ STREAM = "/reports/overview/events"
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    with BrokerProcess(f"sqlite:///{tmp_path / 'b.sqlite'}", tmp_path) as running:
+    with broker_in(tmp_path) as running:
         yield running
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from coalloc.planner.written import read
-from tests.support.broker import BrokerProcess
+from tests.support.broker import broker_in
 from tests.support.coget import coget, patient
 
 BRIEFLY = ["--bytes", "2 MB"]
@@ -65,7 +65,7 @@ def test_what_makes_no_sense_is_a_usage_error(home, words):
 
 
 def test_a_broker_is_told(roots, home, tmp_path):
-    with BrokerProcess(f"sqlite:///{tmp_path / 'b.sqlite'}", tmp_path) as broker:
+    with broker_in(tmp_path) as broker:
         client = broker.client()
         client.put("/broker/v1/sites/LAB", json={"name": "LAB"})
         host, port = roots[1].split("/")[2].split(":")
