@@ -6,7 +6,7 @@ __all__ = ["collect_seldom"]
 
 BETWEEN_COLLECTIONS = 20_000
 """New objects that make the collector look for garbage: with Python's 700 it holds up all else for a tenth of a second,
-looking through all that was imported, and a start takes a third longer.
+looking through all that was imported, and a start takes a tenth longer.
 """
 
 

@@ -6,6 +6,7 @@ import random
 import pytest
 
 from tests.support.coget import coget, without
+from tests.support.effort import LONG, effort
 
 MB = 1_000_000
 FORECASTERS = {"last", "regression", "kernel", "hierarchy", "percentile", "hedge"}
@@ -46,11 +47,18 @@ def test_json(log, home):
     )
 
 
+@pytest.mark.long
 def test_a_long_log_without_numba_is_said_to_take_longer_and_what_to_do(home, tmp_path):
-    rows = [f"ftp://a.example,{3600 * i},10,{(i % 7 + 1) * 10 * MB}" for i in range(1600)]
-    for name, count, hints in (("long.csv", 1600, 1), ("short.csv", 100, 0)):
+    """In the short form a log is long from fewer transfers on: a really long one takes 20 s."""
+    long = effort(200, 1600)
+    rows = [f"ftp://a.example,{3600 * i},10,{(i % 7 + 1) * 10 * MB}" for i in range(long)]
+    environment = without("numba", tmp_path)
+    if not LONG:
+        with (tmp_path / "sitecustomize.py").open("a") as code:
+            code.write("import coalloc.cli.forecast\nsys.modules['coalloc.cli.forecast'].WORTH_COMPILING = 150\n")
+    for name, count, hints in (("long.csv", long, 1), ("short.csv", 100, 0)):
         (tmp_path / name).write_text("\n".join(["source,start,seconds,bytes", *rows[:count]]))
-        result = coget(["forecast", "evaluate", str(tmp_path / name)], home, **without("numba", tmp_path))
+        result = coget(["forecast", "evaluate", str(tmp_path / name)], home, **environment)
         assert result.returncode == 0, result.stderr
         assert result.stderr.count("run: pip install 'coget[compiled]'") == hints
 
