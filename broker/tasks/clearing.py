@@ -52,7 +52,7 @@ class Clearing:
             folder, _, name = work.source.rstrip("/").rpartition("/")
             if fits := globbed(name):
                 return await self._globbed(work, folder, fits)
-        found = work.details.found or _kind(await self._tree.stat(work.source))
+        found = work.details.found or await self._found(work.source)
         if found != "dir":
             if not self._options.dry_run:
                 await self._tree.delete(work.source)
@@ -65,6 +65,15 @@ class Clearing:
         depth = folder.count("/")
         children = (Planned("remove", folder, phase=EMPTIED - depth),)
         return Result(work, "succeeded", counts=NO_FILE, children=children)
+
+    async def _found(self, path: str) -> str:
+        """What is at a path. Servers know nothing of a link that leads nowhere, but delete it."""
+        try:
+            return _kind(await self._tree.stat(path))
+        except NoSuchFile:
+            if path.endswith("/") or self._options.dry_run:
+                raise
+            return "file"
 
     async def _globbed(self, work: Work, folder: str, fits: Callable[[str], bool]) -> Result:
         if not await self._plan(work, folder, fits):

@@ -18,6 +18,8 @@ AGAIN = 5.0
 """Seconds before it is tried again to be woken, when the database was gone."""
 STALLED = 30
 """Seconds after which a job of a worker that is gone is given to another."""
+PARTING = 3.0
+"""Seconds that it may take to say good-bye to the database."""
 log = structlog.get_logger("broker.tasks")
 
 
@@ -64,11 +66,24 @@ class Queue:
         self._wake = wake
         queues = [ANY, *([site] if site else []), "builtin", "default"]
         while True:
+            woken = asyncio.create_task(
+                self._app.run_worker_async(queues=queues, install_signal_handlers=False, delete_jobs="always")
+            )
             try:
-                await self._app.run_worker_async(queues=queues, install_signal_handlers=False, delete_jobs="always")
+                await asyncio.shield(woken)
+            except asyncio.CancelledError:
+                await _ended(woken)
+                raise
             except Exception as error:  # whatever it is, workers also look for themselves
                 log.warning("nobody can wake this worker now", error=str(error).strip())
             await asyncio.sleep(AGAIN)
+
+
+async def _ended(woken: asyncio.Task[None]) -> None:
+    """End a worker of Procrastinate: it wants to tell the database first, which may not answer any more."""
+    for _ in range(2):
+        woken.cancel()
+        await asyncio.wait([woken], timeout=PARTING)
 
 
 async def _retry_stalled(context: JobContext, timestamp: int) -> None:

@@ -122,6 +122,21 @@ async def test_a_worker_without_its_database_names_no_file(told, workers, databa
         await asyncio.to_thread(workers.close)
 
 
+@ON_POSTGRESQL
+async def test_a_worker_whose_database_is_gone_ends_when_it_is_told_to(told, workers, database, tmp_path):
+    (tmp_path / "way").mkdir()
+    async with way(database, tmp_path / "way") as cut:
+        worker = workers.start(cut.database)
+        await held(told, "local", rate=RATE)
+        number, _ = await copying(told, "source", "local")
+        await begun(told, number, 1_000_000)
+        cut.cut()
+        await until(lambda: "the database cannot be used now" in workers.said())
+        worker.terminate()
+        assert await until(lambda: worker.poll() is not None), workers.said()
+        assert worker.returncode == 0
+
+
 @ON_SQLITE
 @ROUTES
 async def test_a_worker_that_was_stopped_at_its_last_step_names_no_file(world, monkeypatch, origin, to):

@@ -1,0 +1,226 @@
+"""Random trees and tasks, and a model of what may be there when a task is over; made from a seed, so that each can be
+repeated.
+
+The model has two parts. Safety holds whatever happened: the source and what lies outside of the destination are as they
+were, each file has one version of a source's content or its own, and nothing is gone that the task was not to delete.
+Where nothing in the trees is in each other's way the task succeeds, too, and all is as it was told.
+"""
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from random import Random
+from typing import Any, NamedTuple
+
+from broker.models.tasks import Item
+
+__all__ = ["Case", "Seen", "seen"]
+
+NAMES = [
+    *("a", "b", "c", "A", "run2", "with space", "-dash", ".hidden", "~x", "%41", "a;b", "a#b?c", "*", "[a]"),
+    "x" * 200,
+]
+SIZES = [0, 1, 10, 10, 1000, 1000, 70_000, 300_000]
+OLD = 1_000_000_000
+"""When all files of before were changed, as seconds since the epoch."""
+
+
+class Seen(NamedTuple):
+    """A tree as it is: contents of files, targets of links, and folders, by their paths below its root."""
+
+    files: Mapping[str, bytes]
+    links: Mapping[str, str]
+    folders: frozenset[str]
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset({*self.files, *self.links, *self.folders})
+
+
+def seen(root: Path) -> Seen:
+    """Look at a tree; no link is followed."""
+    files, links, folders = {}, {}, set()
+    for at, inner, names in os.walk(root):
+        for name in (*inner, *names):
+            path = Path(at, name)
+            where = str(path.relative_to(root))
+            if path.is_symlink():
+                links[where] = str(path.readlink())
+            elif path.is_dir():
+                folders.add(where)
+            else:
+                files[where] = path.read_bytes()
+    return Seen(files, links, frozenset(folders))
+
+
+class Case:
+    """One random task: trees on both sides, each with something beside it that links may lead to.
+
+    :param source: the root of the source's collection
+    :param sink: the root of the destination's
+    :param follows: whether the destination's server follows links when it writes
+    """
+
+    def __init__(self, seed: int, source: Path, sink: Path, follows: bool) -> None:
+        self.chance = Random(seed)
+        self.follows = follows
+        self.name = f"case{seed}"
+        self.source, self.sink = source / self.name / "tree", sink / self.name / "tree"
+        self._kinds = self.chance.choice([("file", "dir"), ("file", "file", "dir", "link")])
+        for root in (self.source, self.sink):
+            self._fill(root.parent / "outside", 2)
+            root.mkdir()
+        self._fill(self.source, 3)
+        if self.chance.random() < 0.8:
+            self._resemble()
+        self.options: dict[str, Any] = {
+            "sync_level": self.chance.choice([None, 0, 1, 2, 3]),
+            "delete_destination_extra": self.chance.random() < 0.6,
+            "recursive_symlinks": self.chance.choice(["ignore", "ignore", "keep", "copy"]),
+            "preserve_timestamp": self.chance.random() < 0.3,
+        }
+        self.items = [Item(source=f"/{self.name}/tree/", destination=f"/{self.name}/tree/")]
+        self.before = seen(self.source), seen(self.sink)
+        self.beside = [seen(root.parent / "outside") for root in (self.source, self.sink)]
+        self.versions = {path: {content} for path, content in self._contents().items()}
+        self._newer = {path for path in self.before[0].files if self._is_newer(path)}
+
+    def _fill(self, folder: Path, deep: int) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name in self.chance.sample(NAMES, self.chance.randint(0, 5)):
+            self._put(folder / name, self.chance.choice(self._kinds if deep else ("file",)), deep)
+
+    def _put(self, path: Path, kind: str, deep: int) -> None:
+        if kind == "dir":
+            self._fill(path, deep - 1)
+        elif kind == "link":
+            path.symlink_to(self._target(path))
+        else:
+            path.write_bytes(self.chance.randbytes(self.chance.choice(SIZES)))
+            os.utime(path, (OLD, OLD + self.chance.choice([-100, 0, 100])))
+
+    def _target(self, path: Path) -> str:
+        near = [each.name for each in path.parent.iterdir()] or ["a"]
+        return self.chance.choice(
+            ["nowhere", "..", ".", "../../outside", "../../../outside/a", self.chance.choice(near)]
+        )
+
+    def _resemble(self) -> None:
+        """Fill the destination with an older copy: some is missing, some is another, some is only there."""
+        for at, inner, names in os.walk(self.source):
+            there = self.sink / Path(at).relative_to(self.source)
+            if not there.is_dir() or there.is_symlink():
+                continue
+            for name in (*inner, *names):
+                path, fate = Path(at, name), self.chance.random()
+                if fate < 0.3 or (there / name).is_symlink() or (there / name).exists():
+                    continue
+                if fate < 0.4:
+                    self._put(there / name, self.chance.choice(self._kinds), 1)
+                elif path.is_dir() and not path.is_symlink():
+                    (there / name).mkdir()
+                elif path.is_file() and not path.is_symlink():
+                    shutil.copy2(path, there / name)
+                    if fate < 0.7:
+                        self._put(there / name, "file", 0)
+            for name in self.chance.sample(NAMES, self.chance.randint(0, 2)):
+                if not (there / name).exists() and not (there / name).is_symlink():
+                    self._put(there / name, self.chance.choice(self._kinds), 2)
+
+    def _contents(self) -> dict[str, bytes]:
+        """What a copy may bring by its path, also through links; not deeper than folders are made."""
+        found: dict[str, bytes] = {}
+        for at, inner, names in os.walk(self.source, followlinks=True):
+            where = Path(at).relative_to(self.source)
+            if len(where.parts) > 6:
+                inner.clear()
+            found |= {
+                str(where / name): (Path(at) / name).read_bytes() for name in names if (Path(at) / name).is_file()
+            }
+        return found
+
+    def _is_newer(self, path: str) -> bool:
+        there = self.sink / path
+        return not there.is_file() or (self.source / path).stat().st_mtime > there.stat().st_mtime
+
+    def change(self) -> None:
+        """Write a file of the source anew, as long as the one before."""
+        files = sorted(self.before[0].files)
+        if files:
+            path = self.chance.choice(files)
+            new = self.chance.randbytes(len(self.before[0].files[path]))
+            for other in self.versions:
+                if (self.source / other).samefile(self.source / path):
+                    self.versions[other].add(new)
+            (self.source / path).write_bytes(new)
+
+    @property
+    def plain(self) -> bool:
+        """Whether nothing is in the way: no link, and no file where a folder is to be, or the other way around."""
+        (source, sink) = self.before
+        linked = source.links or sink.links
+        return not linked and not (source.files.keys() & sink.folders) and not (source.folders & sink.files.keys())
+
+    def check(self, status: str, why: str | None, changed: bool = False) -> None:
+        """Compare what is there now with what may be."""
+        source, sink = seen(self.source), seen(self.sink)
+        old_source, old = self.before
+        assert (source.links, source.folders) == (old_source.links, old_source.folders)
+        assert changed or source.files == old_source.files
+        self._check_outside()
+        led = set().union(*self.versions.values()) if self.follows and old.links else set()
+        for path, content in sink.files.items():
+            allowed = {old.files[path]} if path in old.files else set()
+            assert content in allowed | led | self.versions.get(path, set()), f"{path} has what it should not have"
+        for path in old.names - sink.names:
+            assert self.options["delete_destination_extra"], f"{path} is gone"
+            parts = Path(path).parts
+            above = ["/".join(parts[: i + 1]) for i in range(len(parts))]
+            replaced = any(each in old.files.keys() | old.links.keys() for each in above) and path in source.names
+            assert replaced or any(each not in source.names for each in above), f"{path} is gone"
+        if self.plain and not changed:
+            assert status == "SUCCEEDED", why
+            self._check_all(sink)
+
+    def check_deleted(self, path: str, status: str, why: str | None) -> None:
+        """Compare what is there with what may be when all at a path of the destination was to be deleted.
+
+        A folder may stay with a link that leads nowhere: Globus servers do not list such.
+        """
+        sink, (old_source, old) = seen(self.sink), self.before
+        assert (seen(self.source), [seen(root.parent / "outside") for root in (self.source, self.sink)]) == (
+            old_source,
+            self.beside,
+        )
+        kept = {name for name in old.names if name != path and not name.startswith(f"{path}/")}
+        assert sink.names >= kept
+        assert status == "SUCCEEDED" or old.links, why
+        assert status == "FAILED" or sink.names == kept
+        assert all(sink.files[name] == old.files[name] for name in sink.files)
+
+    def _check_outside(self) -> None:
+        there, beside = (seen(root.parent / "outside") for root in (self.source, self.sink))
+        assert there == self.beside[0]
+        if not self.follows:
+            assert beside == self.beside[1]
+        assert beside.names >= self.beside[1].names, "something outside is gone"
+
+    def _check_all(self, sink: Seen) -> None:
+        """What is there when nothing was in the way."""
+        source, old = self.before
+        wanted = {path: self._wanted(path) for path in source.files}
+        if not self.options["delete_destination_extra"]:
+            wanted = {**old.files, **wanted}
+        assert sink.files.keys() == wanted.keys()
+        for path, content in wanted.items():
+            assert sink.files[path] == content, f"{path} is not as it should be"
+        assert sink.folders >= source.folders
+        assert self.options["delete_destination_extra"] is False or sink.folders == source.folders
+
+    def _wanted(self, path: str) -> bytes:
+        source, old = self.before
+        new, there, level = source.files[path], old.files.get(path), self.options["sync_level"]
+        if there is None or level in (None, 3) or (level > 0 and len(there) != len(new)):
+            return new
+        return new if level == 2 and path in self._newer else there
