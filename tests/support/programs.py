@@ -36,8 +36,8 @@ LATE = "# When modules are loaded this may run as well.\n"
 """The first line of a sitecustomize.py that does not care whether modules were loaded before it."""
 PR_SET_CHILD_SUBREAPER = 36
 
-forks = not LONG
-"""False where starting itself is tested."""
+forks = "PYTEST_VERSION" in os.environ and not LONG
+"""False where starting itself is tested, and in benchmarks, which measure it."""
 
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import programs
+from tests.support.effort import LONG
 from tests.support.programs import BROKER, COGET, LATE, ForkedProcess, run, start
 from tests.support.users import umask
 
@@ -20,9 +21,11 @@ def forks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bo
     return bool(request.param)
 
 
-starts = pytest.mark.parametrize("forks", [True, False], ids=["forked", "plain"], indirect=True)
+STARTS = {"forked": True, "plain": False} if LONG else {"forked": True}
+starts = pytest.mark.parametrize("forks", STARTS.values(), ids=STARTS, indirect=True)
 
 
+@pytest.mark.long
 @starts
 @pytest.mark.parametrize("command", [[COGET, "--help"], [BROKER, "--help"], [BROKER, "demo", "--nonsense"]])
 def test_what_is_printed_and_the_status(forks, command, tmp_path):
@@ -30,6 +33,7 @@ def test_what_is_printed_and_the_status(forks, command, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (plain.returncode, plain.stdout, plain.stderr)
 
 
+@pytest.mark.long
 @starts
 def test_environment_folder_and_umask(forks, tmp_path):
     """The history is made where a variable says, in this folder, closed as the umask says."""
@@ -44,6 +48,7 @@ def test_environment_folder_and_umask(forks, tmp_path):
     assert "one/history" in made
 
 
+@pytest.mark.long
 @starts
 def test_it_is_a_child_that_signals_reach(forks, tmp_path):
     for number in (signal.SIGKILL, signal.SIGTERM):
@@ -60,6 +65,7 @@ def test_it_is_a_child_that_signals_reach(forks, tmp_path):
         assert process.wait(60) == -number
 
 
+@pytest.mark.long
 @starts
 def test_standard_input_and_no_other_descriptor(forks, tmp_path):
     kept, other = os.pipe()
@@ -78,6 +84,7 @@ def test_what_an_interpreter_reads_at_its_start_is_read(tmp_path):
     assert "read" in run([COGET, "--help"], env=environment, text=True).stderr
 
 
+@pytest.mark.long
 @starts
 def test_code_that_may_run_late_runs_before_the_command(forks, tmp_path):
     (tmp_path / "sitecustomize.py").write_text(f"{LATE}import sys\nsys.exit('read')\n")

@@ -23,10 +23,18 @@ from broker.storage.migration import upgrade
 from broker.tasks.scoring import Scoring
 from tests.support.broker import BrokerProcess
 from tests.support.chromium import PHONE, Visitor, chromium, visit
+from tests.support.programs import LATE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 MARKUP = '<img src=x onerror="alert(1)"><script>alert(2)</script><b>bold</b>'
 KINDS = {"csv": "text/csv", "json": "application/json", "svg": "image/svg+xml", "png": "image/png"}
+UNSCORED = """
+from broker.tasks.scoring import Scoring
+async def step(self):
+    return False
+Scoring.step = step
+"""
+"""Has a broker score no more pairs: it would take the time of the browser, and pages would depend on how far it is."""
 LEADS = re.compile(r"[a-z][a-z-]*\?.+")
 
 
@@ -48,7 +56,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shown]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("broker.tasks.scoring.TURNS", 0.0)  # nobody else wants a turn
         admin, ann, eve = asyncio.run(_filled(database))
-    with BrokerProcess(database, folder, admin) as process:
+        (folder / "sitecustomize.py").write_text(LATE + UNSCORED)
+        patch.setenv("PYTHONPATH", str(folder))
+        started = BrokerProcess(database, folder, admin)
+    with started as process:
         _malice(process)
         yield Shown(process, admin, ann, eve, _paths(process.client()))
 
@@ -58,7 +69,7 @@ async def _filled(database: str) -> list[str]:
     try:
         await fill(factory, 1, time.time())
         scoring = Scoring(factory.database, factory.forecasting.compiled)
-        for _ in range(2):  # of all pairs it would take a minute; the others follow while the broker is looked at
+        for _ in range(2):  # of all pairs it would take a minute
             await scoring.step()
         roles = (("root", "admin"), ("ann", "transfer"), ("eve", "transfer"))
         new = [NewToken(subject=subject, role=role) for subject, role in roles]
