@@ -13,6 +13,7 @@ from tests.support import programs
 from tests.support.effort import LONG
 from tests.support.programs import BROKER, COGET, LATE, ForkedProcess, run, start
 from tests.support.users import umask
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -62,7 +63,7 @@ def test_it_is_a_child_that_signals_reach(forks, tmp_path):
         stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         assert stat[1:4] == [str(os.getpid()), str(process.pid), str(process.pid)]  # parent, group, session
         process.send_signal(number)
-        assert process.wait(60) == -number
+        assert process.wait(PATIENCE) == -number
 
 
 @pytest.mark.long
@@ -105,7 +106,7 @@ def test_they_end_when_the_tests_are_killed(tmp_path):
         number = int(tests.stdout.readline())
         (server,) = {int(each) for each in _children(tests.pid)} - {number}
         tests.kill()
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + PATIENCE
     while any(_runs(each) for each in (number, server)):
         assert time.monotonic() < deadline
         time.sleep(0.02)
