@@ -8,7 +8,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from importlib.util import find_spec
-from os import urandom
 from pathlib import Path
 from random import getrandbits
 from uuid import uuid4
@@ -199,7 +198,7 @@ def _folder(url: str) -> str:
 
 def _areas(gathering: Gathering, landing: Landing) -> dict[str, Area]:
     """Where each server but the destination stages pieces of this collection."""
-    run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{urandom(4).hex()}"
+    run = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     return {
         label: Area(gathering.servers[label], folder, run)
         for label, folder in gathering.folders.items()

@@ -66,8 +66,8 @@ def collect(
     it. Each URL is another file. Replicas of one file are known by a Metalink, or to a broker: name that, or the
     dataset.
 
-    Pieces may go over other servers: sources, and those that --via names. What they hold meanwhile is in
-    .coget-staging/, and gone in the end. A file has its name when it is whole and compared with its origin; the
+    Pieces may go over other servers: sources, and those that --via names. What they hold meanwhile is in a
+    folder .coget-staging-*, and gone in the end. A file has its name when it is whole and compared with its origin; the
     same command goes on with what is missing.
 
     \b

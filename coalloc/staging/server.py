@@ -6,19 +6,21 @@ Moving bytes is left to `channels`.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from secrets import token_hex
 from typing import TypeVar
 
 from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.storage import Storage, open_storage
-from coalloc.errors import AlreadyThere, ConnectionLost, NoSuchFile, NotEmpty, SourceError
+from coalloc.errors import AlreadyThere, ConnectionLost, NoSuchFile, NotEmpty, PermissionRefused, SourceError
+from coalloc.model import Entry
 
 __all__ = ["SWEEPS", "SWEEP_SECONDS", "Area", "Server"]
 
 T = TypeVar("T")
 SESSIONS = 4
 """In which a server is asked at once; it computes one checksum at a time in each."""
-STAGING = ".coget-staging"
-"""The directory in which every collection has one of its own, named after when it began."""
+STAGING = ".coget-staging-"
+"""How the name of a staging area begins."""
 SWEEPS, SWEEP_SECONDS = 5, 0.3
 """How often, and after what pauses, something is deleted: a copy that was ended may still make it."""
 
@@ -88,15 +90,28 @@ class Server:
 class Area:
     """A directory at a server for the pieces of one collection. It is made when the first one comes.
 
+    Others may be able to write where it is. Its name, and those of the pieces, cannot be foreseen, so that nobody has
+    anything there; only pieces are deleted, and only while it is the directory that was made.
+
     :param folder: a directory there, in which it may be made
-    :param run: names the collection
+    :param run: names the collection, for people
     """
 
     def __init__(self, server: Server, folder: str, run: str) -> None:
         self._server = server
-        self._staging = f"{folder.rstrip('/')}/{STAGING}"
-        self.path = f"{self._staging}/{run}"
+        self._above = f"{folder.rstrip('/')}/{STAGING}{run}"
+        self._key = token_hex(8)
+        self._directory: Entry | None = None
         self._made: asyncio.Task[None] | None = None
+
+    @property
+    def path(self) -> str:
+        """Where it is."""
+        return f"{self._above}-{self._key}"
+
+    def piece(self, number: int) -> str:
+        """Return the path of a piece, once the directory is made."""
+        return f"{self.path}/{self._key}.{number}"
 
     async def make(self) -> None:
         """See to it that it is there. Cheap after the first time."""
@@ -105,14 +120,30 @@ class Area:
         await asyncio.shield(self._made)
 
     async def _make(self, store: Storage) -> None:
-        for path in (self._staging, self.path):
-            with suppress(AlreadyThere):
-                await store.make(path)
+        try:
+            await store.make(self.path)
+        except AlreadyThere:  # by a question whose answer was lost
+            self._key = token_hex(8)
+            await store.make(self.path)
+        self._directory = await store.stat(self.path)
+
+    async def _look(self, store: Storage) -> None:
+        """:raises PermissionRefused: when it is not the directory that was made, but what somebody put in its place"""
+        made, now = self._directory, await store.stat(self.path)
+        if made is None or (now.kind, now.link_target, now.unique) != ("dir", None, made.unique):
+            raise PermissionRefused(
+                f"{self.path} is not the directory that was made there", "look for what took its place"
+            )
 
     async def delete(self, path: str) -> None:
         """Delete a piece, whether or not it is there."""
         with suppress(SourceError):
-            await self._server.ask(lambda store: store.delete(path))
+            await self._server.ask(lambda store: self._delete(store, path))
+
+    async def _delete(self, store: Storage, path: str) -> None:
+        await self._look(store)
+        with suppress(NoSuchFile):
+            await store.delete(path)
 
     async def remove(self) -> None:
         """Remove all of it.
@@ -134,13 +165,14 @@ class Area:
                     raise
                 await asyncio.sleep(SWEEP_SECONDS)
         self._made = None
-        with suppress(SourceError):  # another collection's may be in it
-            await self._server.ask(lambda store: store.remove(self._staging))
 
     async def _sweep(self, store: Storage) -> None:
+        await self._look(store)
         names = [entry.name async for entries in store.list(self.path) for entry in entries]
-        deleted = await asyncio.gather(*(store.delete(f"{self.path}/{name}") for name in names), return_exceptions=True)
+        pieces = [f"{self.path}/{name}" for name in names if name.startswith(f"{self._key}.")]
+        deleted = await asyncio.gather(*(self._delete(store, path) for path in pieces), return_exceptions=True)
         for error in deleted:
-            if isinstance(error, BaseException) and not isinstance(error, NoSuchFile):  # deleted meanwhile
+            if error is not None:
                 raise error
+        await self._look(store)
         await store.remove(self.path)

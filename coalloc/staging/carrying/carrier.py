@@ -114,8 +114,7 @@ class Carrier:
             where: Callable[[], str] = partial(self._landing.sink, item)
             prepare = partial(self._landing.begin, item)
         else:
-            path = f"{self._areas[key[1]].path}/{next(self._numbers)}"
-            where, prepare = (lambda: path), partial(self._make, key[1])
+            where, prepare = partial(self._areas[key[1]].piece, next(self._numbers)), partial(self._make, key[1])
         hop = Hop(piece, key, (source, where), prepare, lambda hop: self._heard(traffic, hop, heard))
         traffic = self._traffic.get(key) or self._open(key)
         if not traffic.under_way:

@@ -226,7 +226,7 @@ async def test_a_destination_that_is_full(servers, start_gridftp, tmp_path, cont
 def spoil(root, piece, content):
     """Turn a byte of a piece that is staged."""
     right = content[piece.file][: piece.end]
-    for staged in root.rglob(".coget-staging/*/*"):
+    for staged in root.rglob(".coget-staging-*/*"):
         if staged.read_bytes()[piece.start :] == right[piece.start :]:
             with staged.open("r+b") as file:
                 file.seek(piece.end - 1)
