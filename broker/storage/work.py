@@ -232,6 +232,10 @@ class Works:
         chosen = select(*WORK).where(*which).order_by(work.c.id).limit(most)
         return [_work(row) for row in await gathered(self._connection, chosen, WRITTEN)]
 
+    async def numbered(self, numbers: Collection[int]) -> list[Work]:
+        """Work of these numbers, of whichever tasks."""
+        return await self.some(among(self._connection, work.c.id, list(numbers)))
+
     async def complete(
         self, worker: str, results: Sequence[Result], now: float, moved: Mapping[str, int] = {}
     ) -> set[tuple[int, int]]:

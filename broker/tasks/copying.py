@@ -13,7 +13,7 @@ from contextlib import suppress
 from broker.models.tasks import Options, Work
 from broker.services.trees import GridFTPTree, called
 from broker.storage.work import Result
-from broker.tasks.beside import MARK, abandoned, names, temporary
+from broker.tasks.beside import MARK, earlier, names, temporary
 from broker.tasks.faults import failed
 from broker.tasks.fence import LeaseLost
 from broker.tasks.limits import Limits
@@ -115,9 +115,9 @@ class Copying:
     async def _copy(self, route: Route, work: Work, recorder: Recorder) -> Result:
         source, sink = self._source.at(work.source), self._sink.at(work.destination)
         beside = temporary(sink, work)
-        for lost in abandoned(work):  # so that a worker that goes on has nothing to rename any more
+        for name in earlier(sink, work):  # so that a worker that goes on has nothing to rename any more
             with suppress(NoSuchFile):
-                await route.sink.delete(temporary(sink, lost))
+                await route.sink.delete(name)
         size, received = work.size, Intervals(work.received)
         if work.size >= LARGE or work.attempt > 1:
             size, received = await self._look(route, work, source)

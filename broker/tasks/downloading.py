@@ -1,7 +1,7 @@
 """Fetches files into a folder of this machine: from one server, or from all that have a dataset, co-allocated."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +10,7 @@ from broker.models.tasks import Options, Work
 from broker.services.places import Allowed
 from broker.services.trees import LocalTree, Naming
 from broker.storage.work import Result
-from broker.tasks.beside import abandoned, folder
+from broker.tasks.beside import earlier, folder, folders, temporary
 from broker.tasks.deciding import Deciding
 from broker.tasks.fence import LeaseLost
 from broker.tasks.limits import Limits
@@ -78,11 +78,10 @@ class Downloading:
         await side_by_side(lambda work: self._fetch(work, recorder), batch, recorder, self._options, at_once)
 
     async def _fetch(self, work: Work, recorder: Recorder) -> Result:
-        self._sink.refuse_partial(_parent(work.destination))
         await _reached(self._sink, work)
         await _refuse_folder(self._sink, work)
-        await _emptied(self._sink, work, abandoned(work))
-        arriving = Arriving(work.task_id, recorder)
+        await _emptied(self._sink, work, map(folder, earlier(work.destination, work)))
+        arriving, beside = Arriving(work.task_id, recorder), folder(temporary(work.destination, work))
         sources, allowed, proxy, recorded, leads = await self._sources(work.source)
         checked = self._demand.of(work) or work.details.compare
         wanted = Request(
@@ -93,7 +92,7 @@ class Downloading:
             streams=self._options.perf_p,
             checksum=work.details.told or (recorded if checked else "none"),
             proxy=proxy,
-            beside=folder(work.destination, work),
+            beside=beside,
             leads=leads,
             **allowed,
         )
@@ -106,7 +105,7 @@ class Downloading:
             try:
                 (report,) = await download(wanted, arriving.watch, sources, self._limits.by_url(sources), confirm)
             except (LeaseLost, Unverifiable):
-                await _emptied(self._sink, work, [work])
+                await _emptied(self._sink, work, [beside])
                 raise
             deciding.came(report)
         if work.details.compare and report.there:
@@ -127,16 +126,16 @@ async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
     async def one(work: Work) -> None:
         with suppress(NoSuchFile):
             await _reached(sink, work)
-            if not await _emptied(sink, work, [*abandoned(work), work]):
+            if not await _emptied(sink, work, folders(work.destination, work)):
                 raise SinkError(f"something of {work.destination} is still open", "wait until its worker has ended")
 
     await of_each(one, batch)
 
 
-async def _emptied(sink: LocalTree, work: Work, attempts: Sequence[Work]) -> bool:
-    """Delete what these attempts have fetched, whoever is at it; whether nothing is left."""
+async def _emptied(sink: LocalTree, work: Work, beside: Iterable[str]) -> bool:
+    """Delete what was fetched in these folders, whoever is at it; whether nothing is left."""
     target, within = sink.at(work.destination), sink.real(_parent(work.destination))
-    gone = [await asyncio.to_thread(discard, target, within, folder(work.destination, each)) for each in attempts]
+    gone = [await asyncio.to_thread(discard, target, within, name) for name in beside]
     return all(gone)
 
 

@@ -47,19 +47,25 @@ def untouched(folder: str, reason: Reason) -> Event:
 
 
 def extras(
-    there: Iterable[Entry], names: Collection[str], rules: Sequence[FilterRule], folder: str, items: Sequence[str]
+    there: Iterable[Entry],
+    names: Collection[str],
+    rules: Sequence[FilterRule],
+    folder: str,
+    items: Sequence[str],
+    ours: Collection[str] = (),
 ) -> list[Entry]:
     """Return what of a destination's folder the source does not have: what rules leave out is left alone there, too.
 
     :param names: of what the source has in that folder
     :param items: where the items of the task go
+    :param ours: names under which workers write, by the database
     """
     return [
         entry
         for entry in there
         if entry.name not in names
         and included(entry.name, entry.kind == "dir", rules)
-        and not (entry.name.startswith(".") and ".coget-" in entry.name)  # it is being written
+        and entry.name not in ours
         and not meant(folder + entry.name, items)
     ]
 

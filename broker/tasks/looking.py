@@ -11,6 +11,7 @@ from broker.models.tasks import Details, Event, Options, Work
 from broker.services.trees import Tree
 from broker.storage.database import Database
 from broker.storage.work import LINKED, Planned, Result, Works
+from broker.tasks.beside import on_record, written
 from broker.tasks.choosing import included, outdated
 from broker.tasks.endless import refuse_endless
 from broker.tasks.extra import Reason, deletion, extras, untouched
@@ -158,7 +159,8 @@ class Looking:
         """Plan to delete what is only at the destination, but for what there is a reason to leave."""
         items = await self._items(work)
         aims = [aim for _, aim in items]
-        spare = extras(there.values(), names, self._options.filter_rules, work.destination, aims)
+        ours = await self._ours(there.keys() - names)
+        spare = extras(there.values(), names, self._options.filter_rules, work.destination, aims, ours)
         if spare and work.details.linked:
             reasons.append(Reason("link"))
         if spare and not reasons:
@@ -169,6 +171,14 @@ class Looking:
         if spare and reasons:
             plan.folders_not_cleared = 1
             plan.events.append(untouched(work.destination, reasons[0]))
+
+    async def _ours(self, there: Collection[str]) -> Collection[str]:
+        """Those of the names in a folder under which workers write, or wrote, by the database."""
+        numbers = {number for name in there if (number := written(name)) is not None}
+        if not numbers:
+            return ()
+        async with self._database.read() as connection:
+            return on_record(await Works(connection).numbered(numbers))
 
     async def _items(self, work: Work) -> Sequence[tuple[str, str]]:
         """Where the items of the task come from and go, which never changes."""

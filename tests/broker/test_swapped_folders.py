@@ -47,16 +47,3 @@ async def test_nothing_is_fetched_or_discarded_through_a_link(world, tmp_path, m
     await world.factory.tasks.cancel(ANN, number)
     assert [path.name for path in elsewhere.iterdir()] == ["x.coget"]
     assert (elsewhere / "x.coget" / "data").read_bytes() == b"precious"
-
-
-async def test_no_task_writes_partial_data_of_a_file(world):
-    """The worker would go on with it, as it made it."""
-    write(world.source.root, {"x": 1000})
-    (world.local / "y.coget").mkdir()
-    number = await world.submit("TRANSFER", [Item(source="/x", destination="/y.coget/data")], "local")
-
-    async def trouble():
-        return (await world.task(number)).error
-
-    assert "kept for partial data" in await until(trouble)
-    assert list((world.local / "y.coget").iterdir()) == []

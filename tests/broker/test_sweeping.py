@@ -151,7 +151,7 @@ async def tried(world: World, destinations: list[str], to: str = "sink") -> list
         await works.leave(["w"])
     await world.factory.tasks.cancel(ANN, number)
     if to == "local":
-        return [folder(work.destination, work) for work in leased]
+        return [folder(temporary(work.destination, work)) for work in leased]
     return [temporary(work.destination, work) for work in leased]
 
 
@@ -197,7 +197,8 @@ async def test_all_names_are_cleared_away_that_a_task_ever_used(world, to, over)
         for worker in ("first", "second", "third"):
             await works.enrol(worker, "", "here", now)
             (work,) = await works.lease(number, worker, ["copy"], False, 10, 100, now)
-            names.append(f"d/{folder('/a', work)}/data" if to == "local" else temporary("/d/a", work).lstrip("/"))
+            beside = temporary("/d/a", work)
+            names.append(f"d/{folder(beside)}/data" if to == "local" else beside.lstrip("/"))
             if worker != "third":
                 await works.leave([worker], died=True)
         assert len(set(names)) == 3

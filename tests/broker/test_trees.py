@@ -80,18 +80,6 @@ async def test_links_lead_nowhere(disk):
         await tree.make("/up/x")
 
 
-@pytest.mark.parametrize("path", ["/data/x.coget", "/x.coget/data", "/data/x.coget/"])
-async def test_users_make_no_partial_data(disk, path):
-    """A worker would go on with it, as it made it."""
-    tree = LocalTree(disk, "disk")
-    with pytest.raises(PermissionRefused, match="kept for partial data"):
-        await tree.make(path)
-    with pytest.raises(PermissionRefused, match="kept for partial data"):
-        await tree.rename("/data/inner", path)
-    await tree.make("/data/x.coget.old")
-    await tree.rename("/data/x.coget.old", "/data/coget")
-
-
 async def test_what_the_disk_refuses_is_an_error_of_ours(disk):
     tree = LocalTree(disk, "disk")
     with pytest.raises(NoSuchFile, match="/none: No such file"):

@@ -143,7 +143,8 @@ class _Session:
         self._send(f"335 ADAT={b64encode(self._outgoing.read()).decode()}")
 
     async def _line(self) -> str:
-        return (await self._reader.readline()).decode().strip()
+        """:raises IncompleteReadError: when the client has gone, in the midst of the handshake, too"""
+        return (await self._reader.readuntil(b"\n")).decode().strip()
 
     def _send(self, line: str) -> None:
         self._writer.write(f"{line}\r\n".encode())

@@ -64,12 +64,10 @@ class LocalTree:
 
     async def make(self, path: str) -> None:
         """Make a folder in one that there is."""
-        self.refuse_partial(path)
         await _aside(self._make, path)
 
     async def rename(self, old: str, new: str) -> None:
         """Give a file or a folder another path, if nothing is there; in one step."""
-        self.refuse_partial(new)
         try:
             await _aside(self._rename, old, new)
         except AlreadyThere:
@@ -77,7 +75,6 @@ class LocalTree:
 
     async def replace(self, old: str, new: str) -> None:
         """Give a file or a link another path, in place of the file or link that is there, in one step."""
-        self.refuse_partial(new)
         await _aside(self._replace, old, new)
 
     async def delete(self, path: str) -> None:
@@ -95,16 +92,6 @@ class LocalTree:
     async def link(self, target: str, path: str) -> None:
         """:raises PermissionRefused: always: links lead out of folders"""
         raise PermissionRefused(f"{path}: no links are made at the folders of workers", "copy what they lead to")
-
-    def refuse_partial(self, path: str) -> None:
-        """Refuse paths of what workers keep of files that are not whole, as they would take it for their own.
-
-        :raises PermissionRefused: when a part of the path ends in .coget
-        """
-        if any(part.endswith(".coget") for part in path.split("/")):
-            raise PermissionRefused(
-                f"{path}: names that end in .coget are kept for partial data", "choose another name"
-            )
 
     def at(self, path: str) -> Path:
         """Where on this machine a path is; that no part of it is a link is for `stat` and `make` to see."""
