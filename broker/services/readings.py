@@ -15,6 +15,8 @@ UNKNOWN = frozenset({"/~"})
 """Where only the server knows what is meant."""
 MOST = 200
 """Readings of a path; more are made up to hide one."""
+LONGEST = 4096
+"""Characters of a path that is read at all: no file system takes longer ones."""
 PLAIN = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[\w.+=@,~-]*)*", re.ASCII)
 """Paths that there is one way to read."""
 ENCODED_SLASH = re.compile("%(?=2f|5c)", re.IGNORECASE)
@@ -32,6 +34,8 @@ def readings(path: str) -> frozenset[str]:
     """
     if PLAIN.fullmatch(path):
         return frozenset({path})
+    if len(path) > LONGEST:
+        return UNKNOWN
     found, new = {path}, {path}
     while new:
         try:

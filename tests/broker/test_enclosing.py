@@ -93,6 +93,7 @@ def test_what_lies_in_a_folder(inside, said):
         ("http://dtn.example/data/priv%3f/x", ["/"]),
         (f"http://dtn.example/%{'25' * 9}64ata/priv/x", ["/x"]),
         (f"http://dtn.example/%{'25' * 300}41", ["/"]),
+        (f"http://dtn.example/{'%61' * 2000}", ["/"]),
         ("http://dtn.example/~ann/x", ["/"]),
         ("http://dtn.example/data/private/x", []),
         ("http://dtn.example/data/x", []),
