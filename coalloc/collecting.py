@@ -34,6 +34,7 @@ from coalloc.staging.gathering import Gathering, speaks
 from coalloc.staging.here import Here
 from coalloc.staging.landing import Landing, There
 from coalloc.staging.methods import make
+from coalloc.staging.partial_names import PartialNames
 from coalloc.staging.server import Area
 from coalloc.survey import filled
 from coalloc.urls import redact
@@ -57,7 +58,7 @@ async def collect(
     landing = _landing(wanted.to, gathering, wanted.overwrite)
     try:
         items = await gathering.items(*await _named(wanted))
-        await landing.refuse_collisions([item.name for item in items])
+        await landing.prepare([item.name for item in items])
         for url in given.urls.values() if given else ():
             gathering.add(url, _folder(url))
         known = await _known(given, [*gathering.servers], landing.label, wanted.broker)
@@ -186,7 +187,7 @@ def _landing(to: str, gathering: Gathering, overwrite: bool) -> Landing:
     if "://" not in to:
         if not to or (Path(to).exists() and not Path(to).is_dir()):
             raise UsageError(f"{to!r} is no directory", "name one with --to; it is made if need be")
-        return Here(Path(to), overwrite)
+        return Here(Path(to), overwrite, PartialNames.open())
     return There(gathering.add(to), _folder(to), overwrite)
 
 

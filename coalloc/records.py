@@ -60,6 +60,15 @@ SCHEMAS = (
         """,
         "CREATE INDEX by_pair ON pairs (source, sink, ended)",
     ),
+    (
+        """
+        CREATE TABLE collections (
+            folder BLOB PRIMARY KEY,       -- a directory to which files are collected
+            number BLOB NOT NULL,          -- random; names of what is partial there are made with it
+            used REAL NOT NULL             -- seconds since the epoch
+        )
+        """,
+    ),
 )
 """What each version of the file has more than the one before."""
 

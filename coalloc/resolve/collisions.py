@@ -37,18 +37,19 @@ class Use(NamedTuple):
     name: str
 
 
-async def refuse_collisions(names: Sequence[str], held: Held, here: bool = True) -> None:
+async def refuse_collisions(names: Sequence[str], held: Held, partial: bool = True, short: bool = True) -> None:
     """Return if each of these files has a place of its own.
 
     :param names: paths below one destination
-    :param here: whether that is on this machine, where partial data have places, too, and names may be short ones
+    :param partial: whether partial data have places there, too, in `NAME.coget/`
+    :param short: whether names may be short ones, as on file systems of this machine
     :raises UsageError: if two are one, or one is in the way of another
     """
     uses: dict[str, list[Use]] = defaultdict(list)
     for path, use in _uses(names):
-        if here or use.kind != "partial":
+        if partial or use.kind != "partial":
             uses[path].append(use)
-    for similar in _similar(uses, short=here and any(map(SHORT.search, uses))):
+    for similar in _similar(uses, short=short and any(map(SHORT.search, uses))):
         for same in await _one(similar, held):
             _refuse([use for path in same for use in uses[path]])
 

@@ -47,8 +47,6 @@ def why_unsafe(name: str) -> str | None:
         return "has an empty, '.' or '..' component"
     if len(folders) > DEEPEST or len(name) > LONGEST:
         return f"has more than {DEEPEST} folders or {LONGEST} characters"
-    if any(folder.endswith(".coget") for folder in folders):
-        return "has a folder that ends in .coget, where partial data is kept"
     return None
 
 

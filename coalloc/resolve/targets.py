@@ -2,12 +2,12 @@
 
 import os
 import pwd
-from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from coalloc.disk import disk_error
 from coalloc.errors import UsageError
+from coalloc.lookalikes import looks_partial, mark_fetched
 from coalloc.owned import DIRECTORY
 from coalloc.resolve.names import why_hidden, why_unsafe
 
@@ -80,19 +80,22 @@ def _inside(directory: Path, name: str) -> Path:
     if not folder.is_relative_to(top):
         raise UsageError(f"{path} would be outside of {directory}, through a symbolic link", remedy)
     top.mkdir(parents=True, exist_ok=True)
-    _make_folders(top, folder.relative_to(top).parts)
+    _make_folders(top, folder)
     return path
 
 
-def _make_folders(top: Path, parts: Sequence[str]) -> None:
-    """Make folders in each other. A link that is put in the place of one meanwhile is not followed."""
-    fd = os.open(top, os.O_PATH | DIRECTORY)
+def _make_folders(top: Path, folder: Path) -> None:
+    """Make the folders down to this one. A link that is put in the place of one meanwhile is not followed."""
+    fd, path = os.open(top, os.O_PATH | DIRECTORY), top
     try:
-        for part in parts:
+        for part in folder.relative_to(top).parts:
+            path /= part
             with suppress(FileExistsError):
                 os.mkdir(part, dir_fd=fd)
             inner = os.open(part, os.O_PATH | os.O_NOFOLLOW | DIRECTORY, dir_fd=fd)
             os.close(fd)
             fd = inner
+            if looks_partial(part):
+                mark_fetched(path, fd)
     finally:
         os.close(fd)

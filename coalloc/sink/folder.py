@@ -18,11 +18,12 @@ from pathlib import Path
 
 from coalloc.disk import disk_error
 from coalloc.errors import SinkError, TargetInUse
+from coalloc.lookalikes import FETCHED, LOCK
 from coalloc.owned import DIRECTORY, OwnDirectory, owner_of_new_files
 
 __all__ = ["DATA", "JOURNAL", "Folder", "discard"]
 
-DATA, JOURNAL, LOCK = "data", "journal", "lock"
+DATA, JOURNAL = "data", "journal"
 NAMES = (DATA, JOURNAL, f"{JOURNAL}.new", f"{JOURNAL}.broken", LOCK)
 """All that coget makes in it. The lock is last, so that it is removed last."""
 OPEN_ON_NFS = ".nfs"
@@ -247,6 +248,11 @@ def _opened(path: Path, outside: int, owner: int) -> int:
                 f"{path} is in the way: partial data would go there, and it belongs to another user "
                 f"(uid {found.st_uid})",
                 "choose another name, or a directory that others cannot write",
+            )
+        if found.st_mode & FETCHED:
+            raise SinkError(
+                f"{path} is in the way: partial data would go there, and it has files in it that were fetched",
+                "rename it, or choose another name",
             )
         _narrow(held, found)
         return os.open(".", os.O_RDONLY | flags, dir_fd=held)

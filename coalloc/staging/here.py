@@ -1,4 +1,4 @@
-"""This machine as the destination: each file in `NAME.coget/` until it is whole and right, with a journal.
+"""This machine as the destination: each file in a folder beside it until it is whole and right, with a journal.
 
 A file is opened when its first byte is to come, and closed when it has its name, so that thousands can be collected.
 """
@@ -18,6 +18,7 @@ from coalloc.resolve import bounds, refuse_collisions, target
 from coalloc.sink import HeldHere, PartialFile, has, resembles
 from coalloc.staging.item import Item
 from coalloc.staging.landing import Landing
+from coalloc.staging.partial_names import PartialNames, partial_name
 
 __all__ = ["Here"]
 
@@ -25,9 +26,9 @@ __all__ = ["Here"]
 class _Open:
     """A file that is being written."""
 
-    def __init__(self, item: Item, path: Path, within: Path | None) -> None:
+    def __init__(self, item: Item, path: Path, within: Path | None, beside: str | None) -> None:
         """:raises SinkError: :raises TargetInUse: as `PartialFile`"""
-        self.partial = PartialFile(path, within=within)
+        self.partial = PartialFile(path, within=within, beside=beside)
         try:
             self._begin(item)
         except BaseException:
@@ -51,18 +52,23 @@ class Here(Landing):
     """A directory of this machine.
 
     :param folder: is made if it is not there
+    :param names: where the names of what is partial are kept; None where that is in `NAME.coget/`, as of a single file
     """
 
     label = HERE
 
-    def __init__(self, folder: Path, overwrite: bool) -> None:
+    def __init__(self, folder: Path, overwrite: bool, names: PartialNames | None = None) -> None:
         self.overwrite = overwrite
+        self._names = names
+        self._number: bytes | None = None
         self._folder = folder
         self._open: dict[str, _Open] = {}
         self._opening = asyncio.Lock()
 
-    async def refuse_collisions(self, names: Sequence[str]) -> None:
-        await refuse_collisions(names, HeldHere(self._folder))
+    async def prepare(self, names: Sequence[str]) -> None:
+        await refuse_collisions(names, HeldHere(self._folder), partial=self._names is None)
+        if self._names:
+            self._number = await in_thread(self._names.number, self._folder, names)
 
     def place(self, item: Item) -> str:
         return str(self._folder / item.name)
@@ -88,7 +94,8 @@ class Here(Landing):
                 await in_thread(self._begin, item)
 
     def _begin(self, item: Item) -> None:
-        self._open[item.name] = _Open(item, self._target(item), bounds(self._folder, many=True))
+        beside = partial_name(self._number, item.name) if self._number else None
+        self._open[item.name] = _Open(item, self._target(item), bounds(self._folder, many=True), beside)
 
     def missing(self, name: str, start: int, end: int) -> list[tuple[int, int]]:
         """What of [start, end) is not here."""

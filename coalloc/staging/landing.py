@@ -31,8 +31,8 @@ class Landing(ABC):
     """Whether files whose names the user did not choose may replace others."""
 
     @abstractmethod
-    async def refuse_collisions(self, names: Sequence[str]) -> None:
-        """Return if each of these files has a place of its own. :raises UsageError: if not"""
+    async def prepare(self, names: Sequence[str]) -> None:
+        """Get ready for these files, before any of them is begun. :raises UsageError: if two would have one place"""
 
     @abstractmethod
     def place(self, item: Item) -> str:
@@ -98,8 +98,8 @@ class There(Landing):
     def _path(self, item: Item) -> str:
         return f"{self._folder}/{item.name}"
 
-    async def refuse_collisions(self, names: Sequence[str]) -> None:
-        await refuse_collisions(names, self._held, here=False)
+    async def prepare(self, names: Sequence[str]) -> None:
+        await refuse_collisions(names, self._held, partial=False, short=False)
 
     async def _held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
         below = f"{self._folder}/{folder}".rstrip("/")

@@ -62,6 +62,7 @@ def test_a_history_from_before_goes_on(pairs, path):
     history.add([DOWNLOAD])
     with sqlite3.connect(path) as database:
         database.execute("DROP TABLE pairs")
+        database.execute("DROP TABLE collections")
         database.execute("PRAGMA user_version = 1")
     database.close()
     pairs.add([GOOD])

@@ -25,6 +25,7 @@ from coalloc.errors import (
     Unsupported,
 )
 from coalloc.exclusive import rename_exclusively
+from coalloc.lookalikes import FETCHED, looks_partial
 from coalloc.model import Entry, Kind, Omission
 
 __all__ = ["LocalTree"]
@@ -136,7 +137,7 @@ class LocalTree:
 
     def _make(self, path: str) -> None:
         with self._parent(path) as (folder, name):
-            os.mkdir(name, dir_fd=folder)
+            os.mkdir(name, 0o777 | FETCHED if looks_partial(name) else 0o777, dir_fd=folder)
 
     def _rename(self, old: str, new: str) -> None:
         with self._parent(old) as (origin, name), self._parent(new) as (aim, called):

@@ -44,9 +44,9 @@ class Sink:
 
 
 def temporary(path: str) -> str:
-    """A name beside a file's final one."""
+    """Return a random name beside a file's final one."""
     folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name.encode()[:200].decode(errors='ignore')}.{os.urandom(4).hex()}.coget"
+    return f"{folder}/.{name.encode()[:180].decode(errors='ignore')}.coget-{os.urandom(16).hex()}"
 
 
 class RemoteSource(Source):

@@ -95,4 +95,4 @@ async def test_very_many_folders_are_too_many():
 
 
 async def test_a_server_has_no_partial_data():
-    await refuse_collisions(["x", "x.coget"], Asked(str), here=False)
+    await refuse_collisions(["x", "x.coget"], Asked(str), partial=False)

@@ -49,7 +49,7 @@ def test_whatever_the_url_its_name_stays_in_the_directory(path, scheme):
     "name",
     [
         *("", "/etc/passwd", "C:/x", "..", "../x", "a/../x", "a/..", "./x", "a//b", "a/", "."),
-        *("a\\b", "a\0", "a\nb", "a\x1b", "x\u202ey", "x.coget/journal"),
+        *("a\\b", "a\0", "a\nb", "a\x1b", "x\u202ey"),
         *("x" * 4097, "a/" * 101 + "x"),
     ],
 )
@@ -58,7 +58,8 @@ def test_unsafe_names(name):
 
 
 @pytest.mark.parametrize(
-    "name", ["x", "a/b/c", "..x", "x..", "a:b", ".hidden", "ünï cödé", "x.coget", "-x", "a/" * 100 + "x"]
+    "name",
+    ["x", "a/b/c", "..x", "x..", "a:b", ".hidden", "ünï cödé", "x.coget", "x.coget/journal", "-x", "a/" * 100 + "x"],
 )
 def test_safe_names(name):
     assert names.why_unsafe(name) is None

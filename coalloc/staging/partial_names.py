@@ -1,0 +1,71 @@
+"""Names of what a collection keeps beside its files until they are whole: random, and kept in this user's records.
+
+Files that are collected may be called anything. So no name of ours can be foreseen, and none is the name of a file, or
+of a folder, that is collected. The next run finds by them what an earlier one left.
+"""
+
+import hashlib
+import hmac
+import os
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from coalloc.records import Records, transaction
+
+if TYPE_CHECKING:
+    import sqlite3
+
+__all__ = ["PartialNames", "partial_name"]
+
+MARK = ".coget-"
+SHOWN = 100
+"""Bytes of a file's name in that of its partial data."""
+KEPT = 1000
+"""Destinations that are remembered."""
+READ = "SELECT number FROM collections WHERE folder = ?"
+WRITE = "INSERT INTO collections VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET number = ?2, used = ?3"
+PRUNE = "DELETE FROM collections WHERE folder NOT IN (SELECT folder FROM collections ORDER BY used DESC LIMIT ?)"
+
+
+class PartialNames(Records):
+    """The random number of each directory to which this user collects; without records, another one in each run."""
+
+    def number(self, folder: Path, names: Sequence[str]) -> bytes:
+        """Return the number of a directory: that of earlier runs, unless it gives a name that is collected.
+
+        :param folder: where files are collected; it need not be there
+        :param names: the files, as paths below it
+        """
+        place = os.fsencode(os.path.realpath(folder))
+
+        def read_or_make(database: "sqlite3.Connection") -> bytes:
+            with transaction(database):
+                row = database.execute(READ, (place,)).fetchone()
+                number = bytes(row[0]) if row else os.urandom(16)
+                if _meets(number, names):
+                    number = os.urandom(16)
+                database.execute(WRITE, (place, number, time.time()))
+                database.execute(PRUNE, (KEPT,))
+            return number
+
+        return self._use(read_or_make, os.urandom(16), create=True)
+
+
+def partial_name(number: bytes, name: str) -> str:
+    """Return the name of the folder, beside the file, for the partial data of a file.
+
+    >>> partial_name(bytes(16), "run1/x.root")
+    '.x.root.coget-721f6988ce5c9c641ab0d1ef284a792a'
+    """
+    shown = name.rpartition("/")[2].encode()[:SHOWN].decode(errors="ignore")
+    digest = hmac.new(number, name.encode(), hashlib.sha256).hexdigest()
+    return f".{shown}{MARK}{digest[:32]}"
+
+
+def _meets(number: bytes, names: Iterable[str]) -> bool:
+    """Whether any of these names goes through the name of partial data of one of them."""
+    names = list(names)
+    parts = {part.casefold() for name in names if MARK in name.casefold() for part in name.split("/")}
+    return bool(parts) and any(partial_name(number, name).casefold() in parts for name in names)
