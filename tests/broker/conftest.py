@@ -85,28 +85,49 @@ def server() -> Iterator[Postgres]:
         yield running
 
 
+class Templates:
+    """Databases to copy, made when they are first wanted: copies are quicker than upgrades and requests.
+
+    :param folder: where those of SQLite are
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[tuple[Postgres | None, bool], str] = {}
+
+    def get(self, server: Postgres | None, stocked: bool) -> str:
+        """The file or the name of a database with tables.
+
+        :param server: where it is; None: it is a file of SQLite
+        :param stocked: whether there is something in them, as `stock` puts it there
+        """
+        kind = (server, stocked)
+        if kind not in self._made:
+            file = self._folder / f"{'stocked' if stocked else 'empty'}.sqlite"
+            url = server.create() if server else f"sqlite:///{file}"
+            upgrade(addressed(url))
+            if stocked:
+                asyncio.run(_stocked(url))
+            self._made[kind] = named(url) if server else str(file)
+        return self._made[kind]
+
+
 @pytest.fixture(scope="session")
-def templates(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Databases with tables, by kind, as they are made: copies are quicker than upgrades."""
-    return {"folder": tmp_path_factory.mktemp("templates")}
+def templates(tmp_path_factory: pytest.TempPathFactory) -> Templates:
+    return Templates(tmp_path_factory.mktemp("templates"))
 
 
 @pytest.fixture(params=DATABASES)
-def database(request: pytest.FixtureRequest, tmp_path: Path, templates: dict[str, Any]) -> Iterator[str]:
-    """The URL of a database with tables and nothing in them."""
-    if request.param == "sqlite":
-        template = templates["folder"] / "template.sqlite"
-        if not template.exists():
-            upgrade(addressed(f"sqlite:///{template}"))
+def database(request: pytest.FixtureRequest, tmp_path: Path, templates: Templates) -> Iterator[str]:
+    """The URL of a database with tables; in them is nothing, or what a test that asks for `stocked` wants."""
+    server: Postgres | None = request.getfixturevalue("server") if request.param == "postgresql" else None
+    template = templates.get(server, "stocked" in request.fixturenames)
+    if server is None:
         yield f"sqlite:///{shutil.copy(template, tmp_path / 'broker.sqlite')}"
         return
-    running: Postgres = request.getfixturevalue("server")
-    if "postgresql" not in templates:
-        templates["postgresql"] = running.create()
-        upgrade(addressed(templates["postgresql"]))
-    url = running.create(named(templates["postgresql"]))
+    url = server.create(template)
     yield url
-    running.drop(url)
+    server.drop(url)
 
 
 @pytest.fixture(params=DATABASES)
@@ -177,9 +198,13 @@ async def admin(broker: Broker) -> httpx.AsyncClient:
 
 @pytest.fixture
 async def stocked(admin: httpx.AsyncClient) -> httpx.AsyncClient:
-    """A client of a broker that knows two sites, three endpoints, and one dataset at all of them."""
-    await stock(admin.put)
+    """A client of a broker that knows two sites, three endpoints, and one dataset at all of them: `database` does."""
     return admin
+
+
+async def _stocked(url: str) -> None:
+    async with running(Settings(url)) as broker:
+        await stock((await broker.client("admin")).put)
 
 
 async def stock(put: Callable[..., Any]) -> None:

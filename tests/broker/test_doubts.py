@@ -13,7 +13,7 @@ from broker.services.doubts import changed_states
 from broker.services.voices import MOST, OWN, middle_of
 from broker.storage.doubts import Standing
 from predictors.observation import Forecast, Rates
-from tests.broker.conftest import running, stock
+from tests.broker.conftest import running
 
 A = "run1:2024/a.root"
 T = "/broker/v1/transfers"
@@ -278,12 +278,6 @@ def test_no_single_subject_takes_the_last_one_away(state, judged):
 def test_of_many_that_are_doubted_one_is_left():
     all_of_them = [Standing(1, i, "AVAILABLE", False, True, True, [("ann", "wrong")]) for i in range(5)]
     assert sorted(changed_states(all_of_them).values()) == ["BAD"] * 4 + ["SUSPICIOUS"]
-
-
-@pytest.fixture
-async def stocked(admin):
-    await stock(admin.put)
-    return admin
 
 
 async def test_a_broker_that_starts_hears_all_who_reported(broker, world, monkeypatch):
