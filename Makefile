@@ -1,5 +1,5 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
-.PHONY: demo test test-long bench bench-copies bench-broker bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-staging bench-testbed results docs
+.PHONY: demo test test-long fuzz repeat bench bench-copies bench-broker bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-staging bench-testbed results docs
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -21,12 +21,22 @@ test: $(READY)
 	$(RUN) ruff format --check
 	$(RUN) mypy
 	@$(RUN) tests.support.globus
-	$(RUN) pytest --numprocesses 3 --dist loadfile -m "not wan"
+	$(RUN) pytest --numprocesses 4 --dist loadfile -m "not wan"
 	$(RUN) pytest -m wan
 
 # The tests that explore, in their long form.
 test-long: $(READY)
 	COGET_TESTS=long $(RUN) pytest --numprocesses 2 --dist loadfile -m long
+
+# What tests of random cases have not tried, for so many minutes; what fails is written down as a regression test.
+MINUTES := 10
+fuzz: $(READY)
+	$(RUN) tests.support.fuzzing --minutes $(MINUTES)
+
+# All tests three times in a row, alone and beside busy loops, and those that were mended 200 times: goes on where the
+# last call was, for so many minutes, and prints the table. Takes hours in all.
+repeat: $(READY)
+	$(RUN) tests.support.repeating --minutes $(MINUTES)
 
 # coget beside globus-url-copy on this machine, then the broker.
 bench: $(READY)

@@ -12,15 +12,21 @@ from hypothesis import settings
 from tests.support.effort import LONG
 from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority, Identity
+from tests.support.seeds import FUZZING
 from tests.testbed import driver
 
-# The same examples in each run, so that nobody's change is refused by luck; `make test-long` tries others.
-settings.register_profile("tests", derandomize=not LONG, deadline=None, print_blob=True)
+# The same examples in each run, so that no change is refused by luck; `make test-long` and `make fuzz` try others.
+settings.register_profile("tests", derandomize=not (LONG or FUZZING), deadline=None, print_blob=True)
 settings.load_profile("tests")
 
 gc.set_threshold(20_000, 20, 50)  # a tenth of the time went into looking through what is only loaded
 
 _no_wan = functools.cache(driver.refusal)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have failures told with all that a developer needs."""
+    config.pluginmanager.import_plugin("tests.support.failures")
 
 
 def pytest_collection_finish() -> None:

@@ -11,7 +11,7 @@ from uuid import uuid4
 import httpx
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, StorageState, expect
 
 from broker.config import Settings
 from broker.demo.filling import fill
@@ -120,11 +120,18 @@ async def browser() -> AsyncIterator[Browser]:
         yield started
 
 
-@pytest_asyncio.fixture(loop_scope="module")
-async def visitor(browser: Browser, served: Shown) -> AsyncIterator[Visitor]:
-    """An admin, who has logged in."""
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def logged_in(browser: Browser, served: Shown) -> StorageState:
+    """What the browser of an admin who has logged in keeps."""
     async with visit(browser, served.process.url) as somebody:
         await somebody.login(served.admin)
+        return await somebody.context.storage_state()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def visitor(browser: Browser, served: Shown, logged_in: StorageState) -> AsyncIterator[Visitor]:
+    """An admin, who has logged in."""
+    async with visit(browser, served.process.url, storage_state=logged_in) as somebody:
         yield somebody
 
 
@@ -132,6 +139,7 @@ async def _column(page: Page, table: str, number: int) -> list[str]:
     return await page.locator(f"#table-{table} tbody tr:visible td:nth-child({number})").all_inner_texts()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", REPORTS)
 async def test_each_page_is_readable_by_everybody(visitor, served, name):
     page = visitor.page

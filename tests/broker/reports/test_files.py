@@ -35,6 +35,7 @@ def words(pdf: bytes) -> list[str]:
     return [sheet.extract_text() for sheet in pypdf.PdfReader(io.BytesIO(pdf)).pages]
 
 
+@pytest.mark.long
 async def test_a_page_opens_in_a_browser_and_asks_for_nothing(tmp_path: Path):
     file = tmp_path / "report.html"
     file.write_text(page([report(), report("second")], "Two reports", "From here to there."))

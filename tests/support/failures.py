@@ -1,0 +1,62 @@
+"""What a developer needs of a test that fails: at once, with the command that repeats it, and what servers logged."""
+
+import os
+import shlex
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+__all__ = ["repeated"]
+
+SETTINGS = ("COGET_TESTS", "COGET_FUZZ", "COGET_TESTS_PATIENCE", "CI")
+"""Variables that change what a test does."""
+LOGS = ("*.log", "log")
+END = 4000
+"""Characters of each log that are shown."""
+
+
+def repeated(test: str) -> str:
+    """The command that runs one test as it ran now."""
+    settings = [f"{name}={shlex.quote(os.environ[name])}" for name in SETTINGS if name in os.environ]
+    return " ".join([*settings, ".venv/bin/python -m pytest", shlex.quote(test)])
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed:
+        report.sections.append(("to repeat it", repeated(item.nodeid)))
+        report.sections += [(f"the end of {path}", _end(path)) for path in _logs(item)]
+    return report
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # of the processes of pytest-xdist the one that others report to
+        config.pluginmanager.register(_Teller(config))
+
+
+class _Teller:
+    """Names each failure when it is known, so that it is not lost with a run that is ended."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        terminal: Any = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal:
+            terminal.write_line(f"\nFAILED {report.nodeid} ({report.when}), again by: {repeated(report.nodeid)}")
+
+
+def _logs(item: pytest.Item) -> Iterator[Path]:
+    """What was logged in the test's own directory."""
+    folder = getattr(item, "funcargs", {}).get("tmp_path")
+    for pattern in LOGS if folder else ():
+        yield from (path for path in sorted(folder.rglob(pattern)) if path.is_file() and not path.is_symlink())
+
+
+def _end(path: Path) -> str:
+    return path.read_text(errors="replace")[-END:] or "(nothing)"

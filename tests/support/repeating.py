@@ -1,0 +1,128 @@
+"""Runs the tests again and again, and remembers the outcomes: `make repeat`, for as long as you like, on any day.
+
+What is wanted: three whole runs in a row that are green on an idle machine, three beside two busy loops, and each test
+of `MENDED` 200 times beside them. Each call goes on where the last one was, for the code as it is then, and prints the
+table.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+RUNS = Path("build", "repeated.jsonl")
+"""A line for each run there ever was here."""
+WHOLE = "make test"
+WANTED_WHOLE, WANTED_EACH, AT_ONCE = 3, 200, 20
+BUSY = 2
+"""Loops that take all the processor they can have."""
+MENDED = (
+    "tests/broker/reports/test_shifts.py::test_it_is_a_probability_that_no_order_and_no_scale_changes",
+    "tests/broker/test_carrying.py::test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept",
+    "tests/broker/test_random_trees.py::test_nor_when_workers_are_killed",
+)
+"""Tests that failed once without a defect that others would find, and were mended."""
+
+
+class Run(NamedTuple):
+    """What came of one run.
+
+    :param what: `make test`, or a test
+    :param times: how often it was run at once
+    """
+
+    what: str
+    busy: bool
+    commit: str
+    seconds: float
+    times: int
+    failed: list[str]
+
+
+def main() -> int:
+    """Run what is missing until the time is over; 1 if something of it failed."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30, help="begin nothing after so long (default: 30)")
+    end, failed = time.monotonic() + 60 * parser.parse_args().minutes, False
+    while time.monotonic() < end and (missing := next(_missing(_runs()), None)):
+        run = _run(*missing)
+        RUNS.parent.mkdir(exist_ok=True)
+        with RUNS.open("a") as file:
+            file.write(json.dumps(run._asdict()) + "\n")
+        failed |= bool(run.failed)
+    print(_table(_runs()))
+    return int(failed)
+
+
+def _runs() -> list[Run]:
+    return [Run(**json.loads(line)) for line in RUNS.read_text().splitlines()] if RUNS.exists() else []
+
+
+def _missing(runs: list[Run]) -> Iterator[tuple[str, bool]]:
+    """What is to be run, and whether beside busy loops; the whole first."""
+    for busy in (False, True):
+        if _in_a_row(runs, WHOLE, busy) < WANTED_WHOLE:
+            yield WHOLE, busy
+    yield from ((test, True) for test in MENDED if _in_a_row(runs, test, True) < WANTED_EACH)
+
+
+def _in_a_row(runs: list[Run], what: str, busy: bool) -> int:
+    """How often it was green since it last failed."""
+    green = 0
+    for run in runs:
+        if (run.what, run.busy) == (what, busy):
+            green = 0 if run.failed else green + run.times
+    return green
+
+
+def _run(what: str, busy: bool) -> Run:
+    times = 1 if what == WHOLE else AT_ONCE
+    command = ["make", "test"] if what == WHOLE else [sys.executable, "-m", "pytest", "-q", "-n2", *[what] * times]
+    if what != WHOLE:
+        command[4:4] = ["--keep-duplicates", "--dist=load"]
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=True).stdout
+    began = time.monotonic()
+    with _busy(BUSY if busy else 0):
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    failed = sorted(set(re.findall(r"^(?:FAILED|ERROR) (\S+)", done.stdout, re.MULTILINE)))
+    if done.returncode and not failed:
+        failed = [f"status {done.returncode}: {done.stdout.strip().splitlines()[-1:]}"]
+    if failed:
+        (RUNS.parent / f"repeated-{int(time.time())}.log").write_text(done.stdout + done.stderr)
+    return Run(what, busy, commit.strip(), round(time.monotonic() - began, 1), times, failed)
+
+
+@contextmanager
+def _busy(loops: int) -> Iterator[None]:
+    with ExitStack() as stack:
+        running = [
+            stack.enter_context(subprocess.Popen([sys.executable, "-c", "while True: pass"])) for _ in range(loops)
+        ]
+        try:
+            yield
+        finally:
+            for each in running:
+                each.kill()
+
+
+def _table(runs: list[Run]) -> str:
+    """Each thing that is run: how often, how often green in a row, how long, and what failed."""
+    lines = ["| what | beside | runs | green in a row | seconds (median) | failed |", "|---|---|---|---|---|---|"]
+    for what, busy in dict.fromkeys((run.what, run.busy) for run in runs):
+        own = [run for run in runs if (run.what, run.busy) == (what, busy)]
+        seconds = sorted(run.seconds / run.times for run in own)[len(own) // 2]
+        failed = ", ".join(f"{name} ({run.commit})" for run in own for name in run.failed)
+        beside = f"{BUSY} busy loops" if busy else "nothing"
+        total, green = sum(run.times for run in own), _in_a_row(runs, what, busy)
+        lines.append(f"| {what} | {beside} | {total} | {green} | {seconds:.1f} | {failed or 'none'} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+"""What is told of a test that fails."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+TESTS = """
+import pytest
+
+@pytest.mark.parametrize("name", ["a b", "c"])
+def test_it(tmp_path, name):
+    (tmp_path / "server").mkdir()
+    (tmp_path / "server" / "error.log").write_text("no room on the disk")
+    assert name == "c"
+"""
+
+
+def test_it_is_named_at_once_with_how_to_repeat_it_and_what_was_logged(tmp_path: Path, monkeypatch):
+    monkeypatch.setenv("COGET_TESTS_PATIENCE", "60")
+    (tmp_path / "test_some.py").write_text(TESTS)
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.failures", "--rootdir", tmp_path, "-n", "2"]
+    said = subprocess.run([*words, tmp_path], capture_output=True, text=True, check=False).stdout
+    command = "COGET_TESTS_PATIENCE=60 "
+    assert f"FAILED test_some.py::test_it[a b] (call), again by: {command}" in said
+    assert ".venv/bin/python -m pytest 'test_some.py::test_it[a b]'" in said
+    assert "error.log" in said
+    assert "no room on the disk" in said
+    assert "1 failed, 1 passed" in said
