@@ -21,7 +21,7 @@ from coalloc.schedule import Scheduler
 from coalloc.schedule.events import Event, Rejected, Started
 from coalloc.schedule.policies import Policy
 from coalloc.schedule.state import Lane
-from coalloc.sink import PartialFile, has, resembles
+from coalloc.sink import PartialFile, matching_bytes, resembles
 from coalloc.urls import redact
 from coalloc.verify import Jury, Verification, expectation
 
@@ -138,10 +138,13 @@ class Download:
 
     async def _is_here(self, wanted: Checksum | None) -> bool:
         """Whether the target is there already, with the checksum that is known of it."""
-        if wanted is None or not await in_thread(has, self._target, wanted, self._agreement.size):
+        if wanted is None:
+            return False
+        size = await in_thread(matching_bytes, self._target, wanted, self._agreement.size, self._wishes.within)
+        if size is None:
             return False
         self._here = wanted
-        self._agreement.size = size = self._target.stat().st_size
+        self._agreement.size = size
         self._resumed.add(0, size)
         self._notice = f"{self._target} was here already"
         return True
@@ -156,11 +159,14 @@ class Download:
         if self._wishes.replace or not await in_thread(os.path.lexists, self._target):
             return
         known = said or expectation(self._file.checksums)
-        if known or not await in_thread(resembles, self._target, self._agreement.size):
+        if known or not await self._resembles(self._agreement.size):
             raise TargetExists(
                 f"{self._target} exists, with other content",
                 "use --overwrite to replace it, or choose another name with -o",
             )
+
+    async def _resembles(self, size: int | None) -> bool:
+        return await in_thread(resembles, self._target, size, self._wishes.within)
 
     def _publish(self) -> None:
         """Give the file its name, unless the same is there and not to be replaced."""
@@ -168,7 +174,7 @@ class Download:
             self._partial.publish(replace=self._wishes.replace)
         except TargetExists:
             fetched = Checksum("sha256", self._partial.digest("sha256"))
-            if not has(self._target, fetched, self._partial.size):
+            if matching_bytes(self._target, fetched, self._partial.size, self._wishes.within) is None:
                 raise
             self._partial.revoke(0, self._partial.size)  # so that nothing of it is kept
             self._notice = f"{self._target} was here already"
@@ -187,7 +193,7 @@ class Download:
     async def _servers_word(self) -> Checksum | None:
         """What the server that answered says of the whole file, if the target is there and as long as it."""
         size, known = self._agreement.size or 0, self._file.checksums or self._file.pieces
-        if known or not self._wishes.keep_checksums or not await in_thread(resembles, self._target, size):
+        if known or not self._wishes.keep_checksums or not await self._resembles(size):
             return None
         if said := expectation(self._agreement.digests):
             return said

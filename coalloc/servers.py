@@ -13,10 +13,11 @@ from coalloc.copying import Copy
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import Admission, EngineOptions
 from coalloc.engine.gridftp.address import parse
-from coalloc.engine.gridftp.remote import RemoteSource, Sink, temporary
+from coalloc.engine.gridftp.remote import RemoteSource, Sink
 from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.engine.gridftp.thirdparty import ThirdParty, open_third_party
 from coalloc.model import Confirm, Estimate, Replica, ReplicaSet, Snapshot, TransferReport
+from coalloc.partial import at_random
 from coalloc.schedule.policies import make
 
 __all__ = ["Storage", "ThirdParty", "copy", "storage", "third_party"]
@@ -111,7 +112,7 @@ async def copy(
     expected = (checksums.parse(checksum),) if checksum else ()
     file = ReplicaSet(address.path.rpartition("/")[2], tuple(map(Replica, sources)), size, expected)
     options = EngineOptions(_dialer(policy), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
-    names = beside or temporary(address.named), address.named
+    names = beside or at_random(address.named), address.named
     where = Sink(sink, names[0], proxies[1])
     held = [replace(options, admission=(limits or {}).get(url)) for url in sources]
     replicas = [RemoteSource(url, where, each, proxies[0]) for url, each in zip(sources, held, strict=True)]

@@ -10,14 +10,12 @@ import re
 from collections.abc import Iterable
 
 from broker.models.tasks import Work
+from coalloc.partial import LONGEST, beside, data_folder
 
-__all__ = ["MARK", "earlier", "folder", "folders", "names", "on_record", "temporary", "written"]
+__all__ = ["earlier", "folder", "folders", "names", "on_record", "temporary", "written"]
 
-MARK = ".coget-"
-LONGEST = 180
-"""Bytes of a name that still has room for more beside it."""
 FORMER = 200
-"""The same, as it was when names had the beginning of the task's number only."""
+"""Bytes of a file's name in that of its partial data, when this had the beginning of the task's number only."""
 OURS = re.compile(r"\..*\.coget-(?:[0-9a-f]{32}|[0-9a-f]{8})-([1-9][0-9]{0,17})(?:-[0-9]+)?(?:\.coget)?", re.DOTALL)
 
 
@@ -31,7 +29,7 @@ def temporary(path: str, work: Work) -> str:
     >>> temporary("/a/run.root", work._replace(lost=2))
     '/a/.run.root.coget-0123abcd0123456789ab0123456789ab-7-2'
     """
-    return _beside(path, work, work.task_id.replace("-", ""), LONGEST)
+    return _beside(path, work, work.task_id.replace("-", ""))
 
 
 def names(path: str, work: Work) -> list[str]:
@@ -52,7 +50,7 @@ def folder(name: str) -> str:
     >>> folder("/a/.run.root.coget-0123abcd0123456789ab0123456789ab-7")
     '.run.root.coget-0123abcd0123456789ab0123456789ab-7.coget'
     """
-    return f"{name.rpartition('/')[2]}.coget"
+    return data_folder(name.rpartition("/")[2])
 
 
 def folders(path: str, work: Work) -> list[str]:
@@ -76,8 +74,6 @@ def on_record(works: Iterable[Work]) -> set[str]:
     return found | {folder(name) for name in found}
 
 
-def _beside(path: str, work: Work, key: str, longest: int) -> str:
-    parent, slash, name = path.rpartition("/")
-    short = name.encode()[:longest].decode(errors="ignore")
+def _beside(path: str, work: Work, key: str, longest: int = LONGEST) -> str:
     lost = f"-{work.lost}" if work.lost else ""
-    return f"{parent}{slash}.{short}{MARK}{key}-{work.id}{lost}"
+    return beside(path, f"{key}-{work.id}{lost}", longest)

@@ -2,5 +2,6 @@
 
 from coalloc.journal.file import Journal, Recollection, describe, recall
 from coalloc.journal.format import Header
+from coalloc.journal.resume import staged
 
-__all__ = ["Header", "Journal", "Recollection", "describe", "recall"]
+__all__ = ["Header", "Journal", "Recollection", "describe", "recall", "staged"]

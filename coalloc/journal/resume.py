@@ -4,13 +4,20 @@ Two runs are of the same file when its size is the same, and the same checksum i
 replica is the same: its URL, and its validator where it has one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from coalloc.journal.format import Header
 from coalloc.model import Extent
 from coalloc.urls import redact
 
-__all__ = ["carry_over", "why_not"]
+__all__ = ["carry_over", "staged", "why_not"]
+
+STAGED = "staged, from "
+
+
+def staged(url: str) -> str:
+    """Name as an origin the hosts that staged bytes of a replica, which may have made them up."""
+    return f"{STAGED}{url}"
 
 
 def why_not(then: Header, now: Header) -> str | None:
@@ -42,7 +49,8 @@ def carry_over(then: Header, extents: Sequence[Extent], now: Header) -> tuple[He
 
     Today's replicas come first, so that their numbers are today's; those of then that are not among them come
     after. A validator that is not known today stays. An extent without adler32 is left out if the machine was
-    started again since it was written.
+    started again since it was written, and one that was `staged` if today nothing is: then it is not known how to
+    verify it.
     """
     earlier = {origin.url: origin.validator for origin in then.origins}
     today = [origin._replace(validator=origin.validator or earlier.get(origin.url)) for origin in now.origins]
@@ -50,8 +58,17 @@ def carry_over(then: Header, extents: Sequence[Extent], now: Header) -> tuple[He
     origins = [*today, *(origin for origin in then.origins if origin.url not in listed)]
     urls = [origin.url for origin in origins]
     numbers = [urls.index(origin.url) for origin in then.origins]
-    believed = [extent for extent in extents if extent.adler32 is not None or then.boot == now.boot]
+    foreign = {number for number, origin in enumerate(then.origins) if _is_foreign(origin.url, listed)}
+    believed = [
+        extent
+        for extent in extents
+        if (extent.adler32 is not None or then.boot == now.boot) and extent.source not in foreign
+    ]
     return (
         now._replace(origins=tuple(origins)),
         [extent._replace(source=numbers[extent.source]) for extent in believed],
     )
+
+
+def _is_foreign(url: str, listed: Collection[str]) -> bool:
+    return url.startswith(STAGED) and url not in listed

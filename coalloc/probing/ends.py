@@ -1,7 +1,6 @@
 """A server that takes part: a file to send from, and a folder to write to, both left as they were."""
 
 import asyncio
-import os
 from contextlib import suppress
 from typing import Self
 from urllib.parse import quote
@@ -11,6 +10,7 @@ from coalloc.engine.gridftp.address import parse, parse_server
 from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.errors import IsDirectory, SourceError, Unsupported
 from coalloc.history import source_key
+from coalloc.partial import private
 from coalloc.urls import redact
 
 __all__ = ["End"]
@@ -75,7 +75,7 @@ class End:
 
     def scratch(self) -> str:
         """A path that is free, and will be removed."""
-        path = f"{self._folder}/.coget-probe-{os.urandom(6).hex()}"
+        path = f"{self._folder}/{private('probe')}"
         self._written.add(path)
         return path
 

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from coalloc.errors import UsageError
+from coalloc.partial import data_folder
 
 __all__ = ["Held", "refuse_collisions"]
 
@@ -21,7 +22,6 @@ Held = Callable[[str, Sequence[str]], Awaitable[Mapping[str, str]]]
 
 The folder is a path below the destination; it need not be there.
 """
-PARTIAL = ".coget"
 MOST_FOLDERS = 100_000
 """Paths of these are held at once: few names go through very many."""
 SHOWN = 200
@@ -58,7 +58,7 @@ def _uses(names: Sequence[str]) -> Iterator[tuple[str, Use]]:
     folders = set()
     for name in names:
         yield name, Use("file", name)
-        yield name + PARTIAL, Use("partial", name)
+        yield data_folder(name), Use("partial", name)
         folder = name.rpartition("/")[0]
         while folder and folder not in folders:
             folders.add(folder)

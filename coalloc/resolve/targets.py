@@ -7,8 +7,8 @@ from pathlib import Path
 
 from coalloc.disk import disk_error
 from coalloc.errors import UsageError
-from coalloc.lookalikes import looks_partial, mark_fetched
 from coalloc.owned import DIRECTORY
+from coalloc.partial import looks_partial, mark_fetched
 from coalloc.resolve.names import why_hidden, why_unsafe
 
 __all__ = ["bounds", "target"]

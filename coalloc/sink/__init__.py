@@ -1,8 +1,8 @@
 """Where fetched bytes go: sparse writes beside the target, checksums as they pass, one rename at the end."""
 
-from coalloc.sink.existing import has, resembles
+from coalloc.sink.existing import matching_bytes, resembles
 from coalloc.sink.folder import discard
 from coalloc.sink.held import HeldHere
 from coalloc.sink.partial import PartialFile
 
-__all__ = ["HeldHere", "PartialFile", "discard", "has", "resembles"]
+__all__ = ["HeldHere", "PartialFile", "discard", "matching_bytes", "resembles"]

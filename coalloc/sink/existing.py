@@ -1,47 +1,82 @@
 """A target that is there already: is it the file that is wanted?"""
 
+import errno
 import os
 import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from coalloc.checksums import hasher
 from coalloc.disk import disk_error
 from coalloc.model import Checksum
+from coalloc.owned import DIRECTORY
 from coalloc.sink.data import BLOCK
+from coalloc.sink.folder import refuse_outside
 
-__all__ = ["has", "resembles"]
+__all__ = ["matching_bytes", "resembles"]
+
+NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
 
 
-def resembles(target: Path, size: int | None) -> bool:
+def resembles(target: Path, size: int | None, within: Path | None = None) -> bool:
     """Whether `target` is a file, and of `size` bytes if that is known.
 
+    :param within: as of `Folder`; where it is given no link is followed
     :raises SinkError: if that cannot be told
     """
-    try:
-        return target.is_file() and size in (None, target.stat().st_size)
-    except OSError as error:
-        raise disk_error(error, "read", target) from None
+    with _found(target, within) as (_, found):
+        return found is not None and size in (None, found.st_size)
 
 
-def has(target: Path, wanted: Checksum, size: int | None) -> bool:
-    """Whether `target` is a file with this checksum, and of `size` bytes if that is known. Reads it.
+def matching_bytes(target: Path, wanted: Checksum, size: int | None, within: Path | None = None) -> int | None:
+    """How many bytes `target` has, if it is a file with this checksum, and of `size` bytes if that is known. Reads it.
 
+    :param within: as of `Folder`; where it is given no link is followed
     :raises SinkError: if it is there and cannot be read
     """
-    if not resembles(target, size):
-        return False
-    try:
-        found, block = hasher(wanted.algorithm), memoryview(bytearray(BLOCK))
-        with open(target, "rb", buffering=0, opener=_open) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):  # exchanged in between
-                return False
+    with _found(target, within) as (folder, there):
+        if there is None or size not in (None, there.st_size):
+            return None
+        flags = os.O_NONBLOCK | (0 if within is None else os.O_NOFOLLOW)  # it may be a FIFO by now
+        found, block, total = hasher(wanted.algorithm), memoryview(bytearray(BLOCK)), 0
+        with open(os.open(target.name, os.O_RDONLY | os.O_CLOEXEC | flags, dir_fd=folder), "rb", buffering=0) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                return None
             while count := file.readinto(block):
                 found.update(block[:count])
+                total += count
+        return total if found.hexdigest() == wanted.value and size in (None, total) else None
+
+
+@contextmanager
+def _found(target: Path, within: Path | None) -> Iterator[tuple[int, os.stat_result | None]]:
+    """The open directory of a target, and the file that is there; None where there is none.
+
+    It is looked where the directory is once it is open, since another user may put a link on the path meanwhile.
+    """
+    try:
+        try:
+            folder = os.open(target.parent, os.O_PATH | DIRECTORY)
+        except OSError as error:
+            if error.errno not in NO_FILE:
+                raise
+            yield -1, None
+            return
+        try:
+            refuse_outside(target, within, folder)
+            yield folder, _file(target.name or ".", folder, follow=within is None)
+        finally:
+            os.close(folder)
     except OSError as error:
         raise disk_error(error, "read", target) from None
-    return found.hexdigest() == wanted.value
 
 
-def _open(path: str, flags: int) -> int:
-    """Open a file without waiting for the other end of a FIFO."""
-    return os.open(path, flags | os.O_NONBLOCK)
+def _file(name: str, folder: int, follow: bool) -> os.stat_result | None:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=follow)
+    except OSError as error:
+        if error.errno not in NO_FILE:
+            raise
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None

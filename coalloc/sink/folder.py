@@ -18,10 +18,10 @@ from pathlib import Path
 
 from coalloc.disk import disk_error
 from coalloc.errors import SinkError, TargetInUse
-from coalloc.lookalikes import FETCHED, LOCK
 from coalloc.owned import DIRECTORY, OwnDirectory, owner_of_new_files
+from coalloc.partial import FETCHED, LOCK, data_folder
 
-__all__ = ["DATA", "JOURNAL", "Folder", "discard"]
+__all__ = ["DATA", "JOURNAL", "Folder", "discard", "refuse_outside"]
 
 DATA, JOURNAL = "data", "journal"
 NAMES = (DATA, JOURNAL, f"{JOURNAL}.new", f"{JOURNAL}.broken", LOCK)
@@ -48,7 +48,7 @@ def discard(target: Path, within: Path | None = None, beside: str | None = None)
     except OSError as error:
         raise disk_error(error, "delete", path) from None
     try:
-        _refuse_outside(target, within, outside)
+        refuse_outside(target, within, outside)
         _empty(path, outside)
         os.rmdir(path.name, dir_fd=outside)
     except FileNotFoundError:
@@ -101,7 +101,7 @@ class Folder:
         except OSError as error:
             raise disk_error(error, "create", self.path) from None
         try:
-            _refuse_outside(target, within, self.outside)
+            refuse_outside(target, within, self.outside)
             _refuse_special(target, self.outside)
             self._owner = owner_of_new_files(self.outside)
             while self._lock is None:
@@ -228,7 +228,7 @@ class Folder:
 
 
 def _beside(target: Path) -> Path:
-    return target.parent / f"{target.name}.coget"
+    return target.parent / data_folder(target.name)
 
 
 def _opened(path: Path, outside: int, owner: int) -> int:
@@ -281,7 +281,7 @@ def _narrow(held: int, found: os.stat_result) -> None:
         raise OSError("this takes a /proc") from None
 
 
-def _refuse_outside(target: Path, within: Path | None, outside: int) -> None:
+def refuse_outside(target: Path, within: Path | None, outside: int) -> None:
     """Look where the open directory is, not where its path leads: another user may have put a link on it."""
     if within is not None and Path("/proc/self").exists():
         found = Path(f"/proc/self/fd/{outside}").readlink()

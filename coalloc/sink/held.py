@@ -7,6 +7,7 @@ from pathlib import Path
 
 from coalloc.disk import disk_error, in_thread
 from coalloc.owned import DIRECTORY
+from coalloc.partial import private
 
 __all__ = ["HeldHere"]
 
@@ -30,20 +31,20 @@ def _asked(folder: Path, names: Sequence[str]) -> dict[str, str]:
 
     # What is not there will be made, and takes after the directory that it is made in.
     there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
-    private = f".coget-{os.urandom(8).hex()}"
+    name = private()
     try:
         outside = os.open(there, os.O_RDONLY | DIRECTORY)
         try:
-            os.mkdir(private, 0o700, dir_fd=outside)
+            os.mkdir(name, 0o700, dir_fd=outside)
             try:
-                fd = os.open(private, os.O_RDONLY | os.O_NOFOLLOW | DIRECTORY, dir_fd=outside)
+                fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | DIRECTORY, dir_fd=outside)
                 try:
                     return _made(fd, names)
                 finally:
                     os.close(fd)
             finally:
                 with suppress(OSError):
-                    rmtree(private, dir_fd=outside)
+                    rmtree(name, dir_fd=outside)
         finally:
             os.close(outside)
     except OSError as error:

@@ -40,32 +40,33 @@ async def check(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask, rel
         if found == item.expected.value and not (relayed and item.expected.algorithm not in STRONG):
             return Verdict(item.expected, True)
         refuted = found != item.expected.value
-    said, found = await asyncio.gather(origin(KEPT, 0, item.size), sink(KEPT, 0, item.size))
-    if said is None or found is None:
-        return _undecided(item, found, refuted)
-    if said != found:
-        return Verdict(Checksum(KEPT, found), False, await _wrong(item, pieces, origin, sink))
-    if refuted and item.expected:
+    said, found = await _asked(KEPT, item, origin, sink)
+    kept = Checksum(KEPT, found) if found else None
+    if None not in (said, found) and said != found:
+        return Verdict(kept, False, await _wrong(item, pieces, origin, sink))
+    alike = said is not None and said == found and not relayed
+    verdict = Verdict(kept, True) if alike else await _strongly(item, kept, origin, sink)
+    if refuted and item.expected and verdict.verified:
         raise VerificationError(
             f"{item.name} has not the {item.expected.algorithm} {item.expected.value}, neither here nor at its origin",
             "check the expected checksum, or name a replica that is known to be good",
         )
-    return await _strongly(item, found, origin, sink) if relayed else Verdict(Checksum(KEPT, found), True)
+    return verdict._replace(wrong=((0, item.size),)) if refuted else verdict
 
 
-async def _strongly(item: Item, kept: str, origin: Ask, sink: Ask) -> Verdict:
+async def _strongly(item: Item, kept: Checksum | None, origin: Ask, sink: Ask) -> Verdict:
     """Compare by a checksum that no relay can forge; where no such is known, nothing is verified."""
     for name in STRONG:
-        said, found = await asyncio.gather(origin(name, 0, item.size), sink(name, 0, item.size))
+        said, found = await _asked(name, item, origin, sink)
         if said is not None and found is not None:
             wrong = () if said == found else ((0, item.size),)
             return Verdict(Checksum(name, found), not wrong, wrong)
-    return Verdict(Checksum(KEPT, kept), False)
+    return Verdict(kept, False)
 
 
-def _undecided(item: Item, found: str | None, refuted: bool) -> Verdict:
-    wrong = ((0, item.size),) if refuted else ()
-    return Verdict(Checksum(KEPT, found) if found else None, False, wrong)
+async def _asked(name: str, item: Item, origin: Ask, sink: Ask) -> tuple[str | None, str | None]:
+    """What both say of the whole file."""
+    return await asyncio.gather(origin(name, 0, item.size), sink(name, 0, item.size))
 
 
 async def _wrong(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask) -> tuple[Range, ...]:

@@ -83,7 +83,7 @@ class Finisher:
         async def sink(algorithm: str, start: int, end: int) -> str | None:
             return await self._landing.digest(item, algorithm, start, end)
 
-        return await check(item, pieces, origin, sink, relayed=item.name in self._carrier.relayed)
+        return await check(item, pieces, origin, sink, relayed=item.name in self._landing.relayed)
 
     async def _say(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
         """What a server that holds the file says of it; None when none offers that.

@@ -1,11 +1,11 @@
 """Which names a directory of a server holds for one, asked by making directories of these names in one of ours."""
 
-import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import AlreadyThere, NoSuchFile, ServerSays, SourceError
+from coalloc.partial import private
 
 __all__ = ["held"]
 
@@ -38,7 +38,7 @@ async def held(store: Storage, folder: str, names: Sequence[str]) -> Mapping[str
 
 async def _private(store: Storage, folder: str) -> str:
     """Make a directory in this one, or in the nearest above it that is there."""
-    name = f".coget-{os.urandom(8).hex()}"
+    name = private()
     while True:
         try:
             await store.make(f"{folder}/{name}")

@@ -12,13 +12,14 @@ from pathlib import Path
 from coalloc.collection import HERE
 from coalloc.disk import in_thread
 from coalloc.intervals import Intervals
-from coalloc.journal import Journal, describe, recall
+from coalloc.journal import Journal, describe, recall, staged
 from coalloc.model import Checksum
+from coalloc.partial import derived
 from coalloc.resolve import bounds, refuse_collisions, target
-from coalloc.sink import HeldHere, PartialFile, has, resembles
+from coalloc.sink import HeldHere, PartialFile, matching_bytes, resembles
 from coalloc.staging.item import Item
 from coalloc.staging.landing import Landing
-from coalloc.staging.partial_names import PartialNames, partial_name
+from coalloc.staging.partial_names import PartialNames
 
 __all__ = ["Here"]
 
@@ -38,10 +39,15 @@ class _Open:
     def _begin(self, item: Item) -> None:
         validator = {} if item.modified is None else dict.fromkeys(range(len(item.paths)), str(item.modified))
         urls = [f"{label}{path}" for label, path in item.paths.items()]
+        urls.append(staged(urls[0]))
+        self.relay = len(item.paths)
+        """As which of the journal's origins staged bytes are written down."""
         header = describe(item.size, urls, validator, [item.expected] if item.expected else [])
         earlier = recall(self.partial.journal_path, header, self.partial.directory)
         kept = self.partial.begin(item.size, earlier.extents, item.expected.algorithm if item.expected else None)
         self.journal = Journal.create(self.partial.journal_path, earlier.header, kept, own=self.partial.directory)
+        self.relayed = any(extent.source == self.relay for extent in kept)
+        """Whether some of what is here was staged."""
 
     def close(self) -> None:
         self.journal.close()
@@ -58,6 +64,7 @@ class Here(Landing):
     label = HERE
 
     def __init__(self, folder: Path, overwrite: bool, names: PartialNames | None = None) -> None:
+        super().__init__()
         self.overwrite = overwrite
         self._names = names
         self._number: bytes | None = None
@@ -76,17 +83,21 @@ class Here(Landing):
     def sink(self, item: Item) -> str:
         return item.name
 
+    @property
+    def _bounds(self) -> Path | None:
+        return bounds(self._folder, many=True)
+
     def _target(self, item: Item) -> Path:
         return target(item.name, self._folder, many=True, foreign=item.foreign)
 
     async def resembles(self, item: Item) -> bool:
-        return await in_thread(resembles, self._target(item), item.size)
+        return await in_thread(resembles, self._target(item), item.size, self._bounds)
 
     async def exists(self, item: Item) -> bool:
         return await in_thread(os.path.lexists, self._target(item))
 
     async def has(self, item: Item, checksum: Checksum) -> bool:
-        return await in_thread(has, self._target(item), checksum, item.size)
+        return await in_thread(matching_bytes, self._target(item), checksum, item.size, self._bounds) is not None
 
     async def begin(self, item: Item) -> None:
         async with self._opening:
@@ -94,8 +105,11 @@ class Here(Landing):
                 await in_thread(self._begin, item)
 
     def _begin(self, item: Item) -> None:
-        beside = partial_name(self._number, item.name) if self._number else None
-        self._open[item.name] = _Open(item, self._target(item), bounds(self._folder, many=True), beside)
+        beside = derived(self._number, item.name) if self._number else None
+        opened = _Open(item, self._target(item), self._bounds, beside)
+        self._open[item.name] = opened
+        if opened.relayed:
+            self.relayed.add(item.name)
 
     def missing(self, name: str, start: int, end: int) -> list[tuple[int, int]]:
         """What of [start, end) is not here."""
@@ -108,7 +122,8 @@ class Here(Landing):
     def write(self, name: str, offset: int, view: memoryview) -> None:
         """Keep these bytes. :raises SinkError: when the disk fails"""
         file = self._open[name]
-        file.journal.append(file.partial.write(0, offset, view))
+        source = file.relay if name in self.relayed else 0
+        file.journal.append(file.partial.write(source, offset, view))
 
     async def digest(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
         return await in_thread(self._open[item.name].partial.digest, algorithm, start, end)

@@ -7,10 +7,10 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
-from coalloc.engine.gridftp.remote import temporary
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.errors import AlreadyThere, NoSuchFile, SourceError, TargetExists
 from coalloc.model import Checksum
+from coalloc.partial import at_random
 from coalloc.resolve import refuse_collisions
 from coalloc.staging.held import held
 from coalloc.staging.item import Item
@@ -29,6 +29,10 @@ class Landing(ABC):
     """What it is called among hosts."""
     overwrite: bool
     """Whether files whose names the user did not choose may replace others."""
+
+    def __init__(self) -> None:
+        self.relayed: set[str] = set()
+        """Files of which bytes come, or came in an earlier run, from where they were staged; told before they come."""
 
     @abstractmethod
     async def prepare(self, names: Sequence[str]) -> None:
@@ -87,6 +91,7 @@ class There(Landing):
     """
 
     def __init__(self, server: Server, folder: str, overwrite: bool) -> None:
+        super().__init__()
         self.label = server.label
         self.overwrite = overwrite
         self._server = server
@@ -137,7 +142,7 @@ class There(Landing):
             if folder not in self._made:
                 await self._server.ask(lambda store: _make(store, folder))
                 self._made.add(folder)
-        self._beside.setdefault(item.name, temporary(path))
+        self._beside.setdefault(item.name, at_random(path))
 
     async def digest(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
         return await self._server.checksum(self._beside[item.name], algorithm, start, end)

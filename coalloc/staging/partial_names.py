@@ -4,24 +4,20 @@ Files that are collected may be called anything. So no name of ours can be fores
 of a folder, that is collected. The next run finds by them what an earlier one left.
 """
 
-import hashlib
-import hmac
 import os
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from coalloc.partial import MARK, derived
 from coalloc.records import Records, transaction
 
 if TYPE_CHECKING:
     import sqlite3
 
-__all__ = ["PartialNames", "partial_name"]
+__all__ = ["PartialNames"]
 
-MARK = ".coget-"
-SHOWN = 100
-"""Bytes of a file's name in that of its partial data."""
 KEPT = 1000
 """Destinations that are remembered."""
 READ = "SELECT number FROM collections WHERE folder = ?"
@@ -53,19 +49,8 @@ class PartialNames(Records):
         return self._use(read_or_make, os.urandom(16), create=True)
 
 
-def partial_name(number: bytes, name: str) -> str:
-    """Return the name of the folder, beside the file, for the partial data of a file.
-
-    >>> partial_name(bytes(16), "run1/x.root")
-    '.x.root.coget-721f6988ce5c9c641ab0d1ef284a792a'
-    """
-    shown = name.rpartition("/")[2].encode()[:SHOWN].decode(errors="ignore")
-    digest = hmac.new(number, name.encode(), hashlib.sha256).hexdigest()
-    return f".{shown}{MARK}{digest[:32]}"
-
-
 def _meets(number: bytes, names: Iterable[str]) -> bool:
     """Whether any of these names goes through the name of partial data of one of them."""
     names = list(names)
     parts = {part.casefold() for name in names if MARK in name.casefold() for part in name.split("/")}
-    return bool(parts) and any(partial_name(number, name).casefold() in parts for name in names)
+    return bool(parts) and any(derived(number, name).casefold() in parts for name in names)

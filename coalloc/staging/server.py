@@ -13,13 +13,14 @@ from coalloc.engine.base import EngineOptions
 from coalloc.engine.gridftp.storage import Storage, open_storage
 from coalloc.errors import AlreadyThere, ConnectionLost, NoSuchFile, NotEmpty, PermissionRefused, SourceError
 from coalloc.model import Entry
+from coalloc.partial import MARK
 
 __all__ = ["SWEEPS", "SWEEP_SECONDS", "Area", "Server"]
 
 T = TypeVar("T")
 SESSIONS = 4
 """In which a server is asked at once; it computes one checksum at a time in each."""
-STAGING = ".coget-staging-"
+STAGING = f"{MARK}staging-"
 """How the name of a staging area begins."""
 SWEEPS, SWEEP_SECONDS = 5, 0.3
 """How often, and after what pauses, something is deleted: a copy that was ended may still make it."""

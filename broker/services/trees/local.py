@@ -25,8 +25,8 @@ from coalloc.errors import (
     Unsupported,
 )
 from coalloc.exclusive import rename_exclusively
-from coalloc.lookalikes import FETCHED, looks_partial
 from coalloc.model import Entry, Kind, Omission
+from coalloc.partial import FETCHED, looks_partial
 
 __all__ = ["LocalTree"]
 

@@ -5,7 +5,6 @@ has arrived is told often. What is delivered are views of nothing: the bytes the
 """
 
 import asyncio
-import os
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from coalloc.engine.gridftp.transfer import KeptRange
 from coalloc.intervals import Intervals
 from coalloc.model import Stat
 
-__all__ = ["RemoteSource", "Sink", "temporary"]
+__all__ = ["RemoteSource", "Sink"]
 
 NOTHING = memoryview(mmap(-1, 64 << 20))
 """Stands for bytes that are elsewhere; never written or read, so it takes no memory."""
@@ -41,12 +40,6 @@ class Sink:
     url: str
     path: str
     proxy: Path | None = None
-
-
-def temporary(path: str) -> str:
-    """Return a random name beside a file's final one."""
-    folder, _, name = path.rpartition("/")
-    return f"{folder}/.{name.encode()[:180].decode(errors='ignore')}.coget-{os.urandom(16).hex()}"
 
 
 class RemoteSource(Source):

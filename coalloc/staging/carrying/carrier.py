@@ -92,8 +92,6 @@ class Carrier:
         self._tasks: set[asyncio.Task[None]] = set()
         self.lost: dict[str, str] = {}
         """Hosts that are gone, with the reason."""
-        self.relayed: set[str] = set()
-        """Files of which pieces came from where they were staged."""
         self.staged_bytes = 0
 
     # Hops
@@ -101,7 +99,7 @@ class Carrier:
     def begin(self, send: Send, item: Item, heard: Callable[[Hop], None]) -> Hop:
         """Begin a hop."""
         if self._staged.get((send.source, send.piece)):
-            self.relayed.add(item.name)
+            self._landing.relayed.add(item.name)
         return self._begin((send.source, send.sink), item, send.piece, self._source(send, item), heard)
 
     def _source(self, send: Send, item: Item) -> str:

@@ -3,7 +3,7 @@
 import pytest
 
 from coalloc.journal.format import Header, Origin
-from coalloc.journal.resume import carry_over, why_not
+from coalloc.journal.resume import carry_over, staged, why_not
 from coalloc.model import Checksum, Extent
 
 A, B, C = Origin("ftp://a/x"), Origin("ftp://b/x", "v1"), Origin("ftp://c/x")
@@ -64,3 +64,11 @@ def test_without_checksums_only_the_same_boot_is_believed():
     extents = [Extent(0, 5, 0), Extent(5, 9, 1, 8)]
     assert carry_over(THEN, extents, THEN)[1] == extents
     assert carry_over(THEN, extents, THEN._replace(boot="boot2"))[1] == extents[1:]
+
+
+def test_what_was_staged_is_only_believed_where_more_is_to_be_staged():
+    relay = Origin(staged(A.url))
+    then, extents = THEN._replace(origins=(A, relay)), [Extent(0, 5, 1, 7), Extent(5, 9, 0, 8)]
+    assert carry_over(then, extents, then)[1] == extents
+    assert carry_over(then, extents, THEN)[1] == [Extent(5, 9, 0, 8)]
+    assert why_not(then._replace(origins=(B, relay)), then._replace(origins=(C, Origin(staged(C.url)))))

@@ -48,6 +48,15 @@ async def test_where_one_end_knows_no_checksum_nothing_is_verified_and_nothing_w
     assert (await check(item(), PIECES, *ends))[1:] == (False, ())
 
 
+@pytest.mark.parametrize("name", ["sha256", "md5"])
+async def test_any_checksum_that_both_ends_know_will_do(name):
+    async def only(algorithm, start, end):
+        return hashlib.new(name, CONTENT[start:end]).hexdigest() if algorithm == name else None
+
+    assert (await check(item(), PIECES, knows(CONTENT, name), only)).verified
+    assert (await check(item(), PIECES, knows(spoiled(7), name), only)).wrong == ((0, 200),)
+
+
 async def test_what_is_expected_decides():
     expected = Checksum("crc32", f"{zlib.crc32(CONTENT):08x}")
     assert await check(item(expected), PIECES, silent, says(CONTENT)) == (expected, True, ())

@@ -8,11 +8,12 @@ import pytest
 from coalloc import api
 from coalloc.collection import Wanted
 from coalloc.errors import SinkError, TransferFailed
+from coalloc.partial import derived
 from coalloc.resolve import target
 from coalloc.sink import PartialFile
 from coalloc.staging.here import Here
 from coalloc.staging.item import Item
-from coalloc.staging.partial_names import PartialNames, partial_name
+from coalloc.staging.partial_names import PartialNames
 from tests.support.fetching import random_file
 from tests.support.mounts import caseless
 
@@ -138,7 +139,7 @@ def test_a_number_is_of_one_directory_and_one_user(tmp_path, monkeypatch):
     names = PartialNames.open()
     numbers = {names.number(tmp_path / name, ["x"]) for name in ("a", "b", "a/../a", "b/.")}
     assert len(numbers) == 2
-    assert len({partial_name(number, name) for number in numbers for name in ("x", "y", "d/x")}) == 6
+    assert len({derived(number, name) for number in numbers for name in ("x", "y", "d/x")}) == 6
     (tmp_path / "link").symlink_to(tmp_path / "a")
     assert names.number(tmp_path / "link", ["x"]) in numbers
     monkeypatch.setenv("COGET_HISTORY", "off")
@@ -148,7 +149,7 @@ def test_a_number_is_of_one_directory_and_one_user(tmp_path, monkeypatch):
 def test_names_are_no_longer_than_file_systems_take():
     for name in ("x" * 255, "\u00e9" * 127, "\U0001f600" * 63):
         for number in (bytes(16), os.urandom(16)):
-            assert len(partial_name(number, name).encode()) <= 143, "what eCryptfs takes"
+            assert len(derived(number, name).encode()) <= 143, "what eCryptfs takes"
 
 
 async def test_folders_of_a_copy_are_data(tmp_path):
