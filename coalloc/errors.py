@@ -170,13 +170,15 @@ class TargetInUse(CoallocError):
 class SourceError(CoallocError):
     """What went wrong at one replica in one attempt.
 
-    `permanent` says that trying again is of no use, `retry_after` after how many seconds it is, where that is known.
+    `permanent` says that trying again is of no use, `retry_after` after how many seconds it is, where that is known;
+    `at_source` that, of two servers between which a file is copied, it is the one that sends.
     """
 
     status = 5
     code = "source_failed"
     permanent = False
     retry_after: float | None = None
+    at_source = False
 
 
 class UnknownHost(SourceError):

@@ -13,8 +13,8 @@ from contextlib import suppress
 from broker.models.tasks import Options, Work
 from broker.services.trees import GridFTPTree, called
 from broker.storage.work import Result
-from broker.tasks.beside import MARK, earlier, names, temporary
-from broker.tasks.faults import failed
+from broker.tasks.beside import earlier, names, temporary
+from broker.tasks.faults import at_source, failed
 from broker.tasks.fence import LeaseLost
 from broker.tasks.limits import Limits
 from broker.tasks.observing import of_batch
@@ -22,6 +22,7 @@ from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Ends, Route, Routes
 from broker.tasks.side_by_side import of_each
 from broker.tasks.verifying import Demand
+from coalloc.api import Storage
 from coalloc.errors import CoallocError, ConnectionLost, NoSuchFile, ReplicaChanged, Unsupported, VerificationError
 from coalloc.intervals import Intervals
 
@@ -88,9 +89,7 @@ class Copying:
         broken = any(error and not isinstance(error, ConnectionLost) for error in outcomes)
         for work, error in zip(group, outcomes, strict=True):
             if error and not (broken and isinstance(error, ConnectionLost)):
-                said = str(error)  # what goes wrong at the sink is about the other name
-                at_source = MARK not in said and f"{self._source.naming.name}:{work.source}" in said
-                result = failed(work, error, self._options, time.time(), at_source)
+                result = failed(work, error, self._options, time.time())
                 recorder.report(result)
                 given_up += [work] if result.state != "pending" else []
         return given_up
@@ -150,7 +149,8 @@ class Copying:
 
     async def _look(self, route: Route, work: Work, source: str) -> tuple[int, Intervals]:
         """Its size now, and what of it is at the sink already, if it is still the file of which that was a part."""
-        entry = await route.source.stat(source)
+        with at_source():
+            entry = await route.source.stat(source)
         if entry.size is None:
             raise ReplicaChanged(f"{work.source} has no size any more", "look at it")
         same = (entry.size, entry.modified) == (work.size, work.details.modified)
@@ -195,7 +195,8 @@ class Copying:
         if received.total < size:
             recorder.moved(work.task_id, size - received.total)
         if ranges or admission:  # whoever reads to the end of a file would have noticed
-            now = (await route.source.stat(source)).size
+            with at_source():
+                now = (await route.source.stat(source)).size
             if now != size:
                 raise ReplicaChanged(f"{work.source} had {size} bytes and has {now}", "it is copied again")
 
@@ -239,7 +240,7 @@ class Copying:
         """An algorithm that both servers know, and what each says; None where there is none."""
         for name in (algorithm,) if algorithm else ALGORITHMS:
             ours, theirs = await asyncio.gather(
-                route.source.checksum(source, name, 0, size), route.sink.checksum(sink, name, 0, size)
+                _of_source(route.source, source, name, size), route.sink.checksum(sink, name, 0, size)
             )
             if ours is not None and theirs is not None:
                 return name, ours, theirs
@@ -258,6 +259,11 @@ async def leave(sink: GridFTPTree, batch: Sequence[Work]) -> None:
                 await sink.delete(name)
 
     await of_each(one, batch)
+
+
+async def _of_source(server: Storage, path: str, algorithm: str, size: int) -> str | None:
+    with at_source():
+        return await server.checksum(path, algorithm, 0, size)
 
 
 def _can_verify(route: Route) -> bool:

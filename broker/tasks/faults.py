@@ -1,5 +1,7 @@
 """What an error means for a task: its code, as Globus names faults, and whether trying again is of use; pure."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from broker.errors import Unavailable
@@ -9,7 +11,7 @@ from broker.storage.work import Result
 from broker.tasks.verifying import Unverifiable
 from coalloc import errors
 
-__all__ = ["MISSING", "Fault", "failed", "fault", "pause", "poisoned"]
+__all__ = ["MISSING", "Fault", "at_source", "failed", "fault", "pause", "poisoned"]
 
 MISSING = "FILE_NOT_FOUND"
 ATTEMPTS = 3
@@ -60,11 +62,18 @@ def fault(error: Exception) -> Fault:
     return Fault("UNKNOWN", not isinstance(error, errors.CoallocError))
 
 
-def failed(work: Work, error: Exception, options: Options, now: float, at_source: bool = False) -> Result:
-    """What becomes of work after an attempt that failed: it waits for the next one, is left out, or has failed.
+@contextmanager
+def at_source() -> Iterator[None]:
+    """What goes wrong here is the source's doing: only that may be left out."""
+    try:
+        yield
+    except errors.SourceError as error:
+        error.at_source = True
+        raise
 
-    :param at_source: whether it is the source that refused
-    """
+
+def failed(work: Work, error: Exception, options: Options, now: float) -> Result:
+    """What becomes of work after an attempt that failed: it waits for the next one, is left out, or has failed."""
     code, lasting = fault(error)
     said = str(error) or type(error).__name__
     if isinstance(error, errors.AddressRefused | CredentialRefused):
@@ -73,7 +82,7 @@ def failed(work: Work, error: Exception, options: Options, now: float, at_source
         return Result(work, "failed", error_code=code, error=f"{said} ({error.remedy})")
     if code == "NO_SPACE_LEFT" and options.fail_on_quota_errors:
         return Result(work, "failed", error_code=code, error=said)
-    if lasting and at_source and isinstance(error, errors.SourceError) and options.skip_source_errors:
+    if lasting and isinstance(error, errors.SourceError) and error.at_source and options.skip_source_errors:
         return Result(work, "skipped", error_code=code, error=said)
     if lasting and work.attempt >= ATTEMPTS:
         return Result(work, "failed", error_code=code, error=said)

@@ -8,7 +8,7 @@ from broker.services.trees import Tree
 from broker.storage.work import Result
 from broker.tasks.beside import names, temporary
 from broker.tasks.choosing import outdated
-from broker.tasks.looking import at_source
+from broker.tasks.faults import at_source
 from broker.tasks.standing import DENIED, Standing
 from coalloc.errors import IsDirectory, NoSuchFile, PermissionRefused, Unsupported
 from coalloc.model import Entry

@@ -4,8 +4,8 @@ A folder is only held where it has to be compared with its other end: for sync l
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, MutableSequence, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, MutableSequence, Sequence
+from contextlib import aclosing, suppress
 
 from broker.models.tasks import Details, Event, Options, Work
 from broker.services.trees import Tree
@@ -15,14 +15,14 @@ from broker.tasks.beside import on_record, written
 from broker.tasks.choosing import included, outdated
 from broker.tasks.endless import refuse_endless
 from broker.tasks.extra import Reason, deletion, extras, untouched
+from broker.tasks.faults import at_source
 from broker.tasks.overlapping import Overlap
 from coalloc.bounds import DEEPEST
-from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, SourceError
+from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory
 from coalloc.model import Entry, Omission
 
-__all__ = ["Looking", "at_source", "of_source"]
+__all__ = ["Looking"]
 
-AT_SOURCE = "raised by the source"
 MUCH = 500
 """So much work is for more than one lane."""
 
@@ -52,21 +52,6 @@ class Plan:
         }
         counts = {name: count for name, count in counts.items() if count}
         return Result(work, "succeeded", counts=counts, children=tuple(self.children), events=tuple(self.events))
-
-
-@contextmanager
-def at_source() -> Iterator[None]:
-    """What goes wrong here is the source's doing: only that may be left out."""
-    try:
-        yield
-    except SourceError as error:
-        error.add_note(AT_SOURCE)
-        raise
-
-
-def of_source(error: Exception) -> bool:
-    """Whether it was raised by the source."""
-    return AT_SOURCE in getattr(error, "__notes__", ())
 
 
 class Looking:

@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from broker.models.tasks import Options, Work
 from broker.storage.work import Result
 from broker.tasks.faults import failed
-from broker.tasks.looking import of_source
 from broker.tasks.recorder import Recorder
 
 __all__ = ["of_each", "side_by_side"]
@@ -25,7 +24,7 @@ async def side_by_side(
                 await recorder.fence.fresh(work)
                 result = await do(work)
             except Exception as error:
-                result = failed(work, error, options, time.time(), of_source(error))
+                result = failed(work, error, options, time.time())
         recorder.report(result)
 
     await asyncio.gather(*(one(work) for work in batch))

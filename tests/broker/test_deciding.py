@@ -1,5 +1,6 @@
 """Who gets the next lane, how many lanes help, what an error means: decided without I/O."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,9 +9,9 @@ from broker.models.tasks import Details, FilterRule, Options, Work
 from broker.storage.lanes import Candidate, Open, Pair
 from broker.tasks.choosing import included, outdated
 from broker.tasks.fairness import choose
-from broker.tasks.faults import failed, pause, poisoned
+from broker.tasks.faults import at_source, failed, pause, poisoned
 from broker.tasks.tuning import FIRST, MOST, Seen, decide
-from coalloc.errors import ConnectionLost, NoSpace, NoSuchFile, UsageError, VerificationError
+from coalloc.errors import ConnectionLost, NoSpace, NoSuchFile, SourceError, UsageError, VerificationError
 from coalloc.model import Entry
 
 HERE, THERE = Pair("a", "b"), Pair("c", "d")
@@ -118,14 +119,16 @@ def test_an_error_is_tried_again_later_and_later_until_it_is_hopeless():
 
 def test_a_database_that_is_gone_for_a_while_is_waited_for():
     skip = Options(skip_source_errors=True)
-    assert failed(WORK._replace(attempt=9), Unavailable("x"), skip, 0.0, at_source=True).state == "pending"
+    assert failed(WORK._replace(attempt=9), Unavailable("x"), skip, 0.0).state == "pending"
 
 
 def test_what_the_source_refuses_is_left_out_where_that_is_wanted():
     skip = Options(skip_source_errors=True)
-    assert failed(WORK, NoSuchFile("x", ""), skip, 0.0, at_source=True).state == "skipped"
-    assert failed(WORK, NoSuchFile("x", ""), skip, 0.0, at_source=False).state == "pending"
-    assert failed(WORK, ConnectionLost("x", ""), skip, 0.0, at_source=True).state == "pending"
+    for error, state in ((NoSuchFile("x", ""), "skipped"), (ConnectionLost("x", ""), "pending")):
+        with pytest.raises(SourceError) as caught, at_source():
+            raise error
+        assert failed(WORK, caught.value, skip, 0.0).state == state
+    assert failed(WORK, NoSuchFile("x", ""), skip, 0.0).state == "pending"
 
 
 def test_a_full_disk_is_waited_for_unless_that_is_not_wanted():

@@ -89,6 +89,8 @@ class Transfer:
     def _retrieved(self, answer: Reply | SourceError) -> None:
         self._answers += 1
         error = _trouble(answer, self._retrieve[1])
+        if error and error is not answer:
+            error.at_source = True
         if error and not self._asked and self._pair.source.usable:
             self.end(error)  # the sink has not heard of it
         elif error:
