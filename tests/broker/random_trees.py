@@ -8,20 +8,25 @@ Where nothing in the trees is in each other's way the task succeeds, too, and al
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 from broker.models.tasks import Item
 
-__all__ = ["Case", "Seen", "seen"]
+__all__ = ["Case", "Seen", "ours", "seen"]
 
 NAMES = [
     *("a", "b", "c", "A", "run2", "with space", "-dash", ".hidden", "~x", "%41", "a;b", "a#b?c", "*", "[a]"),
+    *("run2.coget", ".x.0123abcd.coget", f".a.coget-{'0' * 32}-7", f".a.coget-{'0' * 32}-7.coget", "data", "lock"),
     "x" * 200,
 ]
+ACCENTED = ["\u00e9", "e\u0301", "\u00c9"]
+"""Names that some servers do not understand."""
 SIZES = [0, 1, 10, 10, 1000, 1000, 70_000, 300_000]
+VANISHES = 0.2
+"""How likely what changes at the source is removed."""
 OLD = 1_000_000_000
 """When all files of before were changed, as seconds since the epoch."""
 
@@ -54,20 +59,29 @@ def seen(root: Path) -> Seen:
     return Seen(files, links, frozenset(folders))
 
 
+def ours(root: Path, tasks: Iterable[str]) -> list[Path]:
+    """What is below a folder under names that these tasks write until a file is whole."""
+    numbers = {number.replace("-", "") for number in tasks}
+    return [path for path in root.rglob("*.coget-*") if numbers.intersection(path.name.replace(".", "-").split("-"))]
+
+
 class Case:
     """One random task: trees on both sides, each with something beside it that links may lead to.
 
+    :param number: of those of this seed
     :param source: the root of the source's collection
     :param sink: the root of the destination's
     :param follows: whether the destination's server follows links when it writes
+    :param accents: whether both understand all names
     """
 
-    def __init__(self, seed: int, source: Path, sink: Path, follows: bool) -> None:
-        self.chance = Random(seed)
+    def __init__(self, seed: int, number: int, source: Path, sink: Path, follows: bool, accents: bool = False) -> None:
+        self.name = f"case{seed}-{number}"
+        self.chance = Random(self.name)
         self.follows = follows
-        self.name = f"case{seed}"
         self.source, self.sink = source / self.name / "tree", sink / self.name / "tree"
-        self._kinds = self.chance.choice([("file", "dir"), ("file", "file", "dir", "link")])
+        self._kinds = self.chance.choice([("file", "dir"), ("file", "dir", "link"), ("file", "dir", "link")])
+        self._names = self.chance.sample(NAMES + ACCENTED * accents, 8)
         for root in (self.source, self.sink):
             self._fill(root.parent / "outside", 2)
             root.mkdir()
@@ -76,7 +90,7 @@ class Case:
             self._resemble()
         self.options: dict[str, Any] = {
             "sync_level": self.chance.choice([None, 0, 1, 2, 3]),
-            "delete_destination_extra": self.chance.random() < 0.6,
+            "delete_destination_extra": self.chance.random() < 0.75,
             "recursive_symlinks": self.chance.choice(["ignore", "ignore", "keep", "copy"]),
             "preserve_timestamp": self.chance.random() < 0.3,
         }
@@ -88,7 +102,7 @@ class Case:
 
     def _fill(self, folder: Path, deep: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        for name in self.chance.sample(NAMES, self.chance.randint(0, 5)):
+        for name in self.chance.sample(self._names, self.chance.randint(0, 5)):
             self._put(folder / name, self.chance.choice(self._kinds if deep else ("file",)), deep)
 
     def _put(self, path: Path, kind: str, deep: int) -> None:
@@ -103,11 +117,15 @@ class Case:
     def _target(self, path: Path) -> str:
         near = [each.name for each in path.parent.iterdir()] or ["a"]
         return self.chance.choice(
-            ["nowhere", "..", ".", "../../outside", "../../../outside/a", self.chance.choice(near)]
+            ["nowhere", "gone/nowhere", "..", ".", "../../outside", "../outside", self.chance.choice(near)]
         )
 
     def _resemble(self) -> None:
-        """Fill the destination with an older copy: some is missing, some is another, some is only there."""
+        """Fill the destination with an older copy: some is missing, some is another, some is only there.
+
+        A task that cannot copy something deletes nothing, so that it may be in the way in some cases only.
+        """
+        clashes = self.chance.random() < 0.3
         for at, inner, names in os.walk(self.source):
             there = self.sink / Path(at).relative_to(self.source)
             if not there.is_dir() or there.is_symlink():
@@ -116,15 +134,19 @@ class Case:
                 path, fate = Path(at, name), self.chance.random()
                 if fate < 0.3 or (there / name).is_symlink() or (there / name).exists():
                     continue
-                if fate < 0.4:
-                    self._put(there / name, self.chance.choice(self._kinds), 1)
+                if path.is_dir() and "link" in self._kinds and fate < 0.5:
+                    (there / name).symlink_to(os.path.relpath(self.sink.parent / "outside", there))
+                    continue
+                if fate < (0.7 if path.is_symlink() else 0.4):
+                    alike = "dir" if path.is_dir() and not path.is_symlink() else "file"
+                    self._put(there / name, self.chance.choice(self._kinds) if clashes else alike, 1)
                 elif path.is_dir() and not path.is_symlink():
                     (there / name).mkdir()
                 elif path.is_file() and not path.is_symlink():
                     shutil.copy2(path, there / name)
                     if fate < 0.7:
                         self._put(there / name, "file", 0)
-            for name in self.chance.sample(NAMES, self.chance.randint(0, 2)):
+            for name in self.chance.sample(self._names, self.chance.randint(0, 2)):
                 if not (there / name).exists() and not (there / name).is_symlink():
                     self._put(there / name, self.chance.choice(self._kinds), 2)
 
@@ -140,20 +162,57 @@ class Case:
             }
         return found
 
+    @property
+    def _dangling(self) -> set[str]:
+        """Links of the source that lead nowhere, or in a circle."""
+        return {link for link in self.before[0].links if not (self.source / link).exists()}
+
     def _is_newer(self, path: str) -> bool:
         there = self.sink / path
         return not there.is_file() or (self.source / path).stat().st_mtime > there.stat().st_mtime
 
+    def two_paths(self, beyond: bool) -> tuple[str, str]:
+        """Two of the destination, of things that are there for the most part, and may be the same, or in each other.
+
+        Links that lead nowhere are left out: servers show none, and a rename replaces them there.
+
+        :param beyond: whether some are beyond links
+        """
+        shown = [path for path in sorted(seen(self.sink).names) if (self.sink / path).exists()]
+        folders = [path for path in shown if (self.sink / path).is_dir()]
+        folders = ["", *(f"{path}/" for path in folders if beyond or not (self.sink / path).is_symlink())]
+        made = [self.chance.choice(folders) + self.chance.choice(self._names) for _ in range(len(shown) + 1)]
+        made = [path for path in made if not (self.sink / path).is_symlink()] or ["nothing"]
+        return self.chance.choice(shown + made[:1]), self.chance.choice(shown + made)
+
     def change(self) -> None:
-        """Write a file of the source anew, as long as the one before."""
-        files = sorted(self.before[0].files)
-        if files:
-            path = self.chance.choice(files)
-            new = self.chance.randbytes(len(self.before[0].files[path]))
+        """Write a file of the source anew, as long as the one before, or remove something."""
+        there = [path for path in sorted(self.before[0].names) if os.path.lexists(self.source / path)]
+        files = [path for path in there if path in self.before[0].files]
+        if there and self.chance.random() < VANISHES:
+            path = self.source / self.chance.choice(there)
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+        elif files:
+            path = self.source / self.chance.choice(files)
+            new = self.chance.randbytes(path.stat().st_size)
             for other in self.versions:
-                if (self.source / other).samefile(self.source / path):
+                if (self.source / other).exists() and (self.source / other).samefile(path):
                     self.versions[other].add(new)
-            (self.source / path).write_bytes(new)
+            path.write_bytes(new)
+
+    @property
+    def rerouted(self) -> bool:
+        """Whether a link that was written through is gone: what was begun beyond it cannot be reached again.
+
+        A link `a` that leads to its own folder is replaced when `a/a` is written.
+        """
+        before, now = (self.before[1], self.beside[1]), (seen(self.sink), seen(self.sink.parent / "outside"))
+        return self.follows and any(
+            then.links.keys() - there.links.keys() for then, there in zip(before, now, strict=True)
+        )
 
     @property
     def plain(self) -> bool:
@@ -162,12 +221,19 @@ class Case:
         linked = source.links or sink.links
         return not linked and not (source.files.keys() & sink.folders) and not (source.folders & sink.files.keys())
 
-    def check(self, status: str, why: str | None, changed: bool = False) -> None:
-        """Compare what is there now with what may be."""
+    def check(
+        self, status: str, why: str | None, calm: bool = True, changed: bool = False, hides: bool = False
+    ) -> None:
+        """Compare what is there now with what may be.
+
+        :param calm: whether nothing went wrong on purpose
+        :param changed: whether files of the source changed meanwhile
+        :param hides: whether the source's server lists no links that lead nowhere, and counts none
+        """
         source, sink = seen(self.source), seen(self.sink)
         old_source, old = self.before
-        assert (source.links, source.folders) == (old_source.links, old_source.folders)
-        assert changed or source.files == old_source.files
+        assert changed or source == old_source
+        assert source.names <= old_source.names
         self._check_outside()
         led = set().union(*self.versions.values()) if self.follows and old.links else set()
         for path, content in sink.files.items():
@@ -178,8 +244,9 @@ class Case:
             parts = Path(path).parts
             above = ["/".join(parts[: i + 1]) for i in range(len(parts))]
             replaced = any(each in old.files.keys() | old.links.keys() for each in above) and path in source.names
-            assert replaced or any(each not in source.names for each in above), f"{path} is gone"
-        if self.plain and not changed:
+            named = source.names - self._dangling if hides else source.names
+            assert replaced or any(each not in named for each in above), f"{path} is gone"
+        if self.plain and calm and not changed:
             assert status == "SUCCEEDED", why
             self._check_all(sink)
 
