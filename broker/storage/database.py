@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, cast
 
 from sqlalchemy import Connection, event, make_url, text
-from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, OperationalError
+from sqlalchemy.exc import ArgumentError, DBAPIError, InterfaceError, InternalError, OperationalError
 from sqlalchemy.exc import TimeoutError as NoFreeConnectionError
 from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool
@@ -31,9 +31,21 @@ WAIT = 30
 GIVEN_BACK = 5.0
 """Seconds for which the end waits for connections that somebody still has."""
 CONNECTIONS = 10
+FROZEN, LONGEST_ALONE = 30, 600
+"""Seconds after which PostgreSQL ends a transaction in which nothing is asked, and one that keeps others out."""
+LOST = {
+    "keepalives": 1,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 25_000,
+}
+"""How soon a connection to PostgreSQL is given up that carries nothing any more: libpq's seconds, and milliseconds."""
 WRITES = "coget_writes"
 UNDONE = ("40P01", "40001")
 """What PostgreSQL calls a deadlock, and what could not be put in an order: all of the transaction is undone."""
+STOOD_STILL = "25P03"
+"""What it calls a transaction that was ended for `FROZEN`."""
 TRIES = 5
 PAUSE = 0.05
 """Seconds before the second try, on average; twice as many before each that follows."""
@@ -119,7 +131,9 @@ class Database:
         self.url = url
         self.sqlite = url.startswith("sqlite")
         keep_private(url)
-        options: dict[str, Any] = {"connect_args": {"factory": _Closing}} if self.sqlite else {"pool_pre_ping": True}
+        options: dict[str, Any] = {"connect_args": {"factory": _Closing} if self.sqlite else LOST}
+        if not self.sqlite:
+            options["pool_pre_ping"] = True
         self._engine = create_async_engine(url, pool_size=CONNECTIONS, max_overflow=CONNECTIONS, **options)
         self._writing = asyncio.Lock()
         if self.sqlite:
@@ -160,6 +174,7 @@ class Database:
         async with AsyncExitStack() as stack:
             if not self.sqlite:
                 connection = await stack.enter_async_context(self.read())
+                await connection.execute(text(f"SET LOCAL idle_in_transaction_session_timeout = '{LONGEST_ALONE}s'"))
                 locked = text("SELECT pg_advisory_xact_lock(hashtext(:work))")
                 await connection.execute(locked, {"work": f"coget {work}"})
             yield
@@ -168,9 +183,11 @@ class Database:
     async def _mended(self) -> AsyncIterator[None]:
         try:
             yield
-        except (OperationalError, InterfaceError, NoFreeConnectionError) as error:
-            undone = getattr(getattr(error, "orig", None), "sqlstate", None) in UNDONE
-            raise (Undone if undone else Unavailable)(
+        except (OperationalError, InterfaceError, InternalError, NoFreeConnectionError) as error:
+            state = getattr(getattr(error, "orig", None), "sqlstate", None)
+            if isinstance(error, InternalError) and state != STOOD_STILL:
+                raise
+            raise (Undone if state in UNDONE else Unavailable)(
                 f"the database cannot be used now: {_said(error)}", "try again in a moment"
             ) from error
 
@@ -220,9 +237,13 @@ class _Closing(sqlite3.Connection):
 
 
 def _hurry(connection: Any, _: object) -> None:
-    """PostgreSQL compiles what it takes for long queries, for longer than any of ours takes."""
+    """PostgreSQL compiles what it takes for long queries, for longer than any of ours takes.
+
+    It waits without end for a process that stands still in a transaction, and whose locks others wait for.
+    """
     cursor = connection.cursor()
     cursor.execute("SET jit = off")
+    cursor.execute(f"SET idle_in_transaction_session_timeout = '{FROZEN}s'")
     cursor.close()
     connection.commit()  # or it would be undone with the first transaction
 

@@ -1,8 +1,9 @@
 """The version of a database's tables, and upgrades to ours: each is one transaction, after a copy of a SQLite file."""
 
+import fcntl
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import alembic.command
@@ -33,7 +34,12 @@ def upgrade(url: str, namers: Sequence[tuple[str, str | None]] | None = None) ->
     :returns: whether there were none
     :raises Invalid: when its tables are of a newer broker, or somebody else's; when it has to be said who names people
     """
-    _keep_copy(url)
+    with _one_at_a_time(url):
+        _keep_copy(url)
+        return _upgrade(url, namers)
+
+
+def _upgrade(url: str, namers: Sequence[tuple[str, str | None]] | None) -> bool:
     with _connected(url, "BEGIN IMMEDIATE") as connection:
         if connection.dialect.name == "postgresql":  # of several that start at once the first makes them
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget upgrade'))"))
@@ -63,6 +69,25 @@ def check(url: str) -> bool:
                 "back it up, then run: coget-broker upgrade --database URL, with the --config of serve if it has one",
             )
         return not empty
+
+
+@contextmanager
+def _one_at_a_time(url: str) -> Iterator[None]:
+    """Have others wait who upgrade a SQLite file in this directory: each would take the other's copy for its own."""
+    path = make_url(url).database
+    if not url.startswith("sqlite") or not path or path == ":memory:":
+        yield
+        return
+    try:
+        folder = os.open(Path(path).parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise Unavailable(f"the database cannot be opened: {error.strerror}", "check --database") from error
+    try:
+        with suppress(OSError):  # a file system that locks nothing
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
 
 
 def _keep_copy(url: str) -> None:

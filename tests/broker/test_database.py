@@ -11,6 +11,8 @@ from random import Random
 import pytest
 from sqlalchemy import text
 
+from broker.errors import Unavailable
+from broker.storage import database as databases
 from broker.storage.database import Database, addressed
 from broker.storage.migration import upgrade
 
@@ -84,3 +86,22 @@ async def test_a_connection_that_is_given_back_at_the_end_is_closed(database):
     await made.close()
     await working
     gc.collect()
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+async def test_a_process_that_stands_still_in_a_transaction_holds_up_others_only_so_long(database, monkeypatch):
+    monkeypatch.setattr(databases, "FROZEN", 1)
+    frozen, other = Database(addressed(database)), Database(addressed(database))
+    held = text("UPDATE alembic_version SET version_num = version_num")
+
+    async def stand_still() -> None:
+        async with frozen.write() as connection:
+            await connection.execute(held)
+            async with other.write() as waiting:
+                await waiting.execute(held)  # when the first transaction was ended
+            await connection.execute(held)
+
+    with pytest.raises(Unavailable):
+        await stand_still()
+    await frozen.close()
+    await other.close()

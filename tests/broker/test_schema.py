@@ -8,6 +8,7 @@ import os
 import signal
 import sqlite3
 import stat
+import threading
 
 import alembic.command
 import pytest
@@ -169,6 +170,28 @@ def test_the_older_file_is_kept_beside_for_its_owner_only(tmp_path):
         assert connection.execute("SELECT hash FROM tokens").fetchall() == [("one",)]
     assert not upgrade(address)
     assert list(tmp_path.glob("broker.sqlite.before-*")) == [kept]
+
+
+def test_of_two_upgrades_at_once_the_second_finds_all_done(tmp_path, monkeypatch):
+    """The other one is begun between the look at the version and the copy: the copy is of before, all the same."""
+    path = tmp_path / "broker.sqlite"
+    address = addressed(f"sqlite:///{path}")
+    _of_first_version(address, "one")
+    keep_copy, others = migration._keep_copy, []
+
+    def interrupted(url):
+        if not others:
+            others.append(threading.Thread(target=upgrade, args=(url,)))
+            others[0].start()
+        keep_copy(url)
+
+    monkeypatch.setattr(migration, "_keep_copy", interrupted)
+    upgrade(address)
+    others[0].join()
+    assert check(address)
+    (kept,) = tmp_path.glob("broker.sqlite.before-*")
+    with contextlib.closing(sqlite3.connect(kept)) as connection:
+        assert connection.execute("SELECT version_num FROM alembic_version").fetchone() == ("0001",)
 
 
 def test_a_schema_of_a_newer_broker_is_left_alone(empty_database):
