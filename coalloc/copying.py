@@ -22,7 +22,7 @@ from coalloc.schedule import Scheduler
 from coalloc.schedule.events import Event, Rejected, Started
 from coalloc.schedule.policies import Policy
 from coalloc.urls import redact
-from coalloc.verify import AtSink, Jury, expectation
+from coalloc.verify import AtSink, Jury
 
 __all__ = ["Copy"]
 
@@ -116,7 +116,7 @@ class Copy:
         self._scheduler = Scheduler(size, self._estimates, self._policy, most=CONNECTING, seed=self._seed)
         lanes = self._scheduler.state.lanes
         jury = Jury(self._sources, lambda source: lanes[source].answers)
-        self._checked = AtSink(jury, size, expectation(self._file.checksums))
+        self._checked = AtSink(jury, size, self._file.checksums)
         if not size:
             await self._sources[self._agreement.answered[0]].make_empty()
         event: Event = Started(self._loop.time())

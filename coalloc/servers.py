@@ -6,8 +6,8 @@ from functools import partial
 from pathlib import Path
 from random import getrandbits
 
-from coalloc import checksums
 from coalloc.addresses import AddressPolicy
+from coalloc.checksums import parse as parse_checksum
 from coalloc.config import own_policy
 from coalloc.copying import Copy
 from coalloc.dialer import DirectDialer
@@ -75,7 +75,7 @@ async def copy(
     sink: str,
     size: int | None = None,
     strategy: str = "adaptive",
-    checksum: str | None = None,
+    checksums: Sequence[str] = (),
     estimates: Mapping[str, Estimate] | None = None,
     proxies: Proxies = (None, None),
     parallelism: int = 1,
@@ -95,7 +95,8 @@ async def copy(
     :param sources: URLs of replicas
     :param sink: the URL of the file to be written, in a directory that is there
     :param size: of the file, if it is known: replicas of another size are left out
-    :param checksum: "ALGORITHM:HEX", if it is known; else each range is compared with what another replica says of it
+    :param checksums: "ALGORITHM:HEX", all that are known; the strongest that the sink computes decides. Where none is
+        known each range is compared with what another replica says of it
     :param estimates: what is expected of the way from a source to the sink, by the source's URL
     :param proxies: the files of the proxy certificates for sources and sink; None for the user's usual one
     :param parallelism: streams from each source
@@ -109,7 +110,7 @@ async def copy(
     :raises CoallocError: as a download does, or NoSpace at the sink; its `report` has what was known
     """
     address = parse(sink)
-    expected = (checksums.parse(checksum),) if checksum else ()
+    expected = tuple(map(parse_checksum, checksums))
     file = ReplicaSet(address.path.rpartition("/")[2], tuple(map(Replica, sources)), size, expected)
     options = EngineOptions(_dialer(policy), streams=parallelism, data_hosts=data_hosts, delegate=delegate)
     names = beside or at_random(address.named), address.named

@@ -61,7 +61,8 @@ class Gathering:
         if not speak:
             raise NothingToFetchFrom(f"no GridFTP server has {found.name}", "register a replica at one, or fetch it")
         urls, sink = [replica.url for replica in speak], self._sink.url(work.destination)
-        known = work.details.told or next((f"{name}:{value}" for name, value in found.checksums.items()), None)
+        recorded = [f"{name}:{value}" for name, value in found.checksums.items()]
+        known = [work.details.told] if work.details.told else recorded
         if work.details.compare and await same(self._sink, work, found.checksums, urls, policy):
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         await leave(self._sink, [work])  # what was begun by a worker that died
@@ -77,7 +78,7 @@ class Gathering:
                 urls,
                 sink,
                 found.size,
-                checksum=known,
+                checksums=known,
                 estimates={replica.url: replica.estimate for replica in speak},
                 proxies=(None, self._sink.server.proxy),
                 parallelism=self._options.perf_p or 1,

@@ -35,11 +35,14 @@ async def check(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask, rel
     """
     if not item.size and not item.expected:
         return Verdict(Checksum(KEPT, "00000001"), True)
-    refuted = False
+    refuted = unknown = False
     if item.expected and (found := await sink(item.expected.algorithm, 0, item.size)):
         if found == item.expected.value and not (relayed and item.expected.algorithm not in STRONG):
             return Verdict(item.expected, True)
         refuted = found != item.expected.value
+    elif item.expected:
+        stated = await origin(item.expected.algorithm, 0, item.size)
+        refuted, unknown = stated not in (None, item.expected.value), stated is None
     said, found = await _asked(KEPT, item, origin, sink)
     kept = Checksum(KEPT, found) if found else None
     if None not in (said, found) and said != found:
@@ -51,7 +54,9 @@ async def check(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask, rel
             f"{item.name} has not the {item.expected.algorithm} {item.expected.value}, neither here nor at its origin",
             "check the expected checksum, or name a replica that is known to be good",
         )
-    return verdict._replace(wrong=((0, item.size),)) if refuted else verdict
+    if refuted:
+        return verdict._replace(wrong=((0, item.size),))
+    return verdict._replace(verified=verdict.verified and not unknown)  # it may be another file, the same at both ends
 
 
 async def _strongly(item: Item, kept: Checksum | None, origin: Ask, sink: Ask) -> Verdict:

@@ -5,10 +5,10 @@ checksum of the whole file is known, that one decides, and ranges only tell who 
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import reduce
 
-from coalloc.checksums import adler32_combine
+from coalloc.checksums import ALGORITHMS, adler32_combine
 from coalloc.errors import VerificationError
 from coalloc.model import Checksum, Extent
 from coalloc.verify.blame import SUSPECTED, blame
@@ -29,10 +29,10 @@ class AtSink:
     :ivar verified: whether somebody else than the sink says the same
     """
 
-    def __init__(self, jury: Jury, size: int, expected: Checksum | None) -> None:
+    def __init__(self, jury: Jury, size: int, expected: Iterable[Checksum]) -> None:
         self._jury = jury
         self._size = size
-        self._expected = expected
+        self._expected = sorted(expected, key=lambda checksum: -ALGORITHMS.get(checksum.algorithm, 0))
         self._suspected: set[int] = set()
         self.checksum: Checksum | None = None
         self.verified = False
@@ -42,10 +42,13 @@ class AtSink:
 
         :raises VerificationError: when the replicas contradict each other, or the checksum that is expected
         """
-        expected = self._expected
-        found = await ask(expected.algorithm, 0, self._size) if expected else None
-        if expected is None or found is None:
+        if not self._expected:
             return await self._compare(pieces, ask)
+        expected, found = await self._computed(self._expected, ask)
+        if found is None:
+            bad = await self._compare(pieces, ask)
+            self.verified = False  # it may be the file that all replicas have, and not the one that is expected
+            return bad
         self.checksum, self.verified = Checksum(expected.algorithm, found), found == expected.value
         if self.verified:
             return {}
@@ -53,6 +56,13 @@ class AtSink:
         bad = await blame(self._jury, kept, expected, found, self._size, self._suspected)
         self._suspected |= {source for source, why in bad.items() if why == SUSPECTED}
         return bad
+
+    async def _computed(self, expected: Sequence[Checksum], ask: Ask) -> tuple[Checksum, str | None]:
+        """The strongest of these that the sink computes, and what it says; the strongest of all where it can none."""
+        for each in expected:
+            if (found := await ask(each.algorithm, 0, self._size)) is not None:
+                return each, found
+        return expected[0], None
 
     async def _compare(self, pieces: Sequence[Extent], ask: Ask) -> Mapping[int, str]:
         kept = await asyncio.gather(*(_sum(piece, ask) for piece in pieces))

@@ -9,7 +9,7 @@ from broker.config import Settings, configured
 from broker.errors import Invalid
 from broker.handlers.globus import progress
 from broker.models.tasks import Item
-from tests.broker.worlds import ANN, World, read, register, working, world_with, write
+from tests.broker.worlds import ANN, World, read, register, working, world_of, world_with, write
 from tests.support.gridftp import GridFTPServer
 
 pytestmark = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
@@ -95,3 +95,17 @@ async def test_a_toml_that_makes_no_sense_is_refused(database, tmp_path, said):
     (tmp_path / "broker.toml").write_text(said)
     with pytest.raises(Invalid, match="transfers"):
         configured(Settings(database), tmp_path / "broker.toml")
+
+
+@pytest.mark.parametrize("told", [f"sha384:{'0' * 96}", "crc32:00000000"], ids=["sha384", "crc32"])
+@pytest.mark.parametrize("origin", ["catalogue", "source"])
+async def test_a_checksum_that_no_server_computes_is_not_forgotten(database, tmp_path, origin, told):
+    """It is not the file's: that all replicas and the copy are alike says nothing."""
+    async with world_of(database, tmp_path) as world, working(world):
+        content = write(world.source.root, {"a": 3000})["a"]
+        if origin == "catalogue":
+            await register(world, "cms:a", content, world.source, told=False)
+        item = Item(source="/cms/a" if origin == "catalogue" else "/a", destination="/x", checksum=told)
+        task = await world.over(await world.submit("TRANSFER", [item], "sink", origin))
+    assert task.status == "FAILED"
+    assert not (world.sink.root / "x").exists()

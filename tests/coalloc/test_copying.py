@@ -69,17 +69,17 @@ async def test_small_files(sources, sink, size):
 
 async def test_an_expected_checksum_decides(sources, sink, content):
     digest = hashlib.sha256(content).hexdigest()
-    assert (await copy(sources, sink, checksum=f"sha256:{digest}")).verified
+    assert (await copy(sources, sink, checksums=[f"sha256:{digest}"])).verified
     (sink.root / "out").unlink()
     with pytest.raises(VerificationError):
-        await copy(sources, sink, checksum=f"sha256:{'0' * 64}")
+        await copy(sources, sink, checksums=[f"sha256:{'0' * 64}"])
     assert names(sink.root) == []
 
 
 async def test_a_replica_with_other_bytes_is_found_by_the_expected_checksum_and_done_without(sources, sink, content):
     (sources[1].root / "file").write_bytes(os.urandom(SIZE))
     # Brute: each source has its share, also one that is late.
-    report = await copy(sources, sink, strategy="brute", checksum=f"md5:{hashlib.md5(content).hexdigest()}")
+    report = await copy(sources, sink, strategy="brute", checksums=[f"md5:{hashlib.md5(content).hexdigest()}"])
     assert (sink.root / "out").read_bytes() == content
     assert report.verified
     assert [source.outcome for source in report.sources].count("corrupt") == 1

@@ -106,3 +106,21 @@ async def test_what_came_over_relays_is_not_verified_by_what_they_can_forge():
     assert not (await check(item(expected), PIECES, *ends, relayed=True)).verified
     strong = Checksum("sha256", hashlib.sha256(CONTENT).hexdigest())
     assert (await check(item(strong), PIECES, silent, ends[1], relayed=True)).verified
+
+
+async def test_an_expected_checksum_that_nobody_computes_leaves_a_file_unverified():
+    expected = Checksum("sha384", "0" * 96)
+    assert not (await check(item(expected), PIECES, says(CONTENT), says(CONTENT))).verified
+
+
+async def test_an_expected_checksum_that_only_the_origin_computes_decides():
+    wrong, right = Checksum("sha384", "0" * 96), Checksum("sha384", hashlib.sha384(CONTENT).hexdigest())
+
+    async def origin(algorithm, start, end):
+        computed = hashlib.sha384(CONTENT[start:end]).hexdigest() if algorithm == "sha384" else None
+        return computed or await says(CONTENT)(algorithm, start, end)
+
+    ends = origin, says(CONTENT)
+    assert (await check(item(right), PIECES, *ends)).verified
+    with pytest.raises(VerificationError, match="neither here nor at its origin"):
+        await check(item(wrong), PIECES, *ends)
