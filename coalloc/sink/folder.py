@@ -94,6 +94,7 @@ class Folder:
         """
         self.path = target.parent / beside if beside else _beside(target)
         self.name = target.name
+        self._target, self._within = target, within
         self._lock: int | None = None
         self._own: OwnDirectory | None = None
         try:
@@ -125,6 +126,18 @@ class Folder:
         if self._own is None:
             raise RuntimeError(f"{self.path} is used after close")
         return self._own
+
+    def refuse_moved(self) -> None:
+        """:raises SinkError: when the target's directory is not the one any more in which the bytes were kept"""
+        refuse_outside(self._target, self._within, self.outside)
+        try:
+            now = self._target.parent.stat()
+        except FileNotFoundError:
+            now = None
+        if now is None or not os.path.samestat(now, os.fstat(self.outside)):
+            raise SinkError(
+                f"{self._target.parent} was moved or replaced while the file was fetched", "run the same command again"
+            )
 
     @property
     def has_data(self) -> bool:
@@ -164,12 +177,19 @@ class Folder:
 
     def _refuse_foreign(self) -> None:
         """Raise a SinkError that names what is in the directory and is not own, before anything in it is changed."""
-        for name in sorted(self.own.names()):
+        names = [name for name in sorted(self.own.names()) if not name.startswith(OPEN_ON_NFS)]
+        if names and LOCK not in names and self.own.names():  # it is made first, and removed last
+            raise SinkError(
+                f"{self.path} is in the way: partial data would go there, and it has {names[0]!r} in it, "
+                "which coget did not make",
+                "remove or rename it, or choose another name",
+            )
+        for name in names:
             try:
                 found = self.own.stat(name)
             except FileNotFoundError:  # another process of this user has it, and it will be seen by its lock
                 continue
-            if name not in NAMES and not name.startswith(OPEN_ON_NFS):
+            if name not in NAMES:
                 raise SinkError(
                     f"{self.path} is in the way: partial data would go there, and it has {name!r} in it, "
                     "which coget did not make",

@@ -37,10 +37,12 @@ def publish(data: Data, folder: Folder, target: Path, disk: Disk, replace: bool)
         found = data.sync()
         if not os.path.samestat(found, folder.own.stat(DATA)):
             raise SinkError(f"{data.path} was replaced by another program", "run the same command again")
+        folder.refuse_moved()
         if replace:
             disk.rename(DATA, folder.own.fd, folder.name, folder.outside)
         else:
             _publish_new(found, folder, disk)
+        folder.refuse_moved()
     except FileExistsError:
         raise TargetExists(
             f"{target} exists, with other content", "use --overwrite to replace it, or choose another name with -o"

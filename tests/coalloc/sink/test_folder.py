@@ -165,6 +165,7 @@ def test_a_lock_or_data_that_is_a_link_is_not_followed(tmp_path, target):
     (tmp_path / "target.coget" / "lock").symlink_to(tmp_path / "victim")
     assert "symbolic links" in refusal(target)
     (tmp_path / "target.coget" / "lock").unlink()
+    (tmp_path / "target.coget" / "lock").touch()
     (tmp_path / "target.coget" / "data").symlink_to(tmp_path / "victim")
     with PartialFile(target) as partial, pytest.raises(SinkError, match="symbolic links"):
         partial.begin(5)
