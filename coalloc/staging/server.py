@@ -102,6 +102,7 @@ class Area:
         self._server = server
         self._above = f"{folder.rstrip('/')}/{STAGING}{run}"
         self._key = token_hex(8)
+        self._pieces: dict[int, str] = {}
         self._directory: Entry | None = None
         self._made: asyncio.Task[None] | None = None
 
@@ -111,8 +112,8 @@ class Area:
         return f"{self._above}-{self._key}"
 
     def piece(self, number: int) -> str:
-        """Return the path of a piece, once the directory is made."""
-        return f"{self.path}/{self._key}.{number}"
+        """Return the path of a piece, once the directory is made; who sees one cannot foresee another."""
+        return f"{self.path}/{self._pieces.setdefault(number, token_hex(16))}"
 
     async def make(self) -> None:
         """See to it that it is there. Cheap after the first time."""
@@ -170,7 +171,7 @@ class Area:
     async def _sweep(self, store: Storage) -> None:
         await self._look(store)
         names = [entry.name async for entries in store.list(self.path) for entry in entries]
-        pieces = [f"{self.path}/{name}" for name in names if name.startswith(f"{self._key}.")]
+        pieces = [f"{self.path}/{name}" for name in set(names).intersection(self._pieces.values())]
         deleted = await asyncio.gather(*(self._delete(store, path) for path in pieces), return_exceptions=True)
         for error in deleted:
             if error is not None:

@@ -82,3 +82,10 @@ async def test_a_directory_that_is_exchanged_is_not_emptied(gridftp_server, link
         await area.remove()
     assert (made / name).read_bytes() == b"of somebody"
     await server.close()
+
+
+async def test_who_sees_a_piece_foresees_no_other():
+    area = Area(Server("a", "ftp://a/", options()), "/scratch", "run")
+    names = [area.piece(number).removeprefix(f"{area.path}/") for number in range(100)]
+    assert len({name[:16] for name in names}) == 100
+    assert area.piece(7) == f"{area.path}/{names[7]}"
