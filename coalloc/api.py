@@ -28,6 +28,7 @@ from coalloc.history import History, SourceSummary
 from coalloc.imports import read_log, remember, remember_globus, report_globus
 from coalloc.inventory import Registered, register_below
 from coalloc.model import Confirm, Estimate, Plan, ReplicaSet, Snapshot, Stat, TransferReport
+from coalloc.partial import private as private_name
 from coalloc.preview import preview
 from coalloc.report import past_transfers
 from coalloc.request import Engine, Request, Strategy, named_files, ranked, sources_of
@@ -35,6 +36,7 @@ from coalloc.resolve import bounds, refuse_collisions, target
 from coalloc.schedule.policies import make
 from coalloc.servers import Storage, ThirdParty, copy, storage, third_party
 from coalloc.sink import HeldHere, discard
+from coalloc.staging.held import held
 from coalloc.urls import redact, without_query
 from coalloc.verify import SUSPECTED, Jury, agreed_checksum
 
@@ -47,6 +49,7 @@ __all__ = [
     "Admission",
     "Engine",
     "Handover",
+    "HeldHere",
     "Leads",
     "PlannedFile",
     "Probe",
@@ -64,6 +67,7 @@ __all__ = [
     "download",
     "dry_run",
     "globus_tasks",
+    "held",
     "history",
     "http_client",
     "metalink",
@@ -71,6 +75,7 @@ __all__ = [
     "metalink_files",
     "plan",
     "planned",
+    "private_name",
     "probe",
     "read_log",
     "register",

@@ -256,11 +256,15 @@ class NoFreeProcess(NoFreeConnection):
 
 
 class NoSuchFile(SourceError):
-    """The server has no such file, or it is not a plain file."""
+    """The server has no such file, or it is not a plain file.
+
+    `certain`: the server says that nothing is there, and not only that it will not do what was asked.
+    """
 
     status = 3
     code = "no_such_file"
     permanent = True
+    certain = True
 
 
 class IsDirectory(NoSuchFile):

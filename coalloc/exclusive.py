@@ -46,6 +46,11 @@ def rename_exclusively(old: str, origin: int, new: str, aim: int, disk: Disk | N
         if error.errno not in _NO_LINKS:
             raise
         os.close(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600, dir_fd=aim))
-        disk.rename(old, origin, new, aim)
+        try:
+            disk.rename(old, origin, new, aim)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(new, dir_fd=aim)
+            raise
     else:
         os.unlink(old, dir_fd=origin)

@@ -25,8 +25,9 @@ __all__ = [
 
 TaskKind = Literal["TRANSFER", "DELETE"]
 Status = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]
-WorkKind = Literal["look", "expand", "copy", "link", "delete", "remove"]
-"""What a piece of work does: finds out what an item is; goes through a folder; copies a file; makes a link; deletes
+WorkKind = Literal["look", "expand", "prune", "copy", "link", "delete", "remove"]
+"""What a piece of work does: finds out what an item is; goes through a folder; finds what only
+the destination of one has; copies a file; makes a link; deletes
 what is no folder; removes a folder that is empty by then.
 """
 WorkState = Literal["pending", "leased", "succeeded", "skipped", "failed", "canceled", "expired"]
@@ -103,7 +104,8 @@ class Details(NamedTuple):
     `checksum` is what the file must have, or `ALGORITHM:` by which it is verified; `link` what a link is to lead to;
     `found` what was there in a listing; `compare`: it is only copied if its checksum differs; `above` are the folders
     on the way to this one and itself, as the server tells them apart, where links are followed; `linked`: a symbolic
-    link at the destination leads there.
+    link at the destination leads there; `unique` and `within` tell what was listed, and the folder in which it was,
+    apart from all else at the server; `twin` is another name of the folder for which the destination holds this one.
     """
 
     modified: float | None = None
@@ -115,6 +117,9 @@ class Details(NamedTuple):
     compare: bool = False
     above: tuple[str, ...] = ()
     linked: bool = False
+    unique: str | None = None
+    within: str | None = None
+    twin: str | None = None
 
     @property
     def told(self) -> str | None:

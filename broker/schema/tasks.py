@@ -20,7 +20,7 @@ from sqlalchemy import (
 
 from broker.schema.base import HELD, ID, METADATA, MOMENT, TOLD
 
-__all__ = ["FAILED", "UNFINISHED", "events", "lanes", "tasks", "tunings", "work", "workers"]
+__all__ = ["FAILED", "UNFINISHED", "events", "lanes", "tasks", "touched", "tunings", "work", "workers"]
 
 UNFINISHED = text("state IN ('pending', 'leased')")
 """SQLite uses an index of some rows only where a question says the same in the same words."""
@@ -128,6 +128,17 @@ work = Table(
     Index("ix_work_worker", "worker", sqlite_where=text("state = 'leased'"), postgresql_where=text("state = 'leased'")),
     sqlite_autoincrement=True,
 )
+
+touched = Table(
+    "touched",
+    METADATA,
+    Column("task_id", ForeignKey(tasks.c.id, ondelete="CASCADE"), primary_key=True),
+    Column("role", Text, primary_key=True),  # as storage.touched names them
+    Column("token", Text, primary_key=True),  # as the server tells it apart from all else there
+    Column("path", Text, primary_key=True),  # from its collection's root
+    sqlite_with_rowid=False,
+)
+"""What a task that deletes reads and writes, by whichever path: so that it deletes nothing of that."""
 
 workers = Table(
     "workers",

@@ -43,10 +43,15 @@ def below(base: str, path: str) -> str:
     return base.rstrip("/") + path
 
 
-def led(path: str, target: str) -> str:
-    """Return where a symbolic link at a normal path leads in its collection, which it does not leave.
+def led(path: str, target: str) -> str | None:
+    """Return where a symbolic link at a normal path leads in its collection; None if it leaves that.
 
-    >>> led("/a/b", "../c"), led("/a/b", "../../../c"), led("/a/b", "/c/")
-    ('/c', '/c', '/c')
+    >>> led("/a/b", "../c"), led("/a/b", "../../c"), led("/a/b", "/c/")
+    ('/c', None, '/c')
     """
-    return "/" + normpath(join("/", path, "..", target)).lstrip("/")
+    if target.startswith("/"):
+        return "/" + normpath(target).lstrip("/")
+    whole = normpath(join(path.strip("/"), "..", target))
+    if whole == ".." or whole.startswith("../"):
+        return None
+    return "/" if whole == "." else f"/{whole}"

@@ -21,6 +21,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    or_,
     select,
     union_all,
     update,
@@ -29,6 +30,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Details, Event, Item, Work, WorkKind, WorkState
 from broker.schema.tasks import UNFINISHED, lanes, tasks, work, workers
+from broker.storage.path_text import kept, restored
 from broker.storage.tabled import Columns, among, gathered, tabled
 from coalloc.plain import one_line
 
@@ -93,7 +95,7 @@ class Planned(NamedTuple):
     @property
     def key(self) -> str:
         """The same for the same work."""
-        what = orjson.dumps((self.kind, _clean(self.source), _clean(self.destination)))
+        what = orjson.dumps((self.kind, kept(self.source), kept(self.destination)))
         return hashlib.blake2b(what, digest_size=16).hexdigest()
 
 
@@ -232,9 +234,11 @@ class Works:
         chosen = select(*WORK).where(*which).order_by(work.c.id).limit(most)
         return [_work(row) for row in await gathered(self._connection, chosen, WRITTEN)]
 
-    async def numbered(self, numbers: Collection[int]) -> list[Work]:
-        """Work of these numbers, of whichever tasks."""
-        return await self.some(among(self._connection, work.c.id, list(numbers)))
+    async def writing(self, numbers: Collection[int]) -> list[Work]:
+        """Work of these numbers, of whichever tasks, of which something partial may be there."""
+        unswept = select(tasks.c.id).where(tasks.c.unswept.is_not(None))
+        there = or_(work.c.state.in_(("pending", "leased")), work.c.task_id.in_(unswept))
+        return await self.some(among(self._connection, work.c.id, list(numbers)), there)
 
     async def complete(
         self, worker: str, results: Sequence[Result], now: float, moved: Mapping[str, int] = {}
@@ -362,18 +366,18 @@ class Works:
 
 
 def _row(each: Planned) -> tuple[Any, ...]:
-    modified, checksum, link, *others = each.details
-    details = orjson.dumps((modified, checksum, link and _clean(link), *others)).decode()
+    known = each.details
+    details = known._replace(link=known.link and kept(known.link), twin=known.twin and kept(known.twin))
     size = min(each.size, LARGEST)
-    return each.kind, each.phase, _clean(each.source), _clean(each.destination), size, details
-
-
-def _clean(said: str) -> str:
-    """Text that both databases take: what is no Unicode, or a NUL, is escaped. A file of such a name is not found."""
-    return said.encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
+    return each.kind, each.phase, kept(each.source), kept(each.destination), size, orjson.dumps(tuple(details)).decode()
 
 
 def _work(row: Sequence[Any]) -> Work:
-    *known, details, attempt, lost, error_code, received = row
+    number, task, kind, phase, source, destination, size, details, attempt, lost, error_code, received = row
+    known = Details(*details)
+    known = known._replace(link=known.link and restored(known.link), twin=known.twin and restored(known.twin))
     ranges = tuple(map(tuple, received or ()))
-    return Work._make((*known, Details(*details), attempt, lost, error_code, ranges))
+    return Work(
+        *(number, task, kind, phase, restored(source), restored(destination), size, known),
+        *(attempt, lost, error_code, ranges),
+    )

@@ -1,11 +1,13 @@
 """Names under which files are written until they are whole: random, on record, one for each worker that was lost.
 
 Users' files may be called anything. So no name of ours can be taken for theirs, or the other way around: each has the
-random number of a task and the number of a piece of its work, and counts as ours only where that work is in the
-database. A worker that was taken for dead may go on for a while: what it writes has a name that whoever takes its work
-never uses, and all names that a piece of work ever had can be told from its row, also when its task is over.
+number of a piece of work and what only the random number of its task tells, so that who sees one foresees no other, and
+counts as ours only where that work is in the database. A worker that was taken for dead may go on for a while: what it
+writes has a name that whoever takes its work never uses, and all names that a piece of work ever had can be told from
+its row, also when its task is over.
 """
 
+import hashlib
 import re
 from collections.abc import Iterable
 
@@ -25,17 +27,19 @@ def temporary(path: str, work: Work) -> str:
     >>> from broker.models.tasks import Details
     >>> work = Work(7, "0123abcd-0123-4567-89ab-0123456789ab", "copy", 0, "", "", 0, Details(), 1)
     >>> temporary("/a/run.root", work)
-    '/a/.run.root.coget-0123abcd0123456789ab0123456789ab-7'
+    '/a/.run.root.coget-bf36de56b2b356d5046887202e8fd9af-7'
     >>> temporary("/a/run.root", work._replace(lost=2))
-    '/a/.run.root.coget-0123abcd0123456789ab0123456789ab-7-2'
+    '/a/.run.root.coget-4e4e75191865cfe5cc8d21c632c1cc29-7-2'
     """
-    return _beside(path, work, work.task_id.replace("-", ""))
+    what = f"{work.id}-{work.lost}".encode()
+    return _beside(path, work, hashlib.blake2b(what, key=work.task_id.encode(), digest_size=16).hexdigest())
 
 
 def names(path: str, work: Work) -> list[str]:
     """Return all names under which a path was ever written, also by brokers of before; the last is that of now."""
     attempts = [work._replace(lost=lost) for lost in range(work.lost + 1)]
     former = [_beside(path, each, work.task_id[:8], FORMER) for each in attempts]
+    former += [_beside(path, each, work.task_id.replace("-", "")) for each in attempts]
     return [*former, *(temporary(path, each) for each in attempts)]
 
 

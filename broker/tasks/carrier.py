@@ -26,6 +26,7 @@ from broker.tasks.gathering import Gathering
 from broker.tasks.limits import Limits, Promises
 from broker.tasks.linking import Linking
 from broker.tasks.looking import Looking
+from broker.tasks.pruning import Pruning
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Routes
 from broker.tasks.side_by_side import side_by_side
@@ -104,17 +105,20 @@ class Carrier:
             if sink is not None and await self._incomplete(task):
                 return _left_alone
             recursive = task.options.recursive or sink is not None
-            clearing = Clearing(self._database, (sink or source).tree, task.options, recursive)
+            extra = sink is not None
+            clearing = Clearing(self._database, (sink or source).tree, task.options, recursive, recorder.fence, extra)
             return _each(clearing.delete if kind == "delete" else clearing.remove, task)
         assert sink is not None
         if kind in ("look", "expand"):
             found = partial(recorder.found, task.task)
             looking = Looking(self._database, source.tree, sink.tree, task.options, found)
             return _each(looking.look if kind == "look" else looking.expand, task)
+        if kind == "prune":
+            return _each(Pruning(self._database, source.tree, sink.tree, task.options).prune, task)
         if task.options.dry_run:
             return _only_planned
         if kind == "link":
-            return _each(Linking(source.tree, sink.tree, standing, task.options).link, task)
+            return _each(Linking(source.tree, sink.tree, standing, task.options, recorder.fence).link, task)
         return await self._copier(task, source, sink)
 
     async def _incomplete(self, task: Candidate) -> bool:
@@ -200,6 +204,9 @@ def _granted(standing: Standing, batch: Sequence[Work], recorder: Recorder) -> l
     for work in batch:
         if said := standing.denied(work):
             recorder.report(Result(work, "failed", error_code=DENIED, error=said))
+        elif twin := work.details.twin:
+            said = f"the destination holds {work.destination} and {twin!r}, which is in the same folder, for one"
+            recorder.report(Result(work, "failed", error_code="EXISTS", error=said))
         else:
             granted.append(work)
     return granted

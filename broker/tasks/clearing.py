@@ -1,16 +1,25 @@
-"""Deletes files and folders: each folder is gone through, and removed once all in it is gone."""
+"""Deletes files and folders: each folder is gone through, and removed once all in it is gone.
 
-from collections.abc import Callable
+No link is followed. Between when a folder is listed and when what was in it is deleted, a link may take its place; at
+servers its path would lead there. So it is asked just before whether it is still the same folder.
+"""
+
+import asyncio
+from collections.abc import Callable, MutableSequence, Sequence
 from contextlib import aclosing
+from typing import NamedTuple
 
-from broker.models.tasks import Details, Options, Work
+from broker.models.tasks import Details, Event, Options, Work
 from broker.services.trees import Tree
 from broker.storage.database import Database
+from broker.storage.touched import Touched
 from broker.storage.work import Planned, Result, Works
 from broker.tasks.choosing import globbed, included
 from broker.tasks.endless import refuse_deep, refuse_endless
+from broker.tasks.extra import Reason, untouched
 from broker.tasks.faults import MISSING
-from coalloc.errors import IsDirectory, NoSuchFile, NotEmpty
+from broker.tasks.fence import Fence
+from coalloc.errors import IsDirectory, NoSuchFile, NotDirectory, NotEmpty
 from coalloc.model import Entry
 
 __all__ = ["Clearing"]
@@ -19,17 +28,38 @@ EMPTIED = 1_000_000
 """The phase in which folders at the root are removed; what is deeper comes before."""
 NO_FILE = {"files": -1}
 """What was counted as a file to be deleted is a folder, or a pattern."""
+FRESH = 0.1
+"""Seconds for which a folder counts as seen just now: each deletion would take a round trip more."""
+
+
+class _Exchanged(NotDirectory):
+    """Something else is where a folder was listed."""
+
+
+class _Seen(NamedTuple):
+    """What tells a folder apart from others, as it was at a moment."""
+
+    at: float
+    token: str | None
 
 
 class Clearing:
-    """Deletes at one end."""
+    """Deletes at one end.
 
-    def __init__(self, database: Database, tree: Tree, options: Options, recursive: bool) -> None:
+    :param extra: whether for a sync, which leaves what it is not sure of, and says so
+    """
+
+    def __init__(
+        self, database: Database, tree: Tree, options: Options, recursive: bool, fence: Fence, extra: bool = False
+    ) -> None:
+        self._fence = fence
         self._database = database
         self._tree = tree
         self._options = options
         self._recursive = recursive
+        self._extra = extra
         self._kept = options.filter_rules
+        self._seen: dict[str, _Seen] = {}
 
     async def delete(self, work: Work) -> Result:
         """Delete a file, or plan for what is in a folder.
@@ -41,9 +71,14 @@ class Clearing:
             return await self._delete(work)
         except IsDirectory:
             raise
-        except NoSuchFile:
+        except _Exchanged:
+            if not self._extra:
+                raise
+            return _left(work, Reason("exchanged"))
+        except NoSuchFile as error:
             interrupted = work.attempt > 1 and work.error_code != MISSING  # it may have deleted it
-            if self._options.ignore_missing or work.details.found or interrupted:
+            may_be_missing = self._options.ignore_missing or work.details.found or interrupted
+            if may_be_missing and (error.certain or await self._is_gone(work.source)):
                 return Result(work, "succeeded")
             raise
 
@@ -53,18 +88,22 @@ class Clearing:
             if fits := globbed(name):
                 return await self._globbed(work, folder, fits)
         found = work.details.found or await self._found(work.source)
+        await self._check_parent(work)
         if found != "dir":
             if not self._options.dry_run:
+                await self._fence.hold(work)
                 await self._tree.delete(work.source)
             return Result(work, "succeeded")
         if not self._recursive:
             raise IsDirectory(f"{work.source} is a folder", "delete it recursively")
         refuse_deep(work)
         folder = work.source.rstrip("/")
-        await self._plan(work, folder, lambda _: True)
-        depth = folder.count("/")
-        children = (Planned("remove", folder, phase=EMPTIED - depth),)
-        return Result(work, "succeeded", counts=NO_FILE, children=children)
+        token = await self._check_folder(work, folder)
+        events: list[Event] = []
+        await self._plan(work._replace(details=work.details._replace(unique=token)), folder, lambda _: True, events)
+        details = Details(unique=token, within=work.details.within)
+        children = (Planned("remove", folder, details=details, phase=EMPTIED - folder.count("/")),)
+        return Result(work, "succeeded", counts=NO_FILE, children=children, events=tuple(events))
 
     async def _found(self, path: str) -> str:
         """What is at a path. Servers know nothing of a link that leads nowhere, but delete it."""
@@ -75,20 +114,66 @@ class Clearing:
                 raise
             return "file"
 
+    async def _is_gone(self, path: str) -> bool:
+        """Whether nothing has a name, where the server only refused what was asked."""
+        folder, _, name = path.rstrip("/").rpartition("/")
+        try:
+            async with aclosing(self._tree.list(folder or "/")) as listing:
+                return name not in {entry.name async for entries in listing for entry in entries}
+        except NoSuchFile as error:
+            return error.certain
+
+    async def _check_parent(self, work: Work) -> None:
+        """:raises _Exchanged: when the folder in which something was listed is another one now"""
+        if work.details.within is None:
+            return
+        folder = work.source.rstrip("/").rpartition("/")[0] or "/"
+        now = asyncio.get_running_loop().time()
+        if folder not in self._seen or now > self._seen[folder].at + FRESH:
+            self._seen[folder] = _Seen(now, (await self._tree.stat(f"{folder.rstrip('/')}/")).unique)
+        if self._seen[folder].token != work.details.within:
+            raise _Exchanged(
+                f"{folder} is another folder than it was", "see what took its place, and submit a new task"
+            )
+
+    async def _check_folder(self, work: Work, folder: str) -> str | None:
+        """What tells a folder apart from others. :raises _Exchanged: when it is not the one that was listed"""
+        now = await self._tree.stat(folder)
+        known = work.details.unique
+        if _kind(now) != "dir" or (known is not None and now.unique != known):
+            raise _Exchanged(
+                f"{folder} is not the folder that it was", "see what took its place, and submit a new task"
+            )
+        return now.unique
+
     async def _globbed(self, work: Work, folder: str, fits: Callable[[str], bool]) -> Result:
-        if not await self._plan(work, folder, fits):
+        if not await self._plan(work, folder, fits, []):
             raise NoSuchFile(f"nothing fits {work.source}", "list the folder to see what there is")
         return Result(work, "succeeded", counts=NO_FILE)
 
-    async def _plan(self, work: Work, folder: str, fits: Callable[[str], bool]) -> int:
+    async def _plan(
+        self,
+        work: Work,
+        folder: str,
+        fits: Callable[[str], bool],
+        events: MutableSequence[Event],
+    ) -> int:
         """Plan to delete what is in a folder and is called so, some at a time; how much that is."""
         found = 0
         async with aclosing(self._tree.list(folder or "/")) as listing:
             async for entries in listing:
-                children = [
-                    Planned("delete", f"{folder}/{entry.name}", details=_deeper(work, entry), phase=work.phase)
+                chosen = [
+                    entry
                     for entry in entries
                     if fits(entry.name) and included(entry.name, _kind(entry) == "dir", self._kept)
+                ]
+                kept = await self._touched(work, chosen)
+                if kept and not events:
+                    events.append(untouched(f"{folder}/", Reason("source", len(kept), min(kept))))
+                children = [
+                    Planned("delete", f"{folder}/{entry.name}", details=_deeper(work, entry), phase=work.phase)
+                    for entry in chosen
+                    if entry.name not in kept
                 ]
                 found += len(children)
                 async with self._database.write() as connection:
@@ -97,22 +182,46 @@ class Clearing:
                     await works.add(work.task_id, children)
         return found
 
+    async def _touched(self, work: Work, chosen: Sequence[Entry]) -> set[str]:
+        """The names of what a sync reads or writes by another path."""
+        if not self._extra:
+            return set()
+        async with self._database.read() as connection:
+            tokens = {entry.unique for entry in chosen if entry.unique}
+            known = await Touched(connection).of(work.task_id, tokens, "source", "above", "destination")
+        return {entry.name for entry in chosen if entry.unique in known}
+
     async def remove(self, work: Work) -> Result:
         """Remove a folder that is empty by now."""
         if self._options.dry_run:
             return Result(work, "succeeded")
         try:
+            await self._check_parent(work)
+            await self._fence.hold(work)
             await self._tree.remove(work.source)
+        except _Exchanged:
+            if not self._extra:
+                raise
+            return _left(work, Reason("exchanged"))
         except NoSuchFile:
             pass  # the last attempt has done it
         except NotEmpty:
             if not self._kept:  # else it has what rules leave alone
-                raise
+                if not self._extra:
+                    raise
+                return _left(work, Reason("left"))
         return Result(work, "succeeded")
 
 
+def _left(work: Work, reason: Reason) -> Result:
+    """What becomes of work of a sync that is not done, for this reason."""
+    counts = {"folders_not_cleared": 1}
+    return Result(work, "succeeded", counts=counts, events=(untouched(work.source, reason),))
+
+
 def _deeper(work: Work, entry: Entry) -> Details:
-    return Details(depth=work.details.depth + 1, found=_kind(entry))
+    known = Details(found=_kind(entry), unique=entry.unique, within=work.details.unique)
+    return known._replace(depth=work.details.depth + 1)
 
 
 def _kind(entry: Entry) -> str:

@@ -99,6 +99,8 @@ class Downloading:
 
         async def confirm(verified: bool) -> None:
             self._demand.check(work, verified)
+            if self._options.preserve_timestamp and work.details.modified is not None:
+                await self._sink.touch(f"{_parent(work.destination)}/{beside}/data", work.details.modified)
             await recorder.fence.hold(work)
 
         with Deciding.of(recorder, work, "download", work.source, self._whose, self._namings) as deciding:
@@ -111,8 +113,6 @@ class Downloading:
         if work.details.compare and report.there:
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         arriving.whole(report.size)
-        if self._options.preserve_timestamp and work.details.modified is not None:
-            await self._sink.touch(work.destination, work.details.modified)
         done = Result(work, "succeeded", _checksum(report), counts={"files_transferred": 1})
         return self._demand.marked(done, report.verified or not report.size)
 

@@ -8,29 +8,37 @@ from broker.models.tasks import Details, Event, FilterRule, Work
 from broker.storage.work import Planned
 from broker.tasks.choosing import included
 from coalloc.model import Entry, Omission
+from coalloc.plain import one_line
 
-__all__ = ["EXTRA", "Reason", "deletion", "extras", "meant", "related", "untouched"]
+__all__ = ["EXTRA", "PRUNE", "Reason", "deletion", "extras", "meant", "related", "untouched"]
 
-EXTRA = 2
-"""The phase in which what is only at the destination is deleted: when all is copied, and links are made."""
+PRUNE, EXTRA = 2, 3
+"""The phases in which what is only at the destination is found, and deleted: when all is copied, and links are made."""
 WHY: Mapping[str, str] = {
     "hidden": "nothing in {folder} is deleted: the source's server counts {entries} entries more than it names, "
     "such as links that lead nowhere",
     "nameless": "nothing in {folder} is deleted: {entries} lines of the source's listing name nothing: {example!r}",
     "twice": "nothing in {folder} is deleted: the source's listing names {example!r} twice",
+    "names": "nothing in {folder} is deleted: the destination does not list {entries} names that the source has, "
+    "such as {example!r}; it may hold names that differ for one",
     "link": "nothing in {folder} is deleted: a symbolic link at the destination leads there",
+    "shared": "nothing in {folder} is deleted: it is the same folder as {example}, to which the task copies, too",
     "source": "{folder}{example} is not deleted: it is the source of the task, lies in it, or has it in it",
+    "exchanged": "{folder} is not deleted: something else has taken its place since it was listed",
+    "left": "{folder} is not deleted: something is left in it, such as links that lead nowhere",
 }
 
 
 class Reason(NamedTuple):
     """Why what is only at the destination is not deleted.
 
-    `hidden`, `nameless`, `twice`: the source's listing of it may be incomplete; `link`: what is there may be
-    somebody else's; `source`: so many of them belong to what is to be copied.
+    `hidden`, `nameless`, `twice`: the source's listing of it may be incomplete; `names`: so many names of the source
+    are not listed there; `link`: what is there may be somebody else's; `shared`: another folder of the task is this
+    one; `source`: so many of them belong to what is copied; `exchanged`: it is another folder now; `left`: not all in
+    it was deleted.
     """
 
-    kind: Literal["hidden", "nameless", "twice", "link", "source"]
+    kind: Literal["hidden", "nameless", "twice", "names", "link", "shared", "source", "exchanged", "left"]
     entries: int = 1
     example: str = ""
 
@@ -42,7 +50,7 @@ class Reason(NamedTuple):
 
 def untouched(folder: str, reason: Reason) -> Event:
     """Return the event that tells a task's owner why something in a folder of the destination is not deleted."""
-    said = WHY[reason.kind].format(folder=folder, entries=reason.entries, example=reason.example)
+    said = one_line(WHY[reason.kind].format(folder=folder, entries=reason.entries, example=reason.example))
     return Event(time.time(), "DELETE_DESTINATION_EXTRA_SKIPPED", False, "nothing is deleted", said)
 
 
@@ -70,10 +78,14 @@ def extras(
     ]
 
 
-def deletion(work: Work, entry: Entry) -> Planned:
-    """Return the work that deletes what the source does not have; of a link, the link."""
+def deletion(work: Work, entry: Entry, within: str | None) -> Planned:
+    """Return the work that deletes what the source does not have; of a link, the link.
+
+    :param within: what tells the folder in which it is apart from others
+    """
     found = "dir" if entry.kind == "dir" and entry.link_target is None else "file"
-    details = Details(recursive=True, depth=work.details.depth + 1, found=found)
+    depth = work.details.depth + 1
+    details = Details(recursive=True, depth=depth, found=found, unique=entry.unique, within=within)
     return Planned("delete", work.destination + entry.name, details=details, phase=EXTRA)
 
 

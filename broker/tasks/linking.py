@@ -9,6 +9,8 @@ from broker.storage.work import Result
 from broker.tasks.beside import names, temporary
 from broker.tasks.choosing import outdated
 from broker.tasks.faults import at_source
+from broker.tasks.fence import Fence
+from broker.tasks.making import Making
 from broker.tasks.standing import DENIED, Standing
 from coalloc.errors import IsDirectory, NoSuchFile, PermissionRefused, Unsupported
 from coalloc.model import Entry
@@ -22,7 +24,9 @@ class Linking:
     :param standing: what the task's owner may do now
     """
 
-    def __init__(self, source: Tree, sink: Tree, standing: Standing, options: Options) -> None:
+    def __init__(self, source: Tree, sink: Tree, standing: Standing, options: Options, fence: Fence) -> None:
+        self._fence = fence
+        self._making = Making(sink, options.dry_run)
         self._source = source
         self._sink = sink
         self._standing = standing
@@ -39,7 +43,7 @@ class Linking:
             if target is None:
                 why = f"{work.source} is no symbolic link, as far as its server says"
                 raise Unsupported(why, "transfer it as a file")
-            if target.startswith("/"):
+            if target.startswith("/") or led(work.source, target) is None:
                 why = f"{work.source} leads out of its collection"
                 raise PermissionRefused(why, "have links followed, or left out")
         if said := self._standing.no_link(work, target):
@@ -77,5 +81,8 @@ class Linking:
             with suppress(NoSuchFile):
                 await self._sink.delete(name)
         beside = temporary(work.destination, work)
+        if work.details.link is None:  # an item: no folder was made for it
+            await self._making.make(work.destination.rpartition("/")[0])
         await self._sink.link(target, beside)
+        await self._fence.hold(work)
         await self._sink.replace(beside, work.destination)

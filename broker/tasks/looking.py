@@ -4,22 +4,26 @@ A folder is only held where it has to be compared with its other end: for sync l
 """
 
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Mapping, MutableSequence, Sequence
-from contextlib import aclosing, suppress
+from collections.abc import Callable, Collection, Sequence
+from contextlib import aclosing
 
-from broker.models.tasks import Details, Event, Options, Work
+from broker.models.tasks import Details, Event, Options, Work, WorkKind
 from broker.services.trees import Tree
 from broker.storage.database import Database
+from broker.storage.touched import Touch, Touched
 from broker.storage.work import LINKED, Planned, Result, Works
-from broker.tasks.beside import on_record, written
 from broker.tasks.choosing import included, outdated
 from broker.tasks.endless import refuse_endless
-from broker.tasks.extra import Reason, deletion, extras, untouched
+from broker.tasks.extra import PRUNE
 from broker.tasks.faults import at_source
+from broker.tasks.making import Making
 from broker.tasks.overlapping import Overlap
+from broker.tasks.pruning import Items, entries, is_link, ours
+from broker.tasks.twins import Twins
 from coalloc.bounds import DEEPEST
-from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory
-from coalloc.model import Entry, Omission
+from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, Unsupported
+from coalloc.model import Entry
+from coalloc.plain import one_line
 
 __all__ = ["Looking"]
 
@@ -34,7 +38,6 @@ class Plan:
         self.children: list[Planned] = []
         self.there: list[Planned] = []
         self.skipped = 0
-        self.folders_not_cleared = 0
         self.events: list[Event] = []
 
     def taken(self) -> tuple[list[Planned], list[Planned]]:
@@ -45,12 +48,7 @@ class Plan:
 
     def result(self, work: Work) -> Result:
         """What became of looking."""
-        counts = {
-            "files_skipped": self.skipped,
-            "files": self.skipped,
-            "folders_not_cleared": self.folders_not_cleared,
-        }
-        counts = {name: count for name, count in counts.items() if count}
+        counts = {"files_skipped": self.skipped, "files": self.skipped} if self.skipped else {}
         return Result(work, "succeeded", counts=counts, children=tuple(self.children), events=tuple(self.events))
 
 
@@ -68,9 +66,10 @@ class Looking:
         self._destination = destination
         self._options = options
         self._found = found
-        self._there: set[str] = {"/"}
+        self._making = Making(destination, options.dry_run)
         self._overlap = Overlap(source, destination)
-        self._known: dict[str, Sequence[tuple[str, str]]] = {}
+        self._items = Items(database)
+        self._lineages: dict[str, Sequence[str | None]] = {}
 
     async def look(self, work: Work) -> Result:
         """What an item is.
@@ -82,45 +81,92 @@ class Looking:
         if entry.kind == "dir":
             if work.details.recursive is False:
                 raise IsDirectory(f"{work.source} is a folder", "transfer it recursively")
-            details = Details(above=self._above(work, entry))
+            details = Details(above=self._above(work, entry), unique=entry.unique)
             folder = Planned("expand", _folder(work.source), _folder(work.destination), details=details)
+            await self._meet(work, entry, folder)
             return Result(work, "succeeded", children=(folder,))
+        if entry.kind == "other":
+            with at_source():
+                raise Unsupported(f"{work.source} is no file and no folder", "leave it out")
         if work.details.recursive:
             raise NotDirectory(f"{work.source} is no folder", "leave --recursive out")
         destination = work.destination
         if destination.endswith("/"):
             destination += work.source.rpartition("/")[2]
-        await self._make(destination.rpartition("/")[0] or "/")
+        await self._making.make(destination.rpartition("/")[0] or "/")
+        await self._remember(work, await self._sources(work, entry))
         there = None if self._options.sync_level is None else await self._stat(destination)
         plan = Plan()
         self._file(plan, entry, work.source, destination, there, work.details.checksum)
         plan.skipped = len(plan.there)
         return plan.result(work)
 
+    async def _meet(self, work: Work, entry: Entry, folder: Planned) -> None:
+        """Remember what both ends of an item are, by whatever path they are reached.
+
+        :raises AlreadyThere: when they are one folder
+        """
+        await self._making.make(folder.destination)
+        there = await self._stat(folder.destination)
+        if there is None:
+            return  # as in a dry run
+        if (
+            there.unique
+            and there.unique == entry.unique
+            and await self._overlap.is_one(folder.source, folder.destination)
+        ):
+            raise AlreadyThere(f"{work.source} and {work.destination} are one folder", "name another destination")
+        aim = [Touch("aim", there.unique, folder.destination)] if there.unique else []
+        await self._remember(work, [*aim, *await self._sources(work, entry)])
+
+    async def _sources(self, work: Work, entry: Entry) -> list[Touch]:
+        """What may not be deleted as extra: an item, and all that it lies in, also behind links."""
+        if not self._options.delete_destination_extra:
+            return []
+        folder = work.source if entry.kind == "dir" or is_link(entry) else work.source.rpartition("/")[0] or "/"
+        if folder not in self._lineages:
+            self._lineages[folder] = await self._source.lineage(folder)
+        above = [Touch("above", token, folder) for token in self._lineages[folder] if token and token != entry.unique]
+        return [*above, Touch("source", entry.unique, work.source)] if entry.unique else above
+
+    async def _remember(self, work: Work, found: Sequence[Touch]) -> None:
+        if found:
+            async with self._database.write() as connection:
+                await Touched(connection).add(work.task_id, found)
+
     async def expand(self, work: Work) -> Result:
         """Plan all that is in a folder, some at a time."""
         _bounded(work)
-        await self._make(work.destination)
+        await self._making.make(work.destination)
         level, extra = self._options.sync_level, self._options.delete_destination_extra
         there = await self._listed(work.destination) if level is not None or extra else {}
         inner = await self._inner(work)
         names: set[str] = set()
-        reasons: list[Reason] = []
-        omitted: list[Omission] = []
         plan, found, told = Plan(), 0, False
-        async for entries in self._entries(work.source, omitted):
-            for entry in entries:
-                if entry.name in names:
-                    reasons.append(Reason("twice", example=entry.name))
-                elif work.source + entry.name in inner:
+        sink = None if self._options.dry_run else (self._destination, work.destination)
+        alike = Twins((self._source, work.source), sink)
+        if extra:
+            await self._remember_folder(work)
+        async for some in entries(self._source, work.source, []):
+            aims = await self._aims(work, some)
+            twins = await alike.of(some)
+            held = await ours(self._database, [entry.name for entry in some])
+            for entry in some:
+                if entry.name in held:
+                    continue
+                if work.source + entry.name in inner or entry.name in aims:
                     plan.events.append(_not_into_itself(work, entry))
                 else:
-                    self._plan(plan, work, entry, there.get(entry.name))
-                if extra:
-                    names.add(entry.name)
+                    self._plan(plan, work, entry, there.get(entry.name), twins.get(entry.name))
+            if extra:
+                names.update(entry.name for entry in some)
             children, same = plan.taken()
+            led = [entry for entry in some if extra and is_link(entry) and entry.unique]
             async with self._database.write() as connection:
                 works = Works(connection)
+                await Touched(connection).add(
+                    work.task_id, [Touch("source", str(entry.unique), work.source + entry.name) for entry in led]
+                )
                 with at_source():
                     refuse_endless(work, await works.total(work.task_id))
                 found += await works.add(work.task_id, children)
@@ -128,75 +174,61 @@ class Looking:
             if found > MUCH and not told:
                 told = True
                 self._found()
-        if extra:
-            await self._extra(plan, work, there, names, [*reasons, *map(Reason.of, omitted)])
+        if extra and there.keys() - names:
+            details = Details(depth=work.details.depth, linked=work.details.linked)
+            plan.children.append(Planned("prune", work.source, work.destination, details=details, phase=PRUNE))
         return plan.result(work)
 
+    async def _remember_folder(self, work: Work) -> None:
+        """Remember both ends of a folder, by whatever path they are reached."""
+        there = await self._stat(work.destination)
+        token = work.details.unique
+        here = [Touch("source", token, work.source)] if token else []
+        aim = [Touch("destination", there.unique, work.destination)] if there and there.unique else []
+        await self._remember(work, [*here, *aim])
+
     async def _inner(self, work: Work) -> Collection[str]:
-        """Folders of the source that the task copies to."""
+        """Folders of the source that the task copies to, by their paths."""
         if not await self._overlap.at_one_server():
             return ()
-        return await self._overlap.inner([aim for _, aim in await self._items(work)])
+        return await self._overlap.inner([aim for _, aim in await self._items.of(work.task_id)])
 
-    async def _extra(
-        self, plan: Plan, work: Work, there: Mapping[str, Entry], names: Collection[str], reasons: list[Reason]
-    ) -> None:
-        """Plan to delete what is only at the destination, but for what there is a reason to leave."""
-        items = await self._items(work)
-        aims = [aim for _, aim in items]
-        ours = await self._ours(there.keys() - names)
-        spare = extras(there.values(), names, self._options.filter_rules, work.destination, aims, ours)
-        if spare and work.details.linked:
-            reasons.append(Reason("link"))
-        if spare and not reasons:
-            sources = [source for source, _ in items]
-            kept = await self._overlap.sources(work.source, work.destination, spare, sources)
-            plan.children += [deletion(work, entry) for entry in spare if entry.name not in kept]
-            reasons += [Reason("source", len(kept), kept[0])] if kept else []
-        if spare and reasons:
-            plan.folders_not_cleared = 1
-            plan.events.append(untouched(work.destination, reasons[0]))
-
-    async def _ours(self, there: Collection[str]) -> Collection[str]:
-        """Those of the names in a folder under which workers write, or wrote, by the database."""
-        numbers = {number for name in there if (number := written(name)) is not None}
-        if not numbers:
-            return ()
+    async def _aims(self, work: Work, found: Sequence[Entry]) -> set[str]:
+        """The names of those folders to which items of the task go, by whatever path."""
+        tokens = {entry.unique: entry.name for entry in found if entry.kind == "dir" and entry.unique}
         async with self._database.read() as connection:
-            return on_record(await Works(connection).numbered(numbers))
+            touched = Touched(connection)
+            same = {
+                token: await touched.paths(work.task_id, token, "aim")
+                for token in await touched.of(work.task_id, tokens.keys(), "aim")
+            }
+        return {
+            tokens[token]
+            for token, paths in same.items()
+            for path in paths
+            if await self._overlap.is_one(work.source + tokens[token], path)
+        }
 
-    async def _items(self, work: Work) -> Sequence[tuple[str, str]]:
-        """Where the items of the task come from and go, which never changes."""
-        if work.task_id not in self._known:
-            async with self._database.read() as connection:
-                self._known[work.task_id] = await Works(connection).items(work.task_id)
-        return self._known[work.task_id]
-
-    async def _entries(self, path: str, omitted: MutableSequence[Omission]) -> AsyncIterator[Sequence[Entry]]:
-        """A listing of the source."""
-        async with aclosing(self._source.list(path, omitted)) as listing:
-            while True:
-                with at_source():
-                    entries = await anext(listing, None)
-                if entries is None:
-                    return
-                yield entries
-
-    def _plan(self, plan: "Plan", work: Work, entry: Entry, there: Entry | None) -> None:
+    def _plan(self, plan: Plan, work: Work, entry: Entry, there: Entry | None, twin: str | None) -> None:
         """Plan for an entry of a folder."""
         folder = entry.kind == "dir"
         if not included(entry.name, folder, self._options.filter_rules):
             return
         source, destination = work.source + entry.name, work.destination + entry.name
-        if _is_link(entry):
+        if is_link(entry):
             if self._options.recursive_symlinks == "keep":
                 link = Details(link=entry.link_target)
                 plan.children.append(Planned("link", source, destination, details=link, phase=LINKED))
             if self._options.recursive_symlinks != "copy":
                 return
-        if folder:
-            linked = work.details.linked or (there is not None and _is_link(there))
-            deeper = Details(depth=work.details.depth + 1, above=self._above(work, entry), linked=linked)
+        if twin and entry.kind in ("dir", "file"):
+            kind: WorkKind = "expand" if folder else "copy"
+            plan.children.append(Planned(kind, source, destination, details=Details(twin=twin)))
+        elif folder:
+            linked = work.details.linked or (there is not None and is_link(there))
+            deeper = Details(
+                depth=work.details.depth + 1, above=self._above(work, entry), linked=linked, unique=entry.unique
+            )
             plan.children.append(Planned("expand", f"{source}/", f"{destination}/", details=deeper))
         elif entry.kind == "file":
             self._file(plan, entry, source, destination, there, None)
@@ -229,26 +261,6 @@ class Looking:
         except NoSuchFile:
             return None
 
-    async def _make(self, path: str) -> None:
-        """Make a folder at the destination, and those that it is in, unless they are there."""
-        if self._options.dry_run:
-            return
-        outer = path.rstrip("/") or "/"
-        inner = []
-        while outer not in self._there:
-            try:
-                await self._one(outer)
-            except NoSuchFile:
-                inner.append(outer)
-                outer = outer.rpartition("/")[0] or "/"
-        for folder in reversed(inner):
-            await self._one(folder)
-
-    async def _one(self, folder: str) -> None:
-        with suppress(AlreadyThere):
-            await self._destination.make(folder)
-        self._there.add(folder)
-
 
 def _bounded(work: Work) -> None:
     """:raises NotDirectory: when a folder is its own ancestor, or may well be"""
@@ -258,13 +270,9 @@ def _bounded(work: Work) -> None:
             raise NotDirectory(f"{work.source} leads in a circle, or too deep", "mend the link, or leave links out")
 
 
-def _is_link(entry: Entry) -> bool:
-    return entry.link_target is not None or entry.kind == "link"
-
-
 def _not_into_itself(work: Work, entry: Entry) -> Event:
     said = f"{work.source}{entry.name} is left out: it is where the task copies to"
-    return Event(time.time(), "NOT_INTO_ITSELF", False, "a folder is left out", said)
+    return Event(time.time(), "NOT_INTO_ITSELF", False, "a folder is left out", one_line(said))
 
 
 def _folder(path: str) -> str:

@@ -70,7 +70,9 @@ class Standing:
 
     def no_link(self, work: Work, target: str) -> str | None:
         """Why this piece of work may make no link to there: who may write where a link is writes where it leads."""
-        return self._refused(self._task.pair.destination, led(work.destination, target), writes=True)
+        if (aim := led(work.destination, target)) is None:
+            return f"{work.destination} would lead out of its collection"
+        return self._refused(self._task.pair.destination, aim, writes=True)
 
     def _refused(self, number: str, path: str | None, writes: bool) -> str | None:
         collection = self._collections.get(number)

@@ -51,7 +51,7 @@ TOLD = 60.0
 IDLE = 1.0
 """Seconds for which a task that had nothing to lease is left alone: what it has waits for other lanes."""
 MOST_LANES = 32
-GROUPS: tuple[tuple[WorkKind, ...], ...] = (("look", "expand"), ("copy", "link", "delete", "remove"))
+GROUPS: tuple[tuple[WorkKind, ...], ...] = (("look", "expand", "prune"), ("copy", "link", "delete", "remove"))
 log = structlog.get_logger("broker.tasks")
 
 

@@ -7,8 +7,9 @@ Where nothing in the trees is in each other's way the task succeeds, too, and al
 """
 
 import os
+import re
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ NAMES = [
     *("run2.coget", ".x.0123abcd.coget", f".a.coget-{'0' * 32}-7", f".a.coget-{'0' * 32}-7.coget", "data", "lock"),
     "x" * 200,
 ]
+OURS = re.compile(r"\.coget-(?!0{32})[0-9a-f]{32}-[0-9]+")
 ACCENTED = ["\u00e9", "e\u0301", "\u00c9"]
 """Names that some servers do not understand."""
 SIZES = [0, 1, 10, 10, 1000, 1000, 70_000, 300_000]
@@ -59,10 +61,9 @@ def seen(root: Path) -> Seen:
     return Seen(files, links, frozenset(folders))
 
 
-def ours(root: Path, tasks: Iterable[str]) -> list[Path]:
-    """What is below a folder under names that these tasks write until a file is whole."""
-    numbers = {number.replace("-", "") for number in tasks}
-    return [path for path in root.rglob("*.coget-*") if numbers.intersection(path.name.replace(".", "-").split("-"))]
+def ours(root: Path) -> list[Path]:
+    """What is below a folder under names that tasks write until a file is whole, which no user's file has by chance."""
+    return [path for path in root.rglob("*.coget-*") if OURS.search(path.name)]
 
 
 class Case:

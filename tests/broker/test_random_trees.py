@@ -70,8 +70,8 @@ async def at_work(world: World, done: int) -> bool:
     return not active or sum(state != "pending" for state in states) >= done
 
 
-def nothing_of(cases: list[Case], tasks: list[str]) -> bool:
-    return not any(ours(case.sink.parent, tasks) for case in cases if not case.rerouted)
+def nothing_of(cases: list[Case]) -> bool:
+    return not any(ours(case.sink.parent) for case in cases if not case.rerouted)
 
 
 def check(cases: list[Case], tasks: list[Task], **how: bool) -> None:
@@ -132,7 +132,7 @@ async def carried_out(world: World, workers: Workers, cases: list[Case], to: str
                 await connection.execute(sa.text("UPDATE workers SET seen_at = 0"))
         worker = workers.start()
         tasks = await asyncio.gather(*map(world.over, numbers))
-        await until(partial(nothing_of, cases, numbers))
+        await until(partial(nothing_of, cases))
         worker.terminate()
         worker.wait()
         return tasks

@@ -57,11 +57,8 @@ async def settled(world: World, cases: list[Case], ends: Trouble) -> bool:
     if ends.died.is_set():
         return True
     async with world.factory.database.read() as connection:
-        tasks = (await connection.execute(sa.text("SELECT id, status FROM tasks"))).all()
-    if any(status == "ACTIVE" for _, status in tasks):
-        return False
-    numbers = [number for number, _ in tasks]
-    return not any(ours(case.sink.parent, numbers) for case in cases if not case.rerouted)
+        active = (await connection.execute(sa.text("SELECT count(*) FROM tasks WHERE status = 'ACTIVE'"))).scalar_one()
+    return not active and not any(ours(case.sink.parent) for case in cases if not case.rerouted)
 
 
 async def stopped(running: asyncio.Task[None]) -> None:

@@ -1,6 +1,6 @@
 """What every collection can be asked, whatever is behind it."""
 
-from collections.abc import AsyncGenerator, MutableSequence, Sequence
+from collections.abc import AsyncGenerator, Mapping, MutableSequence, Sequence
 from typing import Protocol
 
 from coalloc.model import Entry, Omission
@@ -34,6 +34,10 @@ class Tree(Protocol):
 
         None for a folder of which the server does not tell; nothing where there is none.
         """
+        ...
+
+    async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
+        """Return for each name that of these for which it is held in a folder, as names may differ in case only."""
         ...
 
     async def make(self, path: str) -> None:

@@ -1,6 +1,6 @@
 """The catalogue as a collection: datasets are files, the scopes and the parts of their names are folders."""
 
-from collections.abc import AsyncGenerator, MutableSequence, Sequence
+from collections.abc import AsyncGenerator, Mapping, MutableSequence, Sequence
 
 from broker.models.names import Parts
 from broker.storage.database import Database
@@ -76,6 +76,10 @@ class CatalogueTree:
     async def lineage(self, path: str) -> Sequence[str | None]:
         """Nothing: a dataset's folder is at no server."""
         return ()
+
+    async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
+        """Each for itself."""
+        return {name: name for name in names}
 
     async def make(self, path: str) -> None:
         """:raises PermissionRefused: always"""

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, MutableSequence, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableSequence, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path, PurePosixPath
 from posixpath import relpath
 from typing import NamedTuple
@@ -13,13 +13,15 @@ from broker.services.paths import below, led
 from broker.services.places import Allowed
 from broker.services.trees.naming import Naming, called
 from coalloc.addresses import AddressPolicy
-from coalloc.api import Storage, storage
+from coalloc.api import Storage, held, storage
 from coalloc.errors import AlreadyThere, NoSuchFile, NotDirectory, PermissionRefused, ServerSays, Unsupported
 from coalloc.model import Entry, Omission
 
 __all__ = ["GridFTPTree", "Server", "Sessions"]
 
 KEPT_SECONDS = 5.0
+MOST_ABOVE = 1000
+"""Folders that are looked at above one: links may lead in circles."""
 MOST = 8
 """Sessions with one server at once; who comes then waits for one."""
 
@@ -142,10 +144,28 @@ class GridFTPTree:
             yield [self._led(path, entry) for entry in doubtful]
 
     async def lineage(self, path: str) -> Sequence[str | None]:
-        """What tells a folder, and each that it lies in, apart from all others at the server."""
-        place = PurePosixPath(self.at(path))
+        """What tells a folder, and each that it lies in, apart from all others at the server.
+
+        Where links lead there, also those in which it lies by the path that it has without them.
+        """
+        places, found = [PurePosixPath(self.at(path))], dict[PurePosixPath, Entry | None]()
         async with self._session() as session:
-            return await asyncio.gather(*(_unique(session, str(each)) for each in (place, *place.parents)))
+            while places and len(found) < MOST_ABOVE:
+                place = places.pop()
+                new = [each for each in (place, *place.parents) if each not in found]
+                stats = await asyncio.gather(*(_stat(session, str(each)) for each in new))
+                found |= dict(zip(new, stats, strict=True))
+                places += [
+                    each.parent / entry.link_target
+                    for each, entry in found.items()
+                    if each in new and entry and entry.link_target
+                ]
+        return [entry and entry.unique for entry in found.values()]
+
+    async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
+        """Return for each name that of these for which it is held, by making folders of these names."""
+        async with self._session() as session:
+            return await held(session, self.at(folder).rstrip("/"), names)
 
     def _led(self, folder: str, entry: Entry) -> Entry:
         """An entry of a folder whose link, if it is one, leads from there: servers say where at the server it ends."""
@@ -166,12 +186,13 @@ class GridFTPTree:
         lead nowhere.
         """
         async with self._session() as session:
-            with suppress(NoSuchFile):
+            try:
                 await session.stat(self.at(new))
-                raise AlreadyThere(
-                    f"{self.naming.name}:{new} exists already", "choose another name, or delete it first"
-                )
-            await session.rename(self.at(old), self.at(new))
+            except NoSuchFile as error:
+                if error.certain:
+                    await session.rename(self.at(old), self.at(new))
+                    return
+        raise AlreadyThere(f"{self.naming.name}:{new} exists already", "choose another name, or delete it first")
 
     async def replace(self, old: str, new: str) -> None:
         """Give a file or a link another path, in place of the file or link that is there, as servers do it."""
@@ -198,14 +219,15 @@ class GridFTPTree:
 
         None leads out of the collection.
         """
+        if (aim := led(path, target)) is None:
+            raise PermissionRefused(f"{path} would lead out of {self.naming.name}", "copy what it leads to")
         async with self._session() as session:
-            # Servers want to hear where among all of their files.
-            await session.link(self.at(led(path, target)), self.at(path))
+            await session.link(self.at(aim), self.at(path))  # servers want to hear where among all of their files
 
 
-async def _unique(session: Storage, path: str) -> str | None:
-    """What tells a path apart from others; None where the server does not say."""
+async def _stat(session: Storage, path: str) -> Entry | None:
+    """What is at a path; None where the server does not say."""
     try:
-        return (await session.stat(path)).unique
+        return await session.stat(path)
     except (NoSuchFile, NotDirectory, PermissionRefused, ServerSays, Unsupported):
         return None

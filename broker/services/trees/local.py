@@ -6,13 +6,14 @@ import grp
 import os
 import pwd
 import stat
-from collections.abc import AsyncGenerator, Callable, Iterator, MutableSequence, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping, MutableSequence, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from broker.services.trees.naming import Naming
+from coalloc.api import HeldHere
 from coalloc.errors import (
     AlreadyThere,
     NoSpace,
@@ -21,12 +22,13 @@ from coalloc.errors import (
     NotEmpty,
     PermissionRefused,
     ServerSays,
+    SinkError,
     SourceError,
     Unsupported,
 )
 from coalloc.exclusive import rename_exclusively
 from coalloc.model import Entry, Kind, Omission
-from coalloc.partial import FETCHED, looks_partial
+from coalloc.partial import FETCHED, looks_partial, mark_fetched
 
 __all__ = ["LocalTree"]
 
@@ -62,6 +64,13 @@ class LocalTree:
     async def lineage(self, path: str) -> Sequence[str | None]:
         """What tells a folder, and each that it lies in, apart from all others of this machine."""
         return await _aside(self._lineage, path)
+
+    async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
+        """Return for each name that of these for which it is held, by making files of these names."""
+        try:
+            return await HeldHere(self.real(folder))("", names)
+        except SinkError as error:
+            raise PermissionRefused(error.message, error.remedy) from None
 
     async def make(self, path: str) -> None:
         """Make a folder in one that there is."""
@@ -137,11 +146,29 @@ class LocalTree:
 
     def _make(self, path: str) -> None:
         with self._parent(path) as (folder, name):
-            os.mkdir(name, 0o777 | FETCHED if looks_partial(name) else 0o777, dir_fd=folder)
+            try:
+                os.mkdir(name, 0o777 | FETCHED if looks_partial(name) else 0o777, dir_fd=folder)
+            except FileExistsError:
+                self._mark(path, folder, name)
+                raise
+
+    def _mark(self, path: str, folder: int, name: str) -> None:
+        """See to it that a folder of a user is not taken for partial data, whatever it is called."""
+        if not looks_partial(name):
+            return
+        with suppress(NotADirectoryError):
+            marked = os.open(name, FOLDER, dir_fd=folder)
+            try:
+                mark_fetched(self.at(path), marked)
+            except SinkError as error:
+                raise PermissionRefused(error.message, error.remedy) from None
+            finally:
+                os.close(marked)
 
     def _rename(self, old: str, new: str) -> None:
         with self._parent(old) as (origin, name), self._parent(new) as (aim, called):
             rename_exclusively(name, origin, called, aim)
+            self._mark(new, aim, called)
 
     def _replace(self, old: str, new: str) -> None:
         with self._parent(old) as (origin, name), self._parent(new) as (aim, called):
@@ -178,6 +205,7 @@ REFUSALS: dict[int, type[SourceError]] = {
     errno.EACCES: PermissionRefused,
     errno.EPERM: PermissionRefused,
     errno.EROFS: PermissionRefused,
+    errno.EBUSY: PermissionRefused,  # something is mounted there
     errno.ENOSPC: NoSpace,
     errno.EDQUOT: NoSpace,
 }

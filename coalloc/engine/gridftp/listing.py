@@ -43,6 +43,8 @@ unique=None)]
         self._lines = LineReader()
         self._bytes = self._entries = self._seen = 0
         self._counted = 0
+        self._around: set[str] = set()
+        """Of the directory itself and the one above it, those that were listed."""
         self._folder: str | None = None
         self._nameless, self._example = 0, ""
 
@@ -80,11 +82,15 @@ unique=None)]
         kind = facts.get("type", "").lower()
         folder, slash, name = path.rpartition("/")
         here = name in ("", ".", "..")
-        if kind in HERE or (here and kind == "dir"):
+        which = kind if kind in HERE else "pdir" if name == ".." else "cdir"
+        around = kind in HERE or (here and kind == "dir")
+        if around and which not in self._around and (which == "cdir" or here or slash):
+            self._around.add(which)
             self._seen += 1
-            self._counted = count(facts.get("x.count", "")) or self._counted
+            if which == "cdir":
+                self._counted = count(facts.get("x.count", "")) or 0
             return None
-        if not blank or here or (slash and not self._styled(folder)):
+        if not blank or around or here or (slash and not self._styled(folder)):
             self._nameless += 1
             if self._nameless == 1:
                 self._example = one_line(line.decode("utf-8", "backslashreplace"))

@@ -20,7 +20,8 @@ from coalloc.errors import (
 
 __all__ = ["refusal"]
 
-MISSING = r"no such|levels of symbolic links|not found|not exist|PATH_NOT_FOUND|not a (plain|regular) file"
+MISSING = r"no such|not found|not exist|PATH_NOT_FOUND"
+OF_NO_USE = r"levels of symbolic links|not a (plain|regular) file"
 DISK = (
     (r"no space|disk full|quota|insufficient (disk|storage)", NoSpace, "make room there, or ask for more"),
     (r"name too long", Unsupported, "choose a shorter one"),
@@ -52,8 +53,11 @@ def refusal(reply: Reply, thing: str) -> SourceError:
             return error(said, remedy)
     if _says(FORBIDDEN, reply):
         return PermissionRefused(said, "ask the owner for access, or log in: ftp://USER:PASSWORD@HOST/...")
-    if reply.code in (550, 553) or _says(MISSING, reply):
-        return NoSuchFile(said, "check the path: after the host, it begins at the server's root")
+    missing = _says(MISSING, reply)
+    if missing or reply.code in (550, 553) or _says(OF_NO_USE, reply):
+        nothing = NoSuchFile(said, "check the path: after the host, it begins at the server's root")
+        nothing.certain = missing
+        return nothing
     if reply.code in (501, 502, 504, 534, 536):
         return Unsupported(said, "use --engine globus-url-copy, or another replica")
     return ServerSays(said, "see what the server says, or use another replica")

@@ -1,0 +1,62 @@
+"""What a task's folders are, as their servers tell them apart: one may be reached by many paths, links and names."""
+
+from collections.abc import Collection
+from typing import Literal, NamedTuple
+
+from sqlalchemy import Text, literal, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from broker.schema.tasks import touched
+from broker.storage.path_text import kept, restored
+from broker.storage.tabled import tabled
+from broker.storage.upsert import ALWAYS, insert
+
+__all__ = ["Role", "Touch", "Touched"]
+
+Role = Literal["source", "above", "destination", "aim"]
+"""Copied from; a folder that an item lies in; copied to; where an item goes."""
+
+
+class Touch(NamedTuple):
+    """A folder or a file that a task reads or writes.
+
+    :param token: tells it apart from all else at its server
+    """
+
+    role: Role
+    token: str
+    path: str
+
+
+class Touched:
+    """What tasks read and write."""
+
+    def __init__(self, connection: AsyncConnection) -> None:
+        self._connection = connection
+
+    async def add(self, task: str, found: Collection[Touch]) -> None:
+        """Remember what a task reads or writes; what is known stays."""
+        if not found:
+            return
+        columns = dict.fromkeys(Touch._fields, Text())
+        given = tabled(self._connection, sorted({touch._replace(path=kept(touch.path)) for touch in found}), columns)
+        rows = select(literal(task), *given.c).where(ALWAYS)
+        added = insert(self._connection, touched).from_select(["task_id", *columns], rows)
+        await self._connection.execute(added.on_conflict_do_nothing())
+
+    async def of(self, task: str, tokens: Collection[str], *roles: Role) -> set[str]:
+        """Return those of these tokens that are known of a task in one of these roles."""
+        if not tokens:
+            return set()
+        given = tabled(self._connection, [(token,) for token in sorted(set(tokens))], {"token": Text()})
+        asked = select(touched.c.token).where(
+            touched.c.task_id == task, touched.c.role.in_(roles), touched.c.token.in_(select(given.c.token))
+        )
+        return set((await self._connection.execute(asked)).scalars())
+
+    async def paths(self, task: str, token: str, role: Role) -> set[str]:
+        """Return by which paths a task reaches something in a role."""
+        asked = select(touched.c.path).where(
+            touched.c.task_id == task, touched.c.role == role, touched.c.token == token
+        )
+        return set(map(restored, (await self._connection.execute(asked)).scalars()))

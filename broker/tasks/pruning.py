@@ -1,0 +1,166 @@
+"""Finds what is only at the destination of a sync, when all else is done: by new listings of both ends.
+
+A folder may be reached by several paths, links, mounts and servers. So what the task reads and writes is known by what
+tells folders apart at their servers, and nothing of that is deleted.
+"""
+
+from collections.abc import AsyncIterator, Collection, MutableSequence, Sequence
+from contextlib import aclosing
+from typing import NamedTuple
+
+from broker.models.tasks import Options, Work
+from broker.services.trees import Tree
+from broker.storage.database import Database
+from broker.storage.touched import Touched
+from broker.storage.work import Result, Works
+from broker.tasks.beside import on_record, written
+from broker.tasks.choosing import included
+from broker.tasks.extra import Reason, deletion, extras, untouched
+from broker.tasks.faults import at_source
+from broker.tasks.overlapping import Overlap
+from broker.tasks.replicated import with_replicas
+from coalloc.errors import NoSuchFile
+from coalloc.model import Entry, Omission
+
+__all__ = ["Items", "Pruning", "entries", "is_link", "ours"]
+
+
+class Items:
+    """Where the items of tasks come from and go, which never changes."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._known: dict[str, Sequence[tuple[str, str]]] = {}
+
+    async def of(self, task: str) -> Sequence[tuple[str, str]]:
+        """Return the paths of each item at the source and at the destination."""
+        if task not in self._known:
+            async with self._database.read() as connection:
+                self._known[task] = await Works(connection).items(task)
+        return self._known[task]
+
+
+class _Listed(NamedTuple):
+    """A folder of the source: its names, those that the destination has to have, and what may be missing."""
+
+    names: set[str]
+    brought: set[str]
+    reasons: list[Reason]
+
+
+class Pruning:
+    """Plans what is to be deleted at one end, as the other does not have it."""
+
+    def __init__(self, database: Database, source: Tree, destination: Tree, options: Options) -> None:
+        self._database = database
+        self._source = source
+        self._destination = destination
+        self._options = options
+        self._overlap = Overlap(source, destination)
+        self._items = Items(database)
+
+    async def prune(self, work: Work) -> Result:
+        """Plan to delete what only the destination of a folder has, but for what there is a reason to leave."""
+        here, there = await self._listed(work), await self._there(work.destination)
+        items = await self._items.of(work.task_id)
+        held = await ours(self._database, there.keys() - here.names)
+        aims = [aim for _, aim in items]
+        spare = extras(there.values(), here.names, self._options.filter_rules, work.destination, aims, held)
+        if not spare:
+            return Result(work, "succeeded")
+        missing = set() if self._options.dry_run else here.brought - there.keys()
+        reasons = [*here.reasons, *([Reason("names", len(missing), min(missing))] if missing else [])]
+        lineage = await self._destination.lineage(work.destination)
+        reasons += await self._doubts(work, lineage)
+        children = []
+        if not reasons:
+            kept = await self._kept(work, spare, lineage, [source for source, _ in items])
+            within = lineage[0] if lineage else None
+            children = [deletion(work, entry, within) for entry in spare if entry.name not in kept]
+            reasons += [Reason("source", len(kept), min(kept))] if kept else []
+        if not reasons:
+            return Result(work, "succeeded", children=tuple(children))
+        told = (untouched(work.destination, reasons[0]),)
+        return Result(work, "succeeded", counts={"folders_not_cleared": 1}, children=tuple(children), events=told)
+
+    async def _listed(self, work: Work) -> _Listed:
+        found, omitted = _Listed(set(), set(), []), list[Omission]()
+        async for some in entries(self._source, work.source, omitted):
+            for entry in some:
+                if entry.name in found.names:
+                    found.reasons.append(Reason("twice", example=entry.name))
+                found.names.add(entry.name)
+                if self._is_brought(entry):
+                    found.brought.add(entry.name)
+        found.reasons.extend(map(Reason.of, omitted))
+        return found
+
+    def _is_brought(self, entry: Entry) -> bool:
+        """Whether the task has to have brought something to the destination, where it is listed then."""
+        followed = not is_link(entry) or self._options.recursive_symlinks == "copy"
+        return (
+            followed
+            and entry.kind in ("dir", "file")
+            and included(entry.name, entry.kind == "dir", self._options.filter_rules)
+        )
+
+    async def _there(self, path: str) -> dict[str, Entry]:
+        """What the destination has. :raises NoSuchFile: unless it would have to be made"""
+        try:
+            async with aclosing(self._destination.list(path)) as listing:
+                return {entry.name: entry async for some in listing for entry in some}
+        except NoSuchFile:
+            if not self._options.dry_run:
+                raise
+            return {}
+
+    async def _doubts(self, work: Work, lineage: Sequence[str | None]) -> list[Reason]:
+        """Why nothing at all may be deleted in a folder of the destination."""
+        if work.details.linked:
+            return [Reason("link")]
+        around = set(filter(None, lineage))
+        async with self._database.read() as connection:
+            touched = Touched(connection)
+            if await touched.of(work.task_id, around, "source"):
+                return [Reason("source")]
+            here = lineage[0] if lineage else None
+            paths = await touched.paths(work.task_id, here, "destination") if here else set()
+        others = sorted(paths - {work.destination})
+        return [Reason("shared", example=others[0])] if others else []
+
+    async def _kept(
+        self, work: Work, spare: Sequence[Entry], lineage: Sequence[str | None], items: Sequence[str]
+    ) -> set[str]:
+        """The names of what the task reads or writes by another path, or what has such in it."""
+        kept = await self._overlap.sources(work.destination, spare, items)
+        kept |= await with_replicas(self._database, self._source, self._destination, work.destination, spare)
+        tokens = {entry.unique for entry in spare if entry.unique}
+        async with self._database.read() as connection:
+            known = await Touched(connection).of(work.task_id, tokens, "source", "above", "destination")
+        known |= set(filter(None, lineage))  # a folder that has itself in it
+        return kept | {entry.name for entry in spare if entry.unique in known}
+
+
+async def entries(source: Tree, path: str, omitted: MutableSequence[Omission]) -> AsyncIterator[Sequence[Entry]]:
+    """A listing of the source, whose errors are the source's."""
+    async with aclosing(source.list(path, omitted)) as listing:
+        while True:
+            with at_source():
+                some = await anext(listing, None)
+            if some is None:
+                return
+            yield some
+
+
+async def ours(database: Database, names: Collection[str]) -> Collection[str]:
+    """Those of the names in a folder under which something partial may be there, by the database."""
+    numbers = {number for name in names if (number := written(name)) is not None}
+    if not numbers:
+        return ()
+    async with database.read() as connection:
+        return on_record(await Works(connection).writing(numbers))
+
+
+def is_link(entry: Entry) -> bool:
+    """Whether something is a symbolic link, whatever it leads to."""
+    return entry.link_target is not None or entry.kind == "link"
