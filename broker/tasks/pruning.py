@@ -25,6 +25,10 @@ from coalloc.model import Entry, Omission
 __all__ = ["Items", "Pruning", "entries", "is_link", "ours"]
 
 
+MOST_ODD = 100
+"""Devices, pipes and the like in a folder that are looked at one by one."""
+
+
 class Items:
     """Where the items of tasks come from and go, which never changes."""
 
@@ -84,7 +88,7 @@ class Pruning:
         return Result(work, "succeeded", counts={"folders_not_cleared": 1}, children=tuple(children), events=told)
 
     async def _listed(self, work: Work) -> _Listed:
-        found, omitted = _Listed(set(), set(), []), list[Omission]()
+        found, omitted, odd = _Listed(set(), set(), []), list[Omission](), list[str]()
         async for some in entries(self._source, work.source, omitted):
             for entry in some:
                 if entry.name in found.names:
@@ -92,8 +96,25 @@ class Pruning:
                 found.names.add(entry.name)
                 if self._is_brought(entry):
                     found.brought.add(entry.name)
+                elif entry.kind == "other":
+                    odd.append(entry.name)
+        if made_up := await self._made_up(work.source, odd):
+            found.reasons.append(made_up)
         found.reasons.extend(map(Reason.of, omitted))
         return found
+
+    async def _made_up(self, folder: str, names: Sequence[str]) -> Reason | None:
+        """A line that is no entry: of a name with a line end in it the second line may look like one.
+
+        Of such a file or folder, copying fails.
+        """
+        for name in names[:MOST_ODD]:
+            try:
+                with at_source():
+                    await self._source.stat(folder + name)
+            except NoSuchFile:
+                return Reason("nameless", 1, name)
+        return Reason("nameless", len(names), names[MOST_ODD]) if len(names) > MOST_ODD else None
 
     def _is_brought(self, entry: Entry) -> bool:
         """Whether the task has to have brought something to the destination, where it is listed then."""

@@ -3,6 +3,8 @@
 Nothing of what it reads or writes is deleted as extra, whichever path leads there, and nothing is copied into itself.
 """
 
+import os
+import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +18,8 @@ from broker.models.catalogue import Endpoint
 from broker.models.collections import NewCollection
 from broker.models.tasks import FilterRule, Item, Task
 from broker.storage.collections import Collections
+from coalloc.engine.gridftp.storage import Storage
+from coalloc.model import Entry
 from tests.broker.random_trees import seen
 from tests.broker.worlds import ANN, Server, World, begun, held, read, register, working, world_of, write
 from tests.support.gridftp import GridFTPServer
@@ -136,27 +140,16 @@ async def test_a_folder_is_not_copied_onto_itself(world, twofold):
 async def test_folders_that_two_servers_tell_apart_alike_are_two(world, monkeypatch):
     """As where one machine was made like the other: what is made in one does not appear in the other."""
     files = write(world.source.root, {"d/a": 5})
-    stat = type(await world.factory.trees.of(await collected(world, "source")))._session
-
-    from coalloc.engine.gridftp.storage import Storage
-
     asked = Storage.stat
 
-    async def alike(self: Storage, path: str):
+    async def alike(self: Storage, path: str) -> Entry:
         found = await asked(self, path)
         return found._replace(unique="fd01-80") if path.rstrip("/").endswith("/d") else found
 
-    assert stat
     monkeypatch.setattr(Storage, "stat", alike)
     task = await synced(world, delete_destination_extra=False)
     assert task.status == "SUCCEEDED", task.error
     assert read(world.sink.root) == files
-
-
-async def collected(world: World, name: str):
-    async with world.factory.database.read() as connection:
-        (found,) = await Collections(connection).all({str(world.collections[name])})
-    return found
 
 
 async def test_the_destination_may_be_a_link_into_the_source(world):
@@ -309,6 +302,17 @@ async def test_what_the_source_has_by_then_is_not_deleted(world):
     assert (world.sink.root / "d/back").exists()
 
 
+async def test_a_name_with_a_line_end_does_not_make_up_for_a_link_that_is_not_listed(world):
+    """Its second line looks like one more entry, so that the server's count seems right."""
+    write(world.source.root, {"d/a": 10})
+    (world.source.root / "d/hidden").symlink_to("/nowhere/at/all")
+    os.mkfifo(world.source.root / "d/p\nType=OS.other; q")
+    write(world.sink.root, {"d/hidden/precious": 10})
+    task = await synced(world)
+    assert (task.status, task.folders_not_cleared) == ("SUCCEEDED", 1)
+    assert "d/hidden/precious" in read(world.sink.root)
+
+
 async def test_what_stays_in_an_extra_folder_is_told(world):
     """Servers list no links that lead nowhere, so that their folder cannot be removed."""
     write(world.source.root, {"d/a": 5})
@@ -375,9 +379,6 @@ async def test_partial_data_of_another_task_are_no_files(world, to):
 
 @pytest.mark.parametrize("kind", ["fifo", "socket"])
 async def test_what_is_no_file_fails_when_it_is_named(world, kind):
-    import os
-    import socket
-
     place = world.source.root / "odd"
     if kind == "fifo":
         os.mkfifo(place)

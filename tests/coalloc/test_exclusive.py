@@ -71,3 +71,14 @@ def test_a_folder_that_cannot_be_moved_leaves_nothing_behind(tmp_path, folder, d
     finally:
         os.close(inner)
     assert list((tmp_path / "old" / "inner").iterdir()) == []
+
+
+def test_a_rename_that_fails_leaves_no_name(tmp_path, folder, monkeypatch):
+    """The way for file systems that know neither makes an empty file first."""
+    disk = Disk()
+    for name, number in (("rename_new", errno.EINVAL), ("link", errno.EPERM), ("rename", errno.EIO)):
+        monkeypatch.setattr(disk, name, fails(number))
+    (tmp_path / "old").write_text("old")
+    with pytest.raises(OSError, match="Input/output error"):
+        rename_exclusively("old", folder, "new", folder, disk)
+    assert [path.name for path in tmp_path.iterdir()] == ["old"]
