@@ -262,7 +262,7 @@ async def test_a_server_that_dies_costs_time_and_what_had_arrived_is_kept(world)
     files = write(world.source.root, {"a": 150_000_000})
     await held(world, rate=30e6)
     number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
-    await begun(world, number, 60_000_000)
+    await begun(world, number, 10_000_000)
     world.source.kill()
 
     async def trouble() -> dict[str, object] | None:

@@ -16,8 +16,9 @@ from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority
 from tests.support.nginx import Nginx
 from tests.support.programs import run
+from tests.support.waiting import PATIENCE
 
-WAIT = ("--timeout", "60", "--polling-interval", "1")
+WAIT = ("--timeout", str(int(PATIENCE)), "--polling-interval", "1")
 DATA = {"a.txt": b"hello", "sub/b.txt": b"x" * 1000, "sub/deep/c d.dat": b"", ".hidden": b"h"}
 
 
@@ -54,7 +55,7 @@ def service(database: str) -> tuple[str, str]:
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("globus")
     with ExitStack() as stack:
-        servers = [stack.enter_context(GridFTPServer(folder / name, life=900)) for name in ("one", "two")]
+        servers = [stack.enter_context(GridFTPServer(folder / name)) for name in ("one", "two")]
         database = f"sqlite:///{folder}/broker.sqlite"
         broker = stack.enter_context(BrokerProcess(database, folder))
         client = broker.client()
@@ -305,7 +306,7 @@ data = TransferData(source_endpoint=source, destination_endpoint=sink, sync_leve
 data.add_item("/data/", "/sdk/", recursive=True)
 data.add_filter_rule("*.dat", type="file")
 task = client.submit_transfer(data)["task_id"]
-assert client.task_wait(task, timeout=120, polling_interval=1)
+assert client.task_wait(task, timeout=3600, polling_interval=1)
 assert client.submit_transfer(data)["code"] == "Duplicate"
 done = [each["destination_path"] for each in client.paginated.task_successful_transfers(task).items()]
 tasks = [each["label"] for each in client.paginated.task_list(filter={"label": "by SDK"}).items()]

@@ -22,6 +22,7 @@ from broker.storage.database import addressed
 from broker.storage.migration import upgrade
 from tests.broker.conftest import Broker, running
 from tests.support import broker as support
+from tests.support.scripted import raw_server
 from tests.support.waiting import PATIENCE
 
 TRANSFER = "urn:globus:auth:scope:transfer.api.globus.org:all"
@@ -199,12 +200,11 @@ async def test_a_token_that_lasts_longer_than_numbers_count_is_believed_for_a_mo
         body = json.dumps(said).encode()
         writer.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
         await writer.drain()
-        writer.close()
 
-    lying = await asyncio.start_server(answered, "127.0.0.1", 0)
-    url = f"http://127.0.0.1:{lying.sockets[0].getsockname()[1]}/"
-    async with lying, running(settings._replace(introspection=server.settings(url=url))) as broker:
-        assert (await _asked(broker, "x"))[0] == 200
+    async with raw_server(answered) as port:
+        lying = server.settings(url=f"http://127.0.0.1:{port}/")
+        async with running(settings._replace(introspection=lying)) as broker:
+            assert (await _asked(broker, "x"))[0] == 200
 
 
 GOOD = '[introspection]\nurl = "https://a.example/i"\nclient_id = "us"\nclient_secret = "s"\nroles = { x = "reader" }\n'

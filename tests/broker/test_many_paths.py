@@ -260,7 +260,7 @@ async def test_replicas_of_what_is_copied_are_not_extra(world, to):
 
 async def test_a_link_takes_the_place_of_what_was_extra(world, tmp_path):
     """A user puts a link in the place of a folder while files are copied: nothing is deleted where it leads."""
-    write(world.source.root, {"d/a": 5_000_000})
+    write(world.source.root, {"d/a": 40_000_000})
     kept = write(tmp_path / "outside", {"one": 5, "deep/two": 5})
     write(world.sink.root, {"d/old/f": 5})
     await held(world, rate=1e6)
@@ -291,7 +291,7 @@ async def test_links_take_the_place_of_folders_that_are_deleted(world, tmp_path,
 
 
 async def test_what_the_source_has_by_then_is_not_deleted(world):
-    write(world.source.root, {"d/a": 5_000_000})
+    write(world.source.root, {"d/a": 40_000_000})
     write(world.sink.root, {"d/back": 5})
     await held(world, rate=1e6)
     number = await world.submit("TRANSFER", [Item(source="/d/", destination="/d/")], delete_destination_extra=True)
@@ -326,7 +326,7 @@ async def test_what_stays_in_an_extra_folder_is_told(world):
 
 @pytest.mark.parametrize("how", ["made anew", "a link", "moved out"])
 async def test_a_folder_that_is_moved_while_a_file_comes_gets_none(world, tmp_path, how):
-    files = write(world.source.root, {"d/sub/slow": 4_000_000})
+    files = write(world.source.root, {"d/sub/slow": 40_000_000})
     (tmp_path / "outside").mkdir()
     await held(world, "local", rate=1e6)
     number = await world.submit("TRANSFER", [Item(source="/d/", destination="/d/")], "local")
@@ -346,7 +346,7 @@ async def test_a_folder_that_is_moved_while_a_file_comes_gets_none(world, tmp_pa
 
 async def test_names_under_which_files_are_written_cannot_be_foreseen(world, tmp_path):
     """Whoever sees one of a task knows no other, and can put no link there."""
-    write(world.source.root, {"d/slow": 5_000_000, "d/z": 1000})
+    write(world.source.root, {"d/slow": 40_000_000, "d/z": 1000})
     kept = write(tmp_path / "outside", {"victim": 50})
     (world.sink.root / "d").mkdir()
     await held(world, rate=1e6)
@@ -365,7 +365,7 @@ async def test_names_under_which_files_are_written_cannot_be_foreseen(world, tmp
 @pytest.mark.parametrize("to", ["sink", "local"])
 async def test_partial_data_of_another_task_are_no_files(world, to):
     """The destination of one task is the source of another."""
-    write(world.source.root, {"slow": 5_000_000, "x": 5})
+    write(world.source.root, {"slow": 40_000_000, "x": 5})
     await held(world, rate=1e6)
     slow = await world.submit("TRANSFER", [Item(source="/slow", destination="/d/slow")])
     await begun(world, slow, 1_000_000)

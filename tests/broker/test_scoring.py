@@ -12,6 +12,7 @@ from sqlalchemy import func, select
 from broker.models.scores import IN_CHARGE, WEEK, Score, tallied
 from broker.schema.history import observations, pairs
 from broker.schema.reports import accuracy, scores
+from broker.services import forecasting
 from broker.storage.scores import Scores, score_of, tally_of
 from broker.tasks import scoring
 from broker.tasks.scoring import Scoring
@@ -24,6 +25,12 @@ from predictors.tally import Tally
 T = "/broker/v1/transfers"
 NOW = time.time()
 HPSS = Path(__file__).parents[3] / "shared" / "data" / "transfers" / "hpss_slac.csv.gz"
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch):
+    """Answers wait until forecasters are made, however much else this machine does."""
+    monkeypatch.setattr(forecasting, "PATIENCE", 600.0)
 
 
 @pytest.fixture(autouse=True)

@@ -62,7 +62,7 @@ async def test_a_canceled_task_leaves_nothing_behind(world):
 @pytest.mark.parametrize("size", [40_000_000, 150_000_000], ids=["small", "large"])
 async def test_a_task_that_was_paused_and_is_canceled_leaves_nothing_behind(world, size):
     write(world.source.root, {"a": size})
-    await held(world, rate=10e6)
+    await held(world, rate=2e6)
     async with working(world):
         number = await world.submit("TRANSFER", FILE)
         await begun(world, number, 1_000_000)

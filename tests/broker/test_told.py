@@ -14,6 +14,7 @@ from broker.models.access import NewToken
 from tests.broker.test_access import _waiting
 from tests.support.broker import BrokerProcess, broker_in
 from tests.support.nginx import Nginx
+from tests.support.waiting import PATIENCE
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "broker.md"
 ACTS = [
@@ -77,7 +78,7 @@ async def test_logs_and_metrics_have_the_route_and_the_number_of_the_token(broke
 
 def _wrong(url: str, address: str = "127.0.0.1", times: int = 22, **headers: str) -> int:
     """The last status, of so many wrong secrets from this address."""
-    with httpx.Client(transport=httpx.HTTPTransport(local_address=address), base_url=url) as client:
+    with httpx.Client(transport=httpx.HTTPTransport(local_address=address), base_url=url, timeout=PATIENCE) as client:
         for _ in range(times):
             form = {"grant_type": "client_credentials", "client_id": "x", "client_secret": "y"}
             status = client.post("/v2/oauth2/token", data=form, headers=headers).status_code

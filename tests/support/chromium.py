@@ -21,13 +21,14 @@ from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, BrowserContext, Page, Request, async_playwright
 
 from tests.support.effort import effort
+from tests.support.waiting import PATIENCE
 
 __all__ = ["PHONE", "Visitor", "chromium", "visit"]
 
 PROGRAM = "/usr/bin/chromium"
 PHONE = {"width": 390, "height": 844}
 SERIOUS = ("serious", "critical")
-PATIENCE = 20_000
+LIMIT = 1000 * PATIENCE
 """Milliseconds that anything may take."""
 ROWS = effort(20, 10**6)
 """How many of a table's rows axe-core looks at: with thousands of cells that are alike it takes a third of a minute."""
@@ -103,7 +104,7 @@ async def visit(browser: Browser, home: str, **settings: Any) -> AsyncIterator[V
     :param settings: as of a context of Playwright: `color_scheme`, `viewport`, `java_script_enabled`...
     """
     context = await browser.new_context(**settings)
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(LIMIT)
     try:
         visitor = Visitor(home, context, await context.new_page())
         yield visitor

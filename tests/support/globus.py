@@ -24,19 +24,22 @@ from typing import Any, Self
 
 import pytest
 
+from tests.support.waiting import PATIENCE
+
 __all__ = ["ENVIRONMENT", "Globus"]
 
 FOLDER = Path(__file__).parents[2] / "build" / "globus"
 CLIENTS = {"cli": "globus-cli>=3.43", "sdk": "globus-sdk>=4.9,<5,!=4.10.0"}
 """globus-sdk 4.10.0 wants a certifi that was never published."""
 ENVIRONMENT = "broker"
-SECONDS = 120
+SECONDS = PATIENCE
 KEPT = ("PATH", "TMPDIR", "LANG", "LC_ALL", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 """Of the tests' own environment: nothing that says who somebody is, or leads to somebody else."""
 REMEMBER = """
 import json, sys
 from types import SimpleNamespace
 from globus_cli.login_manager.storage import CLIStorage
+
 said, storage = json.load(sys.stdin), CLIStorage()
 storage.store_well_known_config("auth_client_data", said["client"])
 storage.store_well_known_config("auth_user_data", {"sub": said["sub"]})

@@ -32,7 +32,7 @@ PACKAGE = "globus-gridftp-server-progs"
 START_SECONDS = PATIENCE
 NAMES = {"RES_OPTIONS": "timeout:1 attempts:5"}
 """Servers ask for names, and some name services lose a question now and then: ask again after 1 s, not after 5."""
-LIFE_SECONDS = 600  # `timeout` ends a server whose test was killed before it could
+LIFE_SECONDS = 10 * int(PATIENCE)  # `timeout` ends a server whose test was killed before it could
 
 
 def need_gridftp() -> None:

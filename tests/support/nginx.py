@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE
 __all__ = ["Nginx"]
 
 START_SECONDS = PATIENCE
-LIFE_SECONDS = 600
+LIFE_SECONDS = 10 * int(PATIENCE)
 CONF = """
 daemon off; master_process off; worker_processes 1; pid {run}/nginx.pid; error_log {run}/error.log; {user}
 events {{ worker_connections 64; }}

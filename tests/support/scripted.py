@@ -27,18 +27,21 @@ DEFAULTS: Mapping[str, Script] = {
 
 @contextlib.asynccontextmanager
 async def raw_server(
-    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], host: str = "127.0.0.1"
 ) -> AsyncIterator[int]:
-    """A server at 127.0.0.1 that does this with each connection; its port."""
-    tasks = set()
+    """A server that does this with each connection, whose client may leave at any moment; its port."""
+    tasks, writers = set(), list[asyncio.StreamWriter]()
 
     async def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tasks.add(asyncio.current_task())
-        with contextlib.suppress(ConnectionError, asyncio.CancelledError):
-            await serve(reader, writer)
-        writer.close()
+        writers.append(writer)
+        try:
+            with contextlib.suppress(ConnectionError, EOFError, asyncio.CancelledError):
+                await serve(reader, writer)
+        finally:
+            writer.close()
 
-    listener = await asyncio.start_server(accepted, "127.0.0.1")
+    listener = await asyncio.start_server(accepted, host)
     try:
         yield listener.sockets[0].getsockname()[1]
     finally:
@@ -46,6 +49,9 @@ async def raw_server(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.sleep(0)  # in the next round of the loop they are closed
 
 
 @contextlib.asynccontextmanager

@@ -17,7 +17,7 @@ __all__ = ["XRootD"]
 
 START_SECONDS = PATIENCE
 STARTS = 3  # about one start in a hundred ends after five seconds without a word
-LIFE_SECONDS = 600
+LIFE_SECONDS = 10 * int(PATIENCE)
 CONF = """
 all.role server
 all.export / nolock r/o

@@ -205,7 +205,7 @@ async def test_an_http_answer_without_end_takes_no_memory(serve):
 
 OPENED = """
 async def opened(url):
-    source = open_source(url, "auto", EngineOptions(DirectDialer(), connect_seconds=0.5))
+    source = open_source(url, "auto", EngineOptions(DirectDialer(), connect_seconds=2.0))
     try:
         await source.open()
     except CoallocError as error:

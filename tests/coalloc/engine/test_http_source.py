@@ -1,6 +1,5 @@
 """The HTTP engine against nginx with all sorts of habits, and against answers that no nginx would give."""
 
-import asyncio
 import os
 import socket
 import subprocess
@@ -26,6 +25,7 @@ from coalloc.errors import (
 )
 from tests.support.fetching import CountingDialer, collect, opened, options, random_file
 from tests.support.nginx import Nginx
+from tests.support.scripted import raw_server
 from tests.support.waiting import PATIENCE
 
 SIZE = 3_000_001
@@ -258,11 +258,9 @@ async def saying(*answers):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(left.pop(0).replace("\n", "\r\n").encode())
         await writer.drain()
-        writer.close()
 
-    server = await asyncio.start_server(answer, "127.0.0.1")
-    async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/file"
+    async with raw_server(answer) as port:
+        yield f"http://127.0.0.1:{port}/file"
 
 
 STAT = 'HTTP/1.1 200 OK\nContent-Length: 100\nAccept-Ranges: bytes\nETag: "1"\n\n'

@@ -13,6 +13,7 @@ from coalloc.errors import AddressRefused, PermissionRefused, SourceError, Unkno
 from coalloc.resolve import fetch
 from tests.coalloc.engine.test_http_source import content, start_nginx  # noqa: F401 - fixtures
 from tests.support.fetching import collect, opened, options
+from tests.support.scripted import raw_server
 
 STAT = 'HTTP/1.1 200 OK\nContent-Length: 100\nAccept-Ranges: bytes\nETag: "1"\n\n'
 PART = 'HTTP/1.1 206 OK\nContent-Length: 10\nContent-Range: bytes 0-9/100\nETag: "1"\n\n0123456789'
@@ -44,11 +45,9 @@ async def answering(answer, host="127.0.0.1"):
         else:
             writer.write((said.partition("\n\n")[0] + "\n\n").replace("\n", "\r\n").encode())
         await writer.drain()
-        writer.close()
 
-    server = await asyncio.start_server(handle, host)
-    async with server:
-        heard.url = f"http://{host}:{server.sockets[0].getsockname()[1]}"
+    async with raw_server(handle, host) as port:
+        heard.url = f"http://{host}:{port}"
         yield heard
 
 
