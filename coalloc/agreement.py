@@ -4,7 +4,7 @@ Sizes must be equal, and digests that servers offer (HTTP Repr-Digest) too. Vali
 what the same server said before, here and in the journal: RFC 9110 lets two servers tag equal bytes differently.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from coalloc.errors import (
     CoallocError,
@@ -35,15 +35,19 @@ class Agreement:
         self._sized_by = "the Metalink"
         self._given = {c.algorithm: c.value for c in files.checksums}
         self._digests: dict[str, tuple[str, str]] = {}
-        self._said: dict[int, Stat] = {}
+        self.said: dict[int, Stat] = {}
+        """What each replica was when it first answered."""
         self.answered: list[int] = []
         """Who said what is agreed, in that order."""
-        self.validators: dict[int, str] = {}
 
     @property
     def digests(self) -> list[Checksum]:
         """What servers say of the whole file, all of them alike."""
         return [Checksum(algorithm, value) for algorithm, (value, _) in self._digests.items()]
+
+    def stated_by(self, checksum: Checksum) -> set[int]:
+        """Who says that the whole file has this checksum."""
+        return {source for source, stat in self.said.items() if checksum in stat.checksums}
 
     def check(self, source: int, stat: Stat) -> None:
         """Take in what a server says of its replica.
@@ -62,16 +66,16 @@ class Agreement:
             self._check_digest(url, offered)
         if source not in self.answered:
             self.answered.append(source)
-        if stat.validator is not None:
-            self.validators[source] = stat.validator
 
     def _check_unchanged(self, source: int, stat: Stat) -> None:
         """When a server is asked again, after a lost connection, its word must be what it was."""
-        before = self._said.setdefault(source, stat)
+        before = self.said.setdefault(source, stat)
         if before.size != stat.size:
             now = f"it had {before.size} bytes and has {stat.size} now"
         elif None not in (before.validator, stat.validator) and before.validator != stat.validator:
             now = "it is newer now, though as long as before"
+        elif _contradict(before.checksums, stat.checksums):
+            now = "its checksum is another one now"
         else:
             return
         url = self._urls[source]
@@ -98,6 +102,11 @@ class Agreement:
                 f"the replicas are not of one file: by {offered.algorithm}, {url} has {offered.value} and {by} {value}",
                 "give the right checksum with --checksum ALGORITHM:HEX, or leave the wrong URL out",
             )
+
+
+def _contradict(before: Iterable[Checksum], now: Iterable[Checksum]) -> bool:
+    said = {checksum.algorithm: checksum.value for checksum in now}
+    return any(said.get(checksum.algorithm, checksum.value) != checksum.value for checksum in before)
 
 
 def unusable(urls: Sequence[str], errors: Mapping[int, SourceError]) -> CoallocError:

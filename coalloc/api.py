@@ -200,12 +200,13 @@ async def _relayed(
         collected = await fetch_over(found.file, where, request.staging or (), request.options, told, request.overwrite)
     except CoallocError as error:
         if isinstance(error.report, CollectionReport):
-            error.report = report(error.report)
+            error.report = report(error.report, found.file.checksums)
         raise
     except asyncio.CancelledError as stop:
-        stop.args = tuple(report(known) if isinstance(known, CollectionReport) else known for known in stop.args)
+        given = found.file.checksums
+        stop.args = tuple(report(known, given) if isinstance(known, CollectionReport) else known for known in stop.args)
         raise
-    return report(collected) if collected else None
+    return report(collected, found.file.checksums) if collected else None
 
 
 def _bad(request: Request, found: Found, report: TransferReport) -> list[tuple[str, str, str]]:

@@ -13,7 +13,7 @@ from coalloc.agreement import Agreement, unusable
 from coalloc.engine.gridftp.remote import RemoteSource
 from coalloc.engine.gridftp.storage import Storage
 from coalloc.engine.places import CONNECTING
-from coalloc.errors import CoallocError, NoSpace, SourceError, TransferFailed, VerificationError
+from coalloc.errors import CoallocError, NoSpace, ReplicaChanged, SourceError, TransferFailed, VerificationError
 from coalloc.intervals import Intervals
 from coalloc.model import Confirm, Estimate, Extent, Phase, ReplicaSet, Snapshot, TransferReport
 from coalloc.report import source_reports, source_views, unstarted_reports, unstarted_views
@@ -126,9 +126,10 @@ class Copy:
             self._phase, self._fetched_at = "verifying", self._loop.time()
             async with await self._connect() as store:  # a session that was idle meanwhile may be gone
                 bad = await self._checked.find_bad(self._pieces(), partial(store.checksum, self._names[0]))
+                bad = bad or await self._unconfirmed(self._checked)
                 if not bad:
                     if self._confirm:
-                        await self._confirm(self._checked.verified or not size)
+                        await self._confirm(self._checked.basis != "none" or not size)
                     await store.rename(*self._names)
                     return
             event = self._reject(self._scheduler, bad)
@@ -142,6 +143,17 @@ class Copy:
                 if isinstance(error, NoSpace):
                     raise error from None
             raise
+
+    async def _unconfirmed(self, checked: AtSink) -> dict[int, str]:
+        """Who delivered something and has changed since, or cannot tell whether it has, though nothing else tells.
+
+        Where a checksum of the whole was expected and found, that tells.
+        """
+        if checked.knows_the_whole:
+            return {}
+        errors = await self._runner.recheck(i for i, first in enumerate(self._first) if first)
+        certain = {i: e for i, e in errors.items() if isinstance(e, ReplicaChanged) or checked.basis != "agree"}
+        return {i: error.message for i, error in certain.items()}
 
     def _pieces(self) -> list[Extent]:
         return sorted(Extent(start, end, i) for i, first in enumerate(self._first) for start, end in first)
@@ -216,7 +228,7 @@ class Copy:
             resumed_bytes=0,
             duplicate_bytes=self._duplicate_bytes,
             checksum=self._checked.checksum if self._checked else None,
-            verified=self._checked.verified if self._checked else False,
+            basis=self._checked.basis if self._checked else "none",
             rationale=self._scheduler.rationale if self._scheduler else "",
             sources=sources,
         )

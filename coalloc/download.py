@@ -8,13 +8,25 @@ from pathlib import Path
 from typing import NamedTuple
 
 from coalloc.agreement import Agreement, unusable
+from coalloc.continuation import Continuation
 from coalloc.disk import in_thread
 from coalloc.engine.base import Source
 from coalloc.engine.places import CONNECTING
-from coalloc.errors import CoallocError, TargetExists, VerificationError
+from coalloc.errors import CoallocError, ReplicaChanged, TargetExists, TransferFailed, VerificationError
 from coalloc.intervals import Intervals
-from coalloc.journal import Journal, describe, recall
-from coalloc.model import Checksum, Confirm, Estimate, Phase, ReplicaSet, Snapshot, SourceReport, TransferReport
+from coalloc.journal import Header, Journal, Recollection, describe, recall
+from coalloc.model import (
+    Basis,
+    Checksum,
+    Confirm,
+    Estimate,
+    Phase,
+    ReplicaSet,
+    Snapshot,
+    SourceReport,
+    Stat,
+    TransferReport,
+)
 from coalloc.report import source_reports, source_views, unstarted_reports, unstarted_views
 from coalloc.runner import Runner
 from coalloc.schedule import Scheduler
@@ -82,7 +94,9 @@ class Download:
         self._began = self._loop.time()
         self._phase: Phase = "connecting"
         self._agreement = Agreement(file)
-        self._runner = Runner(sources, self._agreement.check, self._write, seed)
+        self._runner = Runner(sources, self._agree, self._write, seed)
+        self._continuation: Continuation | None = None
+        self._journal: Journal | None = None
         self._scheduler: Scheduler | None = None
         self._urls = [redact(source.url) for source in sources]
         self._verification: Verification | None = None
@@ -90,6 +104,7 @@ class Download:
         self._notice: str | None = None
         self._here: Checksum | None = None
         """The checksum by which the target was found to be there already."""
+        self._here_by: Basis = "none"
         self._fetched_at: float | None = None
 
     async def run(self) -> TransferReport:
@@ -100,20 +115,20 @@ class Download:
         showing = self._loop.create_task(self._show()) if self._watch else None
         try:
             with self._locked() as self._partial:
-                if await self._is_here(expectation(self._file.checksums)):
+                if await self._is_here(expectation(self._file.checksums), "given"):
                     return self._finished()
                 await self._connect()
                 said = await self._servers_word()
-                if await self._is_here(said):
+                if await self._is_here(said, "own word"):
                     return self._finished()
                 await self._refuse_to_replace(said)
                 await self._prepare()
                 try:
                     await self._fetch_and_verify()
                 finally:
-                    self._journal.close()
+                    self._close_journal()
                 if self._wishes.confirm and self._verification:
-                    await self._wishes.confirm(self._verification.verified or not self._agreement.size)
+                    await self._wishes.confirm(self._verification.basis != "none" or not self._agreement.size)
                 with suppress(asyncio.CancelledError):  # once it has begun, being done is the cleanest stop
                     await in_thread(self._publish)
         except CoallocError as error:
@@ -136,14 +151,14 @@ class Download:
             self._target, keep_checksums=wishes.keep_checksums, within=wishes.within, beside=wishes.beside
         )
 
-    async def _is_here(self, wanted: Checksum | None) -> bool:
+    async def _is_here(self, wanted: Checksum | None, basis: Basis) -> bool:
         """Whether the target is there already, with the checksum that is known of it."""
         if wanted is None:
             return False
         size = await in_thread(matching_bytes, self._target, wanted, self._agreement.size, self._wishes.within)
         if size is None:
             return False
-        self._here = wanted
+        self._here, self._here_by = wanted, basis
         self._agreement.size = size
         self._resumed.add(0, size)
         self._notice = f"{self._target} was here already"
@@ -212,8 +227,10 @@ class Download:
         assert size is not None
         expected = expectation(self._file.checksums) or expectation(self._agreement.digests)
         algorithm = expected.algorithm if expected else None
-        header = describe(size, self._urls, self._agreement.validators, [expected] if expected else [])
+        header = describe(size, self._urls, self._agreement.said, [expected] if expected else [])
         earlier = recall(self._partial.journal_path, header, self._partial.directory)
+        if earlier.extents and not (expected or self._file.pieces):
+            earlier = await self._continued(header, earlier)
         kept = await in_thread(self._partial.begin, size, earlier.extents, algorithm)
         self._journal = Journal.create(self._partial.journal_path, earlier.header, kept, own=self._partial.directory)
         self._resumed = Intervals((extent.start, extent.end) for extent in kept)
@@ -225,10 +242,51 @@ class Download:
             size, self._estimates, self._wishes.policy, missing=missing, most=self._most, seed=self._seed
         )
         lanes = self._scheduler.state.lanes
-        jury = Jury(self._sources, lambda source: lanes[source].answers)
+        jury = Jury(self._sources, lambda source: lanes[source].answers, self._holders(header, earlier.header))
+        stated_by = self._agreement.stated_by(expected) if expected and not self._file.checksums else None
         compare = self._wishes.keep_checksums
-        self._verification = Verification(self._partial, jury, expected, self._file.pieces, compare=compare)
+        self._verification = Verification(
+            self._partial, jury, expected, self._file.pieces, compare=compare, stated_by=stated_by
+        )
         self._verification.add(self._partial.pieces())
+
+    def _holders(self, now: Header, all_known: Header) -> dict[int, int]:
+        """Of the replicas that only an earlier run used those that are still named, with their numbers of today."""
+        numbers = {origin.url: number for number, origin in enumerate(now.origins)}
+        earlier = enumerate(all_known.origins[len(now.origins) :], len(now.origins))
+        return {number: numbers[origin.url] for number, origin in earlier if origin.url in numbers}
+
+    def _close_journal(self) -> None:
+        if self._journal:
+            self._journal.close()
+
+    def _agree(self, source: int, stat: Stat) -> None:
+        """Take in what a replica says of itself. :raises CoallocError: as `Agreement.check`"""
+        self._agreement.check(source, stat)
+        if self._continuation:
+            self._continuation.hear(source, stat)
+        if self._journal:
+            self._journal.identify(source, stat)
+
+    async def _continued(self, header: Header, earlier: Recollection) -> Recollection:
+        """What of the earlier run may be used, as far as the first answers tell: nothing where replicas changed.
+
+        Where one has changed, the others are waited for: they may be as they were.
+        """
+        origins = {extent.source: earlier.header.origins[extent.source] for extent in earlier.extents}
+        continuation, said = Continuation(origins, header.origins), self._agreement.said
+        known = [source for source in said if source in continuation.unheard]
+        if known and not any(continuation.is_same(source, said[source]) for source in known):
+            await self._runner.hear(set(continuation.unheard) - said.keys())
+        for source in sorted(said, key=lambda source: not continuation.is_same(source, said[source])):
+            with suppress(ReplicaChanged):  # it is told so again when it is connected
+                continuation.hear(source, said[source])
+        self._continuation = continuation
+        if continuation.begun_anew:
+            names = ", ".join(sorted({redact(origins[number].url) for number in continuation.changed}))
+            self._notice = f"what an earlier run left is not used: {names} was changed since the fetch began"
+            return Recollection(header)
+        return earlier
 
     async def _fetch_and_verify(self) -> None:
         assert self._scheduler is not None
@@ -240,19 +298,87 @@ class Download:
             self._phase, self._fetched_at = "verifying", self._loop.time()
             if not (self._file.checksums or self._file.pieces):  # else no server can say anything new
                 await self._runner.hear_the_late()
-            bad = await self._verification.find_bad()
-            if not bad:
+            bad, changed = await self._judge(self._verification)
+            if changed:
+                event = await self._fetch_anew(self._scheduler.state.lanes, self._verification, changed)
+            elif bad:
+                event = await self._reject(self._scheduler.state.lanes, self._verification, bad)
+            else:
                 break
-            event = await self._reject(self._scheduler.state.lanes, self._verification, bad)
+
+    async def _judge(self, verification: Verification) -> tuple[Mapping[int, str], Mapping[int, str]]:
+        """Whose bytes are wrong, or of another version than the file is now, with the reason."""
+        verdict = self._loop.create_task(verification.find_bad())
+        try:
+            changed, doubted = await self._unconfirmed(verification)
+            if changed:
+                return {}, changed
+            bad = await verdict
+            return bad, {} if bad else {i: why for i, why in doubted.items() if not verification.confirmed_by_others(i)}
+        finally:
+            verdict.cancel()
+            await asyncio.gather(verdict, return_exceptions=True)
+
+    async def _unconfirmed(self, verification: Verification) -> tuple[dict[int, str], dict[int, str]]:
+        """Who delivered something and has changed since, or cannot tell whether it has.
+
+        Where a checksum of the whole is known, that one tells.
+        """
+        if verification.knows_the_whole:
+            return {}, {}
+        senders, count = self._partial.senders, len(self._sources)
+        errors = await self._runner.recheck(source for source in senders if source < count)
+        changed = {i: error.message for i, error in errors.items() if isinstance(error, ReplicaChanged)}
+        doubted = {i: error.message for i, error in errors.items() if i not in changed}
+        if earlier := self._continuation:
+            for number in senders - earlier.confirmed - set(range(count)):
+                url, known = self._urls[number], earlier.begun_anew or number in earlier.changed
+                why = f"{url} {'was changed' if known else 'may have changed'} since an earlier run fetched from it"
+                (changed if known else doubted)[number] = why
+        return changed, doubted
+
+    async def _fetch_anew(
+        self, lanes: Sequence[Lane], verification: Verification, changed: Mapping[int, str]
+    ) -> Rejected:
+        """Drop what is of another version, or may be, so that it is fetched again.
+
+        :raises CoallocError: when there is nobody to fetch it from
+        """
+        if all(lane.source in changed or lane.status == "left" for lane in lanes):
+            errors = [self._runner.errors[i] for i in changed if i in self._runner.errors]
+            stale = next((error for error in errors if isinstance(error, ReplicaChanged)), None)
+            if stale is None:
+                why = "; ".join(changed.values())
+                raise TransferFailed(
+                    f"no source can say whether the file is still the one that was fetched: {why}",
+                    "run the same command again to go on",
+                )
+            await self._forget(verification, changed)
+            raise stale
+        total = await self._forget(verification, changed)
+        why = "; ".join(changed.values())
+        self._notice = f"{sum(end - start for start, end in total)} bytes were fetched again: {why}"
+        rejected = tuple(i for i in changed if i < len(lanes))
+        return Rejected(self._loop.time(), rejected, tuple(total), reason=why)
+
+    async def _forget(self, verification: Verification, changed: Mapping[int, str]) -> list[tuple[int, int]]:
+        assert self._journal is not None
+        dropped = await verification.forget(changed)
+        for piece in dropped:
+            self._journal.revoke(piece.start, piece.end)
+            self._resumed.remove(piece.start, piece.end)
+        return [(piece.start, piece.end) for piece in dropped]
 
     def _write(self, source: int, offset: int, view: memoryview) -> None:
         assert self._verification is not None
+        assert self._journal is not None
         fresh = self._partial.write(source, offset, view)
         self._journal.append(fresh)
         self._verification.add(fresh)
 
     async def _reject(self, lanes: Sequence[Lane], verification: Verification, bad: Mapping[int, str]) -> Rejected:
         """Drop all that bad sources delivered, so that it is fetched from others."""
+        assert self._journal is not None
         dropped, back = await verification.drop(bad)
         for piece in dropped:
             self._journal.revoke(piece.start, piece.end)
@@ -321,7 +447,7 @@ class Download:
             resumed_bytes=self._resumed.total,
             duplicate_bytes=self._partial.duplicate_bytes if scheduler else 0,
             checksum=checked.checksum if checked else self._here,
-            verified=checked.verified if checked else self._here is not None,
+            basis=checked.basis if checked else self._here_by,
             rationale=scheduler.rationale if scheduler else "",
             notice=self._notice,
             there=self._here is not None,

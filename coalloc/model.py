@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, NamedTuple
 
 __all__ = [
+    "Basis",
     "Checksum",
     "Confirm",
     "Ending",
@@ -42,8 +43,14 @@ Ending = Literal["whole", "relieved", "failed", "stalled"]
 Phase = Literal["connecting", "fetching", "verifying", "done"]
 Kind = Literal["file", "dir", "link", "other"]
 TaskStatus = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]
+Basis = Literal["given", "agree", "own word", "none"]
+"""With what a file was compared.
+
+`given`: a checksum that the user or a Metalink gave. `agree`: each byte is the same at two replicas or more.
+`own word`: some of it is only what its own replica says that it should be. `none`: some was compared with nothing.
+"""
 Confirm = Callable[[bool], Awaitable[None]]
-"""Is told whether a file that is whole was verified; raises an error where it is not to get its name after all."""
+"""Is told whether a file that is whole was compared with anything; raises an error where it is not to get its name."""
 
 
 class Checksum(NamedTuple):
@@ -221,8 +228,8 @@ class SourceReport(NamedTuple):
 class TransferReport(NamedTuple):
     """What a whole transfer did; the JSON document of `coget --json` is made of it.
 
-    `notice` says in one sentence what people should know beside it: why an earlier run's bytes were not used. `there`:
-    the file was at its place already, by its checksum, and nothing was fetched.
+    `basis` is with what all of it was compared. `notice` says in one sentence what people should know beside it: why an
+    earlier run's bytes were not used. `there`: the file was at its place already, and nothing was fetched.
     """
 
     output: str
@@ -233,11 +240,21 @@ class TransferReport(NamedTuple):
     resumed_bytes: int
     duplicate_bytes: int
     checksum: Checksum | None
-    verified: bool
+    basis: Basis
     rationale: str
     sources: tuple[SourceReport, ...] = ()
     notice: str | None = None
     there: bool = False
+
+    @property
+    def verified(self) -> bool:
+        """Whether a checksum that was given, or a second replica, says that all of it is right."""
+        return self.basis in ("given", "agree")
+
+    @property
+    def compared(self) -> bool:
+        """Whether all of it is as a checksum says, be it that of the replica that it came from."""
+        return self.basis != "none"
 
 
 class PlannedShare(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 
 from coalloc.engine.admission import pieces
 from coalloc.engine.base import Deliver, Source, Span
-from coalloc.errors import NoFreeConnection, ServerBusy, SourceError, TransferFailed
+from coalloc.errors import NoFreeConnection, ReplicaChanged, ServerBusy, SourceError, TransferFailed
 from coalloc.model import Stat
 from coalloc.schedule import Scheduler
 from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
@@ -143,6 +143,45 @@ class Runner:
             await asyncio.wait(late.values(), timeout=max(0.0, until - now))
         if self._error is not None:
             raise self._error
+
+    async def hear(self, sources: Iterable[int]) -> None:
+        """Wait a moment for the first answers of these sources, to each of which `agree` is asked."""
+        asked = {source: self._open(source) for source in sources}
+        if asked:
+            await asyncio.wait(asked.values(), timeout=max(ANSWER, SLOWER * self._slowest))
+        for source, task in asked.items():
+            if task.done():
+                try:
+                    self._agree(source, await task)
+                except SourceError as error:
+                    self.errors[source] = error
+
+    async def recheck(self, sources: Iterable[int]) -> dict[int, SourceError]:
+        """Ask these sources, all at once, whether their replicas are still what they were.
+
+        :returns: of those that are not, or cannot be asked, the reason
+        """
+        sources = list(sources)
+        errors = await asyncio.gather(*(self._recheck(source) for source in sources))
+        found = {source: error for source, error in zip(sources, errors, strict=True) if error}
+        self.errors |= found
+        return found
+
+    async def _recheck(self, source: int) -> SourceError | None:
+        if isinstance(known := self.errors.get(source), ReplicaChanged):
+            return known
+        refusals = 0
+        async with self._busy[source]:
+            while True:
+                try:
+                    if stat := await self._sources[source].recheck():
+                        self._agree(source, stat)
+                except SourceError as error:
+                    refusals += isinstance(error, ServerBusy)
+                    if not await self._wait_out(error, refusals):
+                        return error
+                else:
+                    return None
 
     async def close(self) -> None:
         """Let go of everything."""

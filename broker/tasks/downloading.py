@@ -114,7 +114,7 @@ class Downloading:
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         arriving.whole(report.size)
         done = Result(work, "succeeded", _checksum(report), counts={"files_transferred": 1})
-        return self._demand.marked(done, report.verified or not report.size)
+        return self._demand.marked(done, report.compared or not report.size)
 
 
 async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
@@ -160,5 +160,5 @@ def _parent(path: str) -> str:
 
 def _checksum(report: TransferReport) -> str | None:
     """What the file is known to have here and at its source, as ALGORITHM:HEX."""
-    known = report.checksum if report.verified else None
+    known = report.checksum if report.compared else None
     return known and f"{known.algorithm}:{known.value}"

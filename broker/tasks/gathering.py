@@ -92,8 +92,8 @@ class Gathering:
             deciding.came(report)
         arriving.whole(report.size)
         recorder.observe(self._owner, of_sources(work, self._site, deciding.began, report.sources))
-        sure = report.checksum if report.verified else None
+        sure = report.checksum if report.compared else None
         checksum = sure and f"{sure.algorithm}:{sure.value}"
         counts = {"files_transferred": 1, **({"bytes_checksummed": report.size} if checksum else {})}
         done = Result(work, "succeeded", checksum, counts=counts)
-        return self._demand.marked(done, report.verified or not report.size)
+        return self._demand.marked(done, report.compared or not report.size)

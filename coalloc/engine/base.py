@@ -156,5 +156,14 @@ class Source(ABC):
         """
 
     @abstractmethod
+    async def recheck(self) -> Stat | None:
+        """Ask again what the replica is, over the connection that is kept, once no fetch is under way.
+
+        Return None where that says nothing new: each answer showed that it came from the version that `open` saw.
+
+        :raises ReplicaChanged: when the server itself says that it is another version
+        """
+
+    @abstractmethod
     async def close(self) -> None:
         """Let go of every connection. May be called twice, and after errors; never raises."""

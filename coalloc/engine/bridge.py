@@ -10,7 +10,7 @@ own words come here: where a policy refuses anything, nothing is opened.
 import asyncio
 import re
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from urllib.parse import unquote
 
@@ -49,6 +49,19 @@ MEANINGS: Sequence[tuple[type[Exception], type[SourceError], str]] = [
     (NotImplementedError, Unsupported, "use another replica"),
 ]
 """What an exception of a file system means, the first that fits: its class, our error, remedy."""
+VERSION = (
+    "etag",
+    "generation",
+    "versionid",
+    "md5hash",
+    "crc32c",
+    "checksum",
+    "mtime",
+    "lastmodified",
+    "updated",
+    "created",
+)
+"""What file systems call that which changes with a file."""
 T = TypeVar("T")
 
 
@@ -86,7 +99,7 @@ class BridgeSource(Source):
         if (size := count(str(info["size"]))) is None:
             said = hide(str(info["size"]), self.url)[:40]
             raise Unsupported(f"{self._shown}: the size makes no sense: {said}", "use another replica")
-        return Stat(size, self._files.ukey(self._path))
+        return Stat(size, _validator(info))
 
     def _connect(self) -> None:
         from fsspec.core import url_to_fs
@@ -164,5 +177,15 @@ class BridgeSource(Source):
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return None
 
+    async def recheck(self) -> Stat:
+        return await self.open()
+
     async def close(self) -> None:
         self._files = None
+
+
+def _validator(info: Mapping[str, Any]) -> str | None:
+    """What changes with the file, of what a file system says of it: not when it was read, as its own `ukey` may."""
+    said = {name.lower().replace("_", ""): value for name, value in info.items()}
+    known = [f"{name}={said[name]}" for name in VERSION if said.get(name) is not None]
+    return " ".join(known) or None

@@ -109,6 +109,10 @@ class _Capped(Source):
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return await self._source.checksum(algorithm, start, end)
 
+    async def recheck(self) -> Stat | None:
+        self._take()
+        return await self._source.recheck()
+
     async def close(self) -> None:
         try:
             await self._source.close()

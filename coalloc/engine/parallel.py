@@ -95,6 +95,9 @@ class Parallel(Source):
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return await self._sessions[0].checksum(algorithm, start, end)
 
+    async def recheck(self) -> Stat | None:
+        return await self._sessions[0].recheck()
+
     async def close(self) -> None:
         await self._forget_joined()
         await asyncio.gather(*(session.close() for session in self._sessions))

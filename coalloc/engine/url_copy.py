@@ -180,6 +180,9 @@ class URLCopySource(Source):
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return None
 
+    async def recheck(self) -> Stat:
+        return await self.open()
+
     async def close(self) -> None:
         if self._place:
             self._place.release()

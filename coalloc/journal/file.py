@@ -13,9 +13,18 @@ from typing import NamedTuple, Self
 
 from coalloc.disk import Disk, disk_error
 from coalloc.errors import SinkError
-from coalloc.journal.format import Contents, Header, Origin, decode, encode_extent, encode_header, encode_revoke
+from coalloc.journal.format import (
+    Contents,
+    Header,
+    Origin,
+    decode,
+    encode_extent,
+    encode_header,
+    encode_origin,
+    encode_revoke,
+)
 from coalloc.journal.resume import carry_over, why_not
-from coalloc.model import Checksum, Extent
+from coalloc.model import Checksum, Extent, Stat
 from coalloc.owned import OwnDirectory
 from coalloc.pieces import Pieces
 from coalloc.urls import without_login
@@ -34,15 +43,19 @@ class Recollection(NamedTuple):
     trouble: str | None = None
 
 
-def describe(size: int, urls: Sequence[str], validators: Mapping[int, str], checksums: Iterable[Checksum]) -> Header:
+def describe(size: int, urls: Sequence[str], known: Mapping[int, Stat], checksums: Iterable[Checksum]) -> Header:
     """The header for a file that is to be fetched now.
 
     :param urls: the replicas; their passwords are left out
-    :param validators: what is known to change with the file, by the number of the replica
+    :param known: what replicas have said of themselves, by their numbers
     :param checksums: what is expected of the whole file
     """
-    origins = tuple(Origin(without_login(url), validators.get(i)) for i, url in enumerate(urls))
-    return Header(size, origins, tuple(checksums), _boot())
+    origins = (_origin(url, known.get(i)) for i, url in enumerate(urls))
+    return Header(size, tuple(origins), tuple(checksums), _boot())
+
+
+def _origin(url: str, stat: Stat | None) -> Origin:
+    return Origin(without_login(url), *(stat.validator, stat.checksums) if stat else ())
 
 
 def _boot() -> str:
@@ -122,6 +135,7 @@ class Journal:
         self._pending = Pieces()
         self._waiting = 0
         self._grain = size // _GRAINS
+        self._origins: list[Origin] = []
 
     @classmethod
     def create(
@@ -143,6 +157,7 @@ class Journal:
         try:
             with _directory(path, own) as directory:
                 journal = cls(path, directory.renew(new), header.size, disk or Disk())
+                journal._origins = list(header.origins)
                 records = (encode_extent(e.start, e.end, e.source, e.adler32) for e in extents)
                 journal._write(encode_header(header) + b"".join(records))
                 journal._sync()  # else a power cut could leave the new name and neither journal
@@ -166,6 +181,14 @@ class Journal:
             self._waiting += extent.end - extent.start
         if self._waiting >= self._grain:
             self.flush()
+
+    def identify(self, source: int, stat: Stat) -> None:
+        """Record what a replica says of itself, if that is new."""
+        origin = self._origins[source]
+        known = origin._replace(validator=stat.validator, checksums=stat.checksums)
+        if known != origin:
+            self._origins[source] = known
+            self._write(encode_origin(source, known))
 
     def revoke(self, start: int, end: int) -> None:
         """Record that [start, end) is missing again."""

@@ -10,6 +10,7 @@ What is assumed of a crash
 - Where checksums are off that cannot be done. Such extents are believed only under the boot during which they
   were written (the header says which), for then no power was cut.
 - A disk that fills up may cut a record short; the writer writes the next one over it.
+- A replica's identity is recorded when it is first known, which for most of them is after the header was written.
 - Bytes may rot. Each record has its own crc32; from the first record that is wrong, nothing is believed.
 
 What is lost with a cut tail is fetched again. A lost `revoke` brings wrong bytes back as extents that look
@@ -19,7 +20,7 @@ The file
 --------
     "coget journal 1\\n"       16 bytes; the number is the version of all that follows
     record                    the header, once
-    record ...                extents and revocations, in order of time
+    record ...                extents, revocations and identities, in order of time
 
 A record (integers are little-endian):
 
@@ -32,7 +33,7 @@ A record (integers are little-endian):
 
 import json
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from zlib_ng import zlib_ng
@@ -46,12 +47,13 @@ __all__ = [
     "decode",
     "encode_extent",
     "encode_header",
+    "encode_origin",
     "encode_revoke",
 ]
 
 MAGIC = b"coget journal "
 PREAMBLE = MAGIC + b"1\n"
-HEADER, EXTENT, REVOKE = 0, 1, 2
+HEADER, EXTENT, REVOKE, ORIGIN = 0, 1, 2, 3
 
 _FRAME = struct.Struct("<IIB")
 _CRC = struct.Struct("<I")
@@ -60,10 +62,15 @@ _REVOKE = struct.Struct("<QQ")
 
 
 class Origin(NamedTuple):
-    """A replica as the journal knows it: its URL without password, and its validator (ETag, MDTM) if it has one."""
+    """A replica as the journal knows it: its URL without password, and what tells its version, as far as is known.
+
+    :param validator: what changes with the file (ETag, MDTM)
+    :param checksums: what its server stated of the whole file
+    """
 
     url: str
     validator: str | None = None
+    checksums: tuple[Checksum, ...] = ()
 
 
 class Header(NamedTuple):
@@ -106,12 +113,13 @@ def _record(kind: int, body: bytes) -> bytes:
 def encode_header(header: Header) -> bytes:
     """The beginning of a journal: the preamble and the header, whose body is a JSON object.
 
-    {"size": 5, "boot": "...", "origins": [[url, validator], ...], "checksums": [[algorithm, value], ...]}
+    {"size": 5, "boot": "...", "checksums": [[algorithm, value], ...],
+     "origins": [[url, validator, [[algorithm, value], ...]], ...]}
     """
     document = {
         "size": header.size,
         "boot": header.boot,
-        "origins": [[origin.url, origin.validator] for origin in header.origins],
+        "origins": [list(origin) for origin in header.origins],
         "checksums": [[checksum.algorithm, checksum.value] for checksum in header.checksums],
     }
     return PREAMBLE + _record(HEADER, json.dumps(document).encode())
@@ -121,10 +129,31 @@ def _decode_header(body: bytes) -> Header:
     document = json.loads(body)
     return Header(
         size=int(document["size"]),
-        origins=tuple(Origin(url, validator) for url, validator in document["origins"]),
-        checksums=tuple(Checksum(algorithm, value) for algorithm, value in document["checksums"]),
+        origins=tuple(_origin(*origin) for origin in document["origins"]),
+        checksums=_checksums(document["checksums"]),
         boot=document["boot"],
     )
+
+
+def _origin(url: str, validator: str | None, checksums: Iterable[Sequence[str]] = ()) -> Origin:
+    return Origin(url, validator, _checksums(checksums))
+
+
+def _checksums(pairs: Iterable[Sequence[str]]) -> tuple[Checksum, ...]:
+    return tuple(Checksum(algorithm, value) for algorithm, value in pairs)
+
+
+def encode_origin(source: int, origin: Origin) -> bytes:
+    """An identity, as a JSON object: {"source": 0, "origin": [url, validator, [[algorithm, value], ...]]}."""
+    return _record(ORIGIN, json.dumps({"source": source, "origin": list(origin)}).encode())
+
+
+def _decode_origin(body: bytes, header: Header) -> Header:
+    document = json.loads(body)
+    source, origin = document["source"], _origin(*document["origin"])
+    if not 0 <= source < len(header.origins) or origin.url != header.origins[source].url:
+        raise ValueError(f"the identity of a source {source} that there is not")
+    return header._replace(origins=(*header.origins[:source], origin, *header.origins[source + 1 :]))
 
 
 def encode_extent(start: int, end: int, source: int, adler32: int | None) -> bytes:
@@ -178,6 +207,8 @@ def decode(data: bytes) -> Contents:
                 extents.append(_decode_extent(body, header))
             elif kind == REVOKE:
                 extents = _decode_revoke(body, extents)
+            elif kind == ORIGIN:
+                header = _decode_origin(body, header)
             else:
                 raise _Wrong(f"a record of unknown kind {kind}")
             length = end

@@ -79,7 +79,7 @@ def _transfer(report: TransferReport) -> Document:
         "strategy": report.strategy,
         "resumed_bytes": report.resumed_bytes,
         "duplicate_bytes": report.duplicate_bytes,
-        "checksum": {**_checksum(checksum), "verified": report.verified},
+        "checksum": {**_checksum(checksum), "verified": report.verified, "basis": report.basis},
         "rationale": report.rationale,
         "sources": [_source(source) for source in report.sources],
     }

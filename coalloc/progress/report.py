@@ -1,9 +1,9 @@
 """What a transfer did, for people: a line on the file, a line on its verification, a table of its sources."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
 
-from coalloc.model import SourceReport, TransferReport
+from coalloc.model import Basis, SourceReport, TransferReport
 from coalloc.progress import human
 from coalloc.progress.table import console, table
 
@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 __all__ = ["print_reports"]
+
+KINDS: Mapping[Basis, str] = {
+    "given": "verified",
+    "agree": "verified, replicas agree",
+    "own word": "not verified, only the server it came from says so",
+    "none": "not verified, nothing to compare with",
+}
 
 
 def print_reports(reports: Sequence[TransferReport], file: TextIO) -> None:
@@ -40,8 +47,7 @@ def verification(report: TransferReport) -> str:
     """Whether the content was compared with anything, and its checksum."""
     if report.checksum is None:
         return "verified" if report.verified else "not verified: no checksum was kept"
-    known = f"{report.checksum.algorithm} {report.checksum.value}"
-    return f"verified: {known}" if report.verified else f"not verified, nothing to compare with: {known}"
+    return f"{KINDS[report.basis]}: {report.checksum.algorithm} {report.checksum.value}"
 
 
 def sources_table(sources: Sequence[SourceReport]) -> "Table":

@@ -81,13 +81,15 @@ class Failed(NamedTuple):
 class Rejected(NamedTuple):
     """Verification found `sources` wrong: they are used no more, and the ranges [start, end) are missing again.
 
-    `restored` are sources of earlier rejections that were suspected without reason: they can be used again.
+    `reason` says what is wrong. `restored` are sources of earlier rejections that were suspected without reason: they
+    can be used again.
     """
 
     at: float
     sources: tuple[int, ...]
     ranges: tuple[tuple[int, int], ...]
     restored: tuple[int, ...] = ()
+    reason: str = "it sent wrong bytes"
 
 
 class Tick(NamedTuple):

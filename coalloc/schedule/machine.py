@@ -160,7 +160,7 @@ class Scheduler:
             self.state.final.remove(start, end)
             self.state.unassigned.add(start, end)
         for source in event.sources:
-            self._leave(self.state.lanes[source], "it sent wrong bytes", event.at)
+            self._leave(self.state.lanes[source], event.reason, event.at)
         for lane in (self.state.lanes[source] for source in event.restored):
             lane.status, lane.reason, lane.failures = "spare", None, 0
 

@@ -163,6 +163,11 @@ class PartialFile:
                 piece.adler32 = self._sum("adler32", piece.start, piece.end)
         return [Extent(piece.start, piece.end, piece.source, piece.adler32) for piece in self._pieces]
 
+    @property
+    def senders(self) -> set[int]:
+        """Who delivered what is here."""
+        return {piece.source for piece in self._pieces}
+
     def revoke(self, start: int, end: int) -> None:
         """Make [start, end) missing again: its bytes were found to be wrong."""
         self._held.remove(start, end)

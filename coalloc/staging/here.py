@@ -13,7 +13,7 @@ from coalloc.collection import HERE
 from coalloc.disk import in_thread
 from coalloc.intervals import Intervals
 from coalloc.journal import Journal, describe, recall, staged
-from coalloc.model import Checksum
+from coalloc.model import Checksum, Stat
 from coalloc.partial import derived
 from coalloc.resolve import bounds, refuse_collisions, target
 from coalloc.sink import HeldHere, PartialFile, matching_bytes, resembles
@@ -37,16 +37,24 @@ class _Open:
             raise
 
     def _begin(self, item: Item) -> None:
-        validator = {} if item.modified is None else dict.fromkeys(range(len(item.paths)), str(item.modified))
         urls = [f"{label}{path}" for label, path in item.paths.items()]
         urls.append(staged(urls[0]))
         self.relay = len(item.paths)
         """As which of the journal's origins staged bytes are written down."""
-        header = describe(item.size, urls, validator, [item.expected] if item.expected else [])
+        stat = Stat(item.size, None if item.modified is None else str(item.modified))
+        header = describe(
+            item.size, urls, dict.fromkeys(range(len(urls)), stat), [item.expected] if item.expected else []
+        )
         earlier = recall(self.partial.journal_path, header, self.partial.directory)
-        kept = self.partial.begin(item.size, earlier.extents, item.expected.algorithm if item.expected else None)
+        origins = earlier.header.origins
+        known = [
+            extent
+            for extent in earlier.extents
+            if item.expected or origins[extent.source].validator == stat.validator is not None
+        ]
+        kept = self.partial.begin(item.size, known, item.expected.algorithm if item.expected else None)
         self.journal = Journal.create(self.partial.journal_path, earlier.header, kept, own=self.partial.directory)
-        self.relayed = any(extent.source == self.relay for extent in kept)
+        self.relayed = any(origins[extent.source].url == urls[-1] for extent in kept)
         """Whether some of what is here was staged."""
 
     def close(self) -> None:

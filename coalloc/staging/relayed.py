@@ -1,7 +1,9 @@
 """A collection of one file, told as the download that it is for whoever asked for one."""
 
+from collections.abc import Container
+
 from coalloc.collection import HERE, CollectionReport, CollectionView, PairReport
-from coalloc.model import Phase, Snapshot, SourceReport, SourceView, TransferReport
+from coalloc.model import Basis, Checksum, Phase, Snapshot, SourceReport, SourceView, TransferReport
 
 __all__ = ["report", "snapshot"]
 
@@ -13,9 +15,13 @@ PHASES: dict[str, Phase] = {
 }
 
 
-def report(collected: CollectionReport) -> TransferReport:
-    """What was done; its sources are the servers from which bytes came here, holders or not."""
+def report(collected: CollectionReport, given: Container[Checksum]) -> TransferReport:
+    """What was done; its sources are the servers from which bytes came here, holders or not.
+
+    :param given: what the user or a Metalink says of the file
+    """
     (file,) = collected.files
+    basis: Basis = "given" if file.checksum in given else "own word"
     return TransferReport(
         output=file.output,
         size=file.size,
@@ -25,7 +31,7 @@ def report(collected: CollectionReport) -> TransferReport:
         resumed_bytes=collected.there_bytes,
         duplicate_bytes=collected.duplicate_bytes + collected.mended_bytes,
         checksum=file.checksum,
-        verified=file.verified,
+        basis=basis if file.verified else "none",
         rationale=collected.rationale,
         sources=tuple(_source(pair, collected) for pair in collected.pairs if pair.sink == HERE),
     )

@@ -1,13 +1,21 @@
 """A simulated replica: an engine whose network is a list of numbers, meant for a loop with a virtual clock."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from zlib import adler32
 
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import Deliver, EngineOptions, Source, Span
-from coalloc.errors import ConnectionLost, NoFreeConnection, NoSuchFile, ServerBusy, Unreachable, Unsupported
+from coalloc.errors import (
+    ConnectionLost,
+    NoFreeConnection,
+    NoSuchFile,
+    ReplicaChanged,
+    ServerBusy,
+    Unreachable,
+    Unsupported,
+)
 from coalloc.model import Checksum, Stat
 
 __all__ = ["Behaviour", "Bottleneck", "SimulatedSource"]
@@ -39,6 +47,9 @@ class Behaviour:
     byte is sent wrong. `claims_size` is a lie about the size; `digests` is what it says of the whole when connecting.
     `free_at` is when other transfers let go of its server, `busy_until` when it is ready to serve; until then it asks
     for `retry_after` seconds.
+    `becomes` are later versions of the file, by the second from which on they are there, written `in_place` or put in
+    place of the earlier one, which ranges that have begun go on with. Its validator tells versions apart if it is
+    `tagged`; each answer shows of which one it is if it is `certain`.
     `disorder` chunks at a time come back to front, as blocks of MODE E may.
     """
 
@@ -57,6 +68,10 @@ class Behaviour:
     ranged: bool = True
     offers_checksum: bool = False
     digests: tuple[Checksum, ...] = ()
+    becomes: tuple[tuple[float, bytes], ...] = field(default=(), repr=False)
+    in_place: bool = False
+    tagged: bool = True
+    certain: bool = False
     chunk: int = 16 * 1024
     disorder: int = 1
 
@@ -71,7 +86,9 @@ class SimulatedSource(Source):
         self.opened = 0
         self.users = 0
         self._left_at: float | None = None
-        self._content = _corrupted(content, behaviour.corrupts) if behaviour.corrupts else content
+        later = (each for _, each in behaviour.becomes)
+        self._versions = [_corrupted(each, behaviour.corrupts) for each in (content, *later)]
+        self._seen: int | None = None
 
     async def open(self) -> Stat:
         self._free()
@@ -82,8 +99,23 @@ class SimulatedSource(Source):
         self._alive("refused the connection", Unreachable)
         if self.behaviour.missing:
             raise NoSuchFile(f"{self.url}: no such file", "check the path")
+        self._seen = self._version
+        return self._stat()
+
+    @property
+    def _version(self) -> int:
+        """The number of the version that is there now."""
+        since = [each for each, _ in self.behaviour.becomes]
+        return sum(each <= asyncio.get_running_loop().time() for each in since)
+
+    @property
+    def _content(self) -> bytes:
+        return self._versions[self._version]
+
+    def _stat(self) -> Stat:
         size = len(self._content) if self.behaviour.claims_size is None else self.behaviour.claims_size
-        return Stat(size, checksums=self.behaviour.digests, ranged=self.behaviour.ranged)
+        tag = f"v{self._version}" if self.behaviour.tagged else None
+        return Stat(size, tag, self.behaviour.digests, self.behaviour.ranged)
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
         self.users += 1
@@ -98,6 +130,9 @@ class SimulatedSource(Source):
         self._left_at = None
         if span.start and not self.behaviour.ranged:
             raise Unsupported(f"{self.url} ignores ranges", "use another replica")
+        if self.behaviour.certain and self._version != self._seen:
+            raise ReplicaChanged(f"{self.url} changed while it was fetched", "start again")
+        content = self._content
         for at in self._offsets(span):
             if at >= span.end:
                 continue
@@ -106,7 +141,7 @@ class SimulatedSource(Source):
             stop = min(at + self.behaviour.chunk, span.end)
             if at < stop:
                 self.sent += stop - at
-                deliver(at, memoryview(self._content)[at:stop])
+                deliver(at, memoryview(self._content if self.behaviour.in_place else content)[at:stop])
 
     def _offsets(self, span: Span) -> list[int]:
         """Where chunks begin, in the order in which they come."""
@@ -119,6 +154,13 @@ class SimulatedSource(Source):
         if not self.behaviour.offers_checksum or algorithm != "adler32":
             return None
         return f"{adler32(self._content[start:end]):08x}"
+
+    async def recheck(self) -> Stat | None:
+        if self.behaviour.certain and not self.behaviour.in_place:
+            return None
+        await asyncio.sleep(self.behaviour.setup_seconds)
+        self._alive("closed the connection", ConnectionLost)
+        return self._stat()
 
     async def close(self) -> None:
         pass

@@ -10,7 +10,7 @@ from functools import reduce
 
 from coalloc.checksums import ALGORITHMS, adler32_combine
 from coalloc.errors import VerificationError
-from coalloc.model import Checksum, Extent
+from coalloc.model import Basis, Checksum, Extent
 from coalloc.verify.blame import SUSPECTED, blame
 from coalloc.verify.jury import Jury
 
@@ -19,6 +19,7 @@ __all__ = ["AtSink"]
 Ask = Callable[[str, int, int], Awaitable[str | None]]
 """`ask(algorithm, start, end)`: what the sink says of its bytes [start, end)."""
 KEPT = "adler32"
+WEAKEST: Sequence[Basis] = ("none", "own word", "agree")
 CHANGED = "its bytes changed on the way"
 
 
@@ -26,7 +27,7 @@ class AtSink:
     """Judges what is at the sink; may be asked again when what was bad has been copied anew.
 
     :ivar checksum: of the whole file there, once it is known
-    :ivar verified: whether somebody else than the sink says the same
+    :ivar basis: with what it was compared
     """
 
     def __init__(self, jury: Jury, size: int, expected: Iterable[Checksum]) -> None:
@@ -35,7 +36,12 @@ class AtSink:
         self._expected = sorted(expected, key=lambda checksum: -ALGORITHMS.get(checksum.algorithm, 0))
         self._suspected: set[int] = set()
         self.checksum: Checksum | None = None
-        self.verified = False
+        self.basis: Basis = "none"
+
+    @property
+    def knows_the_whole(self) -> bool:
+        """Whether a checksum of the whole has said that the file is right."""
+        return self.basis == "given"
 
     async def find_bad(self, pieces: Sequence[Extent], ask: Ask) -> Mapping[int, str]:
         """The sources whose bytes are wrong, with the reason; none when all is well, or nobody can say.
@@ -47,11 +53,13 @@ class AtSink:
         expected, found = await self._computed(self._expected, ask)
         if found is None:
             bad = await self._compare(pieces, ask)
-            self.verified = False  # it may be the file that all replicas have, and not the one that is expected
+            self.basis = "none"  # it may be the file that all replicas have, and not the one that is expected
             return bad
-        self.checksum, self.verified = Checksum(expected.algorithm, found), found == expected.value
-        if self.verified:
+        self.checksum = Checksum(expected.algorithm, found)
+        if found == expected.value:
+            self.basis = "given"
             return {}
+        self.basis = "none"
         kept = [piece._replace(adler32=await _sum(piece, ask)) for piece in pieces]
         bad = await blame(self._jury, kept, expected, found, self._size, self._suspected)
         self._suspected |= {source for source, why in bad.items() if why == SUSPECTED}
@@ -68,8 +76,8 @@ class AtSink:
         kept = await asyncio.gather(*(_sum(piece, ask) for piece in pieces))
         judged = [piece._replace(adler32=value) for piece, value in zip(pieces, kept, strict=True)]
         verdicts = await asyncio.gather(*(self._judge(piece) for piece in judged))
-        bad = {piece.source: CHANGED for piece, good in zip(judged, verdicts, strict=True) if good is False}
-        self.verified = all(verdicts)
+        bad = {piece.source: CHANGED for piece, verdict in zip(judged, verdicts, strict=True) if verdict is None}
+        self.basis = "none" if bad else next((basis for basis in WEAKEST if basis in verdicts), "agree")
         if None not in kept:
             whole = reduce(
                 lambda before, each: adler32_combine(before, each.adler32 or 0, each.end - each.start), judged, 1
@@ -77,19 +85,19 @@ class AtSink:
             self.checksum = Checksum(KEPT, f"{whole:08x}")
         return bad
 
-    async def _judge(self, piece: Extent) -> bool | None:
-        """Whether a range at the sink is as it should be; None when nobody can say."""
+    async def _judge(self, piece: Extent) -> Basis | None:
+        """By whom a range at the sink was confirmed; None if it is wrong."""
         if piece.adler32 is None:
-            return None
+            return "none"
         found = f"{piece.adler32:08x}"
         for witness in self._jury.witnesses(piece.source):
             said = await self._jury.digest(witness, KEPT, piece.start, piece.end)
             if said == found:
-                return True
+                return "own word" if witness == piece.source else "agree"
             if said is not None:
                 await self._check_agreed(piece, witness, found)
-                return False
-        return None
+                return None
+        return "none"
 
     async def _check_agreed(self, piece: Extent, witness: int, found: str) -> None:
         """:raises VerificationError: when whoever sent a range has it as it arrived, and the witness has another one"""

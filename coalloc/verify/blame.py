@@ -60,7 +60,7 @@ async def blame(
     other = f"its replica is of another file: {expected.algorithm} is not {expected.value}"
     bad = {i: other for i, value in wholes.items() if value != expected.value}
     if not bad.keys() & delivered.keys():
-        bad |= await _changed_on_the_way(jury, pieces)
+        bad |= await _changed_on_the_way(jury, pieces, [i for i, value in wholes.items() if value == expected.value])
     if not bad.keys() & delivered.keys():
         good = {i for i, value in wholes.items() if value == expected.value}
         suspects = delivered.keys() - suspected
@@ -80,9 +80,15 @@ async def _ask_all(jury: Jury, algorithm: str, size: int) -> dict[int, str]:
     return {i: value for i, value in zip(members, values, strict=True) if value is not None}
 
 
-async def _changed_on_the_way(jury: Jury, pieces: Sequence[Extent]) -> dict[int, str]:
+async def _changed_on_the_way(jury: Jury, pieces: Sequence[Extent], good: Sequence[int]) -> dict[int, str]:
+    """Whose bytes are not what their replicas have; of a replica that is not there now, what a good one has."""
+
+    def witness(piece: Extent) -> int:
+        holder = jury.holder(piece.source)
+        return holder if jury.includes(holder) or not good else good[0]
+
     kept = [p for p in pieces if p.adler32 is not None]
-    values = await asyncio.gather(*(jury.digest(p.source, "adler32", p.start, p.end) for p in kept))
+    values = await asyncio.gather(*(jury.digest(witness(p), "adler32", p.start, p.end) for p in kept))
     return {
         p.source: "its bytes changed on the way"
         for p, value in zip(kept, values, strict=True)

@@ -9,13 +9,13 @@ that delivered none of them.
 
 import asyncio
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence, Set
 from types import MappingProxyType
 from typing import NamedTuple
 
 from coalloc.errors import VerificationError
 from coalloc.intervals import Intervals
-from coalloc.model import Extent
+from coalloc.model import Basis, Extent
 from coalloc.pieces import Piece, Pieces
 from coalloc.verify.foresight import PATIENCE, SLOWER, Foresight, combined
 from coalloc.verify.jury import Jury
@@ -52,6 +52,8 @@ class Comparison:
         self._examined = Intervals()
         self._looked_at, self._left_then = 0.0, left
         self._foresight: Foresight | None = None
+        self.alone: set[int] = set()
+        """Senders of which some bytes no other replica has confirmed."""
         self._seen: set[Extent] = set()
         """The pieces that were waiting when last looked at."""
         self._cases: dict[Extent, asyncio.Task[Verdict]] = {}
@@ -111,16 +113,16 @@ class Comparison:
             self._examined.add(piece.start, piece.end)
             self._cases[piece] = create_task(_examine(self._jury, piece, soon, asked))
 
-    async def finish(self, dropped: Container[int] = ()) -> tuple[bool, dict[int, str]]:
+    async def finish(self, dropped: Container[int] = ()) -> tuple[Basis, dict[int, str]]:
         """Wait for all verdicts on what is here. More may be added after it.
 
         :param dropped: sources whose pieces are here no more
-        :returns: whether all of it was confirmed, and the replicas found bad, with the reason
+        :returns: by whom all of it was confirmed, and the replicas found bad, with the reason
         :raises VerificationError: when replicas differ and no third one can say which is right
         """
         waiting = [_extent(piece) for piece in self._waiting]
         self._waiting.clear()
-        for neighbours in together(await self._not_foreseen(waiting), set(self._jury.members)):
+        for neighbours in together(await self._not_foreseen(waiting), set(self._jury.members), self._jury.holder):
             self._examine(neighbours, soon=True)
         self._cases = {piece: task for piece, task in self._cases.items() if piece.source not in dropped}
         await self._ask_others_instead()
@@ -129,7 +131,20 @@ class Comparison:
                 self._examine([case], soon=True)
         verdicts = await asyncio.gather(*self._cases.values())
         bad = {source: why for verdict in verdicts for source, why in verdict.bad.items() if source not in dropped}
-        return not bad and all(verdict.witness is not None for verdict in verdicts), bad
+        if bad:
+            return "none", bad
+        return self._basis(
+            [(piece.source, verdict.witness) for piece, verdict in zip(self._cases, verdicts, strict=True)]
+        ), {}
+
+    def _basis(self, judged: Sequence[tuple[int, int | None]]) -> Basis:
+        """By whom all was confirmed, given who delivered and who confirmed each piece."""
+        self.alone = {sender for sender, witness in judged if witness in (None, self._jury.holder(sender))}
+        if self._foresight:
+            self.alone |= self._foresight.alone
+        if any(witness is None for _, witness in judged):
+            return "none"
+        return "own word" if self.alone else "agree"
 
     async def _not_foreseen(self, waiting: Sequence[Extent]) -> Sequence[Extent]:
         """Those that nobody confirmed beforehand; who was asked about others that were confirmed is not waited for."""
@@ -148,7 +163,7 @@ class Comparison:
         _, pending = await asyncio.wait(self._cases.values(), timeout=self._patience)
         for piece, task in list(self._cases.items()):
             witnesses = self._jury.witnesses(piece.source, soon=True)
-            others = [i for i in witnesses if i != piece.source and self._jury.free(i)]
+            others = [i for i in witnesses if i != self._jury.holder(piece.source) and self._jury.free(i)]
             if task in pending and others:
                 self._late.append(task)
                 self._cases[piece] = asyncio.get_running_loop().create_task(_either(self._jury, piece, task, others))
@@ -160,7 +175,9 @@ class Comparison:
 
     def _can_be_told_more(self, piece: Extent, verdict: Verdict) -> bool:
         """Whether no other replica had answered yet when this piece was asked about, and one has by now."""
-        return verdict.witness in (None, piece.source) and self._jury.witnesses(piece.source)[:1] != [verdict.witness]
+        return verdict.witness in (None, self._jury.holder(piece.source)) and self._jury.witnesses(piece.source)[
+            :1
+        ] != [verdict.witness]
 
     def cancel(self) -> None:
         """Nobody wants to know any more."""
@@ -175,7 +192,9 @@ def _extent(piece: Piece) -> Extent:
     return Extent(piece.start, piece.end, piece.source, piece.adler32)
 
 
-def together(pieces: Iterable[Extent], members: Set[int]) -> list[list[Extent]]:
+def together(
+    pieces: Iterable[Extent], members: Set[int], holder: Callable[[int], int] = lambda sender: sender
+) -> list[list[Extent]]:
     """Which pieces are asked about at once: neighbours, LEAST bytes at most, of which a member delivered none.
 
     >>> [len(group) for group in together([Extent(0, 5, 0), Extent(5, 7, 1), Extent(7, 9, 2)], {0, 1, 2})]
@@ -188,7 +207,7 @@ def together(pieces: Iterable[Extent], members: Set[int]) -> list[list[Extent]]:
             group
             and group[-1].end == piece.start
             and piece.end - group[0].start <= LEAST
-            and members - {piece.source, *(other.source for other in group)}
+            and members - {holder(other.source) for other in (piece, *group)}
         ):
             group.append(piece)
         else:
@@ -198,7 +217,7 @@ def together(pieces: Iterable[Extent], members: Set[int]) -> list[list[Extent]]:
 
 async def _confirm(jury: Jury, neighbours: Sequence[Extent]) -> int | None:
     """Who confirms these pieces at once, if anybody does who delivered none of them."""
-    senders = {piece.source for piece in neighbours}
+    senders = {jury.holder(piece.source) for piece in neighbours}
     start, end = neighbours[0].start, neighbours[-1].end
     for witness in jury.witnesses(*senders, soon=True):
         if witness in senders:
@@ -243,19 +262,21 @@ async def _either(jury: Jury, piece: Extent, late: asyncio.Task[Verdict], others
 
 async def _settle(jury: Jury, piece: Extent, ours: str, witness: int, theirs: str) -> dict[int, str]:
     """Who is right when `witness` contradicts the bytes that we have of a piece."""
-    own = theirs if witness == piece.source else await jury.digest(piece.source, "adler32", piece.start, piece.end)
+    holder = jury.holder(piece.source)
+    own = theirs if witness == holder else await jury.digest(holder, "adler32", piece.start, piece.end)
     if own is not None and own != ours:
-        return {piece.source: "its bytes changed on the way"}
-    others = [i for i in jury.members if i not in (piece.source, witness)]
+        changed = "its bytes changed on the way" if holder == piece.source else "it has changed since an earlier run"
+        return {piece.source: changed}
+    others = [i for i in jury.members if i not in (holder, witness)]
     votes = Counter(await asyncio.gather(*(jury.digest(i, "adler32", piece.start, piece.end) for i in others)))
     if votes[ours] > votes[theirs]:
         return {witness: "its replica differs from the others"}
     if votes[theirs] > votes[ours]:
         return {piece.source: "its replica differs from the others"}
-    if not jury.includes(piece.source):  # what is named now says what the file is
+    if not jury.includes(holder):  # what is named now says what the file is
         return {piece.source: "an earlier run took these bytes from a replica that differs from those named now"}
     raise VerificationError(
-        f"{jury.name(piece.source)} and {jury.name(witness)} differ in bytes {piece.start} to {piece.end - 1}, "
+        f"{jury.name(holder)} and {jury.name(witness)} differ in bytes {piece.start} to {piece.end - 1}, "
         "and no third replica can say which is right",
         "give the right checksum with --checksum ALGORITHM:HEX, or leave the wrong URL out",
     )

@@ -33,6 +33,8 @@ class Foresight:
         self._jury = jury
         self._ranges: Sequence[tuple[int, int]] = ()
         self._answers: dict[int, asyncio.Task[list[str | None]]] = {}
+        self.alone: set[int] = set()
+        """Who delivered what was confirmed by that replica alone."""
 
     def due(self, left: int, rate: float) -> bool:
         """Whether it is time to ask.
@@ -86,9 +88,13 @@ class Foresight:
 
     def _suffice(self, witnesses: set[int], pieces: Sequence[Extent]) -> bool:
         """Whether there is somebody else for each who delivered, if there is anybody else at all."""
-        senders = {piece.source for piece in pieces}
+        senders = {self._jury.holder(piece.source) for piece in pieces}
+        if all(witnesses - {sender} for sender in senders):
+            return True
         alone = not set(self._jury.members) - senders and len(senders) == 1
-        return bool(witnesses) if alone else all(witnesses - {sender} for sender in senders)
+        if alone and witnesses:
+            self.alone |= {piece.source for piece in pieces}
+        return alone and bool(witnesses)
 
     def cancel(self) -> None:
         """Nobody wants to know any more."""

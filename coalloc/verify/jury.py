@@ -1,7 +1,8 @@
 """The replicas as witnesses: what their servers say of ranges of the file."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from coalloc.engine.base import Source
 from coalloc.errors import SourceError
@@ -24,11 +25,18 @@ class Jury:
 
     :param sources: all replicas
     :param able: whether a replica can be asked now: it answered, and was not left
+    :param holders: today's numbers of the replicas that an earlier run used, of those that are still named
     """
 
-    def __init__(self, sources: Sequence[Source], able: Callable[[int], bool] = lambda _: True) -> None:
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        able: Callable[[int], bool] = lambda _: True,
+        holders: Mapping[int, int] = MappingProxyType({}),
+    ) -> None:
         self._sources = sources
         self._able = able
+        self._holders = holders
         self._busy = [asyncio.Lock() for _ in sources]
         self._asked = [0] * len(sources)
         self._seconds: dict[int, float] = {}
@@ -41,6 +49,10 @@ class Jury:
     def includes(self, source: int) -> bool:
         """Whether this is one of the replicas, and not one that only an earlier run used."""
         return source < len(self._sources)
+
+    def holder(self, sender: int) -> int:
+        """The replica from which a sender had its bytes, which cannot be their only witness."""
+        return self._holders.get(sender, sender)
 
     @property
     def members(self) -> list[int]:
@@ -100,8 +112,10 @@ class Jury:
         expected first, if it has to be `soon`.
         """
 
+        holders = {self.holder(sender) for sender in senders}
+
         def rank(i: int) -> tuple[bool, float, int]:
-            return i in senders, self.expected(i) * (1 + self._waiting[i]) if soon else self._asked[i], i
+            return i in holders, self.expected(i) * (1 + self._waiting[i]) if soon else self._asked[i], i
 
         return sorted(self.members, key=rank)
 

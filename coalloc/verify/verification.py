@@ -4,10 +4,10 @@ By a checksum of the whole where one is expected, else by a Metalink's hashes of
 replicas with each other. What to fetch again, and from whom, is for others to say.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping, Set
 
 from coalloc.disk import in_thread
-from coalloc.model import Checksum, Extent, PieceHashes
+from coalloc.model import Basis, Checksum, Extent, PieceHashes
 from coalloc.sink import PartialFile
 from coalloc.verify.blame import SUSPECTED, blame, blame_by_pieces
 from coalloc.verify.compare import Comparison
@@ -22,6 +22,7 @@ class Verification:
     :param file: what was fetched; begun already
     :param jury: the replicas as witnesses
     :param expected: the checksum of the whole
+    :param stated_by: the replicas that state it; None where the user or a Metalink does
     :param hashes: those of a Metalink's pieces
     :param compare: whether to ask the replicas, where neither of these is known
     """
@@ -34,26 +35,37 @@ class Verification:
         hashes: PieceHashes | None,
         *,
         compare: bool,
+        stated_by: Set[int] | None = None,
     ) -> None:
         self._file = file
         self._jury = jury
         self._expected = expected
+        self._stated_by = stated_by
         self._hashes = hashes
         self._comparison = Comparison(jury, file.size) if compare and not (expected or hashes) else None
         self._suspected: set[int] = set()
         self.checksum: Checksum | None = None
         """Of the whole, if one was computed."""
-        self.verified = False
-        """Whether all bytes were compared with what somebody says of them."""
+        self.basis: Basis = "none"
+        """With what all bytes were compared."""
         self.bad: dict[int, str] = {}
         """Sources whose bytes were found to be wrong, with the reason."""
 
     @property
+    def knows_the_whole(self) -> bool:
+        """Whether a checksum of the whole, or of all its pieces, says whether the file is right."""
+        return bool(self._expected or self._hashes)
+
+    @property
     def mismatch(self) -> str:
         """The whole's checksum and the one expected, if they were compared and differ, as part of a sentence."""
-        if self._expected is None or self.checksum is None or self.verified:
+        if self._expected is None or self.checksum is None or self.basis != "none":
             return ""
         return f" (its {self.checksum.algorithm} is {self.checksum.value}, not the expected {self._expected.value})"
+
+    def confirmed_by_others(self, sender: int) -> bool:
+        """Whether another replica has confirmed all bytes of one, when that was last looked for."""
+        return self._comparison is not None and sender not in self._comparison.alone
 
     def add(self, extents: Iterable[Extent]) -> None:
         """These bytes are here now. Replicas are asked about them while the rest is fetched."""
@@ -74,25 +86,34 @@ class Verification:
             return await self._hold_against(self._expected)
         if self._hashes is not None:
             bad = await in_thread(self._bad_by_pieces, self._hashes)
-            self.verified = not bad
+            self.basis = "none" if bad else "given"
             return bad
         if self._comparison is None:
             return {}
-        self.verified, bad = await self._comparison.finish(dropped=self.bad)
+        self.basis, bad = await self._comparison.finish(dropped=self.bad)
         self.checksum = Checksum("adler32", await in_thread(self._file.digest, "adler32"))
         return bad
 
     async def _hold_against(self, expected: Checksum) -> dict[int, str]:
         found = await in_thread(self._file.digest, expected.algorithm)
-        self.checksum, self.verified = Checksum(expected.algorithm, found), found == expected.value
-        if self.verified:
+        self.checksum = Checksum(expected.algorithm, found)
+        if found == expected.value:
+            self.basis = self._stated()
             return {}
+        self.basis = "none"
         if self._hashes is not None:
             bad = await in_thread(self._bad_by_pieces, self._hashes)
             if bad:
                 return bad
         pieces = await in_thread(self._file.pieces)
         return await blame(self._jury, pieces, expected, found, self._file.size, self._suspected)
+
+    def _stated(self) -> Basis:
+        """What the whole's checksum is worth: who states it cannot be the only witness of its own bytes."""
+        if self._stated_by is None:
+            return "given"
+        alone = len(self._stated_by) == 1 and self._stated_by & {self._jury.holder(i) for i in self._file.senders}
+        return "own word" if alone else "agree"
 
     def _bad_by_pieces(self, hashes: PieceHashes) -> dict[int, str]:
         """Read the file piece by piece, and compare with the hashes of a Metalink."""
@@ -104,6 +125,23 @@ class Verification:
             if self._file.digest(hashes.algorithm, *piece) != value
         ]
         return blame_by_pieces(self._file.pieces(), wrong, self._suspected) if wrong else {}
+
+    async def forget(self, sources: Container[int]) -> list[Extent]:
+        """Take out of the file all that these sources delivered, who have done no wrong: their replicas have changed.
+
+        What is left is compared anew, as what was said of it may have been about another version.
+
+        :returns: what was taken out
+        """
+        pieces = await in_thread(self._file.pieces)
+        dropped = [piece for piece in pieces if piece.source in sources]
+        for piece in dropped:
+            self._file.revoke(piece.start, piece.end)
+        if self._comparison is not None:
+            self._comparison.cancel()
+            self._comparison = Comparison(self._jury, self._file.size)
+            self._comparison.add(await in_thread(self._file.pieces))
+        return dropped
 
     async def drop(self, bad: Mapping[int, str]) -> tuple[list[Extent], list[int]]:
         """Take out of the file all that bad sources delivered, so that it is fetched from others.

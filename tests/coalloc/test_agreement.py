@@ -18,7 +18,7 @@ def agreement():
 def test_the_first_answer_says_what_the_file_is(agreement):
     agreement.check(1, Stat(7, "tag", (MD5,)))
     agreement.check(0, Stat(7, "other tag"))
-    assert (agreement.size, agreement.digests, agreement.validators) == (7, [MD5], {0: "other tag", 1: "tag"})
+    assert (agreement.size, agreement.digests, agreement.stated_by(MD5)) == (7, [MD5], {1})
 
 
 @pytest.mark.parametrize("stat", [Stat(8), Stat(7, checksums=(OTHER,))])

@@ -64,7 +64,7 @@ async def test_small_files(sources, sink, size):
     assert contents[0] == contents[1]
     report = await copy(sources, sink)
     assert (sink.root / "out").read_bytes() == contents[0]
-    assert report.verified
+    assert report.compared  # with whoever has answered by then
 
 
 async def test_an_expected_checksum_decides(sources, sink, content):

@@ -9,7 +9,7 @@ MB = 1_000_000
 
 
 def report(*sources: SourceReport, size: int = 10 * MB, resumed: int = 0) -> TransferReport:
-    return TransferReport("x", size, 3.0, 1.0, "adaptive", resumed, 0, None, True, "why\tnot", sources)
+    return TransferReport("x", size, 3.0, 1.0, "adaptive", resumed, 0, None, "given", "why\tnot", sources)
 
 
 def told(*sources: SourceReport, error: str | None = None, **more: int):

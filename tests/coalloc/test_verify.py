@@ -42,24 +42,24 @@ async def compare(jury, pieces):
 
 def test_replicas_that_agree_confirm_each_other():
     replicas = [replica(i) for i in range(3)]
-    assert run(compare(Jury(replicas), thirds(replicas))) == (True, {})
+    assert run(compare(Jury(replicas), thirds(replicas))) == ("agree", {})
 
 
 def test_without_any_witness_nothing_is_confirmed():
     replicas = [replica(i, speaks=False) for i in range(3)]
-    assert run(compare(Jury(replicas), thirds(replicas))) == (False, {})
+    assert run(compare(Jury(replicas), thirds(replicas))) == ("none", {})
 
 
 def test_a_single_replica_is_its_own_witness():
-    assert run(compare(Jury([replica(0)]), [piece(0, 90_000, 0)])) == (True, {})
+    assert run(compare(Jury([replica(0)]), [piece(0, 90_000, 0)])) == ("own word", {})
     confirmed, bad = run(compare(Jury([replica(0)]), [piece(0, 90_000, 0, flip=True)]))
-    assert (confirmed, bad) == (False, {0: "its bytes changed on the way"})
+    assert (confirmed, bad) == ("none", {0: "its bytes changed on the way"})
 
 
 def test_bytes_that_changed_on_the_way_are_found():
     replicas = [replica(i) for i in range(3)]
     confirmed, bad = run(compare(Jury(replicas), thirds(replicas, s1=True)))
-    assert (confirmed, bad) == (False, {1: "its bytes changed on the way"})
+    assert (confirmed, bad) == ("none", {1: "its bytes changed on the way"})
 
 
 @pytest.mark.parametrize("offset", [10, 30_010, 60_010])
@@ -67,7 +67,7 @@ def test_the_majority_names_the_bad_replica(offset):
     replicas = [replica(0), replica(1, wrong=offset), replica(2)]
     confirmed, bad = run(compare(Jury(replicas), thirds(replicas)))
     assert bad in ({}, {1: "its replica differs from the others"})
-    assert confirmed == (not bad)
+    assert confirmed == ("none" if bad else "agree")
     assert bad or offset // 30_000 != 1, "wrong bytes that were delivered are always found"
 
 
@@ -116,7 +116,7 @@ def test_bytes_of_a_replica_that_is_named_no_more_give_way():
     now, then = replica(0), replica(1, wrong=40_000)
     pieces = [piece(0, 30_000, 0), piece(30_000, 60_000, 1, of=then), piece(60_000, 90_000, 0)]
     confirmed, bad = run(compare(Jury([now]), pieces))
-    assert not confirmed
+    assert confirmed == "none"
     assert list(bad) == [1]
 
 
@@ -134,7 +134,7 @@ def test_the_less_is_left_the_smaller_are_the_pieces_that_are_asked_about():
         each.questions = []
     step = 1 << 20
     arriving = [Extent(at, at + step, 0, adler32(data[at : at + step])) for at in range(0, len(data), step)]
-    assert run(compare(Jury(replicas), arriving)) == (True, {})
+    assert run(compare(Jury(replicas), arriving)) == ("agree", {})
     asked = replicas[1].questions
     assert sum(asked) == len(data)
     assert asked == sorted(asked, reverse=True)
@@ -172,14 +172,14 @@ def questions(monkeypatch):
 
 def test_neighbours_are_asked_about_at_once_of_one_who_delivered_none_of_them(questions):
     replicas = [replica(i) for i in range(4)]
-    assert run(compare(Jury(replicas), thirds(replicas))) == (True, {})
+    assert run(compare(Jury(replicas), thirds(replicas))) == ("agree", {})
     assert questions == [(3, 0, 90_000)]
 
 
 def test_if_he_does_not_confirm_them_each_is_asked_about_alone(questions):
     replicas = [replica(i) for i in range(4)]
     confirmed, bad = run(compare(Jury(replicas), thirds(replicas, s1=True)))
-    assert (confirmed, bad) == (False, {1: "its bytes changed on the way"})
+    assert (confirmed, bad) == ("none", {1: "its bytes changed on the way"})
     assert {(start, end) for _, start, end in questions} == {
         (0, 90_000),
         *((i, i + 30_000) for i in (0, 30_000, 60_000)),
@@ -189,7 +189,7 @@ def test_if_he_does_not_confirm_them_each_is_asked_about_alone(questions):
 def test_a_witness_that_cannot_say_leaves_the_word_to_the_next(questions):
     replicas = [replica(0), replica(1), replica(2, speaks=False), replica(3)]
     pieces = [piece(0, 40_000, 0), piece(40_000, 90_000, 1)]
-    assert run(compare(Jury(replicas), pieces)) == (True, {})
+    assert run(compare(Jury(replicas), pieces)) == ("agree", {})
     assert questions == [(2, 0, 90_000), (3, 0, 90_000)]
 
 
@@ -209,7 +209,7 @@ def test_what_grows_no_more_is_not_left_to_the_end(monkeypatch, questions):
 
     before, verdict = run(slowly())
     assert before == [(1, 0, 20_000)]
-    assert verdict == (True, {})
+    assert verdict == ("agree", {})
 
 
 def test_at_the_end_another_is_asked_instead_of_who_does_not_answer(questions, monkeypatch):
@@ -228,7 +228,7 @@ def test_at_the_end_another_is_asked_instead_of_who_does_not_answer(questions, m
 
     verdict, seconds = run(timed())
     assert questions == [(1, 0, 90_000), (2, 0, 90_000)]
-    assert verdict == (True, {})
+    assert verdict == ("agree", {})
     assert seconds < 10
 
 
@@ -244,7 +244,7 @@ def test_who_does_not_answer_is_not_asked_twice_where_there_is_no_other(question
         return await answer(algorithm, start, end)
 
     late.checksum = later
-    assert run(compare(Jury(replicas), [piece(0, 90_000, 0)])) == (True, {})
+    assert run(compare(Jury(replicas), [piece(0, 90_000, 0)])) == ("agree" if count > 1 else "own word", {})
     assert questions == [(count - 1, 0, 90_000)]
 
 
@@ -282,19 +282,19 @@ def distant(index, **behaviour):
 )
 def test_the_end_does_not_wait_for_witnesses_that_are_far(questions, sender):
     verdict, seconds = run(arrive(Jury([distant(i) for i in range(3)]), steps(sender)))
-    assert verdict == (True, {})
+    assert verdict == ("agree", {})
     assert seconds == 0
     assert {witness for witness, _, end in questions if end == len(DATA)} == {0, 1}, "whoever delivers, one did not"
 
 
 def test_a_single_replica_that_is_far_is_not_waited_for_either():
-    assert run(arrive(Jury([distant(0)]), steps(lambda at: 0))) == ((True, {}), 0)
+    assert run(arrive(Jury([distant(0)]), steps(lambda at: 0))) == (("own word", {}), 0)
 
 
 @pytest.mark.parametrize("at", range(0, len(DATA), 10 * STEP))
 def test_what_changed_on_the_way_is_found_wherever_it_was_asked_about(at):
     verdict, _ = run(arrive(Jury([distant(i) for i in range(3)]), steps(lambda start: start // 50_000, at=(at,))))
-    assert verdict == (False, {at // 50_000: "its bytes changed on the way"})
+    assert verdict == ("none", {at // 50_000: "its bytes changed on the way"})
 
 
 def test_the_word_of_who_delivered_them_is_not_enough():
@@ -302,13 +302,13 @@ def test_the_word_of_who_delivered_them_is_not_enough():
     bad = distant(0, corrupts=frozenset({80_000}))
     pieces = [piece(at, at + STEP, 0, of=bad) for at in range(0, len(DATA), STEP)]
     verdict, _ = run(arrive(Jury([bad, distant(1), distant(2)]), pieces))
-    assert verdict == (False, {0: "its replica differs from the others"})
+    assert verdict == ("none", {0: "its replica differs from the others"})
 
 
 def test_who_died_after_it_was_asked_is_not_needed():
     dead = distant(1, dies_at=3.6)
     verdict, _ = run(arrive(Jury([distant(0), dead, distant(2)]), steps(lambda at: 0)))
-    assert verdict == (True, {})
+    assert verdict == ("agree", {})
 
 
 def test_who_has_many_to_answer_before_is_not_waited_for(monkeypatch):
@@ -317,7 +317,7 @@ def test_who_has_many_to_answer_before_is_not_waited_for(monkeypatch):
     monkeypatch.setattr("coalloc.verify.foresight.SHORT", 0)
     near = [SimulatedSource(f"s{i}", DATA, Behaviour(setup_seconds=0.1, offers_checksum=True)) for i in range(2)]
     verdict, seconds = run(arrive(Jury([*near, distant(2)]), steps(lambda at: at // STEP % 2)))
-    assert verdict == (True, {})
+    assert verdict == ("agree", {})
     assert seconds < 0.3
 
 
@@ -334,6 +334,6 @@ def test_an_answer_that_comes_late_is_waited_for_and_nobody_is_asked_again(quest
     near = SimulatedSource("s0", DATA, Behaviour(setup_seconds=0.01, offers_checksum=True))
     slow = Slower("s1", DATA, Behaviour(offers_checksum=True))
     verdict, seconds = run(arrive(Jury([near, slow]), steps(lambda at: 0)))
-    assert verdict == (True, {})
+    assert verdict == ("agree", {})
     assert 0 < seconds < 0.6
     assert len([witness for witness, _, end in questions if witness == 1 and end == len(DATA)]) == 1

@@ -81,8 +81,24 @@ def test_every_scheme_delivers_the_file(target, strategy, size):
 
 
 def test_without_any_servers_word_the_report_says_not_verified(target):
-    assert not Case(target, honest(), honest()).download().verified
-    assert Case(target, honest(offers_checksum=True), honest()).download().verified
+    assert Case(target, honest(), honest()).download().basis == "none"
+
+
+def test_no_replica_is_its_own_only_witness(target):
+    """What a second one delivers the first one confirms; what the first one delivers nobody else does."""
+    alone = Case(target, honest(offers_checksum=True), honest()).download()
+    assert (alone.basis, alone.verified, alone.compared) == ("own word", False, True)
+    target.unlink()
+    both = Case(target, honest(offers_checksum=True), honest(offers_checksum=True)).download()
+    assert (both.basis, both.verified) == ("agree", True)
+
+
+def test_a_corrupt_replica_that_vouches_for_itself_verifies_nothing(target):
+    good, bad = honest(), corrupt(*range(0, SIZE, 7), offers_checksum=True)
+    with pytest.raises(VerificationError, match="no third replica can say"):
+        Case(target, good, bad).download()
+    bad = corrupt(SIZE - 1, offers_checksum=True)  # in what it delivers itself
+    assert not Case(target, good, bad).download("brute").verified
 
 
 @pytest.mark.parametrize("algorithm", ["adler32", "crc32", "md5", "sha256"])
@@ -142,7 +158,7 @@ def test_the_known_checksum_counts_more_than_the_servers_words(target, algorithm
 
 def test_verifying_is_nobodys_idle_time(target):
     report = Case(target, honest(setup_seconds=10, offers_checksum=True)).download()
-    assert report.verified
+    assert report.compared
     assert report.sources[0].idle_seconds < 1 < 6 < report.seconds - report.sources[0].seconds
 
 
@@ -281,12 +297,12 @@ def test_a_target_that_a_server_confirms_is_not_fetched(target, says):
     target.write_bytes(DATA)
     case = Case(target, honest(**says), honest(connect_seconds=9))
     report = case.download()
-    assert (report.resumed_bytes, report.verified, case.sources[0].sent) == (SIZE, True, 0)
+    assert (report.resumed_bytes, report.basis, case.sources[0].sent) == (SIZE, "own word", 0)
     assert "was here already" in report.notice
     assert report.seconds < 1
     target.write_bytes(DATA[:-1] + b"?")
     report = Case(target, honest(**says)).download()
-    assert (report.resumed_bytes, report.verified, report.notice) == (0, True, None)
+    assert (report.resumed_bytes, report.basis, report.notice) == (0, "own word", None)
     assert target.read_bytes() == DATA
 
 
@@ -338,7 +354,8 @@ def test_bytes_of_an_earlier_run_that_were_wrong_do_not_count_as_resumed(target)
 
 
 def test_a_source_that_was_lost_near_the_end_did_well_until_then(target):
-    report = Case(target, honest(), honest(dies_at=1.0), honest(dies_at=0.06)).download()
+    crowd = honest(offers_checksum=True), honest(dies_at=1.0), honest(dies_at=0.06)
+    report = Case(target, *crowd).download()  # what was lost is confirmed by who is left
     assert outcomes(report) == ["ok", "ok", "failed"]
     assert "refused the connection" in report.sources[1].error
 

@@ -66,7 +66,7 @@ def report(sources: int = 3, **changes) -> TransferReport:
         "resumed_bytes": 0,
         "duplicate_bytes": 1_200_000,
         "checksum": None,
-        "verified": False,
+        "basis": "none",
         "rationale": "Two sources of equal rate share the file.",
         "sources": tuple(
             SourceReport(

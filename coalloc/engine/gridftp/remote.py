@@ -99,6 +99,9 @@ class RemoteSource(Source):
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return await self._replica.checksum(algorithm, start, end)
 
+    async def recheck(self) -> Stat:
+        return await self._replica.recheck()
+
     async def close(self) -> None:
         self._drop_pair()
         await self._replica.close()

@@ -46,6 +46,16 @@ class Session(Login):
         ranged = bool({"ERET", "REST"} & self._features.keys()) or (await self.control.ask("REST 1")).code == 350
         self.stat = self._understand(listed, size, modified, ranged)
 
+    async def ask_again(self) -> Stat:
+        """Ask about the file once more."""
+        if self.pipelined:
+            pending = [self.control.submit(question, self.options.connect_seconds) for question in self._questions()]
+            answers = [await self.control.reply(each) for each in pending]
+        else:
+            answers = [await self.control.ask(question) for question in self._questions()]
+        listed, size, modified = answers
+        return self._understand(listed, size, modified, self.stat.ranged)
+
     def _understand(self, listed: Reply, size: Reply, modified: Reply, ranged: bool) -> Stat:
         known = facts(listed)
         if not self.address.path.isascii():

@@ -18,7 +18,7 @@ from coalloc.engine.gridftp.login import security_for
 from coalloc.engine.gridftp.modee import BlockChannel, NoWayBack
 from coalloc.engine.gridftp.session import Session
 from coalloc.engine.way import way_of
-from coalloc.errors import ConnectionLost, ReplicaChanged, Unsupported
+from coalloc.errors import ConnectionLost, ReplicaChanged, Stalled, Unsupported
 from coalloc.model import Stat, Way
 
 __all__ = ["FAR", "GridFTPSource", "Known"]
@@ -209,6 +209,12 @@ class GridFTPSource(Source):
                 self._aside.data.forget()
             aside = self._aside
         return await aside.checksum(algorithm, start, end)
+
+    async def recheck(self) -> Stat:
+        if self._session and self._session.usable:
+            with suppress(ConnectionLost, Stalled):  # the server gave it up
+                return await self._session.ask_again()
+        return (await self._connected()).stat
 
     def _idle(self) -> Session | None:
         """The session that fetches while it does not: asking there saves the round trips that one aside takes."""

@@ -30,6 +30,7 @@ __all__ = [
     "condition",
     "content_range",
     "digests",
+    "is_strong",
     "refusal",
     "retry_after",
     "validator",
@@ -47,6 +48,11 @@ ALIASES = {"adler": "adler32", "sha": "sha1"}
 def validator(headers: Headers) -> str | None:
     """What changes with the file: the entity tag, or else the time of the last change."""
     return headers.get("etag") or headers.get("last-modified")
+
+
+def is_strong(seen: str | None) -> bool:
+    """Return whether this names one version of the file (RFC 9110, 8.8.1): a date may be that of two."""
+    return seen is not None and seen.startswith('"')
 
 
 def condition(seen: str | None) -> dict[str, str]:

@@ -58,6 +58,8 @@ class Pipeline:
         """How many answers have begun."""
         self._ahead: int | None = None
         self._last = False
+        self.vague = False
+        """Whether an answer did not say of which version of the file it is."""
         self.moved = False
         """Whether the server has said that the file is elsewhere."""
 
@@ -155,6 +157,7 @@ class Pipeline:
             raise Unanswered
         self._last = answer.http_version < b"1.1" or closes(headers)
         self._length = turn.left
+        self.vague |= not validator(headers)
         self.answered += 1
 
     def _fits(self, turn: Turn, headers: Mapping[str, str]) -> bool:

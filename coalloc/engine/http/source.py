@@ -23,6 +23,7 @@ from coalloc.engine.http.answers import (
     condition,
     content_range,
     digests,
+    is_strong,
     validator,
 )
 from coalloc.engine.http.channel import Channel, Connection, Ended
@@ -41,6 +42,8 @@ FAR = 0.01
 VARYING = frozenset(name.lower().encode() for name in (*WANTED_DIGESTS, "Range", "If-Range"))
 """What requests say each in their own way."""
 NOTHING_THERE = 416
+BRIEF, BRIEF_TRIPS = 1.0, 20
+"""Seconds, or round trips, within which a file is taken not to be written to in place: to ask again costs one."""
 
 
 @dataclass(slots=True)
@@ -48,11 +51,13 @@ class Known:
     """What the sessions with one replica have found out, for each other.
 
     `rtt`: seconds of a round trip, once it was reached. `ahead`: the server answers what is asked ahead; None while not
-    tried.
+    tried. `longest`: seconds that a range took. `vague`: whether an answer did not say of which version it is.
     """
 
     rtt: float | None = None
     ahead: bool | None = None
+    longest: float = 0.0
+    vague: bool = False
 
 
 class HTTPSource(Source):
@@ -145,6 +150,14 @@ class HTTPSource(Source):
             self._known.ahead = False
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        try:
+            await self._fetch(span, deliver)
+        finally:
+            self._known.longest = max(self._known.longest, clock() - began)
+
+    async def _fetch(self, span: Span, deliver: Deliver) -> None:
         while span.start < span.end:
             async with self._next:
                 channel = await self._usable_channel()
@@ -160,6 +173,8 @@ class HTTPSource(Source):
                 if channel.pipeline.serves_ahead:
                     self._known.ahead = True
                 return
+            finally:
+                self._known.vague |= channel.pipeline.vague
 
     async def _usable_channel(self) -> Channel | None:
         """The connection that is kept, if there is one."""
@@ -252,6 +267,7 @@ class HTTPSource(Source):
         if self._agreed is None or answer.status_code not in (200, PARTIAL):
             return
         seen = validator(answer.headers)
+        self._known.vague |= not seen
         if seen and self._agreed.validator and seen != self._agreed.validator:
             raise ReplicaChanged(f"{self._shown} changed while it was fetched", "start again")
 
@@ -277,6 +293,15 @@ class HTTPSource(Source):
         if self._agreed is None or (start, end) != (0, self._agreed.size):
             return None
         return next((said.value for said in self._agreed.checksums if said.algorithm == algorithm), None)
+
+    async def recheck(self) -> Stat | None:
+        stat, known = self._agreed, self._known
+        if stat is None or known.vague or not stat.ranged or not stat.size:
+            return await self.open()
+        if is_strong(stat.validator) and known.longest < max(BRIEF, BRIEF_TRIPS * (known.rtt or 0.0)):
+            return None
+        await self.fetch(Span(0, 1), lambda *_: None)  # which is of the version that `open` saw, or fails
+        return await self.open() if known.vague else stat
 
     async def close(self) -> None:
         self._idle = None

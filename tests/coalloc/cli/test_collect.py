@@ -173,7 +173,7 @@ def test_one_file_comes_over_another_server_where_that_pays(servers, content, ho
     assert result.returncode == 0, result.stderr
     document = json.loads(result.stdout)
     assert (home / "x").read_bytes() == content["x"]
-    assert document["checksum"]["verified"]
+    assert document["checksum"]["basis"] == "own word"
     assert via in {source["url"] for source in document["sources"] if source["bytes"]}
     assert set(document) == REPORT_KEYS
 

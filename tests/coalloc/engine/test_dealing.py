@@ -72,6 +72,9 @@ class Far(Source):
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return None
 
+    async def recheck(self) -> Stat | None:
+        return None
+
     async def close(self) -> None:
         self.closed += 1
 

@@ -61,6 +61,9 @@ class Session(Source):
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return f"{algorithm} of {start}-{end}"
 
+    async def recheck(self) -> Stat | None:
+        return None
+
     async def close(self) -> None:
         self.closed += 1
 

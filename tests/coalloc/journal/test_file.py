@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from coalloc.errors import SinkError
-from coalloc.journal import Journal, Recollection, describe, recall
+from coalloc.journal import Journal, Origin, Recollection, describe, recall
 from coalloc.journal import file as journal_file
 from coalloc.journal.format import decode
-from coalloc.model import Checksum, Extent
+from coalloc.model import Checksum, Extent, Stat
 from coalloc.testing.failing_disk import FailingDisk
 
 SIZE = 4096 * 1000
 URLS = ["ftp://ann:secret@a/x", "ftp://b/x"]
-NOW = describe(SIZE, URLS, {1: "v1"}, [Checksum("md5", "0" * 32)])
+NOW = describe(SIZE, URLS, {1: Stat(SIZE, "v1")}, [Checksum("md5", "0" * 32)])
 
 
 @pytest.fixture
@@ -28,11 +28,30 @@ def parts(start, count, step, source=0):
     return [Extent(at, at + step, source, step << 16 | 1) for at in range(start, start + count * step, step)]
 
 
+def recalled(path, now=NOW):
+    """What is recalled, under the numbers that its sources had."""
+    found = recall(path, now)
+    return [extent._replace(source=NOW.origins.index(found.header.origins[extent.source])) for extent in found.extents]
+
+
 def test_passwords_never_reach_the_disk(path):
     Journal.create(path, NOW).close()
     assert b"secret" not in path.read_bytes()
     assert NOW.origins[0].url == "ftp://ann@a/x"
     assert NOW.origins[1].validator == "v1"
+
+
+def test_what_is_learnt_of_a_replica_later_is_recalled(path):
+    journal = Journal.create(path, NOW, parts(0, 1, 10))
+    journal.identify(0, Stat(SIZE, "20260101", (Checksum("md5", "1" * 32),)))
+    journal.identify(0, Stat(SIZE, "20260101", (Checksum("md5", "1" * 32),)))
+    length = path.stat().st_size
+    journal.identify(1, Stat(SIZE, "v1"))
+    assert path.stat().st_size == length, "that was known"
+    journal.close()
+    (extent,) = recall(path, NOW).extents
+    origin = recall(path, NOW).header.origins[extent.source]
+    assert origin == Origin("ftp://ann@a/x", "20260101", (Checksum("md5", "1" * 32),))
 
 
 def test_only_this_user_can_read_it(path):
@@ -47,7 +66,8 @@ def test_what_was_appended_is_recalled(path):
     journal.append(parts(0, 1, 400, source=1))
     journal.close()
     extents = [*parts(500, 1, 500), Extent(2000, 3500, 1, 1500 << 16 | 1), *parts(0, 1, 400, source=1)]
-    assert recall(path, NOW) == Recollection(NOW, tuple(extents))
+    assert recalled(path) == extents
+    assert recall(path, NOW).trouble is None
 
 
 def test_records_are_written_once_they_are_worth_it(path):
@@ -77,7 +97,7 @@ def test_a_new_journal_replaces_the_old_one_in_one_step(path):
     Journal.create(path, NOW, parts(10, 2, 10)).close()
     first.revoke(0, SIZE)
     first.close()
-    assert recall(path, NOW).extents == tuple(parts(10, 2, 10))
+    assert recalled(path) == parts(10, 2, 10)
     assert [entry.name for entry in path.parent.iterdir()] == ["journal"]
 
 
@@ -91,7 +111,7 @@ def test_a_damaged_one_is_copied_and_used_as_far_as_it_is_right(path):
     broken[-3] ^= 1
     path.write_bytes(broken)
     found = recall(path, NOW)
-    assert found.extents == tuple(parts(0, 4, 10))
+    assert [extent._replace(source=0) for extent in found.extents] == parts(0, 4, 10)
     assert "a corrupt record" in found.trouble
     assert path.with_name("journal.broken").read_bytes() == broken
 
@@ -119,7 +139,7 @@ def test_extents_without_checksum_live_as_long_as_the_boot(path, monkeypatch):
     assert len(recall(path, NOW).extents) == 2
     monkeypatch.setattr(journal_file, "_boot", lambda: "after a power cut")
     later = describe(SIZE, URLS, {}, [])
-    assert recall(path, later).extents == tuple(parts(10, 1, 10))
+    assert recalled(path, later) == parts(10, 1, 10)
 
 
 def test_the_boot_is_the_kernels():
@@ -136,14 +156,15 @@ def test_a_record_that_was_cut_short_by_a_full_disk_is_written_over(path):
     disk.room = None
     journal.append(parts(1000, 1, 1000))
     journal.close()
-    assert recall(path, NOW) == Recollection(NOW, (Extent(0, 2000, 0, 2000 << 16 | 1),))
+    assert recalled(path) == [Extent(0, 2000, 0, 2000 << 16 | 1)]
+    assert recall(path, NOW).trouble is None
 
 
 def test_writes_that_are_short_are_continued(path):
     journal = Journal.create(path, NOW, parts(0, 3, 10), disk=FailingDisk(most=7))
     journal.append(parts(5000, 1, 2000))
     journal.close()
-    assert recall(path, NOW).extents == (*parts(0, 3, 10), *parts(5000, 1, 2000))
+    assert recalled(path) == [*parts(0, 3, 10), *parts(5000, 1, 2000)]
 
 
 def test_closing_on_a_full_disk_does_not_hide_why_the_transfer_ended(path):
@@ -163,7 +184,7 @@ def test_a_journal_that_cannot_be_begun_leaves_the_old_one(path, room):
     Journal.create(path, NOW, parts(0, 5, 10)).close()
     with pytest.raises(SinkError, match="cannot write"):
         Journal.create(path, NOW, parts(0, 9, 10), disk=FailingDisk(room=room, error=errno.EDQUOT))
-    assert recall(path, NOW).extents == tuple(parts(0, 5, 10))
+    assert recalled(path) == parts(0, 5, 10)
 
 
 def test_a_journal_that_does_not_reach_the_medium_leaves_the_old_one(path):
@@ -172,7 +193,7 @@ def test_a_journal_that_does_not_reach_the_medium_leaves_the_old_one(path):
     disk.syncs = False
     with pytest.raises(SinkError, match="Input/output error"):
         Journal.create(path, NOW, disk=disk)
-    assert recall(path, NOW).extents == tuple(parts(0, 5, 10))
+    assert recalled(path) == parts(0, 5, 10)
 
 
 def test_a_journal_that_is_no_file_is_an_error_of_the_disk(path):

@@ -8,17 +8,22 @@ from tests.support.snapshots import report, url
 
 
 def test_one_file_is_one_object_with_the_keys_of_the_contract():
-    made = report(checksum=Checksum("md5", "ab" * 16), verified=True)
+    made = report(checksum=Checksum("md5", "ab" * 16), basis="given")
     document = json.transfers([made])
     assert set(document) == REPORT_KEYS
     assert {key for source in document["sources"] for key in source} == SOURCE_KEYS
-    assert document["checksum"] == {"algorithm": "md5", "value": "ab" * 16, "verified": True}
+    assert document["checksum"] == {"algorithm": "md5", "value": "ab" * 16, "verified": True, "basis": "given"}
     assert document["sources"][1]["outcome"] == "failed"
     assert document["sources"][1]["error"] == made.sources[1].error
 
 
 def test_without_a_checksum_its_keys_stay():
-    assert json.transfers([report()])["checksum"] == {"algorithm": None, "value": None, "verified": False}
+    assert json.transfers([report()])["checksum"] == {
+        "algorithm": None,
+        "value": None,
+        "verified": False,
+        "basis": "none",
+    }
 
 
 def test_several_files_are_a_list():

@@ -9,6 +9,8 @@ from coalloc.model import Checksum
 from coalloc.progress.report import headline, print_reports, verification
 from tests.support.snapshots import report
 
+SUM = Checksum("adler32", "0a1b2c3d")
+
 
 def printed(*reports):
     out = io.StringIO()
@@ -31,15 +33,17 @@ def test_resumed_bytes_are_told():
 
 
 @pytest.mark.parametrize(
-    ("checksum", "verified", "words"),
+    ("checksum", "basis", "words"),
     [
-        (None, False, "not verified: no checksum was kept"),
-        (Checksum("adler32", "0a1b2c3d"), False, "not verified, nothing to compare with: adler32 0a1b2c3d"),
-        (Checksum("adler32", "0a1b2c3d"), True, "verified: adler32 0a1b2c3d"),
+        (None, "none", "not verified: no checksum was kept"),
+        (SUM, "none", "not verified, nothing to compare with: adler32 0a1b2c3d"),
+        (SUM, "own word", "not verified, only the server it came from says so: adler32 0a1b2c3d"),
+        (SUM, "agree", "verified, replicas agree: adler32 0a1b2c3d"),
+        (SUM, "given", "verified: adler32 0a1b2c3d"),
     ],
 )
-def test_verification_says_what_was_compared(checksum, verified, words):
-    assert verification(report(checksum=checksum, verified=verified)) == words
+def test_verification_says_what_was_compared(checksum, basis, words):
+    assert verification(report(checksum=checksum, basis=basis)) == words
 
 
 def test_brackets_and_control_characters_do_no_harm():

@@ -1,0 +1,89 @@
+"""Are the bytes that an earlier run left of the file that is fetched now? Learnt as replicas answer. Pure.
+
+Bytes of the earlier run are believed where the replica that gave them shows the identity that it had then. One replica
+that has changed and one that has not are no longer of one file: whichever is believed first decides, and the other one
+is left out.
+"""
+
+from collections.abc import Mapping, Sequence
+
+from coalloc.errors import ReplicaChanged
+from coalloc.journal import Origin
+from coalloc.model import Stat
+from coalloc.urls import redact
+
+__all__ = ["Continuation"]
+
+
+class Continuation:
+    """The earlier run's replicas, held against what those of today say.
+
+    :param earlier: the replicas that gave bytes which are kept, by their numbers
+    :param today: today's replicas, in their order
+    """
+
+    def __init__(self, earlier: Mapping[int, Origin], today: Sequence[Origin]) -> None:
+        self._earlier = earlier
+        self._urls = [origin.url for origin in today]
+        self._continued = False
+        self._heard: set[int] = set()
+        self.begun_anew = False
+        """Whether a replica that has changed is used: nothing of the earlier run is believed then."""
+        self.confirmed: set[int] = set()
+        """Numbers of earlier replicas that are as they were."""
+        self.changed: set[int] = set()
+        """Numbers of earlier replicas that are known to have changed."""
+
+    @property
+    def unheard(self) -> list[int]:
+        """Today's sources that gave bytes in the earlier run and have not answered yet."""
+        known = {origin.url for origin in self._earlier.values()}
+        return [i for i, url in enumerate(self._urls) if url in known and i not in self._heard]
+
+    def is_same(self, source: int, stat: Stat) -> bool:
+        """Return whether a source has the identity that it had when it gave bytes to the earlier run."""
+        return any(_same(origin, stat) for origin in self._origins(source).values())
+
+    def differs(self, source: int, stat: Stat) -> bool:
+        """Return whether a source has another identity than when it gave bytes to the earlier run."""
+        origins = self._origins(source).values()
+        return not self.is_same(source, stat) and any(_differ(origin, stat) for origin in origins)
+
+    def hear(self, source: int, stat: Stat) -> None:
+        """Take in what a source says of its replica.
+
+        :raises ReplicaChanged: if it cannot be of one file with the sources that were heard before
+        """
+        self._heard.add(source)
+        url = redact(self._urls[source])
+        if self.is_same(source, stat):
+            if self.begun_anew:
+                raise ReplicaChanged(
+                    f"{url} still has the version from before another replica changed", "leave the old replica out"
+                )
+            self._continued = True
+            self.confirmed |= {number for number, origin in self._origins(source).items() if _same(origin, stat)}
+        elif self.differs(source, stat):
+            self.changed |= self._origins(source).keys()
+            if self._continued:
+                raise ReplicaChanged(
+                    f"{url} was changed since the fetch began, and other replicas were not", "leave one of them out"
+                )
+            self.begun_anew = True
+
+    def _origins(self, source: int) -> dict[int, Origin]:
+        return {number: origin for number, origin in self._earlier.items() if origin.url == self._urls[source]}
+
+
+def _same(origin: Origin, stat: Stat) -> bool:
+    """Return whether something that changes with the file is as it was."""
+    return (origin.validator is not None and origin.validator == stat.validator) or bool(
+        set(origin.checksums) & set(stat.checksums)
+    )
+
+
+def _differ(origin: Origin, stat: Stat) -> bool:
+    said = {checksum.algorithm: checksum.value for checksum in stat.checksums}
+    return None not in (origin.validator, stat.validator) or any(
+        said.get(checksum.algorithm, checksum.value) != checksum.value for checksum in origin.checksums
+    )

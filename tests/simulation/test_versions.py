@@ -1,0 +1,154 @@
+"""Files that are replaced while, and between when, they are fetched: what gets the name is one version, whole."""
+
+import asyncio
+import random
+import tempfile
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coalloc.download import Download, Wishes
+from coalloc.errors import CoallocError, ReplicaChanged, TransferFailed
+from coalloc.model import Estimate, Replica, ReplicaSet, TransferReport
+from coalloc.schedule.policies import NAMES, make
+from coalloc.testing.simulated import Behaviour, SimulatedSource
+from coalloc.testing.virtual_clock import run
+
+SIZE = 300_000
+VERSIONS = [random.Random(seed).randbytes(SIZE) for seed in range(3)]
+FOREVER = float("inf")
+
+
+def replica(rate: float = 2e5, at: Sequence[float] = (), **more) -> Behaviour:
+    """A replica that has the next version from each of these seconds on."""
+    return Behaviour(rates=((0.0, rate),), becomes=tuple(zip(at, VERSIONS[1:], strict=False)), **more)
+
+
+async def fetch(target: Path, replicas: dict[str, Behaviour], seconds: float = FOREVER, strategy: str = "adaptive"):
+    """One run of coget, which is killed after so many seconds."""
+    sources = [SimulatedSource(name, VERSIONS[0], behaviour) for name, behaviour in replicas.items()]
+    file = ReplicaSet(target.name, tuple(Replica(source.url) for source in sources))
+    download = Download(file, sources, [Estimate()] * len(sources), target, Wishes(make(strategy)))
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None if seconds == FOREVER else seconds):
+            return await download.run()
+
+
+def runs(target: Path, *runs: tuple[dict[str, Behaviour], float], strategy: str = "adaptive", pause: float = 0.0):
+    """One run after the other, on one clock, with pauses between them; the report of the last one."""
+
+    async def all_of_them() -> TransferReport | None:
+        for replicas, seconds in runs[:-1]:
+            with suppress(CoallocError):
+                await fetch(target, replicas, seconds, strategy)
+            await asyncio.sleep(pause)
+        return await fetch(target, *runs[-1], strategy)
+
+    return run(all_of_them())
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "file.bin"
+
+
+@pytest.mark.parametrize("first", ["a", "b"])
+def test_both_are_replaced_between_two_runs_and_another_one_answers_first(target, first):
+    def both(slow: str) -> dict[str, Behaviour]:
+        return {name: replica(at=[2.0], connect_seconds=1.0 if name == slow else 0.1) for name in "ab"}
+
+    runs(target, (both("a"), 1.2), (both(first), FOREVER), pause=1.0)
+    assert target.read_bytes() == VERSIONS[1]
+
+
+def test_a_new_place_answers_before_those_that_were_replaced(target):
+    old = {name: replica(at=[1.0]) for name in "ab"}
+    new = {"c": replica(at=[1.0], connect_seconds=0.01), **old}
+    runs(target, (old, 0.6), (new, FOREVER), pause=1.0)
+    assert target.read_bytes() == VERSIONS[1]
+
+
+def test_what_one_gave_is_fetched_again_if_it_is_gone_and_cannot_say_whether_it_changed(target):
+    then = {"a": replica(connect_seconds=3.0), "b": replica()}
+    now = {"a": replica(at=[0.0]), "b": replica(dies_at=0.0)}
+    runs(target, (then, 1.0), (now, FOREVER))
+    assert target.read_bytes() == VERSIONS[1]
+
+
+def test_one_that_did_not_change_is_gone_on_with_and_one_that_did_is_left_out(target):
+    both = {"a": replica(at=[1.5], connect_seconds=0.01), "b": replica()}
+    report = runs(target, (both, 1.0), (both, FOREVER), pause=1.0)
+    assert target.read_bytes() == VERSIONS[0]
+    assert report.resumed_bytes > 0
+    assert report.sources[0].outcome == "failed"
+    assert "changed since the fetch began" in report.sources[0].error
+
+
+def test_what_is_replaced_while_it_is_fetched_is_fetched_from_others(target):
+    replicas = {"a": replica(at=[0.7], in_place=True), "b": replica()}
+    report = runs(target, (replicas, FOREVER))
+    assert target.read_bytes() == VERSIONS[0]
+    assert "fetched again" in report.notice
+    assert [source.outcome for source in report.sources] == ["failed", "ok"]
+
+
+def test_a_file_that_is_replaced_everywhere_is_refused_and_fetched_anew_by_the_next_run(target):
+    replicas = {name: replica(at=[0.7]) for name in "ab"}
+    with pytest.raises(ReplicaChanged, match="changed while it was fetched"):
+        runs(target, (replicas, FOREVER))
+    assert not target.exists()
+    report = runs(target, ({name: replica(at=[0.0]) for name in "ab"}, FOREVER))
+    assert target.read_bytes() == VERSIONS[1]
+    assert report.resumed_bytes == 0
+
+
+def test_what_a_server_gave_that_is_gone_at_the_end_is_kept_for_the_next_run(target):
+    with pytest.raises(TransferFailed, match="still the one"):
+        runs(target, ({"a": replica(dies_at=1.575)}, FOREVER))
+    report = runs(target, ({"a": replica()}, FOREVER))
+    assert target.read_bytes() == VERSIONS[0]
+    assert report.resumed_bytes == SIZE
+
+
+times = st.floats(0.0, 4.0)
+
+
+@st.composite
+def members(draw: st.DrawFn) -> dict[str, object]:
+    """A replica, but for its versions."""
+    dies = draw(st.just(FOREVER) | times)
+    return {
+        "rate": draw(st.sampled_from([4e4, 2e5, 6e5])),
+        "connect_seconds": draw(st.sampled_from([0.01, 0.1, 1.0])),
+        "dies_at": dies,
+        "returns_at": dies + draw(times),
+        "in_place": draw(st.booleans()),
+        "certain": draw(st.booleans()),
+        "offers_checksum": draw(st.booleans()),
+    }
+
+
+@given(
+    crowd=st.lists(members(), min_size=1, max_size=4),
+    replaced_at=st.lists(times, max_size=2).map(sorted),
+    cuts=st.lists(st.tuples(st.sets(st.integers(0, 3), min_size=1), times), max_size=2),
+    strategy=st.sampled_from(NAMES),
+)
+def test_the_file_is_one_version_whatever_changes_and_whoever_answers(crowd, replaced_at, cuts, strategy):
+    """Replicas of a file that is replaced everywhere at the same moments; each as it likes otherwise."""
+    replicas = {f"s{i}": replica(at=replaced_at, **member) for i, member in enumerate(crowd)}
+    names = list(replicas)
+    parts = [({names[i % len(names)]: replicas[names[i % len(names)]] for i in some}, cut) for some, cut in cuts]
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "file.bin")
+        with suppress(CoallocError):
+            runs(target, *parts, (replicas, FOREVER), strategy=strategy)
+        if target.exists():
+            assert target.read_bytes() in VERSIONS
+        report = runs(target, ({name: replica(at=[0.0]) for name in replicas}, FOREVER))
+        assert report.size == SIZE
+        assert target.read_bytes() in VERSIONS
