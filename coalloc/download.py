@@ -294,7 +294,7 @@ class Download:
         event: Event = Started(self._loop.time())
         while True:
             self._phase, self._fetched_at = "fetching", None
-            await self._runner.run(self._scheduler, event)
+            await self._run(self._scheduler, event)
             self._phase, self._fetched_at = "verifying", self._loop.time()
             if not (self._file.checksums or self._file.pieces):  # else no server can say anything new
                 await self._runner.hear_the_late()
@@ -305,6 +305,16 @@ class Download:
                 event = await self._reject(self._scheduler.state.lanes, self._verification, bad)
             else:
                 break
+
+    async def _run(self, scheduler: Scheduler, event: Event) -> None:
+        """:raises ReplicaChanged: when no source is left, as all have changed"""
+        try:
+            await self._runner.run(scheduler, event)
+        except TransferFailed:
+            changed = [error for error in self._runner.errors.values() if isinstance(error, ReplicaChanged)]
+            if len(changed) == len(self._sources):
+                raise changed[0] from None
+            raise
 
     async def _judge(self, verification: Verification) -> tuple[Mapping[int, str], Mapping[int, str]]:
         """Whose bytes are wrong, or of another version than the file is now, with the reason."""
