@@ -8,6 +8,7 @@ from typing import IO, Any, get_args
 
 from broker.errors import Invalid
 from broker.models.history import TransferRecord
+from broker.reports.data import harmless
 
 __all__ = ["CSV", "PARQUET", "csv_of", "parquet_of"]
 
@@ -28,7 +29,7 @@ async def csv_of(pages: Pages) -> AsyncIterator[bytes]:
 
 def _lines(rows: Any) -> bytes:
     text = io.StringIO()
-    csv.writer(text).writerows(rows)
+    csv.writer(text).writerows([harmless(value) for value in row] for row in rows)
     return text.getvalue().encode()
 
 

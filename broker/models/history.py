@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from broker.models.base import Count, Moment, Seconds, Size, Wire
 from broker.models.names import FileClass, Key, SourceName, Told, Whereto
 
-__all__ = ["Ingested", "LogTaken", "Observed", "Pair", "Refusal", "TransferRecord"]
+__all__ = ["FASTEST", "Ingested", "LogTaken", "Observed", "Pair", "Refusal", "TransferRecord"]
 
 FASTEST = 1e13
 """Bytes per second."""

@@ -60,7 +60,7 @@ def csv_of(table: Table) -> str:
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow([each.name for each in table.columns])
-    writer.writerows([_harmless(value) for value in row] for row in table.rows)
+    writer.writerows([harmless(value) for value in row] for row in table.rows)
     return text.getvalue()
 
 
@@ -89,7 +89,8 @@ def tables_of(report: Report) -> Mapping[str, Table]:
     }
 
 
-def _harmless(value: Value) -> Value:
+def harmless(value: Value) -> Value:
+    """Return a value that no program for tables takes for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
 

@@ -6,7 +6,7 @@ Also where a collection's rate held it back: what came then is what is to be exp
 import time
 from collections.abc import Sequence
 
-from broker.models.history import Observed
+from broker.models.history import FASTEST, Observed
 from broker.models.tasks import Work
 from coalloc.model import SourceReport
 
@@ -35,7 +35,7 @@ def of_batch(source: str, sink: str, began: float, done: Sequence[Work], streams
 
 
 def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceReport]) -> list[Observed]:
-    """What each source delivered of one file."""
+    """What each source delivered of one file, of those whose time was measured."""
     ended = max(time.time(), began + 1e-3)
     return [
         Observed(
@@ -45,7 +45,7 @@ def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceRepo
             started=began,
             ended=ended,
             bytes=report.bytes,
-            busy_seconds=min(ended - began, max(1e-3, report.seconds - report.idle_seconds)),
+            busy_seconds=min(ended - began, report.seconds),
             setup_seconds=report.setup_seconds,
             ranges=report.ranges,
             streams=report.streams,
@@ -53,5 +53,11 @@ def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceRepo
             error=report.error and report.error[:500],
         )
         for i, report in enumerate(reports)
-        if report.outcome != "unused"
+        if report.outcome != "unused" and (not report.bytes or _is_measured(report))
     ]
+
+
+def _is_measured(report: SourceReport) -> bool:
+    """Whether bytes arrived at more than one moment: servers tell every few seconds how many have."""
+    moments = [(each.first_byte, each.last_byte) for each in report.copies if each.last_byte is not None]
+    return any(first != last for first, last in moments) and report.bytes <= FASTEST * report.seconds

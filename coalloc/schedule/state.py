@@ -163,8 +163,8 @@ class State:
         self.history.append(line)
 
     def is_last(self, lane: Lane) -> bool:
-        """Whether no other source is in use, or will be again after a pause."""
-        return not any(other.usable for other in self.lanes if other is not lane)
+        """Whether no other source is in use, or will be again after a pause; one that waits may do so for ever."""
+        return not any(other.usable and other.status != "waiting" for other in self.lanes if other is not lane)
 
     def lacking(self, copy: Copy) -> list[tuple[int, int]]:
         """The ranges of a partial copy that are not final yet."""

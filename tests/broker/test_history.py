@@ -112,6 +112,12 @@ async def test_all_of_it_is_a_table(admin, monkeypatch):
     assert pyarrow.parquet.read_table(io.BytesIO(nothing.content)).num_rows == 0
 
 
+async def test_no_program_for_tables_is_given_a_formula(admin):
+    await admin.post(T, json=[_transfer(1, error="=cmd|' /C calc'!A0")])
+    (row,) = csv.DictReader(io.StringIO((await admin.get(f"{T}/export")).text))
+    assert row["error"] == "'=cmd|' /C calc'!A0"
+
+
 async def test_what_is_too_old_is_forgotten(broker, admin):
     day = 86_400
     old = [_transfer(i, started=NOW - 200 * day + i, ended=NOW - 200 * day + i + 5) for i in range(10)]

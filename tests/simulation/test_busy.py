@@ -118,3 +118,12 @@ def test_who_is_always_busy_is_left_some_day(fetch, sources):
     with pytest.raises((ServerBusy, NothingToFetchFrom)) as caught:
         fetch(*[server(busy_until=NEVER, retry_after=9999.0)] * sources)
     assert (TRIES - 1) * 300 <= caught.value.report.seconds < (TRIES - 1) * 400
+
+
+@pytest.mark.parametrize("strategy", NAMES)
+@pytest.mark.parametrize("ranged", [True, False])
+def test_one_that_waits_for_a_connection_is_no_reason_to_do_without_another(fetch, strategy, ranged):
+    """The fast one dies, and the slow one would be given up, or serves no ranges; the third may wait for ever."""
+    slow = Behaviour(rates=((0.0, 1e5),), ranged=ranged)
+    report, *_ = fetch(Behaviour(rates=((0.0, 3e6),), dies_at=0.5), slow, server(free_at=NEVER), strategy=strategy)
+    assert report.seconds < 100

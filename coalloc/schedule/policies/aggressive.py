@@ -46,5 +46,9 @@ class Aggressive(Conservative):
             self.dropped.add(copy.source)
 
     def _others(self, state: State, lane: Lane) -> bool:
-        """Whether a source that was not dropped is there: the last one is never given up."""
-        return any(other.usable and other.source not in self.dropped for other in state.lanes if other is not lane)
+        """Whether a source that was not dropped is there: the last one is never given up.
+
+        One that waits for a free connection may wait for ever.
+        """
+        others = [other for other in state.lanes if other is not lane and other.status != "waiting"]
+        return any(other.usable and other.source not in self.dropped for other in others)

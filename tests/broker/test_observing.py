@@ -1,0 +1,34 @@
+"""What is learnt of copies that tasks made: only what was measured."""
+
+import time
+
+import pytest
+
+from broker.models.tasks import Details, Work
+from broker.tasks.observing import of_sources
+from coalloc.model import PartialCopy, SourceReport
+
+WORK = Work(7, "0123abcd-0123-4567-89ab-0123456789ab", "copy", 0, "/x", "/x", 0, Details(), 1)
+GB = 10**9
+
+
+def report(*moments: tuple[float, float], size: int = GB, seconds: float = 6.0, idle: float = 4.0) -> SourceReport:
+    """A source that was busy for so long, and delivered in copies with these first and last moments."""
+    copies = tuple(PartialCopy(0, size, size, 0.0, first, last, last, "whole") for first, last in moments)
+    return SourceReport("ftp://a/x", size, seconds, ranges=1, idle_seconds=idle, outcome="ok", copies=copies)
+
+
+def test_it_was_busy_for_as_long_as_it_was_busy():
+    """That it was idle, too, takes nothing away."""
+    (observed,) = of_sources(WORK, "here", time.time() - 10, [report((1.0, 6.0))])
+    assert (observed.busy_seconds, observed.bytes) == (6.0, GB)
+
+
+@pytest.mark.parametrize("size", [1000, GB, 10**15])
+def test_what_came_at_one_moment_tells_no_rate(size):
+    """A server tells every few seconds how many bytes have arrived; no file fails for that."""
+    assert of_sources(WORK, "here", time.time() - 10, [report((2.0, 2.0), size=size, seconds=0.001)]) == []
+
+
+def test_what_no_network_carries_is_not_learnt():
+    assert of_sources(WORK, "here", time.time() - 10, [report((1.0, 2.0), size=10**16, seconds=0.1)]) == []
