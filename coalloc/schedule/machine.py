@@ -122,6 +122,7 @@ class Scheduler:
 
     def _ready(self, event: Ready) -> None:
         lane = self.state.lanes[event.source]
+        lane.opening = False
         if lane.status == "left":
             return  # its bytes were rejected while it connected anew
         if lane.status not in ("connecting", "waiting"):
@@ -150,6 +151,7 @@ class Scheduler:
 
     def _failed(self, event: Failed) -> None:
         lane = self.state.lanes[event.source]
+        lane.opening &= event.copy is not None
         if lane.status == "left" or (event.copy is not None and event.copy not in self.state.copies):
             return  # it was rejected, or the copy abandoned, while the news was on its way
         self._fail(lane, event.reason, permanent=event.permanent, now=event.at, asked=event.retry_after)
@@ -275,7 +277,9 @@ class Scheduler:
         for lane in sorted(self.state.lanes, key=lambda lane: (not lane.ranged, lane.failures)):
             if lane.status == "spare" and working < self._most and (lane.ranged or self.state.is_last(lane)):
                 lane.status = "connecting"
-                self._actions.append(Connect(lane.source))
+                if not lane.opening:  # else it was left, and may come back, before it had answered
+                    lane.opening = True
+                    self._actions.append(Connect(lane.source))
                 working += 1
 
     def _working(self) -> int:

@@ -43,7 +43,8 @@ USUAL_GAP = 0.05
 class Lane:
     """One source: what it is doing, how fast it is, and the bytes that are kept for it.
 
-    `planned` are the bytes of its share at the start; None where nobody was given any.
+    `planned` are the bytes of its share at the start; None where nobody was given any. `opening`: a connection is being
+    made, whatever became of the lane since that was asked for.
     """
 
     source: int
@@ -59,6 +60,7 @@ class Lane:
     reason: str | None = None
     ready_at: float | None = None
     planned: int | None = None
+    opening: bool = False
     bytes: int = 0
     ended: list["Copy"] = field(default_factory=list)
     busy_seconds: float = 0.0

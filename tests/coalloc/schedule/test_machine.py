@@ -147,6 +147,20 @@ def test_rejected_bytes_are_fetched_from_another():
     assert kinds(machine.handle(Received(0.4, again.copy, 0, 100)), Done)
 
 
+def test_a_source_that_comes_back_while_it_connects_is_not_connected_twice():
+    """It was suspected because of what an earlier run took from it, and without reason."""
+    machine = scheduler(size=100, sources=3)
+    (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    machine.handle(Received(0.1, fetch.copy, 0, 100))
+    machine.handle(Rejected(0.2, (2,), ((0, 50),)))
+    (again,) = kinds(machine.handle(Ready(0.3, 1)), Fetch)
+    machine.handle(Received(0.4, again.copy, 0, 50))
+    actions = machine.handle(Rejected(0.5, (1,), ((0, 50),), restored=(2,)))
+    assert not kinds(actions, Connect), "it is under way"
+    assert not kinds(machine.handle(Ready(0.6, 2)), Connect)
+    assert machine.state.lanes[2].usable
+
+
 def test_a_source_without_ranges_is_used_only_as_the_last():
     machine = scheduler(sources=2)
     assert not kinds(machine.handle(Ready(0.0, 0, ranged=False)), Fetch)
