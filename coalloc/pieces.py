@@ -4,6 +4,7 @@ So memory depends on how often sources take turns, not on the size of the file. 
 that is the caller's.
 """
 
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterator
 
 from coalloc.checksums import adler32_combine, crc32_combine
@@ -42,17 +43,19 @@ class Pieces:
     [(0, 20, 0), (20, 30, 1)]
     """
 
-    __slots__ = ("_by_end", "_by_start")
+    __slots__ = ("_by_end", "_by_start", "_starts")
 
     def __init__(self) -> None:
         self._by_end: dict[int, Piece] = {}
         self._by_start: dict[int, Piece] = {}
+        self._starts: list[int] = []
+        """Where pieces start, in order."""
 
     def __iter__(self) -> Iterator[Piece]:
-        return iter([self._by_start[start] for start in sorted(self._by_start)])
+        return iter([self._by_start[start] for start in self._starts])
 
     def __len__(self) -> int:
-        return len(self._by_start)
+        return len(self._starts)
 
     def add(self, start: int, end: int, source: int, adler32: int | None, crc32: int | None = None) -> None:
         """Put in [start, end), of which nothing may be there yet; it joins its neighbours of the same source."""
@@ -61,10 +64,11 @@ class Pieces:
             del self._by_end[start]
             before.extend(end, adler32, crc32)
         else:
-            before = self._by_start[start] = Piece(start, end, source, adler32, crc32)
+            before = Piece(start, end, source, adler32, crc32)
+            self._begin(before)
         after = self._by_start.get(end)
         if after is not None and after.source == source:
-            del self._by_start[end]
+            self._forget(after)
             before.extend(after.end, after.adler32, after.crc32)
         self._by_end[before.end] = before
 
@@ -76,13 +80,25 @@ class Pieces:
         """Take [start, end) out. What is left of a piece that was cut no longer has its sums."""
         if start >= end:
             return
-        for piece in [p for p in self._by_start.values() if p.start < end and p.end > start]:
-            del self._by_start[piece.start], self._by_end[piece.end]
+        first = max(0, bisect_right(self._starts, start) - 1)  # the last one that starts before, and may reach in
+        touched = self._starts[first : bisect_left(self._starts, end)]
+        for piece in [piece for at in touched if (piece := self._by_start[at]).end > start]:
+            self._forget(piece)
+            del self._by_end[piece.end]
             for a, b in ((piece.start, start), (end, piece.end)):
                 if a < b:
-                    self._by_start[a] = self._by_end[b] = Piece(a, b, piece.source, None)
+                    left = self._by_end[b] = Piece(a, b, piece.source, None)
+                    self._begin(left)
 
     def clear(self) -> None:
         """Take everything out."""
         self._by_end.clear()
         self._by_start.clear()
+        self._starts.clear()
+
+    def _begin(self, piece: Piece) -> None:
+        self._by_start[piece.start] = piece
+        insort(self._starts, piece.start)
+
+    def _forget(self, piece: Piece) -> None:
+        del self._by_start[piece.start], self._starts[bisect_left(self._starts, piece.start)]

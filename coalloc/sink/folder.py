@@ -26,6 +26,8 @@ __all__ = ["DATA", "JOURNAL", "Folder", "discard", "refuse_outside"]
 DATA, JOURNAL = "data", "journal"
 NAMES = (DATA, JOURNAL, f"{JOURNAL}.new", f"{JOURNAL}.broken", LOCK)
 """All that coget makes in it. The lock is last, so that it is removed last."""
+NO_LOCKS = (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP, errno.EINVAL)
+"""What file systems say that lock no files, as Lustre and NFS do where they were mounted so."""
 OPEN_ON_NFS = ".nfs"
 """How names begin that NFS gives to files that were removed while a process has them open."""
 
@@ -169,11 +171,24 @@ class Folder:
                 return fd
         except FileNotFoundError:
             pass
-        except OSError:
+        except OSError as error:
             os.close(fd)
-            raise
+            if error.errno not in NO_LOCKS:
+                raise
+            self._discard_empty()
+            raise SinkError(
+                f"{self.path} cannot be locked: {error.strerror}",
+                "mount the file system with locks (-o flock on Lustre), or fetch to another one and move the file",
+            ) from None
         os.close(fd)
         return None
+
+    def _discard_empty(self) -> None:
+        """Remove what was made to be locked, if there is nothing else."""
+        if set(self.own.names()) == {LOCK}:
+            self.own.unlink(LOCK)
+            with suppress(OSError):
+                os.rmdir(self.path.name, dir_fd=self.outside)
 
     def _refuse_foreign(self) -> None:
         """Raise a SinkError that names what is in the directory and is not own, before anything in it is changed."""

@@ -1,6 +1,7 @@
 """Who may write a target: one process at a time, and only where a file can be."""
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -157,6 +158,18 @@ def test_a_file_where_a_directory_should_be(tmp_path):
 @pytest.mark.parametrize("length", [252, 256])
 def test_a_name_that_is_too_long(tmp_path, length):
     assert "File name too long" in refusal(tmp_path / ("n" * length))
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_that_locks_nothing_is_named_with_what_to_do(tmp_path, target, monkeypatch, number):
+    def flock(*_):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(SinkError, match="cannot be locked") as caught:
+        PartialFile(target)
+    assert "flock" in caught.value.remedy
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_lock_or_data_that_is_a_link_is_not_followed(tmp_path, target):
