@@ -100,18 +100,19 @@ async def report_globus(tasks: "Tasks", named: str | None = None) -> int | None:
     return sum([await broker.report(reports[i : i + AT_ONCE]) for i in range(0, len(reports), AT_ONCE)])
 
 
-def read_log(path: Path, most: int | None = None) -> "Log":
+def read_log(path: Path, most: int | None = None, databases: bool = True) -> "Log":
     """What another program logged: transfers by the addresses of their sources, and the lines that are none.
 
     :param most: bytes that it may have once it is unpacked, each line counted as 256 at least: reading one takes some
         600 bytes of memory
+    :param databases: False where a stranger sent the log, whose databases are not opened
     :raises UsageError: when it is no log that is known
     :raises TooMuch: when it is longer
     """
     from coalloc.logs import Refused
     from coalloc.logs import read_log as read
 
-    log = read(path, most)
+    log = read(path, most, databases)
     known, strange = [], []
     for each in log.observations:
         if url := _address(each.source):

@@ -46,7 +46,7 @@ async def report(
 
 @router.post("/transfers/import", openapi_extra=BYTES)
 async def report_log(request: Request, caller: Transferrer, services: Services) -> LogTaken:
-    """Report what another program logged: a GridFTP server's transfer log, or what `coget history import` takes."""
+    """Report what another program logged: a GridFTP server's log, or what else `coget history import` knows."""
     return await services.logs.take(caller.subject, request.stream(), caller.role)
 
 

@@ -47,7 +47,7 @@ class Logs:
             await _receive(body, file)
             async with self._reading:
                 try:
-                    log = await asyncio.to_thread(read_log, Path(file.name), LARGEST_LOG)
+                    log = await asyncio.to_thread(read_log, Path(file.name), LARGEST_LOG, databases=False)
                 except CoallocError as error:
                     kind = TooLarge if isinstance(error, TooMuch) else Invalid
                     raise kind(error.message.replace(file.name, "the log"), error.remedy) from None

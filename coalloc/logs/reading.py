@@ -31,10 +31,12 @@ LONGEST = 1 << 16
 """Characters of a line."""
 
 
-def read_log(path: Path, most: int | None = None) -> Log:
+def read_log(path: Path, most: int | None = None, databases: bool = True) -> Log:
     """Read a log; it may be compressed with gzip.
 
-    :param most: bytes that it may have once it is unpacked, each line counted as `LEAST` at least
+    :param most: bytes that it may have once it is unpacked, each line counted as `LEAST` at least; databases may have
+        more
+    :param databases: False where a stranger sent the log: SQLite runs what a database holds, and a view may have no end
     :raises UsageError: when it cannot be read, or is none that is known
     :raises TooMuch: when it is longer
     """
@@ -42,7 +44,9 @@ def read_log(path: Path, most: int | None = None) -> Log:
         with path.open("rb") as file:
             head = file.read(len(SQLITE))
         if head == SQLITE:
-            return _database(path, most)
+            if not databases:
+                raise UsageError(f"{path} is a database", "send its transfers as a table (CSV)")
+            return _database(path)
         with _text(path, head) as text:
             return _log(path, _lines(path, text, most))
     except (OSError, EOFError, zlib.error, sqlite3.Error, csv.Error, OverflowError) as error:
@@ -65,13 +69,9 @@ def _lines(path: Path, text: IO[str], most: int | None) -> Iterator[str]:
         if len(line) == LONGEST:
             raise UsageError(f"{path} has a line of more than {LONGEST} characters", f"give {FORMATS}")
         taken += max(len(line), LEAST)
-        _refuse(path, taken, most)
+        if most is not None and taken > most:
+            raise TooMuch(f"{path} has, unpacked, more than {most} bytes, or {most // LEAST} lines", "give it in parts")
         yield line
-
-
-def _refuse(path: Path, taken: int, most: int | None) -> None:
-    if most is not None and taken > most:
-        raise TooMuch(f"{path} has, unpacked, more than {most} bytes, or {most // LEAST} lines", "give it in parts")
 
 
 def _log(path: Path, text: Iterator[str]) -> Log:
@@ -93,14 +93,11 @@ def _log(path: Path, text: Iterator[str]) -> Log:
     )
 
 
-def _database(path: Path, most: int | None) -> Log:
+def _database(path: Path) -> Log:
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
         database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)  # a column may be computed, of any length
         database.execute("PRAGMA trusted_schema = OFF")
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        for table in tables & {esgf.TABLE, OURS}:
-            (count,) = database.execute(f"SELECT count(*) FROM {table}").fetchone()
-            _refuse(path, count * LEAST, most)
         if esgf.TABLE in tables:
             return esgf.read(database)
     if OURS in tables:

@@ -4,7 +4,9 @@ import asyncio
 import csv
 import gzip
 import io
+import sqlite3
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 
 import pyarrow.parquet
@@ -160,6 +162,29 @@ async def test_a_log_that_is_too_long_unpacked_is_refused_and_its_parts_are_take
         assert "coget-log" not in answer.text
         assert answer.json()["error"]["remedy"] == "give it in parts"
     assert (await admin.post(f"{T}/import", content=gzip.compress(head + line * 50))).json()["accepted"] == 50
+
+
+COLUMNS = (
+    "source TEXT, started REAL, ended REAL, bytes INTEGER, rate REAL, setup REAL, concurrency INTEGER, streams INTEGER"
+)
+HOSTILE = {
+    "a column of gigabytes": f"CREATE TABLE transfers ({COLUMNS}, outcome TEXT AS (printf('%.*c', 900000000, 'x')))",
+    "a view without end": (
+        "CREATE VIEW transfers AS WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n"
+    ),
+    "one like our own": f"CREATE TABLE transfers ({COLUMNS}, outcome TEXT)",
+}
+
+
+@pytest.mark.parametrize(("pack", "said"), [(bytes, "a database"), (gzip.compress, "no text")], ids=["plain", "gzip"])
+@pytest.mark.parametrize("hostile", HOSTILE)
+async def test_no_database_that_somebody_sends_is_opened(admin, tmp_path, hostile, pack, said):
+    path = tmp_path / "sent.sqlite"
+    with closing(sqlite3.connect(path)) as database:
+        database.execute(HOSTILE[hostile])
+    answer = await admin.post(f"{T}/import", content=pack(path.read_bytes()))
+    assert answer.status_code == 422
+    assert answer.json()["error"]["message"] == f"the log is {said}"
 
 
 async def test_a_source_by_ipv6_is_one_and_one_without_address_is_told(admin):

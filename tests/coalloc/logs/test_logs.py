@@ -154,14 +154,6 @@ def test_a_log_may_have_so_many_bytes_unpacked_and_no_more(tmp_path, pack):
         read_log(path, 100 * 256 - 1)
 
 
-def test_a_database_may_have_so_many_rows_and_no_more(tmp_path):
-    path = tmp_path / "history.sqlite"
-    History(path).add([Transfer("ftp://a/x", i, i + 1.0, MB, 1.0, 0.5, 1, 4, "adaptive", "ok") for i in range(3)])
-    assert len(read_log(path, 3 * 256).observations) == 3
-    with pytest.raises(TooMuch):
-        read_log(path, 2 * 256)
-
-
 def test_a_line_that_does_not_end_is_no_log(tmp_path):
     path = tmp_path / "x"
     path.write_bytes(gzip.compress(b"DATE=" + b"x" * 10_000_000))
