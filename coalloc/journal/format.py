@@ -38,6 +38,7 @@ from typing import NamedTuple
 
 from zlib_ng import zlib_ng
 
+from coalloc.intervals import Intervals
 from coalloc.model import Checksum, Extent
 
 __all__ = [
@@ -186,10 +187,20 @@ def encode_revoke(start: int, end: int) -> bytes:
     return _record(REVOKE, _REVOKE.pack(start, end))
 
 
-def _decode_revoke(body: bytes, extents: Iterable[Extent]) -> list[Extent]:
-    """The extents that are left. One that is cut goes whole: its adler32 says nothing of its parts."""
+def _decode_revoke(body: bytes) -> tuple[int, int]:
     start, end = _REVOKE.unpack(body)
-    return [extent for extent in extents if extent.end <= start or extent.start >= end]
+    return start, end
+
+
+def _left(changes: Sequence[Extent | tuple[int, int]]) -> tuple[Extent, ...]:
+    """The extents that no later revocation touches. One that is cut goes whole: its adler32 tells nothing of parts."""
+    revoked, left = Intervals(), list[Extent]()
+    for change in reversed(changes):
+        if not isinstance(change, Extent):
+            revoked.add(*change)
+        elif not revoked.within(change.start, change.end):
+            left.append(change)
+    return tuple(reversed(left))
 
 
 def decode(data: bytes) -> Contents:
@@ -198,23 +209,23 @@ def decode(data: bytes) -> Contents:
         other = data.startswith(MAGIC) and b"\n" in data[:40]
         trouble = f"its version, {data[:40].split()[2].decode(errors='replace')}, is not 1" if other else "it is torn"
         return Contents(None, (), 0, trouble)
-    header, extents, length = None, list[Extent](), len(PREAMBLE)
+    header, changes, length = None, list[Extent | tuple[int, int]](), len(PREAMBLE)
     try:
         for kind, body, end in _records(data, length):
             if header is None:
                 header = _decode_header(body)
             elif kind == EXTENT:
-                extents.append(_decode_extent(body, header))
+                changes.append(_decode_extent(body, header))
             elif kind == REVOKE:
-                extents = _decode_revoke(body, extents)
+                changes.append(_decode_revoke(body))
             elif kind == ORIGIN:
                 header = _decode_origin(body, header)
             else:
                 raise _Wrong(f"a record of unknown kind {kind}")
             length = end
     except (_Wrong, ValueError, KeyError, TypeError, struct.error) as error:
-        return Contents(header, tuple(extents), length, f"at byte {length} there is {error}")
-    return Contents(header, tuple(extents), length, None if header else "it has no header")
+        return Contents(header, _left(changes), length, f"at byte {length} there is {error}")
+    return Contents(header, _left(changes), length, None if header else "it has no header")
 
 
 def _records(data: bytes, at: int) -> Iterator[tuple[int, bytes, int]]:
