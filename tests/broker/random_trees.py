@@ -217,10 +217,15 @@ class Case:
 
     @property
     def plain(self) -> bool:
-        """Whether nothing is in the way: no link, and no file where a folder is to be, or the other way around."""
+        """Whether nothing is in the way: no link, no file where a folder is to be, or the other way around.
+
+        Nor a folder `run2.coget` with a `lock`, which may be partial data of another file: nothing goes into it.
+        """
         (source, sink) = self.before
         linked = source.links or sink.links
-        return not linked and not (source.files.keys() & sink.folders) and not (source.folders & sink.files.keys())
+        partial = any(f"{path}/lock" in sink.names for path in source.folders if path.endswith(".coget"))
+        crossed = source.files.keys() & sink.folders or source.folders & sink.files.keys()
+        return not (linked or crossed or partial)
 
     def check(
         self, status: str, why: str | None, calm: bool = True, changed: bool = False, hides: bool = False
