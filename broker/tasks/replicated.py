@@ -8,8 +8,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.services.trees import CatalogueTree, GridFTPTree, LocalTree, Tree
 from broker.storage.database import Database
-from broker.storage.lying import lies_below
 from broker.storage.places import Placed, Places
+from broker.storage.replicas_below import lies_below
 from broker.tasks.overlapping import addresses
 from coalloc.model import Entry
 

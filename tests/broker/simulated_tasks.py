@@ -8,6 +8,7 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, MutableSequence, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -151,8 +152,7 @@ class _Carrier(Carrier):
 
     async def _copier(self, task: Candidate, source: End, sink: End) -> Doer:
         async def copy(batch: Sequence[Work], recorder: Recorder) -> None:
-            one = lambda work: _copy(source.tree, sink.tree, work, recorder)  # noqa: E731 - of one line
-            await side_by_side(one, batch, recorder, task.options, AT_ONCE)
+            await side_by_side(partial(_copy, source.tree, sink.tree, recorder), batch, recorder, task.options, AT_ONCE)
 
         return copy
 
@@ -168,7 +168,7 @@ class _Carrier(Carrier):
         await of_each(one, batch)
 
 
-async def _copy(source: SimulatedServer, sink: SimulatedServer, work: Work, recorder: Recorder) -> Result:
+async def _copy(source: SimulatedServer, sink: SimulatedServer, recorder: Recorder, work: Work) -> Result:
     """Copy one file as it is between servers: under another name, compared, and then renamed."""
     for name in earlier(work.destination, work):
         with suppress(NoSuchFile):
