@@ -1,10 +1,11 @@
 """A small FTP server of another make, with the habits of old servers that no package here has.
 
-It knows no ERET, CKSM or MLST; each habit is an argument. Lives in the event loop of the test.
+It knows no ERET or MLST, and only the checksums it is given; each habit is an argument. Lives in the event loop of the test.
 """
 
 import asyncio
 import contextlib
+import hashlib
 import socket
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ class PlainFTP:
 
     :param loses_pipelined: forgets commands that arrived together with PASS, as servers do that start a new program
     :param passive_host: the host that PASV replies name
+    :param checksums: the algorithms that CKSM computes; None for a server that does not know the command
     """
 
     content: bytes
@@ -27,6 +29,7 @@ class PlainFTP:
     loses_pipelined: bool = False
     passive: bool = True
     passive_host: str = "127.0.0.1"
+    checksums: tuple[str, ...] | None = None
     port: int = 0
     commands: list[str] = field(default_factory=list)
 
@@ -72,6 +75,14 @@ class _Session:
 
     async def size(self, path: str) -> str:
         return f"213 {len(self.server.content)}"
+
+    async def cksm(self, said: str) -> str:
+        if self.server.checksums is None:
+            return "502 not here"
+        algorithm, start, size, _ = said.split(" ", 3)
+        if algorithm not in self.server.checksums:
+            return "504 not that one"
+        return f"213 {hashlib.new(algorithm, self.server.content[int(start) :][: int(size)]).hexdigest()}"
 
     async def rest(self, offset: str) -> str:
         if not self.server.restarts:

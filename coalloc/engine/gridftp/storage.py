@@ -26,6 +26,8 @@ __all__ = ["Storage", "open_storage"]
 
 PIECE = 256 * 1024
 UNKNOWN = (500, 502, 504)
+NOT_WITH_THAT = 504
+"""The command is known, its argument is not (RFC 959, 4.2.2)."""
 """Replies to commands that a server does not know; of what fails Globus servers say 500, too, and why in more lines."""
 LIST_SECONDS = 60.0
 """How long a listing may stand still: a server that reads a large directory says nothing, or we take nothing."""
@@ -172,8 +174,11 @@ class Storage(Login):
             reply = None if asked is None else await asked
         if reply is None:
             return None
-        if reply.code in UNKNOWN and len(reply.lines) == 1:
-            self._algorithms.clear()  # though it says that it offers them
+        if reply.code in UNKNOWN and len(reply.lines) == 1:  # though it says that it offers it
+            if reply.code == NOT_WITH_THAT:
+                self._algorithms.pop(algorithm.upper(), None)
+            else:
+                self._algorithms.clear()
             return None
         return digest_in(_positive(reply, address), algorithm)
 

@@ -20,6 +20,7 @@ from coalloc.errors import (
     Unsupported,
     UsageError,
 )
+from tests.support.plain_ftp import PlainFTP, serve
 
 ODD = ["with space", "-dash", "two  spaces; and=more", "#%?*", "a" * 200]
 
@@ -186,6 +187,19 @@ async def test_touch_link_and_checksum(store, root):
     assert await store.checksum(f"{root}/file", "md5", 0, 25600) == hashlib.md5(bytes(range(256)) * 100).hexdigest()
     assert await store.checksum(f"{root}/file", "sha256", 1, 3) == hashlib.sha256(b"\1\2").hexdigest()
     assert await store.checksum(f"{root}/file", "sha3", 1, 3) is None
+
+
+@pytest.mark.parametrize(("computed", "left"), [(("MD5",), True), (None, False)])
+async def test_a_checksum_that_is_refused_says_nothing_of_others_unless_the_command_is_unknown(computed, left):
+    offered = ("SIZE", "CKSM SHA256:1;MD5:2")
+    async with serve(PlainFTP(b"content", features=offered, checksums=computed)) as server:
+        async with await storage(server.url) as store:
+            assert store.offers("sha256")
+            assert store.offers("md5")
+            assert await store.checksum("/file", "sha256", 0, 7) is None
+            assert (store.offers("sha256"), store.offers("md5")) == (False, left)
+            digest = hashlib.md5(b"content").hexdigest() if left else None
+            assert await store.checksum("/file", "md5", 0, 7) == digest
 
 
 async def test_a_server_that_ends(gridftp_server, store, root):
