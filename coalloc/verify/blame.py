@@ -43,8 +43,9 @@ async def blame(
 ) -> dict[int, str]:
     """Who gave wrong bytes, when the whole file's checksum is `found` and not the expected one.
 
-    First the replicas that say themselves that they are of another file; then those whose bytes changed on
-    the way; and when no server can say, the one that delivered least, so that little has to be fetched again.
+    First the replicas that say themselves that they are of another file, and what an earlier run had from them; then
+    those whose bytes changed on the way. When no server can say, one of those that only an earlier run used, which
+    costs no source; then the one that delivered least, so that little has to be fetched again.
 
     :param suspected: those that were suspected before, in vain
     :returns: at least one source that delivered something, with the reason
@@ -52,13 +53,14 @@ async def blame(
     """
     delivered = {i: sum(p.end - p.start for p in pieces if p.source == i) for i in {p.source for p in pieces}}
     wholes = await _ask_all(jury, expected.algorithm, size)
-    if wholes and set(wholes.values()) == {found}:
+    if len(wholes) == jury.size and set(wholes.values()) == {found}:  # one that says nothing may have the right file
         raise VerificationError(
-            f"every replica that can say so has {expected.algorithm} {found}, not the expected {expected.value}",
+            f"every replica has {expected.algorithm} {found}, not the expected {expected.value}",
             "check the expected checksum: it seems to be of another file",
         )
     other = f"its replica is of another file: {expected.algorithm} is not {expected.value}"
-    bad = {i: other for i, value in wholes.items() if value != expected.value}
+    others = {i for i, value in wholes.items() if value != expected.value}
+    bad = dict.fromkeys(others | {i for i in delivered if jury.holder(i) in others}, other)
     if not bad.keys() & delivered.keys():
         bad |= await _changed_on_the_way(jury, pieces, [i for i, value in wholes.items() if value == expected.value])
     if not bad.keys() & delivered.keys():
@@ -69,7 +71,7 @@ async def blame(
                 f"the {expected.algorithm} is {found}, not the expected {expected.value}, whichever source is left out",
                 "check the expected checksum, or name a replica that is known to be good",
             )
-        bad[min((suspects - good) or suspects, key=lambda i: (delivered[i], i))] = SUSPECTED
+        bad[min((suspects - good) or suspects, key=lambda i: (jury.includes(i), delivered[i], i))] = SUSPECTED
     return bad
 
 

@@ -46,6 +46,11 @@ class Jury:
         self._waiting = [0] * len(sources)
         self._silent: set[int] = set()
 
+    @property
+    def size(self) -> int:
+        """How many replicas there are, whether they can be asked or not."""
+        return len(self._sources)
+
     def includes(self, source: int) -> bool:
         """Whether this is one of the replicas, and not one that only an earlier run used."""
         return source < len(self._sources)

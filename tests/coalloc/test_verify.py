@@ -106,6 +106,26 @@ def test_when_all_replicas_agree_the_expected_checksum_is_wrong():
         run(blame(Jury(replicas), [piece(0, 90_000, 0)], wrong, GOOD.value, len(DATA)))
 
 
+def test_one_that_says_nothing_may_have_the_right_file_when_all_others_have_another():
+    replicas = [replica(0, wrong=10), replica(1, speaks=False)]
+    content = replicas[0]._content
+    bad = run(blame(Jury(replicas), [piece(0, 90_000, 0, of=replicas[0])], GOOD, f"{adler32(content):08x}", len(DATA)))
+    assert bad == {0: f"its replica is of another file: adler32 is not {GOOD.value}"}
+
+
+def test_what_an_earlier_run_had_from_a_bad_replica_is_bad_too():
+    replicas = [replica(0, wrong=10), replica(1, speaks=False)]
+    pieces = [piece(0, 45_000, 2, of=replicas[0]), piece(45_000, 90_000, 1)]
+    bad = run(blame(Jury(replicas, holders={2: 0}), pieces, GOOD, "00000000", len(DATA)))
+    assert bad == dict.fromkeys((0, 2), f"its replica is of another file: adler32 is not {GOOD.value}")
+
+
+def test_what_comes_from_a_replica_that_is_named_no_more_is_suspected_before_one_that_is():
+    pieces = [piece(0, 80_000, 1, flip=True), piece(80_000, 90_000, 0)]
+    bad = run(blame(Jury([replica(0, speaks=False)]), pieces, GOOD, "00000000", len(DATA)))
+    assert list(bad) == [1]
+
+
 def test_the_strongest_known_checksum_is_expected():
     sha, md5 = Checksum("sha256", "0" * 64), Checksum("md5", "0" * 32)
     assert expectation([md5, Checksum("whirlpool", "0"), sha]) == sha

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 from collections.abc import Sequence
@@ -95,6 +96,14 @@ class Nginx:
     def kill(self) -> None:
         """SIGKILL: connections are reset, the port is closed."""
         kill_group(self._process)
+
+    def pause(self) -> None:
+        """SIGSTOP: connections stay open, nothing is answered."""
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it go on."""
+        os.killpg(self._process.pid, signal.SIGCONT)
 
     def close(self) -> None:
         """End it; may be called twice."""

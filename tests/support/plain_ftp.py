@@ -1,6 +1,7 @@
 """A small FTP server of another make, with the habits of old servers that no package here has.
 
-It knows no ERET or MLST, and only the checksums it is given; each habit is an argument. Lives in the event loop of the test.
+It knows no ERET or MLST, and only the checksums it is given; each habit is an argument. Lives in the event loop of
+the test.
 """
 
 import asyncio

@@ -192,14 +192,14 @@ async def test_touch_link_and_checksum(store, root):
 @pytest.mark.parametrize(("computed", "left"), [(("MD5",), True), (None, False)])
 async def test_a_checksum_that_is_refused_says_nothing_of_others_unless_the_command_is_unknown(computed, left):
     offered = ("SIZE", "CKSM SHA256:1;MD5:2")
-    async with serve(PlainFTP(b"content", features=offered, checksums=computed)) as server:
-        async with await storage(server.url) as store:
-            assert store.offers("sha256")
-            assert store.offers("md5")
-            assert await store.checksum("/file", "sha256", 0, 7) is None
-            assert (store.offers("sha256"), store.offers("md5")) == (False, left)
-            digest = hashlib.md5(b"content").hexdigest() if left else None
-            assert await store.checksum("/file", "md5", 0, 7) == digest
+    plain = PlainFTP(b"content", features=offered, checksums=computed)
+    async with serve(plain) as server, await storage(server.url) as store:
+        assert store.offers("sha256")
+        assert store.offers("md5")
+        assert await store.checksum("/file", "sha256", 0, 7) is None
+        assert (store.offers("sha256"), store.offers("md5")) == (False, left)
+        digest = hashlib.md5(b"content").hexdigest() if left else None
+        assert await store.checksum("/file", "md5", 0, 7) == digest
 
 
 async def test_a_server_that_ends(gridftp_server, store, root):
