@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import gc
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -12,12 +13,15 @@ from hypothesis import settings
 from tests.support.effort import LONG
 from tests.support.gridftp import GridFTPServer
 from tests.support.gsi import Authority, Identity
+from tests.support.programs import with_this_checkout
 from tests.support.seeds import FUZZING
 from tests.testbed import driver
 
 # The same examples in each run, so that no change is refused by luck; `make test-long` and `make fuzz` try others.
 settings.register_profile("tests", derandomize=not (LONG or FUZZING), deadline=None, print_blob=True)
 settings.load_profile("tests")
+
+os.environ.update(with_this_checkout(os.environ))  # what tests start is of this checkout, too
 
 gc.set_threshold(20_000, 20, 50)  # a tenth of the time went into looking through what is only loaded
 

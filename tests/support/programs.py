@@ -21,8 +21,9 @@ from typing import Any
 from tests.support.effort import LONG
 from tests.support.waiting import PATIENCE
 
-__all__ = ["BROKER", "COGET", "LATE", "run", "start"]
+__all__ = ["BROKER", "COGET", "LATE", "run", "start", "with_this_checkout"]
 
+HOUSE = Path(__file__).parents[2]
 COGET = Path(sys.executable).with_name("coget")
 BROKER = Path(sys.executable).with_name("coget-broker")
 SERVER = Path(__file__).with_name("fork_server.py")
@@ -30,8 +31,6 @@ PLAIN = frozenset({"stdin", "stdout", "stderr", "cwd", "env", "text", "start_new
 """The options of Popen that a fork can follow."""
 AT_START = ("LANG", "LC_", "LD_", "MALLOC_", "PYTHON")
 """How variables begin that an interpreter reads when it starts."""
-ENVIRONMENT = dict(os.environ)
-"""As it was when the tests began."""
 LATE = "# When modules are loaded this may run as well.\n"
 """The first line of a sitecustomize.py that does not care whether modules were loaded before it."""
 PR_SET_CHILD_SUBREAPER = 36
@@ -39,14 +38,28 @@ PR_SET_CHILD_SUBREAPER = 36
 forks = "PYTEST_VERSION" in os.environ and not LONG
 """False where starting itself is tested, and in benchmarks, which measure it."""
 
+
+def with_this_checkout(environment: Mapping[str, str]) -> dict[str, str]:
+    """Add to an environment that Python finds this checkout's packages first, not those that are installed."""
+    before = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    return {**environment, "PYTHONPATH": os.pathsep.join(before if str(HOUSE) in before else [*before, str(HOUSE)])}
+
+
+ENVIRONMENT = with_this_checkout(os.environ)
+"""As it was when the tests began."""
+
 _prctl = ctypes.CDLL(None, use_errno=True).prctl
 
 
 def start(command: Sequence[str | Path], **options: Any) -> subprocess.Popen[Any]:
-    """Start a command as Popen does; quickly if it is one of ours, and nothing is asked for that loading would show."""
+    """Start a command as Popen does; quickly if it is one of ours, and nothing is asked for that loading would show.
+
+    Ours are those of this checkout, whichever is installed.
+    """
+    environment = with_this_checkout(os.environ if options.get("env") is None else options["env"])
+    options["env"] = environment
     if not forks or command[0] not in {COGET, str(COGET), BROKER, str(BROKER)} or set(options) - PLAIN:
         return subprocess.Popen(command, **options)
-    environment = os.environ if options.get("env") is None else options["env"]
     changed = dict(_at_start(environment).items() ^ _at_start(ENVIRONMENT).items())
     if changed and not (list(changed) == ["PYTHONPATH"] and _customized(environment).startswith(LATE)):
         return subprocess.Popen(command, **options)
@@ -140,9 +153,12 @@ def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _customized(environment: Mapping[str, str]) -> str:
     """The code that a fork runs before its command; a start reads it as `sitecustomize`."""
-    file = Path(environment.get("PYTHONPATH", ""), "sitecustomize.py")
-    code = file.read_text() if "PYTHONPATH" in environment and file.exists() else ""
-    return code if code.startswith(LATE) else ""
+    for folder in environment.get("PYTHONPATH", "").split(os.pathsep):
+        file = Path(folder, "sitecustomize.py")
+        if folder and file.exists():
+            code = file.read_text()
+            return code if code.startswith(LATE) else ""
+    return ""
 
 
 def _umask() -> int:

@@ -15,6 +15,13 @@ from tests.support.programs import BROKER, COGET, LATE, ForkedProcess, run, star
 from tests.support.users import umask
 from tests.support.waiting import PATIENCE
 
+SAYS_WHERE = f"""
+import atexit, sys, sysconfig
+packages = sysconfig.get_path("purelib")
+found = next(path for path in sys.path if path in ({str(programs.HOUSE)!r}, packages))
+atexit.register(lambda: print(found, packages, file=sys.stderr))
+"""
+
 
 @pytest.fixture
 def forks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
@@ -93,6 +100,18 @@ def test_code_that_may_run_late_runs_before_the_command(forks, tmp_path):
     with start([COGET, "--help"], env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert isinstance(process, ForkedProcess) == forks
         assert "read" in process.stderr.read()
+
+
+@starts
+@pytest.mark.parametrize("command", [COGET, BROKER])
+def test_it_is_of_this_checkout_whatever_is_installed(forks, command, tmp_path):
+    """Python looks for its modules here before it looks where packages are installed, whatever else a test sets."""
+    (tmp_path / "sitecustomize.py").write_text(f"{LATE}{SAYS_WHERE}")
+    environment = {"PYTHONPATH": str(tmp_path), "HOME": str(tmp_path)}
+    said = run([command, "--help"], env=environment, cwd=tmp_path, text=True)
+    assert said.returncode == 0, said.stderr
+    found, packages = said.stderr.split()[-2:]
+    assert found == str(programs.HOUSE) != packages
 
 
 def test_they_end_when_the_tests_are_killed(tmp_path):
