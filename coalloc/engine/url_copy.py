@@ -226,7 +226,9 @@ class URLCopySource(Source):
         self, program: str, *options: str, proxy: str | None
     ) -> AsyncIterator[asyncio.subprocess.Process]:
         """The tool as a process of its own, with this file of a proxy; ended at the end."""
-        environment = {**os.environ, "X509_USER_PROXY": proxy} if proxy else None
+        environment = {**os.environ, "TZ": "UTC"}  # it converts times of change by the user's zone, summer time and all
+        if proxy:
+            environment["X509_USER_PROXY"] = proxy
         unprotected = ["-nodcau"] if proxy and not self.options.delegates_to(self._host) else []
         starting = asyncio.create_task(
             asyncio.create_subprocess_exec(

@@ -45,7 +45,10 @@ def children():
     return {pid: Path(f"/proc/{pid}/cmdline").read_text() for pid in pids}
 
 
-async def test_size_and_time_of_change(gridftp_server):
+@pytest.mark.parametrize("zone", ["UTC", "XXX-14", "XXX3:30"])
+async def test_size_and_time_of_change(gridftp_server, zone, monkeypatch):
+    """Wherever the user is: a partial copy outlives journeys and summer time."""
+    monkeypatch.setenv("TZ", zone)
     random_file(gridftp_server.root / "file", SIZE)
     os.utime(gridftp_server.root / "file", (1_000_000, 1_000_000))
     stat = await URLCopySource(gridftp_server.url("file"), options()).open()
