@@ -12,7 +12,6 @@ from broker.errors import Invalid
 from broker.models.identities import identity
 from tests.support.broker import BrokerProcess
 from tests.support.browser import Browser, Page
-from tests.support.ending import kill_group
 from tests.support.globus import Globus
 from tests.support.provider import Provider
 from tests.support.waiting import PATIENCE
@@ -34,7 +33,7 @@ client_secret = "the broker's own: s3cret/+"
 def provider() -> Iterator[Provider]:
     started = Provider(600)
     yield started
-    kill_group(started.process)
+    started.close()
 
 
 def _configure(folder: Path, url: str) -> None:

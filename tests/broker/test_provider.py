@@ -7,7 +7,6 @@ import httpx
 import pytest
 
 from tests.support.broker import BrokerProcess
-from tests.support.ending import kill_group
 from tests.support.provider import SECONDS, Provider
 
 CONFIG = """
@@ -24,7 +23,7 @@ def providers() -> Iterator[tuple[Provider, Provider]]:
     started = Provider(600), Provider(-60)
     yield started
     for each in started:
-        kill_group(each.process)
+        each.close()
 
 
 @pytest.fixture(scope="module")

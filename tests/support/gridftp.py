@@ -22,7 +22,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.support.ending import kill_group
-from tests.support.listening import wait_until_listening
+from tests.support.listening import reserved, wait_until_listening
 from tests.support.waiting import PATIENCE
 
 __all__ = ["GridFTPServer", "need_gridftp"]
@@ -53,8 +53,8 @@ class GridFTPServer:
     :param env: variables added to the environment (X509_CERT_DIR, GRIDMAP, ...)
     :param options: further command-line options; an `-anonymous-user` among them replaces ours
     :param anonymous: whether anonymous login is allowed
-    :param port: that of a server that was killed, to come back in its place
-    :param prefix: words before the command, which run it somewhere else and become it
+    :param port: that of a server that was killed and is not closed yet, to come back in its place
+    :param prefix: words before the command, which run it somewhere else and become it; there it chooses its port itself
     :param life: seconds after which it ends in any case
     """
 
@@ -73,7 +73,8 @@ class GridFTPServer:
         root.mkdir(parents=True, exist_ok=True)
         self.root = root.resolve()
         self.host = host
-        self.port = port
+        self._reserved = None if port or prefix else reserved(host)
+        self.port = self._reserved.getsockname()[1] if self._reserved else port
         limit = ["timeout", "--signal=KILL", str(life)]
         self._process = subprocess.Popen(
             [*prefix, *limit, *self._command(options, anonymous)],
@@ -84,7 +85,7 @@ class GridFTPServer:
             start_new_session=True,
         )
         try:
-            self.port = self._answering() if port else self._read_port()
+            self.port = self._answering() if self.port else self._read_port()
         except BaseException:
             self.close()
             raise
@@ -105,7 +106,8 @@ class GridFTPServer:
         """Wait for an answer; a server that was told its port does not say when it is ready."""
         if wait_until_listening(self._process, self.host, self.port, START_SECONDS):
             return self.port
-        raise RuntimeError(f"{PROGRAM} did not start at port {self.port}")
+        said = self._read_output(time.monotonic()).decode(errors="replace")
+        raise RuntimeError(f"{PROGRAM} did not start at port {self.port}: {said}")
 
     def _read_port(self) -> int:
         said, deadline = b"", time.monotonic() + START_SECONDS
@@ -160,8 +162,10 @@ class GridFTPServer:
         self._signal(signal.SIGCONT)
 
     def close(self) -> None:
-        """End the server and its sessions; may be called twice, and after `kill`."""
+        """End the server and its sessions, and leave its port; may be called twice, and after `kill`."""
         self.kill()
+        if self._reserved is not None:
+            self._reserved.close()
         if self._process.stdout is not None:
             self._process.stdout.close()
 

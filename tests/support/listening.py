@@ -1,17 +1,31 @@
-"""Waits until a server's socket accepts connections, without making one: the kernel's own list says it.
+"""Ports of servers that have to be told a number: kept for them, and waited for until they listen there.
 
-Works for servers in other network namespaces too, where a connection from here would not get.
+It is waited without making a connection: the kernel's own list says who listens. That works for servers in other
+network namespaces too, where a connection from here would not get.
 """
 
 import ipaddress
+import socket
 import subprocess
 import time
 from pathlib import Path
 
-__all__ = ["wait_until_listening"]
+__all__ = ["reserved", "wait_until_listening"]
 
 LISTEN = "0A"  # the kernel's state number, include/net/tcp_states.h
 ANY = ("0.0.0.0", "::")
+
+
+def reserved(host: str) -> socket.socket:
+    """A socket bound to a free port, which nobody else is given by the kernel as long as it is open.
+
+    A server that is told the number may listen there (with SO_REUSEADDR, as all do), end, and come again; meanwhile
+    connections are refused.
+    """
+    kept = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    kept.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    kept.bind((host, 0))
+    return kept
 
 
 def wait_until_listening(process: subprocess.Popen[bytes], host: str, port: int, seconds: float) -> bool:

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.support.ending import kill_group
-from tests.support.listening import wait_until_listening
+from tests.support.listening import reserved, wait_until_listening
 from tests.support.waiting import PATIENCE
 
 __all__ = ["Nginx"]
@@ -37,7 +36,7 @@ class Nginx:
 
     :param root: the directory it serves
     :param run: where it keeps its own files
-    :param port: None for one that is free
+    :param port: None for one that is free, and stays so when it is killed until it is closed
     :param certificate: certificate and key files, for https
     :param more: directives for its server block
     :param zones: directives for its http block, where limits are counted
@@ -63,7 +62,9 @@ class Nginx:
             (pytest.fail if os.environ.get("CI") else pytest.skip)("nginx is not installed: apt-get install nginx")
         root.mkdir(parents=True, exist_ok=True)
         run.mkdir(parents=True, exist_ok=True)
-        self.root, self.host, self.port = root, host, port or free_port(host)
+        self._reserved = None if port else reserved(host)
+        self.root, self.host = root, host
+        self.port = self._reserved.getsockname()[1] if self._reserved else port
         self.scheme = "https" if certificate else "http"
         keys = "ssl_certificate {}; ssl_certificate_key {};".format(*certificate) if certificate else ""
         conf = CONF.format(
@@ -80,14 +81,16 @@ class Nginx:
         (run / "nginx.conf").write_text(conf)
         limit = ["timeout", "--signal=KILL", str(life)]
         command = [*prefix, *limit, program, "-p", str(run), "-c", str(run / "nginx.conf")]
-        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, start_new_session=True)
+        self._log = run / "stderr.log"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(command, stderr=log, start_new_session=True)
         self._wait()
 
     def _wait(self) -> None:
         if wait_until_listening(self._process, self.host, self.port, START_SECONDS):
             return
         self.close()
-        raise RuntimeError("nginx did not start")
+        raise RuntimeError(f"nginx did not start: {self._log.read_text()}")
 
     def url(self, path: str, scheme: str | None = None) -> str:
         """The URL of the file `path` below the root."""
@@ -106,19 +109,13 @@ class Nginx:
         os.killpg(self._process.pid, signal.SIGCONT)
 
     def close(self) -> None:
-        """End it; may be called twice."""
+        """End it, and leave its port; may be called twice."""
         self.kill()
-        if self._process.stderr:
-            self._process.stderr.close()
+        if self._reserved is not None:
+            self._reserved.close()
 
     def __enter__(self) -> "Nginx":
         return self
 
     def __exit__(self, *exc_info: object) -> None:
         self.close()
-
-
-def free_port(host: str) -> int:
-    """A port that nobody has at this moment."""
-    with socket.create_server((host, 0)) as listener:
-        return int(listener.getsockname()[1])

@@ -8,12 +8,13 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 
-from tests.support.listening import wait_until_listening
-from tests.support.nginx import free_port
+from tests.support.ending import kill_group
+from tests.support.listening import reserved, wait_until_listening
+from tests.support.waiting import PATIENCE
 
 __all__ = ["SECONDS", "Provider"]
 
-HERE, SECONDS, BACK = "127.0.0.1", 30, "http://localhost/back"
+HERE, SECONDS, BACK = "127.0.0.1", PATIENCE, "http://localhost/back"
 GROUPS = {"ann": ["/lab", "/lab/production"], "bob": ["/elsewhere"]}
 
 
@@ -21,7 +22,8 @@ class Provider:
     """A running provider, whose tokens last for so many seconds."""
 
     def __init__(self, seconds: int) -> None:
-        port = free_port(HERE)
+        self._reserved = reserved(HERE)
+        port = self._reserved.getsockname()[1]
         self.url = f"http://{HERE}:{port}"
         users = [json.dumps({"sub": sub, "groups": groups}) for sub, groups in GROUPS.items()]
         said = [word for user in users for word in ("--user-claims", user)]
@@ -29,6 +31,11 @@ class Provider:
         command = [program, "-H", HERE, "-p", str(port), f"--token-max-age={seconds}", *said]
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True)
         assert wait_until_listening(self.process, HERE, port, SECONDS)
+
+    def close(self) -> None:
+        """End it, and leave its port."""
+        kill_group(self.process)
+        self._reserved.close()
 
     def token(self, subject: str, audience: str = "coget-broker") -> str:
         """Log in, and be sent back with a code for which it gives a token."""

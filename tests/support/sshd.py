@@ -3,12 +3,11 @@
 import getpass
 import os
 import shutil
-import socket
 import subprocess
-import time
 from pathlib import Path
 from typing import Self
 
+from tests.support.listening import reserved, wait_until_listening
 from tests.support.waiting import PATIENCE
 
 __all__ = ["SSHD"]
@@ -30,15 +29,15 @@ class SSHD:
         shutil.copy(home / ".ssh" / "id_ed25519.pub", folder / "authorized")
         for kind in ("ed25519", "rsa"):
             self._keygen(folder / kind, kind)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self._reserved = reserved("127.0.0.1")
+        self.port = self._reserved.getsockname()[1]
         if os.getuid() == 0:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)  # its own service would make it
 
     @staticmethod
     def _keygen(path: Path, kind: str) -> None:
-        subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-f", path], check=True)
+        bits = ["-b", "2048"] if kind == "rsa" else []  # those of today take seconds to find
+        subprocess.run(["ssh-keygen", "-q", "-t", kind, *bits, "-N", "", "-f", path], check=True)
 
     def url(self, path: Path, host: str = "127.0.0.1") -> str:
         return f"sftp://{getpass.getuser()}@{host}:{self.port}{path}"
@@ -53,10 +52,14 @@ class SSHD:
             for path in (self._folder / kind, self._folder / f"{kind}.pub"):
                 path.unlink()
             self._keygen(self._folder / kind, kind)
-        self.__exit__()
-        self.__enter__()
+        self._end()
+        self._start()
 
     def __enter__(self) -> Self:
+        self._start()
+        return self
+
+    def _start(self) -> None:
         program = shutil.which("sshd") or "/usr/sbin/sshd"
         options = {
             "ListenAddress": "127.0.0.1",
@@ -73,15 +76,15 @@ class SSHD:
         command = [program, "-D", "-e", "-f", "/dev/null", "-p", str(self.port), *keys, *words]
         self._log = (self._folder / "log").open("ab")
         self._process = subprocess.Popen(command, stdout=self._log, stderr=self._log)
-        until = time.monotonic() + SECONDS
-        while time.monotonic() < until and self._process.poll() is None:
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                    return self
-            time.sleep(0.02)
-        raise AssertionError(f"sshd did not start: {(self._folder / 'log').read_text()}")
+        if not wait_until_listening(self._process, "127.0.0.1", self.port, SECONDS):
+            self.__exit__()
+            raise RuntimeError(f"sshd did not start: {(self._folder / 'log').read_text()}")
 
-    def __exit__(self, *_: object) -> None:
+    def _end(self) -> None:
         self._process.terminate()
         self._process.wait(SECONDS)
         self._log.close()
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+        self._reserved.close()

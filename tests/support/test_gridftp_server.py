@@ -5,9 +5,12 @@ import subprocess
 
 import pytest
 
+from tests.support.gridftp import GridFTPServer
+from tests.support.waiting import PATIENCE
+
 
 def get(url, target):
-    return subprocess.run(["globus-url-copy", url, f"file://{target}"], timeout=60, capture_output=True)
+    return subprocess.run(["globus-url-copy", url, f"file://{target}"], timeout=PATIENCE, capture_output=True)
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.3", "::1"])
@@ -15,7 +18,7 @@ def test_serves_a_file(start_gridftp, tmp_path, host):
     server = start_gridftp(tmp_path / "root", host)
     (server.root / "with space").write_bytes(b"content")
     # globus-url-copy asks for IPv6 by -ipv6 only; here the greeting is enough
-    with socket.create_connection((server.host, server.port), timeout=10) as sock:
+    with socket.create_connection((server.host, server.port), timeout=PATIENCE) as sock:
         assert sock.recv(4) == b"220 "
     if ":" not in host:
         get(server.url("with space"), tmp_path / "copy")
@@ -23,17 +26,18 @@ def test_serves_a_file(start_gridftp, tmp_path, host):
 
 
 def test_a_killed_server_resets_its_sessions(gridftp_server):
-    with socket.create_connection((gridftp_server.host, gridftp_server.port), timeout=10) as sock:
+    with socket.create_connection((gridftp_server.host, gridftp_server.port), timeout=PATIENCE) as sock:
         sock.recv(1000)
         gridftp_server.kill()
         assert sock.recv(1000) == b""
-    gridftp_server.close()
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((gridftp_server.host, gridftp_server.port), timeout=10)
+        socket.create_connection((gridftp_server.host, gridftp_server.port), timeout=PATIENCE)
+    with GridFTPServer(gridftp_server.root, port=gridftp_server.port):  # nobody has taken its port
+        socket.create_connection((gridftp_server.host, gridftp_server.port), timeout=PATIENCE).close()
 
 
 def test_a_paused_server_is_silent_until_resumed(gridftp_server):
-    with socket.create_connection((gridftp_server.host, gridftp_server.port), timeout=10) as sock:
+    with socket.create_connection((gridftp_server.host, gridftp_server.port), timeout=PATIENCE) as sock:
         sock.recv(1000)
         gridftp_server.pause()
         sock.sendall(b"NOOP\r\n")
@@ -41,5 +45,5 @@ def test_a_paused_server_is_silent_until_resumed(gridftp_server):
         with pytest.raises(TimeoutError):
             sock.recv(1000)
         gridftp_server.resume()
-        sock.settimeout(10)
+        sock.settimeout(PATIENCE)
         assert sock.recv(1000)
