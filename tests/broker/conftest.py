@@ -21,6 +21,7 @@ from broker.main import create_app
 from broker.models.access import NewToken
 from broker.storage.database import addressed
 from broker.storage.migration import upgrade
+from tests.support.days import at_noon
 from tests.support.effort import LONG
 from tests.support.postgres import Postgres, named, postgres
 
@@ -77,6 +78,12 @@ def _database_of(item: pytest.Item) -> str | None:
 def _named(config: pytest.Config) -> bool:
     """Whether tests were asked for by their names, so that what is named runs."""
     return any("::" in word for word in config.args)
+
+
+@pytest.fixture
+def noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sets the clock of this process to noon: no day ends while the test runs."""
+    at_noon(monkeypatch)
 
 
 @pytest.fixture(scope="session")

@@ -14,6 +14,7 @@ from broker.dependencies.access import Guarded, Policy
 from broker.models.access import ROLES, NewToken
 from broker.models.tasks import Item, NewTask
 from tests.broker.conftest import Broker, running
+from tests.support.waiting import until
 
 WRITES = [
     ("PUT", "/broker/v1/sites/X", {"name": "X"}, "curator"),
@@ -174,8 +175,7 @@ async def test_the_stream_of_a_revoked_token_ends_at_its_next_beat(broker, admin
     monkeypatch.setattr("broker.services.watching.HEARTBEAT", 0.05)
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     stream = asyncio.create_task(ann.get(f"/broker/v1/tasks/{number}/progress"))
-    while not broker.factory.watching._watched:  # noqa: ASYNC110 - it has no event
-        await asyncio.sleep(0.01)
+    await until(lambda: broker.factory.watching._watched)
     assert not stream.done()
     assert (await admin.delete(f"/broker/v1/tokens/{issued.id}")).status_code == 204
     assert (await stream).status_code == 200  # it has come to its end

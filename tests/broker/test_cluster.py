@@ -11,7 +11,7 @@ import httpx
 from tests.support.broker import BrokerProcess, kept_by
 from tests.support.nginx import Nginx
 from tests.support.postgres import Postgres
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 NOW = time.time()
 PROXY = (
@@ -49,9 +49,10 @@ def test_one_is_killed_and_no_report_is_lost_that_was_answered(server: Postgres,
             lanes = [threading.Thread(target=report, args=(lane,)) for lane in range(4)]
             for lane in lanes:
                 lane.start()
-            _wait_for(answered, 200)
+            wait_until(lambda: len(answered) >= 200)
             two.process.kill()
-            _wait_for(answered, len(answered) + 200)
+            before = len(answered)
+            wait_until(lambda: len(answered) >= before + 200)
             stop.set()
             for lane in lanes:
                 lane.join()
@@ -59,10 +60,3 @@ def test_one_is_killed_and_no_report_is_lost_that_was_answered(server: Postgres,
     assert len(kept) == len(set(kept))
     assert set(answered) <= set(kept)
     assert len(failed) <= len(lanes)  # at most what each had under way
-
-
-def _wait_for(answered: list[int], count: int) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while len(answered) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

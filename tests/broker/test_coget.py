@@ -16,7 +16,7 @@ import pytest
 from tests.support.broker import BrokerProcess, broker_in
 from tests.support.coget import CONTENT, NAME, coget, patient
 from tests.support.mounts import silent_names
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import wait_until
 
 DATASET = "lab:2024/x.root"
 
@@ -127,14 +127,14 @@ def test_the_next_transfer_begins_with_what_the_broker_expects(broker, known, tm
         for i in range(40)
     ]
     assert known.post("/broker/v1/transfers", json=reports).json()["accepted"] == 80
-    deadline = time.monotonic() + PATIENCE
-    while True:
+
+    def planned():
         plan = coget(["plan", "--json", DATASET], tmp_path, **_environment(broker))
         assert plan.returncode == 0, plan.stderr
         shares = json.loads(plan.stdout)["shares"]
-        if all("hedge" in share["reason"] for share in shares):
-            break
-        assert time.monotonic() < deadline, plan.stdout
+        return shares if all("hedge" in share["reason"] for share in shares) else None
+
+    shares = wait_until(planned)
     assert 2 < shares[0]["bytes"] / shares[1]["bytes"] < 4.5
     assert shares[0]["rate_p10_p90"][0] <= shares[0]["rate"] <= shares[0]["rate_p10_p90"][1]
     shown = coget(["datasets", DATASET], tmp_path, **_environment(broker))

@@ -15,6 +15,7 @@ from broker.errors import Unavailable
 from broker.storage import database as databases
 from broker.storage.database import Database, addressed
 from broker.storage.migration import upgrade
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ async def test_who_is_cancelled_in_the_middle_of_a_write_locks_out_nobody(databa
         cancelled.cancel()
         with suppress(asyncio.CancelledError):
             await cancelled
-        async with asyncio.timeout(10):  # who is locked out waits for longer
+        async with asyncio.timeout(PATIENCE):  # who is locked out waits for longer
             await write()
     async with opened.read() as connection:
         assert (await connection.execute(text("SELECT count(*) % 5 FROM counted"))).scalar_one() == 0

@@ -2,7 +2,6 @@
 
 import os
 import re
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
@@ -29,7 +28,7 @@ from broker.reports.catalogue import REPORTS
 from broker.storage.tasks import Wanted
 from tests.support.broker import PROGRAM
 from tests.support.programs import run, start
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 SEED = 1
 END = 1_790_000_000.0
@@ -199,11 +198,12 @@ class Demo:
 
     def wait(self) -> "Demo":
         """Until it serves."""
-        deadline = time.monotonic() + SECONDS
-        while "running on" not in self.said():
+
+        def serves() -> bool:
             assert self.process.poll() is None, self.said()
-            assert time.monotonic() < deadline, self.said()
-            time.sleep(0.05)
+            return "running on" in self.said()
+
+        wait_until(serves)
         return self
 
     def client(self, role: str) -> httpx.Client:
@@ -264,12 +264,10 @@ def test_each_report_has_something_to_say(demo):
             told[name] = answer.json()
             return told[name]
 
-        deadline = time.monotonic() + 3 * SECONDS
         for kind in sorted(REPORTS.values(), key=lambda kind: not kind.listed):
             queries = [kind.name] if kind.listed else list(dict.fromkeys(links(kind.name, told)))
-            while not any(lines(ask(kind.name, query)) for query in queries):  # forecasts are compared while it serves
-                assert time.monotonic() < deadline, kind.name
-                time.sleep(1)
+            # Forecasts are compared while it serves.
+            wait_until(lambda: any(lines(ask(kind.name, query)) for query in queries), 3 * SECONDS)  # noqa: B023
 
 
 def test_the_users_own_log_is_shown_as_it_is(demo, tmp_path):

@@ -14,7 +14,7 @@ import pytest
 
 from broker.models.forecasts import Asked
 from broker.services import forecasting
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 NOW = time.time()
 T = "/broker/v1/transfers"
@@ -209,6 +209,7 @@ async def test_the_log_of_a_real_gridftp_server_is_taken_once(admin, start_gridf
     (server.root / "x").write_bytes(b"x" * 5_000_000)
     fetched = await asyncio.create_subprocess_exec("globus-url-copy", server.url("x"), f"file://{tmp_path}/x")
     assert await fetched.wait() == 0
+    await until(log.read_bytes)  # the session may write after its client has gone
     taken = (await admin.post(f"{T}/import", content=log.read_bytes() + b"DATE=nonsense\n")).json()
     assert (taken["accepted"], taken["known"], [each["line"] for each in taken["refused"]]) == (1, 0, [2])
     assert (await admin.post(f"{T}/import", content=log.read_bytes())).json()["known"] == 1

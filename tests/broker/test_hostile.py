@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from schemathesis import checks
 
 from tests.support.effort import effort
+from tests.support.waiting import until
 
 CHECKS = [
     checks.not_a_server_error,
@@ -127,8 +128,7 @@ async def test_the_fuzzer_finds_no_defect(broker, admin):
     server = uvicorn.Server(uvicorn.Config(broker.app, port=0, lifespan="off", log_config=None))
     serving = asyncio.create_task(server.serve())
     try:
-        while not server.started:  # noqa: ASYNC110 - it has no event
-            await asyncio.sleep(0.01)
+        await until(lambda: server.started)
         port = server.servers[0].sockets[0].getsockname()[1]
         schema = schemathesis.openapi.from_dict((await admin.get("/openapi.json")).json())
         operations = [result.ok() for result in schema.get_all_operations()]

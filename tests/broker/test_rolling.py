@@ -20,11 +20,10 @@ from broker.storage.traffic import Traffic, class_of
 from broker.tasks.rolling import Rolling
 from predictors.context import SIZES, size_class
 from tests.support.broker import BrokerProcess, reports
+from tests.support.days import DAY, TODAY
 from tests.support.effort import effort
 from tests.support.waiting import PATIENCE
 
-DAY = 86_400
-TODAY = time.time() // DAY * DAY
 T = "/broker/v1/transfers"
 
 

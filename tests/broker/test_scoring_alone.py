@@ -1,12 +1,11 @@
 """A real broker scores what is reported by itself, whenever it is killed."""
 
-import time
-
 import httpx
 
 from tests.support.broker import BrokerProcess, reports
+from tests.support.waiting import PATIENCE, wait_until
 
-PATIENCE = 300
+COMPILED = 2 * PATIENCE
 """Seconds, in which compiling is done on a busy machine."""
 
 
@@ -16,11 +15,8 @@ def judged(client: httpx.Client) -> int:
 
 
 def until(client: httpx.Client, count: int) -> int:
-    """Wait until so many are scored, as many as there are."""
-    deadline = time.monotonic() + PATIENCE
-    while (found := judged(client)) < count and time.monotonic() < deadline:
-        time.sleep(0.2)
-    return found
+    """Wait until so many are scored; how many there are then."""
+    return wait_until(lambda: found if (found := judged(client)) >= count else None, COMPILED)
 
 
 def test_all_is_scored_once_though_the_broker_is_killed(empty_database, tmp_path):

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 from tests.support.broker import PROGRAM, BrokerProcess, kept_by, reports
 from tests.support.coget import without
 from tests.support.nginx import Nginx
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 
 def test_it_starts_with_nothing_and_ends_when_told(empty_database, tmp_path):
@@ -56,9 +55,8 @@ def test_what_was_acknowledged_before_sigkill_is_there_once(empty_database, tmp_
         lanes = [threading.Thread(target=report, args=(lane,)) for lane in range(4)]
         for lane in lanes:
             lane.start()
-        while len(acknowledged) < 1000:
-            assert broker.process.poll() is None
-            time.sleep(0.01)
+        wait_until(lambda: len(acknowledged) >= 1000 or broker.process.poll() is not None)
+        assert broker.process.poll() is None
         broker.process.kill()
         for lane in lanes:
             lane.join()
@@ -86,8 +84,7 @@ def test_an_import_that_sigkill_cut_is_finished_by_sending_it_again(empty_databa
 
         def until_half():
             yield b"".join(lines[:10_000])
-            while "big:001000" not in client.get("/broker/v1/datasets", params={"prefix": "big:001"}).text:
-                time.sleep(0.01)
+            wait_until(lambda: "big:001000" in client.get("/broker/v1/datasets", params={"prefix": "big:001"}).text)
             broker.process.kill()
             yield b"".join(lines[10_000:])
 

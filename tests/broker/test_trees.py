@@ -16,6 +16,7 @@ from broker.services.trees.gridftp import MOST, Server, Sessions
 from coalloc.addresses import ANYWHERE
 from coalloc.errors import AlreadyThere, NoSuchFile, NotDirectory, PermissionRefused
 from tests.support.gridftp import GridFTPServer
+from tests.support.waiting import until
 
 
 async def listed(tree, path):
@@ -257,8 +258,7 @@ async def test_sessions_are_kept_for_a_moment(far, remote):
     (idle,) = far._sessions._idle.values()
     assert len(idle) == 1
     remote.end_sessions()
-    while idle[0][0].usable:  # noqa: ASYNC110 - it hears of it by itself
-        await asyncio.sleep(0.01)
+    await until(lambda: not idle[0][0].usable)  # it hears of it by itself
     assert (await far.stat("/data/a.root")).size == 1000
 
 

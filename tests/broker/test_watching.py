@@ -17,7 +17,7 @@ from broker.services import watching
 from tests.broker.test_tasks import TASKS, somebody, world  # noqa: F401
 from tests.support.broker import BrokerProcess, broker_in
 from tests.support.nginx import Nginx
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 ADMIN = Caller(subject="a-admin", role="admin")
 ANN = Caller(subject="ann", role="transfer")
@@ -118,14 +118,13 @@ def test_streams_do_not_hold_up_a_broker_that_is_to_end(broker, client, opened):
         assert stream.next()["event"] == "progress"
     broker.process.terminate()
     assert [stream.next() for stream in streams] == [None] * 3  # ended, not cut: that would raise
-    broker.process.wait(watching.HEARTBEAT)
+    broker.process.wait(PATIENCE)
 
 
 def test_a_stream_ends_when_its_client_goes(client, opened):
     with ExitStack() as gone:
         assert Stream(gone, client, delete(client, "far")).next()["event"] == "progress"
-    while "/progress" not in client.get("/metrics").text:  # requests are counted when they end
-        pass
+    wait_until(lambda: "/progress" in client.get("/metrics").text)  # requests are counted when they end
 
 
 async def test_silence_is_not_mistaken_for_an_end(world, monkeypatch):  # noqa: F811

@@ -7,6 +7,7 @@ import pytest
 
 from coalloc.disk import in_thread
 from coalloc.errors import SinkError
+from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(("fails", "raised"), [(False, asyncio.CancelledError), (True, SinkError)])
@@ -15,13 +16,13 @@ async def test_cancelled_it_waits_for_the_job_and_tells_its_failure(fails, raise
 
     def job() -> None:
         begun.set()
-        assert go_on.wait(10)
+        assert go_on.wait(PATIENCE)
         over.set()
         if fails:
             raise SinkError("the disk is full", "free some space")
 
     caller = asyncio.create_task(in_thread(job))
-    await asyncio.to_thread(begun.wait, 10)
+    await asyncio.to_thread(begun.wait, PATIENCE)
     for _ in range(3):
         caller.cancel()
         await asyncio.sleep(0.01)

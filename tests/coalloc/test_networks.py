@@ -11,7 +11,7 @@ from coalloc.pairs import EVERYBODY, Measured, observations
 from coalloc.planner import Host, Isp, Link, LinkKey, Network
 from coalloc.planner.joining import joined
 from tests.support.broker import broker_in
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import until
 
 MB = 1_000_000
 NOW = 1_700_000_000.0
@@ -61,10 +61,13 @@ async def test_what_a_broker_expects(tmp_path):
             for i in range(50)
         ]
         assert running.client().post("/broker/v1/transfers", json=reports).status_code == 200
-        deadline = time.monotonic() + PATIENCE
         broker = Broker(Access(running.url, running.token, None))
-        while not (network := await expected_network(URLS, broker)).links:
-            assert time.monotonic() < deadline
+
+        async def known():
+            network = await expected_network(URLS, broker)
+            return network if network.links else None
+
+        network = await until(known)
     link = network.links[LinkKey("a", "b")]
     assert link.capacity == pytest.approx(30 * MB, rel=0.2)
     assert link.age is not None

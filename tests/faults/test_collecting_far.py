@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE
 from tests.testbed import servers
 from tests.testbed.topology import Topology
 from tests.testbed.wan import Wan
@@ -25,7 +26,7 @@ LINKS = {
 }
 FILES = {"s1": 3, "s2": 1, "s3": 1}
 SIZE = 4_000_000
-LIMIT_SECONDS = 200
+LIMIT_SECONDS = 2 * PATIENCE
 
 
 def test_what_has_a_narrow_way_comes_over_others(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import random
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,7 +17,7 @@ from coalloc.schedule.policies import NAMES
 from tests.support.coget import coget, coget_process
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 NAME = "run 7%2f.root"
 CONTENT = random.Random(9).randbytes(20 << 20)
@@ -152,8 +151,7 @@ def slow(root, tmp_path_factory) -> Iterator[Nginx]:
 def interrupt(words: list[str], home: Path, data: Path) -> str:
     """Run coget until 2 MiB of its partial file are on disk, then interrupt it; what it says on stdout."""
     with coget_process(words, home, COGET_HISTORY="off") as process:
-        while process.poll() is None and not (data.exists() and data.stat().st_blocks * 512 > 2 << 20):
-            time.sleep(0.01)
+        wait_until(lambda: process.poll() is not None or (data.exists() and data.stat().st_blocks * 512 > 2 << 20))
         process.send_signal(signal.SIGINT)
         said, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from coalloc.schedule.streams import FIRST, MOST
+from tests.support.waiting import PATIENCE
 from tests.testbed import servers
 from tests.testbed.topology import Topology
 from tests.testbed.wan import Wan
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.wan
 COGET = str(Path(sys.executable).with_name("coget"))
 LINK = {"rate": "50mbit", "delay": "40ms"}
 SIZE = 40_000_000
-LIMIT_SECONDS = 120
+LIMIT_SECONDS = PATIENCE
 
 
 @pytest.mark.parametrize(("loss", "streams"), [("0%", FIRST), ("0.5%", MOST)], ids=["full", "lossy"])

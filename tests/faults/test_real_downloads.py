@@ -6,8 +6,7 @@ import json
 import os
 import random
 import signal
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from tests.support.coget import coget, coget_process
 from tests.support.effort import effort
 from tests.support.gridftp import GridFTPServer
 from tests.support.mounts import small_tmpfs
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 MIB = 1 << 20
 
@@ -40,14 +39,6 @@ def servers(tmp_path: Path) -> Iterator[list[GridFTPServer]]:
 
 def urls(servers: list[GridFTPServer], name: str) -> list[str]:
     return [server.url(name) for server in servers]
-
-
-def until(condition: Callable[[], bool], seconds: float = PATIENCE) -> None:
-    """Wait for something that the test cannot do without."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it never happened"
-        time.sleep(0.002)
 
 
 def written(target: Path) -> int:
@@ -77,7 +68,7 @@ def test_a_server_that_is_killed_costs_time_not_data(servers, tmp_path, strategy
     content = make_file(tmp_path / "export" / "big", 400 * MIB)
     words = [*urls(servers, "big"), "--strategy", strategy, "--json", "--quiet", "-o", "here"]
     with coget_process(words, tmp_path) as process:
-        until(lambda: written(tmp_path / "here") > 20 * MIB)
+        wait_until(lambda: written(tmp_path / "here") > 20 * MIB)
         servers[0].kill()
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
@@ -89,7 +80,7 @@ def test_a_server_that_is_killed_costs_time_not_data(servers, tmp_path, strategy
 def test_a_server_that_falls_silent_costs_time_not_data(servers, tmp_path):
     content = make_file(tmp_path / "export" / "big", 400 * MIB)
     with coget_process([*urls(servers, "big"), "--quiet", "-o", "here"], tmp_path) as process:
-        until(lambda: written(tmp_path / "here") > 20 * MIB)
+        wait_until(lambda: written(tmp_path / "here") > 20 * MIB)
         servers[1].pause()
         _, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
@@ -100,7 +91,7 @@ def test_when_all_servers_die_what_is_here_stays(servers, tmp_path):
     content = make_file(tmp_path / "export" / "big", 200 * MIB)
     words = [servers[0].url("big"), "--json", "--quiet", "-o", "here"]
     with coget_process(words, tmp_path) as process:
-        until(lambda: written(tmp_path / "here") > 20 * MIB)
+        wait_until(lambda: written(tmp_path / "here") > 20 * MIB)
         servers[0].kill()
         out, _ = process.communicate(timeout=PATIENCE)
     assert process.returncode == 5
@@ -137,8 +128,7 @@ def test_killed_at_any_point_it_goes_on_from_there(servers, tmp_path):
 def run_and_kill(words: list[str], home: Path, target: Path, point: float) -> int | None:
     """SIGKILL coget when about `point` bytes are here; how many it had written, or None if it was done before."""
     with coget_process(words, home) as process:
-        while written(target) < point and process.poll() is None:
-            time.sleep(0.0005)
+        wait_until(lambda: written(target) >= point or process.poll() is not None)
         if process.poll() is not None:
             return None
         process.send_signal(signal.SIGSTOP)
@@ -153,7 +143,7 @@ def test_a_signal_stops_it_cleanly(servers, tmp_path, number):
     content = make_file(tmp_path / "export" / "big", 400 * MIB)
     words = [*urls(servers, "big"), "--json", "--quiet", "-o", "here"]
     with coget_process(words, tmp_path) as process:
-        until(lambda: written(tmp_path / "here") > 20 * MIB)
+        wait_until(lambda: written(tmp_path / "here") > 20 * MIB)
         process.send_signal(number)
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
@@ -170,7 +160,7 @@ def test_a_second_coget_on_one_target_stops_with_8(servers, tmp_path):
     make_file(tmp_path / "export" / "big", 400 * MIB)
     words = [servers[0].url("big"), "--quiet", "-o", "here"]
     with coget_process(words, tmp_path) as process:
-        until(lambda: written(tmp_path / "here") > 0)
+        wait_until(lambda: written(tmp_path / "here") > 0)
         process.send_signal(signal.SIGSTOP)
         second = coget(words, tmp_path)
         process.send_signal(signal.SIGCONT)
@@ -195,7 +185,7 @@ def test_a_disk_that_fills_up_leaves_a_state_to_go_on_from(servers, tmp_path):
     words = [*urls(servers, "big"), "--json", "--quiet", "-o"]
     with small_tmpfs(tmp_path / "small", 230 * MIB) as small:
         with coget_process([*words, str(small / "here")], tmp_path) as process:
-            until(lambda: written(small / "here") > 0)
+            wait_until(lambda: written(small / "here") > 0)
             process.send_signal(signal.SIGSTOP)
             with suppress(OSError):  # it is full now
                 (small / "hog").write_bytes(bytes(230 * MIB))

@@ -9,6 +9,7 @@ import pytest
 
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import EngineOptions, Source, Span
+from tests.support.waiting import PATIENCE
 
 __all__ = ["Collected", "CountingDialer", "cancelled", "collect", "opened", "options", "random_file"]
 
@@ -53,8 +54,8 @@ async def collect(source: Source, start: int, end: int) -> bytes:
 
 
 def options(**changes) -> EngineOptions:
-    """Options as a test wants them: direct, impatient."""
-    return EngineOptions(**{"dialer": DirectDialer(), "connect_seconds": 10.0, **changes})
+    """Options as a test wants them: direct; a test of impatience says how much it has."""
+    return EngineOptions(**{"dialer": DirectDialer(), "connect_seconds": PATIENCE, **changes})
 
 
 @asynccontextmanager

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,7 @@ from tests.support import programs
 from tests.support.effort import LONG
 from tests.support.programs import BROKER, COGET, LATE, ForkedProcess, run, start
 from tests.support.users import umask
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 SAYS_WHERE = f"""
 import atexit, sys, sysconfig
@@ -64,9 +63,8 @@ def test_it_is_a_child_that_signals_reach(forks, tmp_path):
             words = ["serve", "--port", "0", "--database", f"sqlite:///{tmp_path}/b.sqlite"]
             process = start([BROKER, *words], stdout=log, stderr=log, cwd=tmp_path, start_new_session=True)
         assert isinstance(process, ForkedProcess) == forks
-        while "running on" not in (tmp_path / "log").read_text():
-            assert process.poll() is None
-            time.sleep(0.02)
+        wait_until(lambda: "running on" in (tmp_path / "log").read_text() or process.poll() is not None)  # noqa: B023
+        assert process.poll() is None
         stat = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
         assert stat[1:4] == [str(os.getpid()), str(process.pid), str(process.pid)]  # parent, group, session
         process.send_signal(number)
@@ -125,10 +123,7 @@ def test_they_end_when_the_tests_are_killed(tmp_path):
         number = int(tests.stdout.readline())
         (server,) = {int(each) for each in _children(tests.pid)} - {number}
         tests.kill()
-    deadline = time.monotonic() + PATIENCE
-    while any(_runs(each) for each in (number, server)):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: not any(_runs(each) for each in (number, server)))
 
 
 def _children(number: int) -> list[str]:

@@ -2,11 +2,12 @@
 
 import asyncio
 import os
+import time
 from collections.abc import Callable
 from inspect import isawaitable
 from typing import Any
 
-__all__ = ["PATIENCE", "until"]
+__all__ = ["PATIENCE", "until", "wait_until"]
 
 PATIENCE = float(os.environ.get("COGET_TESTS_PATIENCE", "180"))
 """Seconds that tests wait for what will surely come; slow machines may need more."""
@@ -25,3 +26,17 @@ async def until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
             if answer:
                 return answer
             await asyncio.sleep(0.02)
+
+
+def wait_until(question: Callable[[], Any], seconds: float = PATIENCE) -> Any:
+    """The same outside of an event loop, to a question that need not be awaited; it may raise to give up.
+
+    :raises TimeoutError: when there is none within `seconds`
+    """
+    began = time.monotonic()
+    while not (answer := question()):
+        waited = time.monotonic() - began
+        if waited > seconds:
+            raise TimeoutError(f"not within {seconds:g} s")
+        time.sleep(min(0.5, 0.002 + waited / 20))  # soon at first; later the machine has better things to do
+    return answer

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from tests.support.broker import PROGRAM
 from tests.support.programs import start
+from tests.support.waiting import PATIENCE
 
 __all__ = ["Way", "Workers", "way"]
 
@@ -36,7 +37,7 @@ class Workers:
         for process in self.running:
             process.terminate()
         for process in self.running:
-            process.wait(30)
+            process.wait(PATIENCE)
 
 
 class Way:

@@ -13,14 +13,15 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
 from tests.testbed.settings import Settings
 
 __all__ = ["Emulator", "EmulatorError", "build", "refusal"]
 
 SOURCE = Path(__file__).with_name("emulator")
 BUILD = SOURCE.parents[2] / "build" / "testbed"
-BUILD_SECONDS = 120
-ANSWER_SECONDS = 20
+BUILD_SECONDS = PATIENCE
+ANSWER_SECONDS = PATIENCE
 ANSWER_BYTES = 1 << 17
 NEEDED = {"cc": "gcc libc6-dev", "make": "make", "ip": "iproute2", "unshare": "util-linux"}
 

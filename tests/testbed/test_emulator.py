@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE
 from tests.testbed import driver
 
 CHECKS = re.findall(r"CHECK\((\w+)\),", (Path(__file__).parent / "emulator" / "checks.c").read_text())
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = PATIENCE
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE
 from tests.testbed import servers
 from tests.testbed.topology import Topology
 from tests.testbed.wan import Wan
@@ -15,7 +16,7 @@ from tests.testbed.wan import Wan
 pytestmark = pytest.mark.wan
 
 COGET = str(Path(sys.executable).with_name("coget"))
-LIMIT_SECONDS = 120
+LIMIT_SECONDS = PATIENCE
 LINKS = {
     "client-hub": {"rate": "400mbit", "delay": "1ms"},
     "hub-s1": {"rate": "80mbit", "delay": "2ms"},

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE
+
 HOUSE = Path(__file__).parents[2]
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = PATIENCE
 
 
 def typed(topology: str, *lines: str) -> subprocess.CompletedProcess[str]:

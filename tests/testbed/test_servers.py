@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.gsi import Authority
+from tests.support.waiting import PATIENCE
 from tests.testbed import servers
 from tests.testbed.topology import Topology
 from tests.testbed.wan import Wan
@@ -18,7 +19,7 @@ from tests.testbed.wan import Wan
 pytestmark = pytest.mark.wan
 
 COGET = str(Path(sys.executable).with_name("coget"))
-LIMIT_SECONDS = 60
+LIMIT_SECONDS = PATIENCE
 
 
 @pytest.fixture(scope="module")

@@ -17,13 +17,14 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import PATIENCE
 from tests.testbed.driver import EmulatorError
 from tests.testbed.topology import Topology, TopologyError
 from tests.testbed.wan import Invalid, LinkStats, Wan
 
 pytestmark = pytest.mark.wan
 
-LIMIT_SECONDS = 30
+LIMIT_SECONDS = PATIENCE
 PORT = 5000
 PAYLOAD = 1448  # bytes of data in a full TCP packet of 1500
 

@@ -15,13 +15,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.waiting import PATIENCE
 from tests.testbed.driver import Emulator, EmulatorError
 from tests.testbed.settings import MTU
 from tests.testbed.topology import DIRECTIONS, Topology, TopologyError
 
 __all__ = ["Invalid", "LinkStats", "Wan"]
 
-IP_SECONDS = 20
+IP_SECONDS = PATIENCE
 DEVICE_QUEUE = 2000  # packets that the kernel keeps until the emulator reads them
 MOST_LATE = 0.05  # of all packets: who is late by a millisecond or two changes a queue of 50 ms little
 

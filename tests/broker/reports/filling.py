@@ -1,7 +1,6 @@
 """What pages of traffic are tried with: transfers that were reported and counted, and scores as they are wanted."""
 
 import asyncio
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -15,11 +14,9 @@ from broker.schema.reports import scores
 from broker.storage.database import Database
 from broker.storage.traffic import Traffic
 from broker.tasks.rolling import Rolling
+from tests.support.days import DAY, TODAY
 
 __all__ = ["DAY", "TODAY", "counted", "fact", "report", "scored", "table", "transfer"]
-
-DAY = 86_400.0
-TODAY = time.time() // DAY * DAY
 
 
 def transfer(number: object, ended: float, **more: Any) -> dict[str, Any]:

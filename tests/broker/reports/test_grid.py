@@ -11,7 +11,7 @@ from broker.reports.grid import Wanted, make
 from tests.broker.reports.filling import DAY, TODAY, counted, fact, report, scored, table, transfer
 
 ALL = Scope(None)
-pytestmark = pytest.mark.usefixtures("unscored")
+pytestmark = pytest.mark.usefixtures("noon", "unscored")
 
 
 async def shown(broker, scope=ALL, **wanted):

@@ -23,7 +23,7 @@ from tests.broker.reports.filling import DAY, TODAY, counted, fact, report, scor
 from tests.broker.test_rolling import history
 
 ALL = Scope(None)
-pytestmark = pytest.mark.usefixtures("unscored")
+pytestmark = pytest.mark.usefixtures("noon", "unscored")
 
 
 async def overview(broker, scope=ALL):

@@ -157,6 +157,7 @@ async def test_the_server_proves_who_it_is_before_it_hears_the_password(database
     assert (office.users, len(office.taken)) == ([b"coget"], 1)
 
 
+@pytest.mark.usefixtures("noon")
 async def test_a_broker_posts_by_itself(database, tmp_path: Path):
     async with running(Settings(database, posting=Posting(tmp_path, None))):
         async with asyncio.timeout(PATIENCE):

@@ -12,7 +12,7 @@ from coalloc.history import History, Transfer
 from coalloc.pairs import Measured, Pairs
 from tests.support.coget import REPORT_KEYS, coget, coget_process
 from tests.support.fetching import random_file
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 KEYS = {
     "output",
@@ -120,10 +120,7 @@ def test_an_interruption_leaves_nothing_at_servers(servers, home):
     os.truncate(large, 1 << 40)
     words = ["collect", run(servers), "--to", servers[1].url("out"), "--json", "--method", "all-at-once"]
     with coget_process(words, home) as process:
-        deadline = time.monotonic() + PATIENCE
-        while not list(servers[1].root.rglob(".large.*")):
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        wait_until(lambda: list(servers[1].root.rglob(".large.*")))
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, err

@@ -88,7 +88,7 @@ def test_an_interruption_is_clean_and_says_how_to_go_on(servers, urls, home, num
 
 def test_on_a_terminal_the_report_stands_alone(urls, home):
     master, slave = pty.openpty()
-    command = ["timeout", "--signal=KILL", "60", str(Path(sys.executable).with_name("coget")), *urls[:2]]
+    command = ["timeout", "--signal=KILL", f"{PATIENCE:.0f}", str(Path(sys.executable).with_name("coget")), *urls[:2]]
     environment = {**os.environ, "HOME": str(home), "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, cwd=home, env=environment) as process:
         os.close(slave)

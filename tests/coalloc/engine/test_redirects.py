@@ -14,6 +14,7 @@ from coalloc.resolve import fetch
 from tests.coalloc.engine.test_http_source import content, start_nginx  # noqa: F401 - fixtures
 from tests.support.fetching import collect, opened, options
 from tests.support.scripted import raw_server
+from tests.support.waiting import PATIENCE
 
 STAT = 'HTTP/1.1 200 OK\nContent-Length: 100\nAccept-Ranges: bytes\nETag: "1"\n\n'
 PART = 'HTTP/1.1 206 OK\nContent-Length: 10\nContent-Range: bytes 0-9/100\nETag: "1"\n\n0123456789'
@@ -210,7 +211,7 @@ async def test_what_comes_with_redirects_and_refusals_is_not_read(start):
     async with server:
         source = HTTPSource(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/x", options())
         opening = asyncio.ensure_future(source.open())
-        await asyncio.wait_for(hung_up.wait(), 30)
+        await asyncio.wait_for(hung_up.wait(), PATIENCE)
         await asyncio.gather(opening, return_exceptions=True)
         await source.close()
     assert sent < 64 << 20  # what fits the buffers of the sockets

@@ -17,6 +17,7 @@ from rich.console import Console
 from coalloc.progress.bars import Bars, draw
 from coalloc.progress.table import console
 from tests.support.snapshots import report, snapshot, stream
+from tests.support.waiting import PATIENCE
 
 WIDTH, HEIGHT = 80, 24
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -109,7 +110,8 @@ def test_a_pipe_gets_whole_lines():
 def test_on_a_real_terminal_the_report_takes_the_place_of_the_bars():
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", HEIGHT, WIDTH, 0, 0))
-    command = ["timeout", "--signal=KILL", "60", sys.executable, "-m", "tests.support.snapshots", "16", "0.6"]
+    life = ["timeout", "--signal=KILL", f"{PATIENCE:.0f}"]
+    command = [*life, sys.executable, "-m", "tests.support.snapshots", "16", "0.6"]
     environment = {**os.environ, "TERM": "xterm-256color"}
     with subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environment) as process:
         os.close(slave)

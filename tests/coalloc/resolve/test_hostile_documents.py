@@ -67,7 +67,7 @@ def below(home):
 def listener():
     """A port that nobody should connect to."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        listening.settimeout(20)
+        listening.settimeout(PATIENCE)
         yield listening
 
 

@@ -13,6 +13,7 @@ import pytest
 from coalloc.errors import SinkError, TargetInUse
 from coalloc.sink import PartialFile
 from coalloc.sink.folder import Folder, discard
+from tests.support.waiting import PATIENCE
 
 HOLD = """
 import sys
@@ -52,7 +53,7 @@ def test_the_second_process_is_told_so(target):
 def test_the_lock_ends_with_its_process_even_by_sigkill(target):
     with another_process_holds(target) as child:
         child.send_signal(signal.SIGKILL)
-        child.wait(30)
+        child.wait(PATIENCE)
         Folder(target).unlock()
 
 
@@ -118,7 +119,7 @@ def test_many_at_the_same_door_are_never_two_inside(target):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
     assert turns
     assert max(most) == 1

@@ -1,11 +1,10 @@
 """The digest that is computed while a file arrives."""
 
 import hashlib
-import time
 
 from coalloc.sink.data import BLOCK
 from coalloc.sink.follower import Follower
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import wait_until
 
 CONTENT = bytes(range(256)) * (3 * BLOCK // 256) + b"rest"
 
@@ -14,34 +13,31 @@ def read(offset, buffer):
     buffer[:] = CONTENT[offset : offset + len(buffer)]
 
 
-def wait_until(follower, at):
-    """Let the thread work until it has read `at` bytes; fail after a generous time."""
-    give_up = time.monotonic() + PATIENCE
-    while follower.at != at:
-        assert time.monotonic() < give_up, f"the follower stands at {follower.at}"
-        time.sleep(0.001)
+def reached(follower, at):
+    """Let the thread work until it has read `at` bytes."""
+    wait_until(lambda: follower.at == at)
 
 
 def test_it_reads_behind_the_front_and_leaves_only_the_rest():
     follower = Follower("sha256", read)
     follower.advance(BLOCK - 1)
     follower.advance(2 * BLOCK + 1)
-    wait_until(follower, 2 * BLOCK)
+    reached(follower, 2 * BLOCK)
     follower.advance(len(CONTENT))
-    wait_until(follower, 3 * BLOCK)
+    reached(follower, 3 * BLOCK)
     assert follower.finish(len(CONTENT)) == hashlib.sha256(CONTENT).hexdigest()
 
 
 def test_it_starts_over_only_when_what_it_read_is_revoked():
     follower = Follower("md5", read)
     follower.advance(2 * BLOCK)
-    wait_until(follower, 2 * BLOCK)
+    reached(follower, 2 * BLOCK)
     follower.rewind(2 * BLOCK)
     assert follower.at == 2 * BLOCK
     follower.rewind(2 * BLOCK - 1)
     assert follower.at in (0, BLOCK)
     follower.advance(2 * BLOCK - 1)
-    wait_until(follower, BLOCK)
+    reached(follower, BLOCK)
     follower.advance(len(CONTENT))
     assert follower.finish(len(CONTENT)) == hashlib.md5(CONTENT).hexdigest()
 

@@ -1,14 +1,13 @@
 """What is fetched is on its way to the medium before the end, and no trouble with that is anybody's trouble."""
 
 import threading
-import time
 
 import pytest
 
 from coalloc.disk import Disk
 from coalloc.sink import PartialFile, writeback
 from coalloc.sink.writeback import WriteBack
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 UNIT = 1000
 
@@ -29,17 +28,10 @@ class Watched(Disk):
 
     def start_writing(self, fd, offset, length):
         self.asked.append((offset, offset + length))
-        assert self.free_to_go.wait(60)
+        assert self.free_to_go.wait(PATIENCE)
         if self.error:
             raise self.error
         super().start_writing(fd, offset, length)
-
-
-def wait_until(condition):
-    give_up = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.001)
 
 
 def test_what_has_come_is_on_its_way_while_the_rest_is_fetched(tmp_path):
@@ -90,7 +82,7 @@ def test_closing_waits_for_one_unit_at_most(tmp_path):
         closing.start()
         wait_until(lambda: behind._stopped)
         disk.free_to_go.set()
-        closing.join(60)
+        closing.join(PATIENCE)
         assert not closing.is_alive()
     assert disk.asked == [(0, UNIT)]
     assert "coget-writeback" not in {thread.name for thread in threading.enumerate()}

@@ -1,0 +1,18 @@
+"""A day that does not end while a test runs, for tests about days, weeks and what is of today."""
+
+import time
+
+import pytest
+
+__all__ = ["DAY", "TODAY", "at_noon"]
+
+DAY = 86_400.0
+TODAY = time.time() // DAY * DAY
+"""When the day began on which the tests were loaded, in UTC: tests run for hours."""
+_real = time.time
+_ahead = TODAY + DAY / 2 - time.time()
+
+
+def at_noon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the clock of this process, which goes on from noon of that day; others have their own."""
+    monkeypatch.setattr(time, "time", lambda: _real() + _ahead)
