@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.test_real_downloads import MIB, make_file, until, written
+from tests.faults.test_real_downloads import MIB, make_file, written
 from tests.support.coget import coget, coget_process
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 SIZE = 200 * MIB
 SILENT = ("-disable-command-list", "CKSM")
@@ -47,7 +47,7 @@ def test_what_is_replaced_while_it_comes_is_refused_and_then_fetched_anew(server
     server, _ = servers
     make_file(server.root / "big", SIZE)
     with coget_process([server.url("big"), "--quiet", "-o", "here"], tmp_path) as process:
-        until(lambda: written(tmp_path / "here") > MIB)
+        wait_until(lambda: written(tmp_path / "here") > MIB)
         server.pause()
         content = replace(server, 2)
         server.resume()
@@ -63,7 +63,7 @@ def test_what_one_server_replaces_while_it_comes_is_fetched_from_the_other(serve
     content, _ = [make_file(server.root / "big", SIZE) for server in servers]
     words = [*(server.url("big") for server in servers), "--strategy", "brute", "--quiet", "--json", "-o", "here"]
     with coget_process(words, tmp_path) as process:
-        until(lambda: written(tmp_path / "here") > 0 and begun(tmp_path / "here.coget/data"))
+        wait_until(lambda: written(tmp_path / "here") > 0 and begun(tmp_path / "here.coget/data"))
         servers[0].pause()
         replace(servers[0], 2)
         servers[0].resume()
@@ -82,13 +82,13 @@ def test_what_is_replaced_between_two_runs_is_not_gone_on_with(servers, tmp_path
         make_file(server.root / "big", SIZE)
     both = [server.url("big") for server in servers]
     with coget_process([*both, "--quiet", "-o", "here"], tmp_path) as process:
-        until(lambda: written(tmp_path / "here") > 20 * MIB)
+        wait_until(lambda: written(tmp_path / "here") > 20 * MIB)
         process.send_signal(signal.SIGKILL)
         process.wait()
     contents = [replace(server, 2) for server in servers]
     servers[1 - first].pause()
     with coget_process([*both, "--quiet", "-o", "here"], tmp_path) as process:
-        until(lambda: process.poll() is not None or written(tmp_path / "here") > 0)
+        wait_until(lambda: process.poll() is not None or written(tmp_path / "here") > 0)
         servers[1 - first].resume()
         _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, said
@@ -99,7 +99,7 @@ def test_a_web_server_whose_file_is_replaced_while_it_comes(tmp_path):
     with Nginx(tmp_path / "web", tmp_path / "run", more="limit_rate 40m;") as server:
         make_file(server.root / "big", SIZE)
         with coget_process([server.url("big"), "--quiet", "-o", "here"], tmp_path) as process:
-            until(lambda: written(tmp_path / "here") > MIB)
+            wait_until(lambda: written(tmp_path / "here") > MIB)
             content = replace(server, 2)
             _, said = process.communicate(timeout=PATIENCE)
         assert process.returncode == 4, said

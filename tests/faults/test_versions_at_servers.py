@@ -15,13 +15,13 @@ from pathlib import Path
 import pytest
 
 from coalloc.schedule.policies import NAMES
-from tests.faults.test_real_downloads import MIB, make_file, until, written
+from tests.faults.test_real_downloads import MIB, make_file, written
 from tests.support.coget import coget, coget_process
 from tests.support.effort import effort
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
 from tests.support.seeds import tries
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, wait_until
 
 SIZE = 40 * MIB
 SILENT = ("-disable-command-list", "CKSM")
@@ -185,13 +185,13 @@ def suffer(
 ) -> None:
     """Let things happen when so much has arrived, at last perhaps a kill."""
     for at in sorted(chance.randrange(SIZE) for _ in range(chance.randint(0, 4))):
-        until(lambda at=at: process.poll() is not None or written(target) >= at or stuck(file))
+        wait_until(lambda at=at: process.poll() is not None or written(target) >= at or stuck(file))
         before = (file.version, set(file.paused))
         file.happen(chance)
         story.append((at, before, file.version, set(file.paused)))
     if chance.random() < 0.4:
         at = chance.randrange(SIZE)
-        until(lambda: process.poll() is not None or written(target) >= at or stuck(file))
+        wait_until(lambda: process.poll() is not None or written(target) >= at or stuck(file))
         story.append((at, "killed"))
         process.send_signal(signal.SIGKILL)
 
