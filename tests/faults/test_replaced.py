@@ -100,7 +100,9 @@ def test_a_web_server_whose_file_is_replaced_while_it_comes(tmp_path):
         make_file(server.root / "big", SIZE)
         with coget_process([server.url("big"), "--quiet", "-o", "here"], tmp_path) as process:
             wait_until(lambda: written(tmp_path / "here") > MIB)
+            server.pause()
             content = replace(server, 2)
+            server.resume()
             _, said = process.communicate(timeout=PATIENCE)
         assert process.returncode == 4, said
         assert not (tmp_path / "here").exists()
