@@ -43,6 +43,7 @@ from coalloc.verify import SUSPECTED, Jury, agreed_checksum
 if TYPE_CHECKING:
     import httpx
 
+    from coalloc.logs import Log as Log
     from coalloc.planner.scenario import Scenario
 
 __all__ = [

@@ -33,10 +33,13 @@ def _path(of: Query | Observation) -> Key:
 def site(address: str) -> str:
     """The domain of a host, which its neighbours share; the address itself where it has none.
 
-    >>> site("gsiftp://dtn03.example.org:2811"), site("10.0.0.7")
-    ('example.org', '10.0.0.7')
+    >>> site("gsiftp://dtn03.example.org:2811"), site("10.0.0.7"), site("2001:db8::7"), site("ftp://[2001:db8::7]:21")
+    ('example.org', '10.0.0.7', '2001:db8::7', '2001:db8::7')
     """
-    host = address.rpartition("//")[2].partition("/")[0].rpartition("@")[2].partition(":")[0]
+    host = address.rpartition("//")[2].partition("/")[0].rpartition("@")[2]
+    if host.count(":") > 1:  # IPv6
+        return host.rpartition("]")[0].lstrip("[") or host
+    host = host.partition(":")[0]
     domain = host.partition(".")[2]
     return domain if "." in domain and not host.replace(".", "").isdigit() else host
 

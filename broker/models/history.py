@@ -7,7 +7,7 @@ from pydantic import Field, model_validator
 from broker.models.base import Count, Moment, Seconds, Size, Wire
 from broker.models.names import FileClass, Key, SourceName, Told, Whereto
 
-__all__ = ["FASTEST", "Ingested", "LogTaken", "Observed", "Pair", "Refusal", "TransferRecord"]
+__all__ = ["FASTEST", "Change", "Ingested", "LogTaken", "Observed", "Pair", "Refusal", "TransferRecord"]
 
 FASTEST = 1e13
 """Bytes per second."""
@@ -63,17 +63,34 @@ class Ingested(Wire):
 
 
 class Refusal(Wire):
-    """A line of a log that is no transfer, and why; 0 where it is one that cannot be kept."""
+    """A line of a log of which nothing is kept, and why."""
 
     line: int
     why: str
 
 
+class Change(Wire):
+    """A value of a log that is kept in another form than its line has it."""
+
+    line: int
+    field: str
+    was: str
+    now: str
+
+
 class LogTaken(Ingested):
-    """What became of a log: what it is, and the first lines that say nothing."""
+    """What became of a log, and what it is.
+
+    Each of its lines was accepted, known, refused or left out, as listings are. `refused` and `changed` are of the
+    first lines, and the numbers beside them of all.
+    """
 
     kind: str
     refused: list[Refusal]
+    changed: list[Change]
+    lines_refused: int
+    lines_changed: int
+    lines_left_out: int
 
 
 class TransferRecord(Wire):

@@ -40,7 +40,8 @@ Did = Annotated[str, StringConstraints(pattern=rf"^(?:{_SCOPE}:)?{_NAME}$", max_
 """A dataset: its name, with its scope and a colon before it if it has one."""
 Beginning = Annotated[str, StringConstraints(pattern=rf"^(?:{_SCOPE}:)?[A-Za-z0-9_.+=@,~/-]*$", max_length=565)]
 """How names of datasets begin: of a scope those after its colon."""
-FileClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+-]{0,64}$")]
+FileClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+/-]{0,64}$")]
+"""What tells files apart that are served differently: a type, or the volume where they are."""
 Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:/+=-]{1,128}$")]
 """What a caller tells its observations apart by."""
 
@@ -80,8 +81,9 @@ SourceName = Annotated[str, StringConstraints(pattern=rf"^(?:{_ADDRESS}|{_SCOPE}
 """Where bytes come from: `SCHEME://HOST[:PORT]`, or an endpoint's name."""
 SinkName = Annotated[str, StringConstraints(pattern=rf"^(?:{_SCOPE})?$")]
 """Where bytes go: a site, or any other place that callers agree on; empty when they do not say."""
-Whereto = Annotated[str, StringConstraints(pattern=rf"^(?:{_ADDRESS}|{_SCOPE})?$")]
-"""The same, or the address of a server there, `SCHEME://HOST[:PORT]`."""
+_IPV6 = r"[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{1,42}"
+Whereto = Annotated[str, StringConstraints(pattern=rf"^(?:{_ADDRESS}|{_SCOPE}|{_IPV6})?$")]
+"""The same, or the address of a server there, `SCHEME://HOST[:PORT]`; or of a client by IPv6, as servers log it."""
 
 
 class Parts(NamedTuple):

@@ -46,6 +46,14 @@ class Transfers:
     async def take(self, subject: str, observed: Sequence[Observed], role: Role = "reader") -> Ingested:
         """Keep all that this subject has not reported before; when this returns they are kept.
 
+        :param role: of the subject
+        :raises Invalid: when one ended later than now, or names an endpoint that there is not
+        """
+        return await self.keep(subject, await self.filed(subject, observed, role))
+
+    async def filed(self, subject: str, observed: Sequence[Observed], role: Role = "reader") -> list[Observed]:
+        """These as they are kept: under the names of their servers and sites, and none later than now.
+
         :param role: of the subject: a collection that it may not see is filed as one that is not known
         :raises Invalid: when one ended later than now, or names an endpoint that there is not
         """
@@ -60,12 +68,15 @@ class Transfers:
         caller = Caller.model_construct(subject=subject, role=role, site="")
         sources = await self._places.sources({each.source for each in observed}, caller)
         sinks = await self._places.sinks({each.sink for each in observed}, caller)
-        named = [_renamed(_begun(each, now), sources[each.source], sinks[each.sink]) for each in observed]
+        return [_renamed(_begun(each, now), sources[each.source], sinks[each.sink]) for each in observed]
+
+    async def keep(self, subject: str, observed: Sequence[Observed]) -> Ingested:
+        """Keep what is `filed` and this subject has not reported before."""
         try:
-            accepted = await self._add(subject, named)
+            accepted = await self._add(subject, observed)
         except IntegrityError:  # another process has dropped a month in which this reports
             self._months.forget()
-            accepted = await self._add(subject, named)
+            accepted = await self._add(subject, observed)
         for listener in self.listeners:
             listener()
         return Ingested(accepted=accepted, known=len(observed) - accepted)

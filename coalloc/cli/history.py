@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["history"]
 
+SHOWN = 100
+"""Refused lines, and changed ones, that are told one by one."""
+
 
 @click.group(short_help="Show what your transfers achieved, per source.", invoke_without_command=True)
 @options.as_json
@@ -53,6 +56,8 @@ def history(context: click.Context, as_json: bool) -> None:
 def import_(context: click.Context, logs: tuple[Path, ...], globus: bool, broker: str | None, as_json: bool) -> None:
     """Learn from what other programs logged, so that coget knows servers that it has not used yet.
 
+    Lines that are refused, and names that are kept in another form, are told with their numbers on standard error.
+
     LOG is what aria2 keeps with --server-stat-of, intake-esgf's database of downloads, the transfer log of a GridFTP
     server, or a table with the columns source, start, bytes, and end or seconds. What is known already is left out.
 
@@ -77,16 +82,17 @@ def import_(context: click.Context, logs: tuple[Path, ...], globus: bool, broker
     learned = []
     for log in logs:
         found = api.remember(log)
-        learned.append({"log": str(log), **found._asdict()})
+        learned.append({"log": str(log), **_document(found)})
         if not silent:
             _told(found)
+            _told_lines(found)
     if globus:
         tasks = api.globus_tasks()
         found = api.remember_globus(tasks)
         if not silent:
             _told(found)
         told = interrupts.run(api.report_globus(tasks, broker))
-        learned.append({"log": "globus", **found._asdict(), "told": told})
+        learned.append({"log": "globus", **_document(found), "told": told})
         if not silent and told is not None:
             say(f"{told} of them were new to the broker")
     if silent:
@@ -95,6 +101,27 @@ def import_(context: click.Context, logs: tuple[Path, ...], globus: bool, broker
 
 def _told(found: "Remembered") -> None:
     say(f"{found.kind}: {found.transfers} transfers, {found.usable} of them of use, {found.new} new")
+
+
+def _told_lines(found: "Remembered") -> None:
+    """Each of the first `SHOWN`, and how many there are."""
+    for refused in found.refused[:SHOWN]:
+        say(f"line {refused.line} is refused: {refused.why}", err=True)
+    for line, field, was, now in found.changed[:SHOWN]:
+        kept = f"is kept as {now!r}" if now else "is not read"
+        say(f"line {line}: {field} {was!r} {kept}", err=True)
+    if found.refused or found.changed:
+        say(f"{len(found.refused)} lines refused, {len({each.line for each in found.changed})} changed", err=True)
+
+
+def _document(found: "Remembered") -> dict[str, object]:
+    return {
+        **found._asdict(),
+        "refused": [each._asdict() for each in found.refused[:SHOWN]],
+        "changed": [each._asdict() for each in found.changed[:SHOWN]],
+        "lines_refused": len(found.refused),
+        "lines_changed": len({each.line for each in found.changed}),
+    }
 
 
 def _print(summaries: "Sequence[SourceSummary]") -> None:

@@ -18,9 +18,12 @@ FIRST = "host="
 SECONDS = 10.0
 
 
-def read(lines: Iterable[str]) -> Log:
-    """The newest rate of each server; those that failed have none."""
-    return gather("what aria2 remembers of servers", enumerate(lines, 1), _server)
+def read(lines: Iterable[tuple[int, str]]) -> Log:
+    """The newest rate of each server; those that failed have none.
+
+    :param lines: with their numbers
+    """
+    return gather("what aria2 remembers of servers", lines, _server)
 
 
 def _server(line: str) -> Observation | None:

@@ -1,20 +1,36 @@
 """A table of transfers with named columns (CSV): what anyone can make of a log that is not known here.
 
 Needed are `start`, `bytes`, and one of `end` and `seconds`. Known are also `source`, `sink`, `direction` (read,
-write), `file_class`, `streams`, `concurrency`, `setup_seconds` and `outcome` (ok, slow, failed, corrupt). Times are
-seconds since the epoch, or ISO 8601; without a zone they are in UTC.
+write), `file_class`, `streams`, `concurrency`, `ranges`, `busy_seconds`, `setup_seconds` and `outcome` (ok, slow,
+failed, corrupt). Times are seconds since the epoch, or ISO 8601; without a zone they are in UTC.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import cast
 
-from coalloc.logs.log import Log, gather, others_under_way
+from coalloc.counts import count
+from coalloc.logs.log import Changed, Log, gather, named, others_under_way
 from predictors.observation import Direction, Observation, Outcome
 
 __all__ = ["NEEDED", "fits", "read"]
 
 NEEDED = ("start", "bytes")
+READ = frozenset(NEEDED) | {
+    "source",
+    "sink",
+    "end",
+    "seconds",
+    "direction",
+    "file_class",
+    "streams",
+    "concurrency",
+    "ranges",
+    "busy_seconds",
+    "setup_seconds",
+    "outcome",
+}
+"""Columns that are read."""
 OUTCOMES = ("ok", "slow", "failed", "corrupt")
 DIRECTIONS = ("read", "write")
 
@@ -25,9 +41,15 @@ def fits(header: Iterable[str]) -> bool:
     return names.issuperset(NEEDED) and bool(names & {"end", "seconds"})
 
 
-def read(rows: Iterable[Mapping[str, str]], header: Iterable[str]) -> Log:
-    """All rows; concurrency is counted where the table does not tell it."""
-    log = gather("a table of transfers", enumerate(rows, 2), _transfer)
+def read(rows: Iterable[tuple[int, Sequence[str]]], header: Sequence[str], line: int) -> Log:
+    """All rows; concurrency is counted where the table does not tell it. Columns that are not read are told.
+
+    :param rows: with their lines
+    :param line: that of the header
+    """
+    log = gather("a table of transfers", rows, lambda values: _transfer(named(header, values)))
+    unread = [Changed(line, "column", name, "") for name in header if name and name not in READ]
+    log = log._replace(changed=unread)
     counted = "concurrency" in header
     return log if counted else log._replace(observations=others_under_way(log.observations))
 
@@ -35,20 +57,39 @@ def read(rows: Iterable[Mapping[str, str]], header: Iterable[str]) -> Log:
 def _transfer(row: Mapping[str, str]) -> Observation:
     start = _time(row["start"])
     end = _time(row["end"]) if row.get("end") else start + float(row["seconds"])
-    setup = row.get("setup_seconds")
+    setup, busy = row.get("setup_seconds"), row.get("busy_seconds")
     return Observation(
         source=row.get("source") or "",
         sink=row.get("sink") or "",
         start=start,
         end=end,
-        bytes=int(float(row["bytes"])),
+        bytes=_whole(row["bytes"]),
+        busy_seconds=float(busy) if busy else None,
         setup_seconds=float(setup) if setup else None,
-        streams=int(row.get("streams") or 1),
-        concurrency=int(row.get("concurrency") or 0),
+        ranges=_whole(row.get("ranges") or "1"),
+        streams=_whole(row.get("streams") or "1"),
+        concurrency=_whole(row.get("concurrency") or "0"),
         direction=cast(Direction, _one_of(row.get("direction") or "read", DIRECTIONS)),
         file_class=row.get("file_class") or "",
         outcome=cast(Outcome, _one_of(row.get("outcome") or "ok", OUTCOMES)),
     )
+
+
+def _whole(text: str) -> int:
+    """A whole number, to its last digit.
+
+    >>> _whole("9007199254740993"), _whole("1e9"), _whole("5.0")
+    (9007199254740993, 1000000000, 5)
+
+    :raises ValueError: when it is none
+    """
+    number = count(text)
+    if number is None:
+        value = float(text)
+        if not value.is_integer():
+            raise ValueError(f"{text!r} is no whole number")
+        number = int(value)
+    return number
 
 
 def _one_of(word: str, words: tuple[str, ...]) -> str:

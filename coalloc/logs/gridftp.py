@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 
+from coalloc.counts import count
 from coalloc.logs.log import Log, gather, others_under_way
 from predictors.observation import Observation
 
@@ -20,33 +21,37 @@ FIRST = "DATE="
 """How its lines begin."""
 NAME = re.compile(r"(?<!\S)([A-Z][A-Z.]*)=")
 """How a field begins. A value ends where the next field begins, and may have blanks in it."""
+BEFORE = frozenset({"DATE", "HOST", "PROG", "NL.EVNT", "START", "USER", "FILE"})
+"""Fields up to the file's name, which may hold what looks like others."""
+DIGITS = 14
 WRITES = ("STOR", "ESTO", "APPE", "STOU")
 READS = ("RETR", "ERET")
 
 
-def read(lines: Iterable[str]) -> Log:
-    """All transfers of files; listings are left out."""
-    log = gather("the transfer log of a GridFTP server", enumerate(lines, 1), _transfer)
+def read(lines: Iterable[tuple[int, str]]) -> Log:
+    """All transfers of files; listings are left out.
+
+    :param lines: with their numbers
+    """
+    log = gather("the transfer log of a GridFTP server", lines, _transfer)
     return log._replace(observations=others_under_way(log.observations))
 
 
 def _transfer(line: str) -> Observation | None:
-    if not line.strip():
-        return None
     fields = _fields(line)
     kind, client = fields["TYPE"], fields["DEST"].strip("[]")
     if kind not in READS + WRITES:
         return None
     stored = kind in WRITES
     return Observation(
-        source=client if stored else fields["HOST"],
+        source=_server(client if stored else fields["HOST"]),
         sink=fields["HOST"] if stored else client,
         direction="write" if stored else "read",
         start=_time(fields["START"]),
         end=_time(fields["DATE"]),
-        bytes=int(fields["NBYTES"]),
-        streams=int(fields.get("STREAMS", 1)),
-        file_class=fields.get("VOLUME", ""),
+        bytes=_count(fields["NBYTES"]),
+        streams=_count(fields.get("STREAMS", "1")),
+        file_class=fields.get("VOLUME", "").removesuffix("/"),  # of most servers "/": all that there is
         outcome="ok" if fields.get("CODE", "").startswith("2") else "failed",
     )
 
@@ -54,16 +59,37 @@ def _transfer(line: str) -> Observation | None:
 def _fields(line: str) -> dict[str, str]:
     """The values by their names, in one pass over the line.
 
-    >>> _fields("DATE=1 FILE=/a b  c TYPE=RETR ")
-    {'DATE': '1', 'FILE': '/a b  c', 'TYPE': 'RETR'}
+    Users choose how files are called: what looks like a field in a file's name is none. Of two fields of one name the
+    first counts if the server writes it before the file's name, else the last.
+
+    >>> _fields("DATE=1 HOST=h FILE=/a b  c HOST=x TYPE=STOR TYPE=RETR ")
+    {'DATE': '1', 'HOST': 'h', 'FILE': '/a b  c', 'TYPE': 'RETR'}
     """
     names = list(NAME.finditer(line))
     ends = [name.start() for name in names[1:]] + [len(line)]
-    return {name[1]: line[name.end() : end].rstrip() for name, end in zip(names, ends, strict=False)}
+    fields: dict[str, str] = {}
+    for name, end in zip(names, ends, strict=False):
+        if name[1] not in BEFORE or name[1] not in fields:
+            fields[name[1]] = line[name.end() : end].rstrip()
+    return fields
+
+
+def _server(host: str) -> str:
+    return f"gsiftp://[{host}]" if ":" in host else f"gsiftp://{host}"
+
+
+def _count(digits: str) -> int:
+    """:raises ValueError: when it is no whole number"""
+    number = count(digits)
+    if number is None:
+        raise ValueError(f"{digits!r} is no whole number")
+    return number
 
 
 def _time(digits: str) -> float:
     """20261121214512.348112, as seconds since the epoch."""
     whole, _, part = digits.partition(".")
+    if len(whole) != DIGITS or not all(each.isascii() and each.isdigit() for each in (whole, part or "0")):
+        raise ValueError(f"{digits!r} is no time of {DIGITS} digits")  # of fewer, the seconds would be cut in silence
     moment = datetime.strptime(whole, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     return moment.timestamp() + float(f"0.{part or 0}")

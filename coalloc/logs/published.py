@@ -8,16 +8,18 @@ fixed size that began with the sample before it, so that its size tells nothing 
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import pairwise
 
-from coalloc.logs.log import Log, Refused, gather, others_under_way
+from coalloc.logs.log import Log, Refused, gather, named, others_under_way
 from predictors.observation import Observation
 
 __all__ = ["KNOWN"]
 
 Row = Mapping[str, str]
+Rows = Iterable[tuple[int, Sequence[str]]]
+"""With their lines."""
 
 HPSS = ("instr", "ftype", "start", "fsz", "elap", "ttype", "fsid")
 READ, WRITE = "1", "0"
@@ -29,11 +31,16 @@ BACKBONE_SHARE = 1.25
 """What is available on a backbone is taken to be so many times its greatest traffic, less its traffic."""
 
 
-def _hpss(rows: Iterable[Row]) -> Log:
-    log = gather("transfers of SLAC to and from HPSS", enumerate(rows, 2), _hpss_row)
+def _hpss(rows: Rows, header: Sequence[str]) -> Log:
+    log = gather("transfers of SLAC to and from HPSS", rows, lambda values: _hpss_row(named(header, values)))
     per_system = Counter(_system(observation) for observation in log.observations)
-    kept = [observation for observation in log.observations if per_system[_system(observation)] >= FEWEST]
-    return log._replace(observations=others_under_way(kept))
+    both = zip(log.observations, log.lines, strict=True)
+    kept = [(observation, line) for observation, line in both if per_system[_system(observation)] >= FEWEST]
+    return log._replace(
+        observations=others_under_way([observation for observation, _ in kept]),
+        lines=[line for _, line in kept],
+        left_out=log.left_out + len(log.lines) - len(kept),
+    )
 
 
 def _hpss_row(row: Row) -> Observation | None:
@@ -58,36 +65,39 @@ def _system(observation: Observation) -> str:
     return observation.sink if observation.direction == "read" else observation.source
 
 
-def _series(rows: Iterable[Row]) -> Log:
+def _series(rows: Rows, header: Sequence[str]) -> Log:
     before: dict[str, float] = {}
 
-    def sample(row: Row) -> Observation | None:
+    def sample(values: Sequence[str]) -> Observation | None:
+        row = named(header, values)
         name, at = row["series"], float(row["t"])
         began = before.get(name)
         before[name] = at
         return None if began is None else _probe(name, began, at, float(row["mbps"]) * 1e6 / 8)
 
-    return gather("traces of bandwidth", enumerate(rows, 2), sample)
+    return gather("traces of bandwidth", rows, sample)
 
 
-def _backbone(rows: Iterable[Row]) -> Log:
-    samples, refused = _samples(rows)
-    most = BACKBONE_SHARE * max((traffic for _, traffic in samples), default=0.0)
+def _backbone(rows: Rows, header: Sequence[str]) -> Log:
+    samples, refused = _samples(rows, header)
+    most = BACKBONE_SHARE * max((traffic for _, _, traffic in samples), default=0.0)
     log = gather(
         "what a backbone had to spare",
-        ((n, (began, ended, most - traffic)) for n, ((began, _), (ended, traffic)) in enumerate(pairwise(samples), 3)),
+        ((n, (began, ended, most - traffic)) for (_, began, _), (n, ended, traffic) in pairwise(samples)),
         lambda row: _probe("backbone", *row),
     )
-    return log._replace(refused=[*refused, *log.refused])
+    first = len(samples[:1])  # nothing is before it
+    return log._replace(refused=[*refused, *log.refused], left_out=log.left_out + first)
 
 
-def _samples(rows: Iterable[Row]) -> tuple[list[tuple[float, float]], list[Refused]]:
-    """When each sample was taken, and the traffic until then; and the rows that are none."""
+def _samples(rows: Rows, header: Sequence[str]) -> tuple[list[tuple[int, float, float]], list[Refused]]:
+    """The line of each sample, when it was taken, and the traffic until then; and the rows that are none."""
     found, refused = [], []
-    for number, row in enumerate(rows, 2):
+    for number, values in rows:
         try:
+            row = named(header, values)
             moment = datetime.fromisoformat(row["time_count"]).replace(tzinfo=UTC)
-            found.append((moment.timestamp(), float(row["bytes"])))
+            found.append((number, moment.timestamp(), float(row["bytes"])))
         except (ValueError, TypeError, OverflowError) as error:
             refused.append(Refused(number, str(error)))
     return found, refused
@@ -99,7 +109,7 @@ def _probe(name: str, began: float, ended: float, rate: float) -> Observation | 
     return Observation(name, began, ended, PROBE, busy_seconds=PROBE / rate)
 
 
-KNOWN: Mapping[tuple[str, ...], Callable[[Iterable[Row]], Log]] = {
+KNOWN: Mapping[tuple[str, ...], Callable[[Rows, Sequence[str]], Log]] = {
     HPSS: _hpss,
     ("series", "t", "mbps"): _series,
     ("time_count", "bits", "bytes"): _backbone,

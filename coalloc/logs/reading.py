@@ -5,7 +5,7 @@ import gzip
 import io
 import sqlite3
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -75,22 +75,40 @@ def _lines(path: Path, text: IO[str], most: int | None) -> Iterator[str]:
 
 
 def _log(path: Path, text: Iterator[str]) -> Log:
-    first = next((line for line in text if line.strip()), "")
+    number, first = next(((n, line) for n, line in enumerate(text, 1) if line.strip()), (0, ""))
+    lines = ((n, line) for n, line in enumerate(chain([first], text), number) if line.strip())
     if first.startswith(gridftp.FIRST):
-        return gridftp.read(chain([first], text))
+        return gridftp.read(lines)
     if first.startswith(aria2.FIRST):
-        return aria2.read(chain([first], text))
+        return aria2.read(lines)
     header = [name.strip() for name in next(csv.reader([first]), [])]
-    rows = csv.DictReader(text, header)
+    if len(set(header)) < len(header):
+        raise UsageError(f"{path} has two columns of one name", "name each column once")
+    rows = _rows(text, number)
     for names, read in published.KNOWN.items():
         if set(names) <= set(header):
-            return read(rows)
+            return read(rows, header)
     if columns.fits(header):
-        return columns.read(rows, header)
+        return columns.read(rows, header, number)
     raise UsageError(
         f"{path} begins with {first.strip()[:60]!r}: that is no log known here",
         f"give {FORMATS}; a table needs the columns {', '.join(columns.NEEDED)} and one of end, seconds",
     )
+
+
+def _rows(text: Iterable[str], before: int) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a table, each with the line on which it begins.
+
+    :param before: lines before the first
+    """
+    reader = csv.reader(text)
+    while True:
+        line = before + reader.line_num + 1
+        row = next(reader, None)
+        if row is None:
+            return
+        if row:
+            yield line, row
 
 
 def _database(path: Path) -> Log:
@@ -101,5 +119,6 @@ def _database(path: Path) -> Log:
         if esgf.TABLE in tables:
             return esgf.read(database)
     if OURS in tables:
-        return Log("coget's history", History(path).observations(), [])
+        observations = History(path).observations()
+        return Log("coget's history", observations, [], list(range(1, len(observations) + 1)))
     raise UsageError(f"{path} holds the tables {', '.join(sorted(tables)) or 'none'}", f"give {FORMATS}")

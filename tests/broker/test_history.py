@@ -150,6 +150,10 @@ async def test_alike_transfers_of_a_log_are_all_kept_and_none_twice(admin):
         "known": 3,
         "kind": "a table of transfers",
         "refused": [],
+        "changed": [],
+        "lines_refused": 0,
+        "lines_changed": 0,
+        "lines_left_out": 0,
     }
 
 

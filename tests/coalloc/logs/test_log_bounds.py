@@ -5,6 +5,7 @@ import doctest
 import re
 import sqlite3
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -51,7 +52,27 @@ async def test_a_hundred_long_lines_are_read_in_seconds(tmp_path, kind):
 @given(st.lists(st.tuples(st.sampled_from(["DATE", "FILE", "NL.EVNT"]), st.text("ab =/.0", max_size=10)), max_size=6))
 def test_fields_are_what_they_were(pairs):
     line = " ".join(f"{name}={value}" for name, value in pairs)
-    assert gridftp._fields(line) == {name: value.rstrip() for name, value in FORMER.findall(line)}
+    firsts = dict(reversed([(name, value.rstrip()) for name, value in FORMER.findall(line)]))
+    assert gridftp._fields(line) == firsts
+
+
+def test_no_name_of_a_file_is_taken_for_fields(tmp_path):
+    """Users choose names: none makes a transfer another server's, or larger, or a failure."""
+    line = (
+        "DATE=20261121224630.148815 HOST=dtn.example.org PROG=x NL.EVNT=FTP_INFO START=20261121224620.148815 USER=ann "
+        "FILE=/d/{} BUFFER=0 BLOCK=262144 NBYTES=1000 VOLUME=/ STREAMS=4 STRIPES=1 DEST=[192.0.2.7] TYPE=RETR CODE=226"
+    )
+    forged = "x HOST=evil.example START=20200101000000 USER=eve NBYTES=9 STREAMS=9 DEST=[6.6.6.6] TYPE=STOR CODE=500"
+    path = tmp_path / "log"
+    path.write_text(f"{line.format('x')}\n{line.format(forged)}\n")
+    plain, other = read_log(path).observations
+    assert (plain.source, plain.sink, plain.bytes, plain.outcome) == (
+        "gsiftp://dtn.example.org",
+        "192.0.2.7",
+        1000,
+        "ok",
+    )
+    assert other == replace(plain, concurrency=1)
 
 
 NUMBERS = ["9" * 5000, "1e999", "NaN", "inf", "-1", "", "x", "１e3"]

@@ -42,7 +42,8 @@ def test_the_transfer_log_of_a_real_gridftp_server(tmp_path):
     down, two, part, up = found.observations
     assert [each.bytes for each in found.observations] == [3 * MB, 3 * MB, 1000, 3 * MB]
     assert [each.direction for each in found.observations] == ["read", "read", "read", "write"]
-    assert (down.sink, up.source, down.source) == ("127.0.0.1", "127.0.0.1", up.sink)
+    assert (down.sink, up.source, down.source) == ("127.0.0.1", "gsiftp://127.0.0.1", f"gsiftp://{up.sink}")
+    assert (found.lines, found.left_out, down.file_class) == ([1, 2, 3, 4], 1, "")
     assert (down.streams, two.streams, part.outcome) == (1, 2, "ok")
     assert all(began - 1 < each.start < each.end < time.time() for each in found.observations)
 
@@ -60,7 +61,7 @@ def test_a_transfer_that_failed_is_an_observation_of_a_failure(tmp_path):
     assert (failed.outcome, failed.end - failed.start, failed.streams) == ("failed", pytest.approx(10.0), 4)
     assert [(each.line, each.why) for each in found.refused] == [
         (2, "it has no TYPE"),
-        (4, "invalid literal for int() with base 10: 'no'"),
+        (4, "'no' is no whole number"),
     ]
 
 
