@@ -17,7 +17,7 @@ from broker.tasks.beside import earlier, names, temporary
 from broker.tasks.faults import at_source, failed
 from broker.tasks.fence import LeaseLost
 from broker.tasks.limits import Limits
-from broker.tasks.observing import of_batch
+from broker.tasks.observing import Move, of_batch
 from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Ends, Route, Routes
 from broker.tasks.side_by_side import of_each
@@ -67,18 +67,17 @@ class Copying:
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
         """Copy all of a batch, and report each."""
         for group in _groups(batch):
-            began = time.time()
+            began, moves = time.time(), list[Move]()
             try:
                 async with self._routes.one(self._ends) as route:
-                    outcomes = await self._side_by_side(route, group, recorder)
+                    outcomes = await self._side_by_side(route, group, recorder, moves)
             except CoallocError as error:
                 outcomes = [error for _ in group]
             given_up = self._report(group, outcomes, recorder)
             with suppress(CoallocError):  # else it is cleared away when the task is over
                 await leave(self._sink, given_up)
-            done = [work for work, error in zip(group, outcomes, strict=True) if error is None and not work.received]
             streams = self._ends.parallelism
-            recorder.observe(self._owner, of_batch(self._source.server.source, self._site, began, done, streams))
+            recorder.observe(self._owner, of_batch(self._source.server.source, self._site, began, moves, streams))
 
     def _report(self, group: Sequence[Work], outcomes: Sequence[Exception | None], recorder: Recorder) -> list[Work]:
         """Report what failed; who only lost the connection that another's failure ended begins anew, blamelessly.
@@ -94,8 +93,13 @@ class Copying:
                 given_up += [work] if result.state != "pending" else []
         return given_up
 
-    async def _side_by_side(self, route: Route, group: Sequence[Work], recorder: Recorder) -> list[Exception | None]:
-        """Copy some at a time, and report what was done; why the others were not."""
+    async def _side_by_side(
+        self, route: Route, group: Sequence[Work], recorder: Recorder, moves: list[Move]
+    ) -> list[Exception | None]:
+        """Copy some at a time, and report what was done; why the others were not.
+
+        :param moves: gets what was moved as a whole: not what was there already, or had been begun before
+        """
         outcomes: list[Exception | None] = [None] * len(group)
         left = iter(enumerate(group))
 
@@ -103,8 +107,12 @@ class Copying:
             for number, work in left:
                 try:
                     await recorder.fence.fresh(work)
+                    begun = time.time()
                     with called(self._source.naming, self._sink.naming):
-                        recorder.report(await self._copy(route, work, recorder))
+                        result = await self._copy(route, work, recorder)
+                    recorder.report(result)
+                    if result.counts.get("files_transferred") and not work.received:
+                        moves.append(Move(work, begun, time.time()))
                 except Exception as error:
                     outcomes[number] = error
 

@@ -5,31 +5,51 @@ Also where a collection's rate held it back: what came then is what is to be exp
 
 import time
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from broker.models.history import FASTEST, Observed
 from broker.models.tasks import Work
+from coalloc.intervals import Intervals
 from coalloc.model import SourceReport
 
-__all__ = ["of_batch", "of_sources"]
+__all__ = ["Move", "of_batch", "of_sources"]
 
 TELLING = 8 << 20
 """Mean bytes of a file from which on it is the network that took the time, and not the files."""
 
 
-def of_batch(source: str, sink: str, began: float, done: Sequence[Work], streams: int) -> list[Observed]:
+class Move(NamedTuple):
+    """A file that was moved as a whole, and when that began and ended."""
+
+    work: Work
+    began: float
+    ended: float
+
+
+def of_batch(source: str, sink: str, began: float, moves: Sequence[Move], streams: int) -> list[Observed]:
     """Files that went one after the other over one pair of sessions.
+
+    Files that were only compared, or failed, count for nothing, nor does the time in which there were only such.
 
     :param source: the server, as history calls it
     :param sink: the site where it went
     """
-    size, ended = sum(work.size for work in done), time.time()
-    if not done or size < TELLING * len(done) or ended <= began:
+    size, ended = sum(move.work.size for move in moves), time.time()
+    busy = Intervals((round(move.began * 1e6), round(move.ended * 1e6)) for move in moves).total / 1e6
+    if not moves or size < TELLING * len(moves) or ended <= began or not 0 < busy <= ended - began:
         return []
-    key = f"task.{done[0].task_id}.{done[0].id}.{done[0].attempt}"
-    ranges = len(done)
+    first = min((move.work for move in moves), key=lambda work: work.id)
     return [
         Observed(
-            id=key, source=source, sink=sink, started=began, ended=ended, bytes=size, ranges=ranges, streams=streams
+            id=f"task.{first.task_id}.{first.id}.{first.attempt}",
+            source=source,
+            sink=sink,
+            started=began,
+            ended=ended,
+            bytes=size,
+            busy_seconds=busy,
+            ranges=len(moves),
+            streams=streams,
         )
     ]
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from broker.models.tasks import Details, Work
-from broker.tasks.observing import of_sources
+from broker.tasks.observing import Move, of_batch, of_sources
 from coalloc.model import PartialCopy, SourceReport
 
 WORK = Work(7, "0123abcd-0123-4567-89ab-0123456789ab", "copy", 0, "/x", "/x", 0, Details(), 1)
@@ -32,3 +32,17 @@ def test_what_came_at_one_moment_tells_no_rate(size):
 
 def test_what_no_network_carries_is_not_learnt():
     assert of_sources(WORK, "here", time.time() - 10, [report((1.0, 2.0), size=10**16, seconds=0.1)]) == []
+
+
+def test_of_a_batch_the_time_counts_in_which_something_was_moved():
+    """Not the minute in which it was compared what is there already."""
+    now = time.time()
+    moves = [Move(WORK._replace(id=i, size=GB), now - begin, now - end) for i, begin, end in ((3, 9, 7), (2, 8, 5))]
+    (observed,) = of_batch("ftp://a", "here", now - 60, moves, 4)
+    assert (observed.bytes, observed.ranges, observed.streams) == (2 * GB, 2, 4)
+    assert observed.busy_seconds == pytest.approx(4.0)
+    assert observed.id.endswith(".2.1")
+
+
+def test_a_batch_in_which_nothing_was_moved_tells_nothing():
+    assert of_batch("ftp://a", "here", time.time() - 60, [], 4) == []

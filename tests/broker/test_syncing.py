@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from broker.models.history import TransferRecord
 from broker.models.tasks import Item
 from broker.services.trees import GridFTPTree
 from coalloc.errors import ConnectionLost
 from tests.broker.worlds import World, read, register, working, world_of, write
+from tests.support.waiting import until
 
 TREE = [Item(source="/d/", destination="/d/")]
 
@@ -68,3 +70,23 @@ async def test_datasets_whose_checksums_are_there_are_not_brought(world, to, tol
 async def test_files_whose_checksums_are_there_are_not_fetched(world):
     files = write(world.source.root, {"d/same": 1000, "d/other": 1000})
     assert await compared(world, "source", "local", TREE[0]) == files
+
+
+async def test_of_a_sync_only_what_was_moved_is_learnt(world):
+    """Files of 16 MB, most of which are there already."""
+    size = 16 << 20
+    write(world.source.root, {f"d/f{i}": size for i in range(4)})
+    write(world.sink.root, {"d/f3": 10})
+    for i in range(3):
+        (world.sink.root / "d" / f"f{i}").write_bytes((world.source.root / "d" / f"f{i}").read_bytes())
+    task = await world.over(await world.submit("TRANSFER", TREE, sync_level=3))
+    assert (task.status, task.files_transferred, task.files_skipped) == ("SUCCEEDED", 1, 3)
+
+    async def learnt() -> list[TransferRecord]:
+        return await world.factory.transfers.listed({}, None, 10)
+
+    await until(learnt)
+    assert [(each.bytes, each.ranges) for each in await learnt()] == [(size, 1)]
+    again = await world.over(await world.submit("TRANSFER", TREE, sync_level=3))
+    assert (again.files_transferred, again.files_skipped) == (0, 4)
+    assert len(await learnt()) == 1
