@@ -94,7 +94,7 @@ class LogTaken(Ingested):
 
 
 class TransferRecord(Wire):
-    """An observation as it is kept."""
+    """An observation as it is kept. `set_aside` says why it is known to be wrong: no forecast rests on it then."""
 
     id: int
     source: str
@@ -113,3 +113,4 @@ class TransferRecord(Wire):
     error: str | None
     subject: str
     forecast_id: int | None
+    set_aside: str | None

@@ -9,6 +9,8 @@ __all__ = ["BADLY", "asides", "forecasts", "observation_keys", "observations", "
 BADLY = text("outcome IN ('failed', 'corrupt')")
 """What is no success. Who asks for it in these words finds it by an index."""
 
+SET_ASIDE = text("set_aside IS NOT NULL")
+
 pairs = Table(
     "pairs",
     METADATA,
@@ -79,10 +81,12 @@ observations = Table(
     Column("error", Text),
     Column("subject", Text, nullable=False, info=TOLD),
     Column("forecast_id", BigInteger),  # what was expected of it, if anybody had asked
+    Column("set_aside", Text),  # why it is known to be wrong: it is shown, and no forecast rests on it
     Index(None, "pair_id", "ended"),
     Index(None, "pair_id", "id"),
     Index("ix_observations_pair_id_subject_ended", "pair_id", "subject", "ended"),
     Index("ix_observations_badly", "ended", sqlite_where=BADLY, postgresql_where=BADLY),
+    Index("ix_observations_set_aside", "id", sqlite_where=SET_ASIDE, postgresql_where=SET_ASIDE),
     sqlite_autoincrement=True,  # no number twice, even after the newest were forgotten
 )
 """On PostgreSQL the key is (id, ended), and the table is partitioned by month of `ended`."""

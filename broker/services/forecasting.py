@@ -10,13 +10,15 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 
 from broker.errors import BrokerError
 from broker.models.access import Caller
 from broker.models.forecasts import Asked, Expected, Quantiles
 from broker.models.history import Pair
+from broker.services.ceilings import Ceilings, bounded, capacities
+from broker.services.horizon import Horizon
 from broker.services.permissions import NOBODY
 from broker.services.places import Places
 from broker.services.voices import MOST, Voices
@@ -43,7 +45,8 @@ LOOK = 1.0
 FRESH = 10.0
 """Seconds for which the forecast of a class of sizes is given again: it depends a little on the time."""
 EVERYWHERE, LATELY = 5000, 100_000
-"""Observations of all pairs that are taken in at a look, and of how many of the newest."""
+"""Observations of all pairs that are taken in at a look, and of how many of the newest: of what is older, and of all at
+the beginning, it is a sample."""
 REMEMBERED = 100_000
 TURN = 20
 """Forecasts after which others get their turn."""
@@ -78,6 +81,9 @@ class Forecasting:
         self._books: OrderedDict[Pair, Book] = OrderedDict()
         self._making: dict[Pair, asyncio.Task[None]] = {}
         self._everywhere = Hierarchy()
+        self._ceilings = Ceilings()
+        self._capacities: Mapping[str, float] = {}
+        self._horizon = Horizon()
         self._seen_everywhere = 0
         self._asides: frozenset[str] = frozenset()
         self._given: dict[tuple[Pair, int, str, int], Given] = {}
@@ -162,9 +168,11 @@ class Forecasting:
             forecast = self._everywhere.forecast(query)
             if making:
                 forecast = forecast._replace(reason=f"{forecast.reason}; the pair's own history is being read")
+        most = self._ceilings.of(pair, self._capacities.get(pair.source))
+        forecast = bounded(forecast, most)
         self._remember(pair, nbytes, forecast, now)
         own = voices.forecast(query, named) if voices and (named := voices.own(subject)) else None
-        return own if own and own.rates else forecast
+        return bounded(own, most) if own and own.rates else forecast
 
     def _remember(self, pair: Pair, nbytes: int | None, forecast: Forecast, now: float) -> None:
         """To be stored with the next look: each distinct forecast once."""
@@ -188,6 +196,7 @@ class Forecasting:
 
     async def _open(self, pairs: set[Pair]) -> None:
         """Have a book of each of these; of those whose making takes long it comes later."""
+        self._capacities = capacities((await self._places.map()).by_id.values())
         for pair in pairs & self._books.keys():
             self._books.move_to_end(pair)
         unknown = pairs - self._books.keys() - self._making.keys()
@@ -220,6 +229,8 @@ class Forecasting:
                     kept = [one for subject in subjects for one in await history.newest(stand.id, subject, each)]
                 forecaster = await asyncio.to_thread(self._made, subjects, kept)
             self._books[pair] = Book(stand, forecaster, kept)
+            for one in kept:
+                self._ceilings.learn(one, counted=False)  # all who look everywhere count it, if it is new
             self._trim()
         except BrokerError as error:  # asked again, it is tried again
             log.warning("no forecaster could be made for %s to %s: %s", pair.source, pair.sink, error)
@@ -269,7 +280,7 @@ class Forecasting:
             await asyncio.wait(list(self._making.values()))
         self._asides = asides
         self._books.clear()
-        self._everywhere, self._seen_everywhere = Hierarchy(), 0
+        self._everywhere, self._ceilings, self._seen_everywhere = Hierarchy(), Ceilings(), 0
 
     async def _follow(self) -> None:
         if not self._books:
@@ -308,16 +319,26 @@ class Forecasting:
     async def _learn_everywhere(self) -> None:
         async with self._database.read() as connection:
             history = History(connection)
-            last = await history.last_id()
-            seen = self._seen_everywhere
-            if last <= seen:
-                return
-            new = await history.all_since(max(seen, last - LATELY), EVERYWHERE)
+            last = await history.last_id()  # before it is asked who writes
+            until = self._horizon.look(last, await history.writers())
+        seen = self._seen_everywhere
+        if until <= seen:
+            return
+        async with self._database.read() as connection:  # what has ended by now can be seen here
+            history = History(connection)
+            if seen and until - seen <= LATELY:
+                new = await history.following(seen, until, EVERYWHERE)
+                if len(new) == EVERYWHERE:  # the rest with the next look, at once
+                    until = new[-1].id
+                    self._news.set()
+            else:
+                new = await history.sample(max(seen, until - LATELY), until, EVERYWHERE)
         for i, each in enumerate(new):
             self._everywhere.learn(each.observation, each.subject)
+            self._ceilings.learn(each)
             if i % TURN == 0:
                 await asyncio.sleep(0)
-        self._seen_everywhere = last
+        self._seen_everywhere = until
 
     @retried
     async def _store(self) -> None:

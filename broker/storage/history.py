@@ -4,7 +4,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import BigInteger, Double, Integer, String, Text, and_, bindparam, delete, func, literal, select, update
+from sqlalchemy import (
+    BigInteger,
+    Double,
+    Integer,
+    String,
+    Text,
+    and_,
+    bindparam,
+    delete,
+    func,
+    literal,
+    select,
+    text,
+    update,
+)
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.history import Observed, Pair, TransferRecord
@@ -15,7 +29,7 @@ from broker.storage.upsert import ALWAYS, insert
 from predictors.context import size_class
 from predictors.observation import Observation
 
-__all__ = ["FIELDS", "WELL", "History", "Kept", "Stand", "kept"]
+__all__ = ["FIELDS", "USED", "WELL", "History", "Kept", "Stand", "kept"]
 
 FIELDS: Columns = {
     "ended": Double(),
@@ -32,6 +46,13 @@ FIELDS: Columns = {
     "error": Text(),
 }
 WELL = ("ok", "slow")
+USED = observations.c.set_aside.is_(None)
+"""Not known to be wrong."""
+WRITERS = """
+SELECT virtualtransaction FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
+WHERE datname = current_database() AND relation = 'observations'::regclass AND mode = 'RowExclusiveLock' AND granted
+"""
+"""Who inserts locks the table before the first row gets its number, and until what was inserted can be seen."""
 ASIDE = select(asides.c.subject)
 
 
@@ -177,13 +198,19 @@ class History:
         page = self._counted().where(observations.c.pair_id == pair, observations.c.id > newest_id)
         return [kept(row) for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))]
 
-    async def all_since(self, newest_id: int, limit: int) -> list[Kept]:
-        """Those of all pairs that went well and came after one, in the order in which they came.
+    async def following(self, newest_id: int, until: int, limit: int) -> list[Kept]:
+        """Those of all pairs that went well and came after one, up to another, in the order of their numbers."""
+        page = self._counted().where(observations.c.id > newest_id, observations.c.id <= until)
+        return [kept(row) for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))]
+
+    async def sample(self, newest_id: int, until: int, limit: int) -> list[Kept]:
+        """Some of all pairs that went well and came after one, up to another, in the order of their numbers.
 
         If there are more than that, as many of each subject, the newest: else one could crowd out all others.
         """
         place = func.row_number().over(partition_by=observations.c.subject, order_by=observations.c.id.desc())
-        page = self._counted().where(observations.c.id > newest_id).order_by(place, observations.c.id).limit(limit)
+        between = (observations.c.id > newest_id, observations.c.id <= until)
+        page = self._counted().where(*between).order_by(place, observations.c.id).limit(limit)
         return sorted((kept(row) for row in await self._connection.execute(page)), key=lambda each: each.id)
 
     async def near(self, pair: Pair, at: float, within: float) -> Observation | None:
@@ -200,6 +227,12 @@ class History:
         """The number of the newest of all; 0 when there is none."""
         return (await self._connection.execute(select(func.max(observations.c.id)))).scalar() or 0
 
+    async def writers(self) -> frozenset[str]:
+        """Transactions that may have written observations which nobody else can see yet. On SQLite there are none."""
+        if self._sqlite:
+            return frozenset()
+        return frozenset((await self._connection.execute(text(WRITERS))).scalars())
+
     @classmethod
     def _counted(cls) -> Any:
         """Those of subjects whose reports count."""
@@ -209,7 +242,7 @@ class History:
     def _selected() -> Any:
         names = ("id", "subject", *FIELDS)
         chosen = [pairs.c.source, pairs.c.sink, pairs.c.direction, *(observations.c[name] for name in names)]
-        return select(*chosen).join(pairs).where(observations.c.outcome.in_(WELL))
+        return select(*chosen).join(pairs).where(observations.c.outcome.in_(WELL), USED)
 
     async def listed(self, wanted: Mapping[str, Any], before: int | None, limit: int) -> list[TransferRecord]:
         """Observations, the newest report first; those before one.
@@ -222,6 +255,7 @@ class History:
             page = page if wanted.get(name) is None else page.where(pairs.c[name] == wanted[name])
         for name in ("outcome", "subject"):
             page = page if wanted.get(name) is None else page.where(observations.c[name] == wanted[name])
+        page = page if wanted.get("set_aside") is None else page.where(USED if not wanted["set_aside"] else ~USED)
         page = page if wanted.get("since") is None else page.where(observations.c.ended >= wanted["since"])
         page = page if wanted.get("until") is None else page.where(observations.c.ended < wanted["until"])
         page = page if before is None else page.where(observations.c.id < before)

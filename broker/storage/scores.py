@@ -12,7 +12,7 @@ from broker.models.scores import Key, Score
 from broker.schema.base import ID
 from broker.schema.history import forecasts, observations, pairs
 from broker.schema.reports import accuracy, scores
-from broker.storage.history import FIELDS, WELL, kept
+from broker.storage.history import FIELDS, USED, WELL, kept
 from broker.storage.tabled import Columns, tabled
 from broker.storage.upsert import ALWAYS, insert
 from predictors.observation import Observation, Rates
@@ -111,6 +111,7 @@ class Scores:
             observations.c.pair_id == pair.pair_id,
             observations.c.id <= pair.newest_id,
             observations.c.outcome.in_(WELL),
+            USED,
         )
         first, transfers = (await self._connection.execute(well)).one()
         if pair.scored_id:
@@ -125,7 +126,7 @@ class Scores:
             select(*chosen, told.forecaster, told.leader, told.p10, told.p50, told.p90, told.made_at)
             .join(pairs, pairs.c.id == of.pair_id)
             .outerjoin(forecasts, told.id == of.forecast_id)
-            .where(of.pair_id == pair.pair_id, of.id <= pair.newest_id, of.outcome.in_(WELL))
+            .where(of.pair_id == pair.pair_id, of.id <= pair.newest_id, of.outcome.in_(WELL), USED)
             .order_by(of.ended.desc(), of.started.desc(), of.bytes.desc())
             .limit(limit)
         )

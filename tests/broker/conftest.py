@@ -34,6 +34,7 @@ ABOUT_THE_DATABASE = {
     "test_catalogue",
     "test_database",
     "test_history",
+    "test_horizon",
     "test_lanes",
     "test_leases",
     "test_leasing",

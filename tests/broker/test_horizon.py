@@ -1,0 +1,161 @@
+"""What is learnt of all pairs: each transfer once, in whatever order those who write them commit."""
+
+import asyncio
+import contextlib
+import time
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker.config import Settings
+from broker.models.history import Observed
+from broker.services import forecasting
+from broker.services.horizon import Horizon
+from broker.storage.history import History
+from broker.storage.months import Months, month_of
+from tests.broker.conftest import running
+from tests.support.effort import effort
+from tests.support.waiting import until
+
+NOW = time.time()
+
+
+@given(data=st.data())
+@settings(max_examples=effort(200, 20_000), deadline=None)
+def test_every_number_is_read_once_however_writers_end(data):
+    """Writers take numbers while they hold the lock; who reads asks for the last, then for writers, then reads."""
+    horizon, cursor, read = Horizon(), 0, []
+    number, visible, open_, done = 0, set(), {}, 0
+    for step in data.draw(st.lists(st.integers(0, 7), max_size=60)):
+        if step <= 1:
+            done += 1
+            open_[f"t{done}"] = set()
+        elif step <= 3 and open_:
+            number += 1
+            open_[data.draw(st.sampled_from(sorted(open_)))].add(number)
+        elif step <= 5 and open_:
+            taken = open_.pop(data.draw(st.sampled_from(sorted(open_))))
+            visible |= taken if step == 4 else set()
+        else:
+            settled = horizon.look(max(visible, default=0), frozenset(open_))
+            read += sorted(each for each in visible if cursor < each <= settled)
+            cursor = max(cursor, settled)
+    for numbers in open_.values():
+        visible |= numbers
+    for _ in range(2):  # once all have ended, all is read with the next look
+        settled = horizon.look(max(visible, default=0), frozenset())
+        read += sorted(each for each in visible if cursor < each <= settled)
+        cursor = max(cursor, settled)
+    assert read == sorted(visible)
+
+
+def observed(i: int, source: str) -> Observed:
+    return Observed(id=f"t{i}", source=source, sink="CERN", started=NOW - 100, ended=NOW - 90, bytes=10_000_000 + i)
+
+
+@pytest.fixture
+async def learnt(database, monkeypatch):
+    """A broker that looks when it is told, and what it has learnt of all pairs."""
+    monkeypatch.setattr(forecasting.Forecasting, "watch", lambda self: asyncio.sleep(0))
+    async with running(Settings(database)) as broker:
+        found: list[int] = []
+        learn = broker.factory.forecasting._ceilings.learn
+
+        def noted(kept, counted=True):
+            if counted:
+                found.append(kept.observation.bytes - 10_000_000)
+            learn(kept, counted)
+
+        broker.factory.forecasting._ceilings.learn = noted
+        if not broker.factory.database.sqlite:
+            async with broker.factory.database.write() as connection:
+                await Months().make(connection, [month_of(NOW - 90)])
+        yield broker, found
+
+
+postgresql = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+
+
+@postgresql
+async def test_what_is_committed_after_a_greater_number_is_learnt(learnt):
+    """The writer of number 2 is done while that of number 1 is not."""
+    broker, found = learnt
+    database, look = broker.factory.database, broker.factory.forecasting.look
+    await broker.factory.transfers.take("ann", [observed(0, "ftp://a.example")])
+    await look()
+    async with contextlib.AsyncExitStack() as slow:
+        first = await slow.enter_async_context(database.write())
+        await History(first).add("ann", [observed(1, "ftp://b.example")])
+        async with database.write() as second:
+            await History(second).add("ann", [observed(2, "ftp://c.example")])
+        await look()
+        assert found == [0]  # 2 can be seen; what lies before it may still come
+    await look()
+    assert found == [0, 1, 2]
+    await look()
+    assert found == [0, 1, 2]
+
+
+@postgresql
+async def test_who_gives_up_holds_nothing_up_and_others_of_the_server_do_not(learnt, server, database):
+    """Of another database, and of other tables, whoever writes for however long."""
+    import psycopg
+
+    broker, found = learnt
+    other = server.create()
+    with psycopg.connect(other.replace("+psycopg", "")) as beside:
+        beside.execute("CREATE TABLE observations (id int)")
+        beside.execute("INSERT INTO observations VALUES (1)")  # and does not commit
+        async with contextlib.AsyncExitStack() as stack:
+            connection = await stack.enter_async_context(broker.factory.database.write())
+            await History(connection).add("ann", [observed(1, "ftp://b.example")])
+            await connection.rollback()
+        await broker.factory.transfers.take("ann", [observed(2, "ftp://c.example")])
+        await broker.factory.forecasting.look()
+        assert found == [2]
+    server.drop(other)
+
+
+async def test_writers_in_any_order_lose_nothing_and_nothing_is_learnt_twice(learnt, monkeypatch):
+    """On SQLite they take turns; looks are taken all the while, and pages are small."""
+    broker, found = learnt
+    database, look = broker.factory.database, broker.factory.forecasting.look
+    await broker.factory.transfers.take("ann", [observed(0, "ftp://a.example")])
+    await look()
+    monkeypatch.setattr(forecasting, "EVERYWHERE", 7)
+    chance, count = Random(1), effort(40, 600)
+    at_once = asyncio.Semaphore(6)
+
+    async def writer(i: int) -> None:
+        numbers = range(10 * i + 1, 10 * i + 1 + chance.randint(1, 10))
+        async with at_once:
+            with contextlib.suppress(ZeroDivisionError):
+                async with database.write() as connection:
+                    history = History(connection)
+                    for number in numbers:
+                        await history.add(f"s{i}", [observed(number, f"ftp://h{i}.example")])
+                        await asyncio.sleep(chance.choice([0, 0, 0.001, 0.01]))
+                    if i % 7 == 0:
+                        raise ZeroDivisionError  # it is rolled back
+        if i % 7:
+            written.extend(numbers)
+
+    async def looks() -> None:
+        while not over.is_set():
+            await look()
+            await asyncio.sleep(0)
+
+    written, over = [0], asyncio.Event()
+    looking = asyncio.create_task(looks())
+    await asyncio.gather(*(writer(i) for i in range(count)))
+
+    async def all_learnt() -> bool:
+        return len(found) >= len(written)
+
+    await until(all_learnt)
+    over.set()
+    await looking
+    await look()
+    assert sorted(found) == sorted(written)
