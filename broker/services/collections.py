@@ -13,7 +13,7 @@ from broker.models.collections import AccessRule, Collection, NewCollection, New
 from broker.models.identities import named
 from broker.models.identities import number as numbered
 from broker.services.paths import normal
-from broker.services.permissions import granted
+from broker.services.permissions import Reach, granted
 from broker.storage.access import Records
 from broker.storage.collections import Collections as Stored
 from broker.storage.database import Database, retried
@@ -75,21 +75,21 @@ class Collections:
         async with self._database.read() as connection:
             return await self._seen(connection, caller, number)
 
-    async def allow(self, caller: Caller, uses: Sequence[Use]) -> dict[UUID, Collection]:
-        """The collections, where the caller may do all of this.
+    async def allow(self, caller: Caller, uses: Sequence[Use]) -> dict[UUID, Reach]:
+        """What the caller may reach of the collections, where all of this is granted.
 
         :raises NoCollection: when there is one that the caller may not see
         :raises NotGranted: when a path is not granted
         """
-        found: dict[UUID, Seen] = {}
+        found: dict[UUID, Reach] = {}
         async with self._database.read() as connection:
             for number in dict.fromkeys(use.collection for use in uses):
-                found[number] = await self._seen(connection, caller, number)
+                found[number] = Reach(caller, *await self._seen(connection, caller, number))
         for number, path, writes in uses:
-            if ("w" if writes else "r") not in granted(caller, *found[number], path):
+            if not found[number].may(path, writes):
                 wanted = f"{'write to' if writes else 'read'} {path} of {found[number].collection.name}"
                 raise NotGranted(f"{caller.subject} may not {wanted}", "ask its owner, or an admin")
-        return {number: seen.collection for number, seen in found.items()}
+        return found
 
     @staticmethod
     async def _seen(connection: AsyncConnection, caller: Caller, number: UUID) -> Seen:

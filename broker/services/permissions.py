@@ -1,13 +1,13 @@
 """Who may see which path of a collection, and change it; pure."""
 
-from collections.abc import Iterable
-from typing import Literal, cast
+from collections.abc import Iterable, Sequence
+from typing import Literal, NamedTuple, cast
 
 from broker.models.access import Caller, Role
 from broker.models.collections import AccessRule, Collection
 from broker.models.identities import number
 
-__all__ = ["ANONYMOUS", "NOBODY", "Granted", "granted"]
+__all__ = ["ANONYMOUS", "NOBODY", "Granted", "Reach", "granted"]
 
 Granted = Literal["", "r", "rw"]
 """Nothing, to read, to read and write."""
@@ -30,6 +30,22 @@ def granted(caller: Caller, collection: Collection, rules: Iterable[AccessRule],
     else:
         most = max((rule.permissions for rule in rules if _fits(rule, caller, path)), key=len, default="")
     return "r" if most and collection.kind == "catalogue" else most
+
+
+class Reach(NamedTuple):
+    """What a caller may reach of a collection."""
+
+    caller: Caller
+    collection: Collection
+    rules: Sequence[AccessRule]
+
+    def may(self, path: str | None, writes: bool) -> bool:
+        """Return whether the caller may read a path, or write there; None: somewhere in the collection."""
+        return ("w" if writes else "r") in granted(self.caller, self.collection, self.rules, path)
+
+    def ends(self, writes: bool) -> bool:
+        """Return whether there is anything in the collection that the caller may not read, or not write."""
+        return not self.may("/", writes)
 
 
 def _fits(rule: AccessRule, caller: Caller, path: str | None) -> bool:

@@ -44,8 +44,8 @@ class Submissions:
             raise Invalid("the root of a collection cannot be deleted", "name what is in it, or /* with globs")
         if task.source == task.destination:
             _refuse_circles(task.items)
-        collections = await self._collections.allow(caller, _uses(task))
-        queue = _queue(collections.values())
+        reaches = await self._collections.allow(caller, _uses(task))
+        queue = _queue(reach.collection for reach in reaches.values())
         return await self._tasks.submit(
             task.model_copy(update={"queue": queue, "role": caller.role, "token_id": token})
         )

@@ -1,7 +1,7 @@
 """Does the work of tasks: knows which collections there are, and who does what between them."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -21,7 +21,7 @@ from broker.tasks.clearing import Clearing
 from broker.tasks.comparing import recorded
 from broker.tasks.copying import Copying, leave
 from broker.tasks.downloading import Downloading, Located, Sources, discarded
-from broker.tasks.faults import failed
+from broker.tasks.faults import at_source, failed
 from broker.tasks.gathering import Gathering
 from broker.tasks.limits import Limits, Promises
 from broker.tasks.linking import Linking
@@ -69,7 +69,7 @@ class Carrier:
         """Do all of a batch, and report each piece."""
         try:
             standing = await self._standing(task)
-            source, sink = await self._ends(task, standing.collections)
+            source, sink = await self._ends(task, standing)
             granted = _granted(standing, batch, recorder)
             by_kind = {
                 kind: [work for work in granted if work.kind == kind] for kind in dict.fromkeys(w.kind for w in granted)
@@ -85,16 +85,20 @@ class Carrier:
         async with self._database.read() as connection:
             return await Standing.of(connection, task, time.time())
 
-    async def _ends(self, task: Candidate, found: Mapping[str, Collection]) -> tuple[End, End | None]:
+    async def _ends(self, task: Candidate, standing: Standing, limited: bool = True) -> tuple[End, End | None]:
         """Those of a task; one that deletes has no second.
 
+        :param limited: to what the task's owner may reach by links
         :raises NotFound: when a collection is gone
         :raises CoallocError: when it cannot be reached from here
         """
         for number in filter(None, task.pair):
-            if number not in found:
+            if number not in standing.collections:
                 raise NotFound(f"the collection {number} is gone", "submit a new task")
-        ends = [End(found[number], await self._trees.of(found[number])) for number in filter(None, task.pair)]
+        reaches = [standing.reach(number) for number in filter(None, task.pair)]
+        ends = [
+            End(each.collection, await self._trees.of(each.collection, each if limited else None)) for each in reaches
+        ]
         return ends[0], ends[1] if len(ends) > 1 else None
 
     async def _doer(
@@ -152,6 +156,8 @@ class Carrier:
 
         async def of(path: str) -> Located:
             if isinstance(tree, GridFTPTree):
+                with at_source():
+                    await tree.readable(path)
                 return Located({tree.url(path): Estimate()}, tree.server.allowed, tree.server.proxy)
             found, addresses = await self._where(tree, sink, task)(path)
             expected = {replica.url: replica.estimate for replica in found.replicas}
@@ -182,7 +188,7 @@ class Carrier:
         """Clear away what was begun of copies that will not be ended."""
         if task.options.dry_run:
             return
-        _, sink = await self._ends(task, (await self._standing(task)).collections)
+        _, sink = await self._ends(task, await self._standing(task), limited=False)  # names of ours are nobody's
         if sink and isinstance(sink.tree, GridFTPTree):
             await leave(sink.tree, batch)
         elif sink and isinstance(sink.tree, LocalTree):

@@ -120,6 +120,9 @@ class Copying:
         return outcomes
 
     async def _copy(self, route: Route, work: Work, recorder: Recorder) -> Result:
+        with at_source():
+            await self._source.readable(work.source)
+        await self._sink.writable(work.destination)
         source, sink = self._source.at(work.source), self._sink.at(work.destination)
         beside = temporary(sink, work)
         for name in earlier(sink, work):  # so that a worker that goes on has nothing to rename any more
@@ -129,7 +132,7 @@ class Copying:
         if work.size >= LARGE or work.attempt > 1:
             size, received = await self._look(route, work, source)
         algorithm = work.details.checksum.partition(":")[0] if work.details.checksum else None
-        if work.details.compare and await self._same(route, source, sink, size, algorithm):
+        if work.details.compare and await self._same(route, work, size, algorithm):
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
         if not (algorithm or _can_verify(route)):
             self._demand.check(work, verified=not size)
@@ -148,6 +151,7 @@ class Copying:
         Should it lose its lease between answer and rename, whoever has it then deletes the file before it begins.
         """
         try:
+            await self._sink.writable(work.destination)
             await recorder.fence.hold(work)
         except LeaseLost:
             with suppress(CoallocError):
@@ -235,8 +239,10 @@ class Copying:
             "it is copied again; if that does not help, look at the disks of both servers",
         )
 
-    async def _same(self, route: Route, source: str, sink: str, size: int, algorithm: str | None) -> bool:
+    async def _same(self, route: Route, work: Work, size: int, algorithm: str | None) -> bool:
+        source, sink = self._source.at(work.source), self._sink.at(work.destination)
         try:
+            await self._sink.readable(work.destination)
             name, ours, theirs = await self._checksums(route, source, sink, size, algorithm)
         except NoSuchFile:
             return False

@@ -60,6 +60,7 @@ class Gathering:
         speak = [replica for replica in found.replicas if replica.url.startswith(SCHEMES)]
         if not speak:
             raise NothingToFetchFrom(f"no GridFTP server has {found.name}", "register a replica at one, or fetch it")
+        await self._sink.writable(work.destination)
         urls, sink = [replica.url for replica in speak], self._sink.url(work.destination)
         recorded = [f"{name}:{value}" for name, value in found.checksums.items()]
         known = [work.details.told] if work.details.told else recorded
@@ -70,6 +71,7 @@ class Gathering:
 
         async def confirm(verified: bool) -> None:
             self._demand.check(work, verified)
+            await self._sink.writable(work.destination)
             await recorder.fence.hold(work)
 
         whose, namings = (self._owner, self._site), (self._sink.naming,)

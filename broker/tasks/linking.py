@@ -2,7 +2,7 @@
 
 from contextlib import suppress
 
-from broker.models.tasks import Options, Work
+from broker.models.tasks import Options, Work, WorkState
 from broker.services.paths import led
 from broker.services.trees import Tree
 from broker.storage.work import Result
@@ -35,26 +35,22 @@ class Linking:
     async def link(self, work: Work) -> Result:
         """Make a link that leads to what the one at the source leads to, in one step, in place of a file or a link.
 
+        One that leads to where it may not, or to what is not at the destination, is the source's doing.
+
         :raises IsDirectory: when a folder is there
         """
         with at_source():
-            found = await self._found(work)
-            target = found.link_target
-            if target is None:
-                why = f"{work.source} is no symbolic link, as far as its server says"
-                raise Unsupported(why, "transfer it as a file")
-            if target.startswith("/") or led(work.source, target) is None:
-                why = f"{work.source} leads out of its collection"
-                raise PermissionRefused(why, "have links followed, or left out")
-        if said := self._standing.no_link(work, target):
-            return Result(work, "failed", error_code=DENIED, error=said)
-        if self._wanted(work, target, found, await self._there(work)):
+            target = _target(work, found := await self._found(work))
+            if said := self._standing.no_link(work, target):
+                state: WorkState = "skipped" if self._options.skip_source_errors else "failed"
+                return Result(work, state, error_code=DENIED, error=said)
+        if await self._wanted(work, target, found, await self._there(work)):
             await self._make(work, target)
         return Result(work, "succeeded")
 
     async def _found(self, work: Work) -> Entry:
         """What is at the source; it is asked only for what its listing did not say, since links may lead nowhere."""
-        if work.details.link is not None and not self._options.sync_level:
+        if work.details.link and not self._options.sync_level:
             return Entry(work.source, "link", link_target=work.details.link)
         found = await self._source.stat(work.source)
         return found._replace(link_target=work.details.link or found.link_target)
@@ -69,12 +65,14 @@ class Linking:
             raise IsDirectory(f"{work.destination} is a folder", "name another destination, or delete it first")
         return there
 
-    def _wanted(self, work: Work, target: str, found: Entry, there: Entry | None) -> bool:
+    async def _wanted(self, work: Work, target: str, found: Entry, there: Entry | None) -> bool:
         """Whether the link is to be made: as a file would be copied, and never in place of the same link."""
         if there is None or there.link_target is None:
             return outdated(found, there, self._options) is not False
-        same = led(work.destination, there.link_target) == led(work.destination, target)
-        return not same and self._options.sync_level != 0
+        if self._options.sync_level == 0:
+            return False
+        ends, aim = led(work.destination, there.link_target), led(work.destination, target)
+        return aim is None or (ends != aim and ends != await self._sink.end(aim))
 
     async def _make(self, work: Work, target: str) -> None:
         for name in names(work.destination, work):  # what was begun by a worker that is gone
@@ -83,6 +81,29 @@ class Linking:
         beside = temporary(work.destination, work)
         if work.details.link is None:  # an item: no folder was made for it
             await self._making.make(work.destination.rpartition("/")[0])
-        await self._sink.link(target, beside)
+        try:
+            with at_source():
+                await self._sink.link(target, beside)
+        except NoSuchFile:
+            with at_source():
+                why = f"{work.destination} would lead to {led(work.destination, target)}, which is not there"
+                raise NoSuchFile(why, "copy that, too") from None
         await self._fence.hold(work)
         await self._sink.replace(beside, work.destination)
+
+
+def _target(work: Work, found: Entry) -> str:
+    """Return what a link at the source leads to, named from its folder.
+
+    :raises Unsupported: when it is none
+    :raises PermissionRefused: when it leads out of the collection, or to where the task's owner may not read
+    """
+    target = found.link_target
+    if target is None and found.kind == "link":
+        why = f"{work.source} leads to where the task's owner may not read, or its server does not say where"
+        raise PermissionRefused(why, "have links left out")
+    if target is None:
+        raise Unsupported(f"{work.source} is no symbolic link, as far as its server says", "transfer it as a file")
+    if target.startswith("/") or led(work.source, target) is None:
+        raise PermissionRefused(f"{work.source} leads out of its collection", "have links followed, or left out")
+    return target

@@ -21,8 +21,8 @@ from broker.tasks.overlapping import Overlap
 from broker.tasks.pruning import Items, entries, is_link, ours
 from broker.tasks.twins import Twins
 from coalloc.bounds import DEEPEST
-from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, Unsupported
-from coalloc.model import Entry
+from coalloc.errors import AlreadyThere, IsDirectory, NoSuchFile, NotDirectory, PermissionRefused, Unsupported
+from coalloc.model import Entry, Omission
 from coalloc.plain import one_line
 
 __all__ = ["Looking"]
@@ -85,6 +85,10 @@ class Looking:
             folder = Planned("expand", _folder(work.source), _folder(work.destination), details=details)
             await self._meet(work, entry, folder)
             return Result(work, "succeeded", children=(folder,))
+        if entry.kind == "link":
+            with at_source():
+                why = f"{work.source} leads to where the task's owner may not read, or its server does not say where"
+                raise PermissionRefused(why, "leave it out")
         if entry.kind == "other":
             with at_source():
                 raise Unsupported(f"{work.source} is no file and no folder", "leave it out")
@@ -147,7 +151,8 @@ class Looking:
         alike = Twins((self._source, work.source), sink)
         if extra:
             await self._remember_folder(work)
-        async for some in entries(self._source, work.source, []):
+        omitted: list[Omission] = []
+        async for some in entries(self._source, work.source, omitted):
             aims = await self._aims(work, some)
             twins = await alike.of(some)
             held = await ours(self._database, [entry.name for entry in some])
@@ -174,6 +179,7 @@ class Looking:
             if found > MUCH and not told:
                 told = True
                 self._found()
+        plan.events += [_not_listed(work, each) for each in omitted]
         if extra and there.keys() - names:
             details = Details(depth=work.details.depth, linked=work.details.linked)
             plan.children.append(Planned("prune", work.source, work.destination, details=details, phase=PRUNE))
@@ -217,7 +223,7 @@ class Looking:
         source, destination = work.source + entry.name, work.destination + entry.name
         if is_link(entry):
             if self._options.recursive_symlinks == "keep":
-                link = Details(link=entry.link_target)
+                link = Details(link=entry.link_target or "")
                 plan.children.append(Planned("link", source, destination, details=link, phase=LINKED))
             if self._options.recursive_symlinks != "copy":
                 return
@@ -232,6 +238,8 @@ class Looking:
             plan.children.append(Planned("expand", f"{source}/", f"{destination}/", details=deeper))
         elif entry.kind == "file":
             self._file(plan, entry, source, destination, there, None)
+        elif entry.kind == "link":  # that leads to what may not be read, or nobody says what it leads to
+            plan.children.append(Planned("copy", source, destination))
 
     def _above(self, work: Work, entry: Entry) -> tuple[str, ...]:
         """The folders on the way to one that is found, and itself: where links are followed, it may be one of them."""
@@ -273,6 +281,15 @@ def _bounded(work: Work) -> None:
 def _not_into_itself(work: Work, entry: Entry) -> Event:
     said = f"{work.source}{entry.name} is left out: it is where the task copies to"
     return Event(time.time(), "NOT_INTO_ITSELF", False, "a folder is left out", one_line(said))
+
+
+def _not_listed(work: Work, omission: Omission) -> Event:
+    said = f"{work.source}: " + (
+        f"the server counts {omission.entries} entries more than it names, such as links that lead nowhere"
+        if omission.kind == "hidden"
+        else f"{omission.entries} lines of the listing name nothing: {omission.example!r}"
+    )
+    return Event(time.time(), "NOT_LISTED", False, "something is not copied, as it is not listed", one_line(said))
 
 
 def _folder(path: str) -> str:

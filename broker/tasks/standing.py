@@ -9,7 +9,7 @@ from broker.models.access import Caller
 from broker.models.collections import AccessRule, Collection
 from broker.models.tasks import Work
 from broker.services.paths import led
-from broker.services.permissions import granted
+from broker.services.permissions import Reach
 from broker.storage.access import Records
 from broker.storage.collections import Collections
 from broker.storage.lanes import Candidate
@@ -74,12 +74,14 @@ class Standing:
             return f"{work.destination} would lead out of its collection"
         return self._refused(self._task.pair.destination, aim, writes=True)
 
+    def reach(self, number: str) -> Reach:
+        """What the owner may reach of one of the collections."""
+        return Reach(self._owner, self._collections[number], self._rules.get(str(UUID(number)), ()))
+
     def _refused(self, number: str, path: str | None, writes: bool) -> str | None:
-        collection = self._collections.get(number)
-        if collection is None:
+        if number not in self._collections:
             return None  # it is gone, which is told as that
-        known = granted(self._owner, collection, self._rules.get(str(UUID(number)), ()), path)
-        if ("w" if writes else "r") in known:
+        if (reach := self.reach(number)).may(path, writes):
             return None
-        wanted = f"{'write to' if writes else 'read'} {path or 'any path'} of {collection.name}"
+        wanted = f"{'write to' if writes else 'read'} {path or 'any path'} of {reach.collection.name}"
         return f"{self._task.owner} may not {wanted} any more"

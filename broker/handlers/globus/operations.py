@@ -19,9 +19,9 @@ from broker.handlers.globus.parameters import Answer, CollectionId, Offset, Orde
 from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document, Text
 from broker.models.access import Caller
-from broker.models.collections import Collection
 from broker.services.collections import Use
 from broker.services.paths import normal
+from broker.services.permissions import Reach
 
 __all__ = ["router"]
 
@@ -59,11 +59,11 @@ async def ls(
 ) -> Response:
     """What a folder has."""
     inside = normal(path)
-    collection = await _allowed(services, caller, "ls", Use(endpoint_id, inside))
+    reach = await _allowed(services, caller, "ls", Use(endpoint_id, inside))
     fits, order = fitting(filter, FIELDS), ordered(orderby, FIELDS) or [("name", False)]
     found: list[dict[str, Any]] = []
     with refusals("DirListing"):
-        tree = await services.trees.of(collection)
+        tree = await services.trees.of(reach.collection, reach)
         async with aclosing(tree.list(inside)) as batches:
             async for batch in batches:
                 entries = batch if show_hidden else [entry for entry in batch if not entry.name.startswith(".")]
@@ -72,7 +72,7 @@ async def ls(
                     raise TooLarge(f"{inside} has more than {HELD} entries", "ask with a filter")
     for field, down in reversed(order):
         found.sort(key=partial(_rank, field), reverse=down)
-    return quick(documents.listing(collection, inside, found[offset : offset + limit], len(found)))
+    return quick(documents.listing(reach.collection, inside, found[offset : offset + limit], len(found)))
 
 
 def _rank(field: str, document: dict[str, Any]) -> tuple[bool, Any]:
@@ -86,9 +86,9 @@ async def stat(
 ) -> Answer:
     """What is at a path."""
     where = normal(path)
-    collection = await _allowed(services, caller, "ls", Use(endpoint_id, where))
+    reach = await _allowed(services, caller, "ls", Use(endpoint_id, where))
     with refusals("Stat"):
-        tree = await services.trees.of(collection)
+        tree = await services.trees.of(reach.collection, reach)
         return documents.file(await tree.stat(where))
 
 
@@ -102,9 +102,9 @@ async def mkdir(
 ) -> Answer:
     """Make a folder in one that there is."""
     path = normal(document.path)
-    collection = await _allowed(services, caller, "mkdir", Use(endpoint_id, path, writes=True))
+    reach = await _allowed(services, caller, "mkdir", Use(endpoint_id, path, writes=True))
     with refusals("Mkdir"):
-        tree = await services.trees.of(collection)
+        tree = await services.trees.of(reach.collection, reach)
         await tree.make(path.rstrip("/") or "/")
     said = "The directory was created successfully"
     return documents.result("mkdir_result", "DirectoryCreated", said, request.url.path)
@@ -121,17 +121,17 @@ async def rename(
     """Give a file or a folder another path in its collection."""
     old, new = normal(document.old_path).rstrip("/") or "/", normal(document.new_path).rstrip("/") or "/"
     uses = (Use(endpoint_id, path, writes=True) for path in (old, new))
-    collection = await _allowed(services, caller, "rename", *uses)
+    reach = await _allowed(services, caller, "rename", *uses)
     with refusals("Rename"):
-        tree = await services.trees.of(collection)
+        tree = await services.trees.of(reach.collection, reach)
         await tree.rename(old, new)
     said = "File or directory renamed successfully"
     return documents.result("result", "FileRenamed", said, request.url.path)
 
 
-async def _allowed(services: Factory, caller: Caller, operation: str, *uses: Use) -> Collection:
-    """The collection, where the caller may do that, and nobody has paused it."""
+async def _allowed(services: Factory, caller: Caller, operation: str, *uses: Use) -> Reach:
+    """What the caller may reach of the collection, where they may do that, and nobody has paused it."""
     number: UUID = uses[0].collection
-    collection = (await services.collections.allow(caller, uses))[number]
-    await services.pauses.check(caller, collection, operation)
-    return collection
+    reach = (await services.collections.allow(caller, uses))[number]
+    await services.pauses.check(caller, reach.collection, operation)
+    return reach

@@ -36,6 +36,10 @@ class Tree(Protocol):
         """
         ...
 
+    async def end(self, path: str) -> str | None:
+        """Return where a path is when all symbolic links are followed; None outside of the collection."""
+        ...
+
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
         """Return for each name that of these for which it is held in a folder, as names may differ in case only."""
         ...

@@ -77,6 +77,10 @@ class CatalogueTree:
         """Nothing: a dataset's folder is at no server."""
         return ()
 
+    async def end(self, path: str) -> str | None:
+        """The path itself: there are no links."""
+        return path
+
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
         """Each for itself."""
         return {name: name for name in names}

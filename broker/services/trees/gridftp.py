@@ -5,12 +5,14 @@ from collections import defaultdict
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, MutableSequence, Sequence
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path, PurePosixPath
-from posixpath import relpath
+from posixpath import dirname, join, relpath
 from typing import NamedTuple
 from urllib.parse import quote
 
 from broker.services.paths import below, led
+from broker.services.permissions import Reach
 from broker.services.places import Allowed
+from broker.services.trees.links import Links, inside, is_link
 from broker.services.trees.naming import Naming, called
 from coalloc.addresses import AddressPolicy
 from coalloc.api import Storage, held, storage
@@ -91,16 +93,20 @@ class Sessions:
 class GridFTPTree:
     """What lies below `folder` at a server.
 
-    A symbolic link at the server may lead out of the folder: nobody but the server can see that.
+    The server follows its symbolic links. Whoever may reach a part of the folder only is refused what links lead to
+    outside of that part, as far as the server says where they lead; of all others nothing is asked.
 
     :param folder: an absolute path, with a slash at its end
     :param name: of the collection
+    :param reach: what the user may reach for whom this is; None: all that the server lets reach
     """
 
-    def __init__(self, sessions: Sessions, server: Server, folder: str, name: str) -> None:
+    def __init__(self, sessions: Sessions, server: Server, folder: str, name: str, reach: Reach | None = None) -> None:
         self._sessions = sessions
         self.server = server
         self._folder = folder
+        self._reach = reach
+        self._links = Links(folder)
         self.naming = Naming(name, folder, server.source)
 
     def url(self, path: str) -> str:
@@ -118,10 +124,66 @@ class GridFTPTree:
             with called(self.naming):
                 yield session
 
-    async def stat(self, path: str) -> Entry:
-        """What is at a path; of a symbolic link what it leads to. The root is called `/`, as it is everywhere."""
+    def _limits(self, writes: bool = False) -> bool:
+        """Whether links may lead to where the user may not read, or not write."""
+        return self._reach is not None and self._reach.ends(writes)
+
+    async def _enter(self, session: Storage, path: str, writes: bool) -> None:
+        """:raises PermissionRefused: when links lead to where the user may not; the last part of a path is no way"""
+        if self._limits(writes):
+            above, _, name = path.rstrip("/").rpartition("/")
+            folder = await self._links.folder(session, above)
+            self._permit(path, folder and join(folder, name), writes)
+
+    async def _follow(self, session: Storage, path: str, writes: bool) -> str | None:
+        """Where a path ends, if links are asked about. :raises PermissionRefused: when the user may not reach that"""
+        if not self._limits(writes):
+            return None
+        end, _ = await self._links.end(session, path)
+        self._permit(path, end, writes)
+        return end
+
+    def _permit(self, path: str, end: str | None, writes: bool) -> None:
+        """:raises PermissionRefused: when the user may not reach a path, or where it ends"""
+        assert self._reach
+        if end is None or not (self._reach.may(path, writes) and self._reach.may(end, writes)):
+            said = f"a symbolic link on {path} leads to where {self._reach.caller.subject} may not "
+            raise PermissionRefused(said + ("write" if writes else "read"), "ask its owner, or an admin")
+
+    async def readable(self, path: str) -> None:
+        """:raises PermissionRefused: when a path is, or leads to, what the user may not read"""
+        if self._limits():
+            async with self._session() as session:
+                await self._follow(session, path, False)
+
+    async def writable(self, path: str) -> None:
+        """:raises PermissionRefused: when something of this path would be, by links, where the user may not write"""
+        if self._limits(writes=True):
+            async with self._session() as session:
+                await self._enter(session, path, True)
+
+    async def end(self, path: str) -> str | None:
+        """Where a path is when all links are followed; None outside of the collection."""
         async with self._session() as session:
-            found = self._led(path.rstrip("/").rpartition("/")[0], await session.stat(self.at(path)))
+            return (await self._links.end(session, path))[0]
+
+    async def stat(self, path: str) -> Entry:
+        """What is at a path; of a symbolic link what it leads to. The root is called `/`, as it is everywhere.
+
+        A link that leads to what the user may not read is a link, and nothing else is said of it.
+        """
+        async with self._session() as session:
+            asked = self._enter(session, path, False), session.stat(self.at(path))
+            refused, found = await asyncio.gather(*asked, return_exceptions=True)
+            for wrong in (refused, found):  # who may not enter is not told what is missing
+                if isinstance(wrong, BaseException):
+                    raise wrong
+            assert isinstance(found, Entry)
+            if self._limits() and is_link(found):
+                end, _ = await self._links.end(session, path)
+                found = found if end and self._may_read(end) else _closed(found)
+            base = await self._links.base(session) if self._leaves(found) else None
+        found = self._led(dirname(path.rstrip("/")), found, base)
         return found._replace(name="/") if path == "/" else found
 
     async def list(
@@ -129,7 +191,12 @@ class GridFTPTree:
     ) -> AsyncGenerator[Sequence[Entry], None]:
         """What a folder has, in batches as they come; to stop early, close it."""
         doubtful: Sequence[Entry] = ()
+        leaving: list[Entry] = []
+        folder, base = path, None
         async with self._session() as session:
+            if self._limits():
+                base = await self._links.base(session)
+                folder = await self._follow(session, path, False) or path
             async with aclosing(
                 session.list(self.at(path), omitted)
             ) as listing:  # before somebody else has the session
@@ -137,11 +204,30 @@ class GridFTPTree:
                     if [entry.name for entry in batch] == [path.rstrip("/").rpartition("/")[2]]:
                         doubtful = batch  # of a file servers list that file
                     else:
-                        yield [self._led(path, entry) for entry in batch]
+                        kept = [entry for entry in batch if base or not self._leaves(entry)]
+                        leaving += [entry for entry in batch if not base and self._leaves(entry)]
+                        yield [self._shown(path, folder, entry, base) for entry in kept]
             if doubtful and (await session.stat(self.at(path))).kind != "dir":
                 raise NotDirectory(f"{path} is no folder", "look at it, or list the folder that it is in")
-        if doubtful:
-            yield [self._led(path, entry) for entry in doubtful]
+            leaving += doubtful
+            base = base or (await self._links.base(session) if any(map(self._leaves, leaving)) else None)
+        if leaving:
+            yield [self._shown(path, folder, entry, base) for entry in leaving]
+
+    def _shown(self, path: str, folder: str, entry: Entry, base: str | None) -> Entry:
+        """An entry of a folder as the user may see it.
+
+        :param folder: where the folder is without links, for users whose reach has an end
+        """
+        found = self._led(path, entry, base)
+        if not (self._limits() and is_link(found)):
+            return found
+        end = led(join(folder, entry.name), self._led(folder, entry, base).link_target or "")
+        inner = found.link_target is not None and not found.link_target.startswith("/")
+        return found if inner and end and self._may_read(end) else _closed(found)
+
+    def _may_read(self, path: str) -> bool:
+        return self._reach is None or self._reach.may(path, False)
 
     async def lineage(self, path: str) -> Sequence[str | None]:
         """What tells a folder, and each that it lies in, apart from all others at the server.
@@ -165,18 +251,29 @@ class GridFTPTree:
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
         """Return for each name that of these for which it is held, by making folders of these names."""
         async with self._session() as session:
+            await self._follow(session, folder, True)
             return await held(session, self.at(folder).rstrip("/"), names)
 
-    def _led(self, folder: str, entry: Entry) -> Entry:
-        """An entry of a folder whose link, if it is one, leads from there: servers say where at the server it ends."""
+    def _leaves(self, entry: Entry) -> bool:
+        """Whether something is a link that leaves the collection, unless the collection's own path leads over links."""
         target = entry.link_target
-        if target is None or not f"{target}/".startswith(self._folder):
+        return target is not None and target.startswith("/") and not f"{target}/".startswith(self._folder)
+
+    def _led(self, folder: str, entry: Entry, base: str | None = None) -> Entry:
+        """An entry of a folder whose link, if it is one, leads from there: servers say where at the server it ends.
+
+        :param base: where the collection is without links, if it was asked
+        """
+        target = entry.link_target
+        if target is None or not target.startswith("/"):
             return entry
-        return entry._replace(link_target=relpath(target, self.at(folder) or "/"))
+        aim = inside(self._folder.rstrip("/") or "/", target) or (base and inside(base, target))
+        return entry._replace(link_target=relpath(aim, folder or "/")) if aim else entry
 
     async def make(self, path: str) -> None:
         """Make a folder in one that there is."""
         async with self._session() as session:
+            await self._enter(session, path, True)
             await session.make(self.at(path))
 
     async def rename(self, old: str, new: str) -> None:
@@ -186,6 +283,8 @@ class GridFTPTree:
         lead nowhere.
         """
         async with self._session() as session:
+            for path in (old, new):
+                await self._enter(session, path, True)
             try:
                 await session.stat(self.at(new))
             except NoSuchFile as error:
@@ -197,32 +296,45 @@ class GridFTPTree:
     async def replace(self, old: str, new: str) -> None:
         """Give a file or a link another path, in place of the file or link that is there, as servers do it."""
         async with self._session() as session:
+            for path in (old, new):
+                await self._enter(session, path, True)
             await session.rename(self.at(old), self.at(new))
 
     async def delete(self, path: str) -> None:
         """Delete a file, or a symbolic link."""
         async with self._session() as session:
+            await self._enter(session, path, True)
             await session.delete(self.at(path))
 
     async def remove(self, path: str) -> None:
         """Remove an empty folder."""
         async with self._session() as session:
+            await self._enter(session, path, True)
             await session.remove(self.at(path))
 
     async def checksum(self, path: str, algorithm: str, size: int) -> str | None:
         """The digest of a file's first `size` bytes, in lower-case hex; None when the server does not offer it."""
         async with self._session() as session:
+            await self._follow(session, path, False)
             return await session.checksum(self.at(path), algorithm, 0, size)
 
     async def link(self, target: str, path: str) -> None:
         """Make a symbolic link; its target is named from the folder of the link, or from the collection's root.
 
-        None leads out of the collection.
+        None leads out of the collection, or to where the user may not write: who may write where a link is writes
+        where it leads.
         """
         if (aim := led(path, target)) is None:
             raise PermissionRefused(f"{path} would lead out of {self.naming.name}", "copy what it leads to")
         async with self._session() as session:
+            await self._enter(session, path, True)
+            await self._follow(session, aim, True)
             await session.link(self.at(aim), self.at(path))  # servers want to hear where among all of their files
+
+
+def _closed(entry: Entry) -> Entry:
+    """A link of which nothing is said but that it is there."""
+    return Entry(entry.name, "link")
 
 
 async def _stat(session: Storage, path: str) -> Entry | None:

@@ -65,6 +65,10 @@ class LocalTree:
         """What tells a folder, and each that it lies in, apart from all others of this machine."""
         return await _aside(self._lineage, path)
 
+    async def end(self, path: str) -> str | None:
+        """The path itself: no link is followed."""
+        return path
+
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
         """Return for each name that of these for which it is held, by making files of these names."""
         try:

@@ -9,6 +9,7 @@ from broker.config import Settings
 from broker.config_credentials import Credential, Place, at, place
 from broker.models.collections import Collection
 from broker.services.paths import below
+from broker.services.permissions import Reach
 from broker.services.places import Places
 from broker.services.trees.base import Tree
 from broker.services.trees.catalogue import CatalogueTree
@@ -37,8 +38,10 @@ class Trees:
         self._settings = settings
         self._sessions = Sessions()
 
-    async def of(self, collection: Collection) -> Tree:
+    async def of(self, collection: Collection, reach: Reach | None = None) -> Tree:
         """That of a collection.
+
+        :param reach: what of it the user may reach for whom this is; None: all
 
         :raises NotFound: when its endpoint is gone
         :raises Unreachable: when it is a folder of other machines
@@ -54,9 +57,9 @@ class Trees:
                     "transfer from it or to it: workers there can look into it",
                 )
             return LocalTree(Path(collection.base), collection.name)
-        return await self.gridftp(collection)
+        return await self.gridftp(collection, reach)
 
-    async def gridftp(self, collection: Collection) -> GridFTPTree:
+    async def gridftp(self, collection: Collection, reach: Reach | None = None) -> GridFTPTree:
         """That of a collection at an endpoint: what lies below its base, in the endpoint's own folder."""
         endpoint = await self._places.endpoint(collection.endpoint or "")
         if endpoint.scheme not in ("ftp", "gsiftp"):
@@ -66,7 +69,7 @@ class Trees:
         folder = below(endpoint.prefix, collection.base)
         proxy = await self._credential(collection, at(endpoint, folder))
         server = Server(endpoint.source, proxy, **await self._places.allowed())
-        return GridFTPTree(self._sessions, server, folder, collection.name)
+        return GridFTPTree(self._sessions, server, folder, collection.name, reach)
 
     async def _credential(self, collection: Collection, place: Place) -> Path | None:
         """Return the file of the proxy certificate to show at a place; None for the usual one of this process.

@@ -55,6 +55,11 @@ class Storage(Login):
         self.close()
         await asyncio.sleep(0)  # the loop closes the socket in its next round
 
+    @property
+    def describes(self) -> bool:
+        """Whether the server says that it knows what `stat` asks."""
+        return "MLST" in self._features
+
     async def stat(self, path: str) -> Entry:
         """What is at `path`; of a symbolic link mostly what it leads to."""
         reply = await self._ask("MLST", path)

@@ -1,0 +1,155 @@
+"""Where the paths of a collection at a server end when symbolic links on them are followed, as far as the server tells.
+
+A server that says nothing about links is taken to have none. What changes between a question and what is done after
+it is not seen.
+"""
+
+import asyncio
+from posixpath import dirname, join
+
+from coalloc.api import Storage
+from coalloc.errors import NoSuchFile, NotDirectory, PermissionRefused
+from coalloc.model import Entry
+
+__all__ = ["Links", "inside", "is_link"]
+
+FRESH = 0.1
+"""Seconds for which it is remembered where a folder is: each file would take a round trip more."""
+MOST = 40
+"""Links on one path, as Linux has it: they may lead in circles."""
+
+
+class Links:
+    """The symbolic links below one folder of a server.
+
+    :param root: of the collection, an absolute path at the server
+    """
+
+    def __init__(self, root: str) -> None:
+        self._root = root.rstrip("/") or "/"
+        self._base: str | None = None
+        self._turn = asyncio.Lock()
+        self._folders: dict[str, tuple[float, str | None]] = {}
+
+    async def base(self, session: Storage) -> str:
+        """Return where the root of the collection is at the server, without links."""
+        if self._base is None:
+            self._base = await _walk(session, self._root, "/")
+        return self._base
+
+    async def folder(self, session: Storage, path: str) -> str | None:
+        """Return the path in the collection at which a folder is without links; None where that is outside of it.
+
+        :raises PermissionRefused: when that cannot be found out
+        """
+        path = path.rstrip("/") or "/"
+        async with self._turn:  # who comes meanwhile has the same answer
+            now = asyncio.get_running_loop().time()
+            known = self._folders.get(path)
+            if known is None or now > known[0] + FRESH:
+                if len(self._folders) > MOST:
+                    self._folders.clear()
+                known = self._folders[path] = (asyncio.get_running_loop().time(), await self._folder(session, path))
+        return known[1]
+
+    async def _folder(self, session: Storage, path: str) -> str | None:
+        names = path.strip("/").split("/")
+        below = [join("/", *names[: count + 1]) for count in range(len(names)) if path != "/"]
+        said = await asyncio.gather(*(_look(session, self._at(each)) for each in below))
+        if not any(map(is_link, said)):
+            return path
+        base = await self.base(session)
+        return inside(base, await _walk(session, join(base, *names), path))
+
+    async def end(self, session: Storage, path: str) -> tuple[str | None, Entry | None]:
+        """Return the path at which something is without links, None outside of the collection, and what is there."""
+        path = path.rstrip("/") or "/"
+        if path == "/":
+            return path, await _look(session, self._root)
+        folder, there = await asyncio.gather(self.folder(session, dirname(path)), _look(session, self._at(path)))
+        if folder is None or not is_link(there):
+            return folder and join(folder, path.rpartition("/")[2]), there
+        base = await self.base(session)
+        place = base.rstrip("/") + join(folder, path.rpartition("/")[2])
+        return inside(base, await _walk(session, place, path)), there
+
+    def _at(self, path: str) -> str:
+        return self._root.rstrip("/") + path
+
+
+def is_link(entry: Entry | None) -> bool:
+    """Return whether something is a symbolic link, whatever it leads to."""
+    return entry is not None and (entry.link_target is not None or entry.kind == "link")
+
+
+def inside(base: str, place: str) -> str | None:
+    """Return the path that a place of a server has in the collection that begins at `base`; None if it is outside.
+
+    >>> inside("/data", "/data/a"), inside("/data", "/data"), inside("/", "/a"), inside("/data", "/data2")
+    ('/a', '/', '/a', None)
+    """
+    if place == base:
+        return "/"
+    around = base.rstrip("/") + "/"
+    return "/" + place.removeprefix(around) if place.startswith(around) else None
+
+
+async def _look(session: Storage, place: str) -> Entry | None:
+    """Return what is at a place; None where nothing is, or the server lets nobody see it, or never says.
+
+    A link that leads nowhere is nothing: through it nothing is reached.
+    """
+    if not session.describes:
+        return None
+    try:
+        return await session.stat(place)
+    except (NoSuchFile, NotDirectory, PermissionRefused):
+        return None
+
+
+async def _walk(session: Storage, place: str, named: str) -> str:
+    """Return where a place of the server is when each link is followed, in as many round trips as there are links.
+
+    :param named: what users call it
+    :raises PermissionRefused: when there are too many, or the server does not say where one leads
+    """
+    real: list[str] = []
+    left = _names(place)
+    known: dict[str, Entry | None] = {}
+    for _ in range(MOST):
+        known |= await _all(session, [place for place in _ahead(real, left) if place not in known])
+        while left:
+            name = left.pop(0)
+            if name == "..":
+                real = real[:-1]
+                break  # what comes then was not asked about
+            there = known[_place([*real, name])]
+            if not is_link(there):
+                real.append(name)
+                continue
+            if there is None or there.link_target is None:
+                raise PermissionRefused(f"{named}: its server does not say where a link on it leads", "avoid it")
+            left = _names(there.link_target) + left
+            real = [] if there.link_target.startswith("/") else real
+            break
+        else:
+            return _place(real)
+    raise PermissionRefused(f"{named}: there are too many symbolic links on it", "name what they lead to")
+
+
+def _ahead(real: list[str], left: list[str]) -> list[str]:
+    """Return the places that are passed until the first step up."""
+    down = left[: left.index("..")] if ".." in left else left
+    return [_place([*real, *down[: count + 1]]) for count in range(len(down))]
+
+
+async def _all(session: Storage, places: list[str]) -> dict[str, Entry | None]:
+    return dict(zip(places, await asyncio.gather(*(_look(session, each) for each in places)), strict=True))
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name not in ("", ".")]
+
+
+def _place(names: list[str]) -> str:
+    return "/" + "/".join(names)
