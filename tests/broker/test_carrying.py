@@ -342,7 +342,11 @@ async def test_a_partial_copy_that_is_gone_is_made_anew(world):
     number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")], verify_checksum=False)
     await begun(world, number, 60_000_000)
     world.source.kill()
-    await asyncio.sleep(1.5)  # what has arrived is on record
+
+    async def on_record() -> bool:
+        return bool((await world.task(number)).faults)
+
+    await until(on_record)  # what has arrived, too
     for partial in world.sink.root.glob(".a.*"):
         partial.unlink()
     with GridFTPServer(world.source.root, port=world.source.port):

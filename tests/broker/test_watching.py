@@ -17,7 +17,7 @@ from broker.services import watching
 from tests.broker.test_tasks import TASKS, somebody, world  # noqa: F401
 from tests.support.broker import BrokerProcess, broker_in
 from tests.support.nginx import Nginx
-from tests.support.waiting import PATIENCE, wait_until
+from tests.support.waiting import PATIENCE, until, wait_until
 
 ADMIN = Caller(subject="a-admin", role="admin")
 ANN = Caller(subject="ann", role="transfer")
@@ -162,13 +162,21 @@ async def test_however_many_watch_one_query_tells_all(world):  # noqa: F811
         if "bytes_transferred" in statement and statement.startswith("SELECT"):
             queries.append(statement)
 
+    look, asked = factory.watching._look, list[int]()
+
+    async def counted() -> None:
+        before = len(queries)
+        await look()
+        asked.append(len([each for each in queries[before:] if " IN " in each]))
+
     watchers = [asyncio.create_task(watch(task)) for task in tasks]
-    await asyncio.sleep(2 * watching.TICK)
+    await until(lambda: sum(each.watchers for each in factory.watching._watched.values()) == len(watchers))
     engine = factory.database._engine.sync_engine
     event.listen(engine, "before_cursor_execute", count)
-    await asyncio.sleep(4 * watching.TICK)
+    factory.watching._look = counted
+    await until(lambda: len(asked) == 4)
     event.remove(engine, "before_cursor_execute", count)
-    assert 0 < len([each for each in queries if " IN " in each]) <= 6
+    assert set(asked) == {1}
     for number in numbers:
         await factory.tasks.cancel(ADMIN, number)
     assert [await each for each in watchers] == [["ACTIVE", "FAILED"]] * 60

@@ -8,9 +8,10 @@ import pytest
 from coalloc.addresses import AddressClass, AddressPolicy, parse_networks
 from coalloc.dialer import DirectDialer, refuse_numeric, round_trip
 from coalloc.errors import PermissionRefused, UnknownHost, Unreachable
+from tests.support.listening import IPV6
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost"])
+@pytest.mark.parametrize("host", ["127.0.0.1", IPV6, "localhost"])
 async def test_a_connection_is_ready_for_the_loop(host):
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.create_server(("127.0.0.1" if host == "localhost" else host, 0), family=family) as listener:

@@ -6,6 +6,7 @@ import subprocess
 import pytest
 
 from tests.support.gridftp import GridFTPServer
+from tests.support.listening import IPV6
 from tests.support.waiting import PATIENCE
 
 
@@ -13,7 +14,7 @@ def get(url, target):
     return subprocess.run(["globus-url-copy", url, f"file://{target}"], timeout=PATIENCE, capture_output=True)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.3", "::1"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "127.0.0.3", IPV6])
 def test_serves_a_file(start_gridftp, tmp_path, host):
     server = start_gridftp(tmp_path / "root", host)
     (server.root / "with space").write_bytes(b"content")

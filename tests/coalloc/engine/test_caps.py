@@ -12,7 +12,7 @@ from coalloc.engine.slots import Slots
 from coalloc.errors import NoFreeConnection, NoSuchFile, SourceError
 from tests.support.fetching import Collected, collect, opened, options, random_file
 from tests.support.nginx import Nginx
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 SIZE = 3_000_001
 
@@ -76,8 +76,7 @@ async def test_what_fails_to_open_gives_its_slot_back(gridftp_server, slots):
     assert held(slots) == 0
     gridftp_server.pause()
     opening = asyncio.create_task(source.open())
-    await asyncio.sleep(0.05)
-    assert held(slots) == 1
+    await until(lambda: held(slots) == 1)
     opening.cancel()
     await asyncio.wait({opening})
     assert held(slots) == 0

@@ -11,7 +11,7 @@ from coalloc.engine.parallel import Parallel
 from coalloc.errors import ConnectionLost, ReplicaChanged, Unreachable
 from coalloc.model import Stat
 from tests.support.fetching import Collected, collect, opened, options
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 SIZE = 40_000_000
 CHUNK = 500_000
@@ -91,7 +91,7 @@ async def test_parts_of_a_long_range_are_not_too_long():
     session = Session(stat=Stat(10 * LONGEST))
     async with opened(parallel(session, Session(stat=session.stat))) as source:
         task = asyncio.create_task(source.fetch(Span(0, 10 * LONGEST), lambda offset, view: None))
-        await asyncio.sleep(0.01)
+        await until(lambda: session.spans)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert session.spans[0] == (0, LONGEST)

@@ -96,7 +96,7 @@ LINK_LOCAL = [
 @pytest.mark.parametrize("place", LINK_LOCAL)
 async def test_no_redirect_leads_to_link_local_addresses(place, status):
     async with answering(leads_to(place, status)) as server:
-        error = await failure(f"{server.url}/file", connect_seconds=2.0)
+        error = await failure(f"{server.url}/file")
     assert type(error) is AddressRefused
     assert len(server) == 1
 

@@ -14,7 +14,7 @@ import pytest
 from coalloc.engine import slots
 from coalloc.engine.slots import Slots
 from coalloc.errors import UsageError
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 SERVER = "host.example:2811"
 HOLDER = """
@@ -113,7 +113,8 @@ async def test_of_all_that_wait_in_a_process_one_stands_in_line(two):
     held = both(two)
     async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         waiting = [group.create_task(two.wait(SERVER)) for _ in range(100)]
-        await asyncio.sleep(0.05)
+        await until(lambda: list(two.folder.glob("*.line.*")))
+        await asyncio.sleep(0.05)  # in which no other comes
         assert len(list(two.folder.glob("*.line.*"))) == 1
         for lease in held:
             lease.release()
@@ -124,7 +125,7 @@ async def test_of_all_that_wait_in_a_process_one_stands_in_line(two):
 async def test_nobody_overtakes_those_who_wait(two):
     first, _ = both(two)
     waiting = asyncio.create_task(two.wait(SERVER))
-    await asyncio.sleep(0.05)
+    await until(lambda: list(two.folder.glob("*.line.*")))
     first.release()
     assert two.take(SERVER) is None, "there is one, but somebody came first"
     async with asyncio.timeout(PATIENCE):
@@ -134,7 +135,7 @@ async def test_nobody_overtakes_those_who_wait(two):
 async def test_who_gives_up_or_is_killed_leaves_the_line(two):
     held = both(two)
     waiting = [asyncio.create_task(two.wait(SERVER)) for _ in range(2)]
-    await asyncio.sleep(0.05)
+    await until(lambda: list(two.folder.glob("*.line.*")))
     waiting[0].cancel()
     await asyncio.wait(waiting[:1])
     (two.folder / f"{SERVER}.line.{0:020}-1").touch()  # what a killed one leaves

@@ -11,7 +11,7 @@ import pytest
 from coalloc.engine import slots
 from coalloc.engine.slots import Slots
 from tests.support.users import OTHER, another_user, as_root, shared_directory
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, until
 
 SERVER = "host.example:2811"
 ME = str(os.geteuid())
@@ -118,8 +118,7 @@ async def test_nobody_stands_in_the_line_of_another_user(four):
     with another_user():
         held = all_of(four)
         waiting = asyncio.create_task(four.wait(SERVER))
-        await asyncio.sleep(0.1)
-        assert len(list((four.folder / str(OTHER)).glob("*.line.*"))) == 1
+        await until(lambda: list((four.folder / str(OTHER)).glob("*.line.*")))
         for lease in held[1:]:
             lease.release()
     assert len(all_of(four)) == 3

@@ -24,6 +24,7 @@ from coalloc.errors import (
     UsageError,
 )
 from tests.support.fetching import Collected, collect, opened, options, random_file
+from tests.support.listening import IPV6
 
 SIZE = 3_000_001
 
@@ -46,7 +47,7 @@ def source_of(server, path="file", known=None, **changes):
     return GridFTPSource(server.url(path), options(**changes), known)
 
 
-@pytest.mark.parametrize("host", ["127.0.0.2", "::1"])
+@pytest.mark.parametrize("host", ["127.0.0.2", IPV6])
 async def test_whole_file_and_odd_ranges(start_gridftp, tmp_path, host, known):
     server = start_gridftp(tmp_path, host)
     content = random_file(tmp_path / "file", SIZE)
@@ -203,7 +204,7 @@ async def test_a_file_that_changed_is_not_mixed_in(gridftp_server, content):
 
 
 async def test_a_server_that_stops_answering(gridftp_server, content):
-    async with opened(source_of(gridftp_server, connect_seconds=0.6)) as source:
+    async with opened(source_of(gridftp_server)) as source:
         await collect(source, 0, 10)
         await collect(source, 0, 10)  # now the address for the next range is here already
         gridftp_server.pause()
@@ -211,9 +212,11 @@ async def test_a_server_that_stops_answering(gridftp_server, content):
             with pytest.raises(TimeoutError):  # no time-out of the engine's own while data are awaited
                 async with asyncio.timeout(0.2):
                     await source.fetch(Span(0, SIZE), lambda offset, view: None)
+        source.options = options(connect_seconds=0.6)
         with pytest.raises(SourceError) as caught:
             await source.open()
         assert not caught.value.permanent
+        source.options = options()
         gridftp_server.resume()
         await source.open()
         assert await collect(source, 0, SIZE) == content

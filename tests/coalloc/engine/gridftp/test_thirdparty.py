@@ -247,10 +247,13 @@ async def gone(writer):
 @pytest.mark.parametrize("victim", [0, 1])
 async def test_a_server_stands_still(servers, victim):
     source, sink = servers
-    async with await third_party(servers, stall_seconds=1.0) as pair:
+    async with await third_party(servers, stall_seconds=PATIENCE) as pair:
         copy = asyncio.create_task(pair.copy(huge(source), f"{sink.root}/file", HUGE))
         await until(begun(sink.root / "file"))
         servers[victim].pause()
+        pair._look.cancel()  # from now on it is impatient
+        pair._stall_seconds = 1.0
+        pair._look_now()
         with pytest.raises(Stalled):
             await copy
         assert not pair.usable
