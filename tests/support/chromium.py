@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, BrowserContext, Page, Request, async_playwright
+from playwright.async_api import Browser, BrowserContext, Page, Request, async_playwright, expect
 
 from tests.support.effort import effort
 from tests.support.waiting import PATIENCE
@@ -30,6 +30,7 @@ PHONE = {"width": 390, "height": 844}
 SERIOUS = ("serious", "critical")
 LIMIT = 1000 * PATIENCE
 """Milliseconds that anything may take."""
+expect.set_options(timeout=LIMIT)
 ROWS = effort(20, 10**6)
 """How many of a table's rows axe-core looks at: with thousands of cells that are alike it takes a third of a minute."""
 TAKE = """most => [...document.querySelectorAll('tbody')].flatMap(

@@ -9,9 +9,10 @@ import pytest
 
 from coalloc.dialer import DirectDialer
 from coalloc.engine.base import EngineOptions, Source, Span
+from tests.support.plain_ftp import PlainFTP
 from tests.support.waiting import PATIENCE
 
-__all__ = ["Collected", "CountingDialer", "cancelled", "collect", "opened", "options", "random_file"]
+__all__ = ["Collected", "CountingDialer", "cancelled", "collect", "impatient_until", "opened", "options", "random_file"]
 
 
 class CountingDialer(DirectDialer):
@@ -56,6 +57,13 @@ async def collect(source: Source, start: int, end: int) -> bytes:
 def options(**changes) -> EngineOptions:
     """Options as a test wants them: direct; a test of impatience says how much it has."""
     return EngineOptions(**{"dialer": DirectDialer(), "connect_seconds": PATIENCE, **changes})
+
+
+def impatient_until(server: PlainFTP, seconds: float, **changes) -> EngineOptions:
+    """Options with which a server has so long to answer until it has lost commands, and all time from then on."""
+    chosen = options(connect_seconds=seconds, **changes)
+    server.lost = lambda: object.__setattr__(chosen, "connect_seconds", PATIENCE)
+    return chosen
 
 
 @asynccontextmanager

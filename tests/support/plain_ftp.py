@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import hashlib
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 __all__ = ["PlainFTP", "serve"]
@@ -19,6 +19,7 @@ class PlainFTP:
     """What the server holds and how it behaves.
 
     :param loses_pipelined: forgets commands that arrived together with PASS, as servers do that start a new program
+    :param lost: called when it has
     :param passive_host: the host that PASV replies name
     :param checksums: the algorithms that CKSM computes; None for a server that does not know the command
     """
@@ -32,6 +33,7 @@ class PlainFTP:
     passive_host: str = "127.0.0.1"
     checksums: tuple[str, ...] | None = None
     port: int = 0
+    lost: Callable[[], object] = lambda: None
     commands: list[str] = field(default_factory=list)
 
     @property
@@ -66,6 +68,7 @@ class _Session:
             await asyncio.sleep(0.05)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self.reader.read(65536), 0.01)
+                self.server.lost()
         return "230 in" if self.server.password in (None, password) else "530 no"
 
     async def type(self, kind: str) -> str:

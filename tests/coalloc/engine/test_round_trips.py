@@ -12,7 +12,7 @@ from coalloc.engine import open_source
 from coalloc.engine.base import Source, Span
 from coalloc.engine.http import HTTPSource
 from tests.support.distance import Distance
-from tests.support.fetching import Collected, opened, options, random_file
+from tests.support.fetching import Collected, impatient_until, opened, options, random_file
 from tests.support.nginx import Nginx
 from tests.support.plain_ftp import PlainFTP, serve
 
@@ -109,7 +109,7 @@ async def test_http_asked_ahead(tmp_path, monkeypatch):
 async def test_a_server_that_takes_one_command_at_a_time():
     """It loses what comes behind PASS, so nothing is sent ahead: after a first attempt, each command has its trip."""
     async with serve(PlainFTP(bytes(SIZE), loses_pipelined=True)) as server, Distance() as far:
-        source = open_source(server.url, "auto", options(dialer=far, connect_seconds=1.0))
+        source = open_source(server.url, "auto", impatient_until(server, 1.0, dialer=far))
         async with opened(source):
             asked_twice = far.trips
             await source.open()

@@ -15,7 +15,7 @@ from coalloc.errors import (
     SourceError,
     Unsupported,
 )
-from tests.support.fetching import Collected, collect, opened, options
+from tests.support.fetching import Collected, collect, impatient_until, opened, options
 from tests.support.plain_ftp import PlainFTP, serve
 from tests.support.waiting import PATIENCE
 
@@ -37,7 +37,8 @@ CONTENT = random.Random(5).randbytes(700_000)
 async def test_ranges_by_restart(habits):
     async with serve(PlainFTP(CONTENT, **habits)) as server:
         url = server.url.replace("://", "://user:s3cret@")
-        async with opened(GridFTPSource(url, options(connect_seconds=1.5))) as source:
+        chosen = impatient_until(server, 1.5) if habits.get("loses_pipelined") else options()
+        async with opened(GridFTPSource(url, chosen)) as source:
             assert (await source.open()).size == len(CONTENT)
             for start, end in [(0, len(CONTENT)), (5, 6), (300_000, 650_000)]:
                 assert await collect(source, start, end) == CONTENT[start:end]
@@ -46,7 +47,7 @@ async def test_ranges_by_restart(habits):
 
 async def test_a_server_that_loses_commands_is_asked_one_by_one():
     async with serve(PlainFTP(CONTENT, loses_pipelined=True)) as server:
-        async with opened(GridFTPSource(server.url, options(connect_seconds=0.5))) as source:
+        async with opened(GridFTPSource(server.url, impatient_until(server, 0.5))) as source:
             assert await collect(source, 0, 5) == CONTENT[:5]
             assert server.commands.count("USER") == 2
             await source.open()  # what was learned is not forgotten
