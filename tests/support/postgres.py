@@ -28,6 +28,10 @@ SETTINGS = {
 }
 
 
+END = 'cat; "$@" > /dev/null 2>&1; rm -rf "$0"'
+"""Ends a server and removes its folder when this process closes a pipe, or ends however it ends."""
+
+
 class Postgres:
     """A running server.
 
@@ -82,19 +86,18 @@ def postgres() -> Iterator[Postgres]:
     if os.geteuid() == 0:
         shutil.chown(folder, user)
 
+    as_user = ["setpriv", f"--reuid={user}", "--clear-groups"] if os.geteuid() == 0 else []
+
     def run(program: str, *words: str) -> None:
-        as_user = ["setpriv", f"--reuid={user}", "--clear-groups"] if os.geteuid() == 0 else []
         subprocess.run([*as_user, programs / program, *words], check=True, stdout=subprocess.DEVNULL, cwd=folder)
 
     data = str(folder / "data")
     options = " ".join(f"-c {name}={value!r}" for name, value in SETTINGS.items())
-    try:
+    stop = [*as_user, programs / "pg_ctl", "stop", "--mode=immediate", "-D", data]
+    with subprocess.Popen(
+        ["sh", "-c", END, folder, *stop], stdin=subprocess.PIPE, cwd="/", start_new_session=True
+    ):  # the end of the block closes the pipe, and waits
         run("initdb", "--no-sync", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", f"--username={user}", data)
         start = ("--wait", "-D", data, "-l", str(folder / "log"), "-o", f"{options} -k {folder}")
         run("pg_ctl", "start", *start)
-        try:
-            yield Postgres(folder, user, lambda: run("pg_ctl", "restart", "--mode=immediate", *start))
-        finally:
-            run("pg_ctl", "stop", "--mode=immediate", "-D", data)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        yield Postgres(folder, user, lambda: run("pg_ctl", "restart", "--mode=immediate", *start))
