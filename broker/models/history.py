@@ -7,10 +7,12 @@ from pydantic import Field, model_validator
 from broker.models.base import Count, Moment, Seconds, Size, Wire
 from broker.models.names import FileClass, Key, SourceName, Told, Whereto
 
-__all__ = ["FASTEST", "Change", "Ingested", "LogTaken", "Observed", "Pair", "Refusal", "TransferRecord"]
+__all__ = ["FASTEST", "INTERFACE", "Change", "Ingested", "LogTaken", "Observed", "Pair", "Refusal", "TransferRecord"]
 
 FASTEST = 1e13
-"""Bytes per second."""
+"""Bytes per second beyond which a report makes no sense, and is refused."""
+INTERFACE = 1e11
+"""Bytes per second (800 Gbit/s): no interface has more. A report of more is kept, and set aside."""
 Direction = Literal["read", "write"]
 
 

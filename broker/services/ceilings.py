@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping
 from heapq import nlargest
 from typing import NamedTuple
 
-from broker.models.history import Pair
+from broker.models.history import INTERFACE, Pair
 from broker.storage.history import Kept
 from broker.storage.places import Placed
 from predictors.experience import SMALLEST
 from predictors.observation import Forecast, Rates
 
-__all__ = ["FACTOR", "FASTEST", "Ceilings", "bounded", "capacities"]
+__all__ = ["FACTOR", "Ceilings", "bounded", "capacities"]
 
 FACTOR = 10.0
 """How many times as fast as anything that an interface has carried a transfer over it may be expected to be.
@@ -24,8 +24,6 @@ FACTOR = 10.0
 A source that gives a tenth of a file is busy for longer than a tenth of the time, and what was the fastest so far may
 not have been limited by this interface.
 """
-FASTEST = 1e11
-"""Bytes per second (800 Gbit/s): more than any interface has."""
 OUTLIERS = (10, 30)
 """Transfers from which on the fastest does not count, and from which on the second does not, either."""
 HOSTS = 20_000
@@ -76,7 +74,7 @@ class Ceilings:
         """
         source = self._carried.get(("source", pair.source))
         sink = self._carried.get(("sink", pair.sink))
-        known = [FASTEST]
+        known = [INTERFACE]
         if capacity is not None:
             known.append(max(capacity, source.rate if source else 0.0))
         elif source:

@@ -106,6 +106,8 @@ class Logs:
         for chunk in _chunks(log, refused):
             filed = await self._transfers.filed(subject, [row.observed for row in chunk], role)
             for row, now_filed in zip(chunk, filed, strict=True):
+                if now_filed is row.observed and row.observation.streams and row.line not in sources:
+                    continue  # as most are
                 for name, meant in row.said(sources.get(row.line)).items():
                     if getattr(now_filed, name) != meant:
                         changed.add(row.line, name, meant, getattr(now_filed, name))

@@ -21,12 +21,13 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from broker.models.history import Observed, Pair, TransferRecord
+from broker.models.history import INTERFACE, Observed, Pair, TransferRecord
 from broker.schema.base import ID
 from broker.schema.history import asides, forecasts, observation_keys, observations, pairs, voices
 from broker.storage.tabled import Columns, tabled
 from broker.storage.upsert import ALWAYS, insert
 from predictors.context import size_class
+from predictors.experience import SMALLEST
 from predictors.observation import Observation
 
 __all__ = ["FIELDS", "USED", "WELL", "History", "Kept", "Stand", "kept"]
@@ -46,6 +47,8 @@ FIELDS: Columns = {
     "error": Text(),
 }
 WELL = ("ok", "slow")
+IMPOSSIBLE = "no interface is as fast"
+"""Why an observation is set aside."""
 USED = observations.c.set_aside.is_(None)
 """Not known to be wrong."""
 WRITERS = """
@@ -85,7 +88,7 @@ class History:
         if not new:
             return 0
         numbers = await self._pairs({_pair(each) for each in new})
-        columns: Columns = {**FIELDS, "size_class": Integer()}
+        columns: Columns = {**FIELDS, "set_aside": Text(), "size_class": Integer()}
         given = tabled(self._connection, [_row(each, numbers[_pair(each)].id) for each in new], columns)
         expected = (
             select(forecasts.c.id)
@@ -98,8 +101,8 @@ class History:
             .limit(1)
             .scalar_subquery()
         )
-        fresh = select(*(given.c[name] for name in FIELDS), literal(subject), expected)
-        names = [*FIELDS, "subject", "forecast_id"]
+        fresh = select(*(given.c[name] for name in (*FIELDS, "set_aside")), literal(subject), expected)
+        names = [*FIELDS, "set_aside", "subject", "forecast_id"]
         await self._connection.execute(observations.insert().from_select(names, fresh))
         await self._count(new, numbers)
         await self._note_voice(subject, [stand.id for stand in numbers.values()])
@@ -293,8 +296,15 @@ def _row(each: Observed, pair: int) -> tuple[Any, ...]:
         each.file_class,
         each.outcome,
         each.error,
+        IMPOSSIBLE if _is_impossible(each) else None,
         size_class(each.bytes),
     )
+
+
+def _is_impossible(each: Observed) -> bool:
+    """Whether it tells a rate that no interface has."""
+    took = each.ended - each.started if each.busy_seconds is None else each.busy_seconds
+    return each.outcome in WELL and each.bytes >= SMALLEST and each.bytes > INTERFACE * took
 
 
 def kept(row: Any) -> Kept:

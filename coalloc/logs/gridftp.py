@@ -23,6 +23,8 @@ NAME = re.compile(r"(?<!\S)([A-Z][A-Z.]*)=")
 """How a field begins. A value ends where the next field begins, and may have blanks in it."""
 BEFORE = frozenset({"DATE", "HOST", "PROG", "NL.EVNT", "START", "USER", "FILE"})
 """Fields up to the file's name, which may hold what looks like others."""
+EVERYTHING = "/"
+"""The volume of servers that have one only: it tells no file apart."""
 DIGITS = 14
 WRITES = ("STOR", "ESTO", "APPE", "STOU")
 READS = ("RETR", "ERET")
@@ -39,7 +41,7 @@ def read(lines: Iterable[tuple[int, str]]) -> Log:
 
 def _transfer(line: str) -> Observation | None:
     fields = _fields(line)
-    kind, client = fields["TYPE"], fields["DEST"].strip("[]")
+    kind, client = fields["TYPE"], fields["DEST"].removeprefix("[").removesuffix("]")
     if kind not in READS + WRITES:
         return None
     stored = kind in WRITES
@@ -51,7 +53,7 @@ def _transfer(line: str) -> Observation | None:
         end=_time(fields["DATE"]),
         bytes=_count(fields["NBYTES"]),
         streams=_count(fields.get("STREAMS", "1")),
-        file_class=fields.get("VOLUME", "").removesuffix("/"),  # of most servers "/": all that there is
+        file_class="" if fields.get("VOLUME") == EVERYTHING else fields.get("VOLUME", ""),
         outcome="ok" if fields.get("CODE", "").startswith("2") else "failed",
     )
 

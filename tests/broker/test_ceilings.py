@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.models.history import Pair
+from broker.models.history import INTERFACE, Pair
 from broker.services import forecasting
-from broker.services.ceilings import FACTOR, FASTEST, Ceilings, bounded
+from broker.services.ceilings import FACTOR, Ceilings, bounded
 from broker.storage.history import Kept
 from predictors.observation import Forecast, Observation, Rates
 
@@ -27,7 +27,7 @@ def test_the_slower_of_both_ends_counts_whoever_was_at_the_other():
     known.learn(kept(2, 5 * MB, source="ftp://b"))
     assert known.of(Pair("ftp://a", "X")) == FACTOR * 5 * MB
     assert known.of(Pair("ftp://a", "Z")) == FACTOR * 100 * MB
-    assert known.of(Pair("ftp://c", "Z")) == FASTEST
+    assert known.of(Pair("ftp://c", "Z")) == INTERFACE
 
 
 def test_two_outliers_among_many_do_not_count():
@@ -83,8 +83,8 @@ async def forecast(client, source: str, sink: str) -> dict:
 
 @pytest.mark.usefixtures("patient")
 async def test_busy_times_that_were_not_measured_make_no_forecast_of_terabytes(broker, admin):
-    """All that is known of this pair is wrong by a factor of two thousand; what it has carried is not."""
-    wrong = [reported(i, "ftp://a.example", "FNAL", busy_seconds=0.001) for i in range(40)]
+    """All that is known of this pair is wrong by a factor of five hundred; what it has carried is not."""
+    wrong = [reported(i, "ftp://a.example", "FNAL", busy_seconds=0.004) for i in range(40)]
     right = [reported(i, "ftp://a.example", "CERN", busy_seconds=2) for i in range(20)]
     await admin.post(T, json=wrong + right)
     await broker.settled()
@@ -101,7 +101,19 @@ async def test_a_capacity_that_the_catalogue_knows_bounds_forecasts(broker, admi
     await admin.put("/broker/v1/sites/CERN", json={"name": "CERN"})
     endpoint = {"name": "a", "site": "CERN", "scheme": "ftp", "host": "a.example", "capacity": 125 * MB}
     assert (await admin.put("/broker/v1/endpoints/a", json=endpoint)).status_code == 200
-    wrong = [reported(i, "ftp://a.example", "FNAL", busy_seconds=0.001) for i in range(40)]
+    wrong = [reported(i, "ftp://a.example", "FNAL", busy_seconds=0.004) for i in range(40)]
     await admin.post(T, json=wrong)
     await broker.settled()
     assert (await forecast(admin, "ftp://a.example", "FNAL"))["rate"]["p90"] == 125 * MB
+
+
+@pytest.mark.usefixtures("patient")
+async def test_what_no_interface_carries_is_kept_and_set_aside(broker, admin):
+    """Whoever says so; small ones tell no rate anyway."""
+    wrong = reported(1, "ftp://a.example", "CERN", bytes=6000 * MB, busy_seconds=0.001)
+    small = reported(2, "ftp://a.example", "CERN", bytes=1000, busy_seconds=1e-9)
+    assert (await admin.post(T, json=[wrong, small])).json()["accepted"] == 2
+    (aside,) = (await admin.get(T, params={"set_aside": True})).json()["transfers"]
+    assert (aside["bytes"], aside["set_aside"]) == (6000 * MB, "no interface is as fast")
+    await broker.settled()
+    assert (await forecast(admin, "ftp://a.example", "CERN"))["rate"] is None

@@ -3,6 +3,7 @@
 import csv
 import io
 import itertools
+import re
 import time
 from collections.abc import Iterator
 from decimal import Decimal
@@ -228,3 +229,54 @@ async def test_every_line_is_kept_as_it_is_or_named(broker, rows):
                 assert changed.get((line, field), str(row[field])) == str(now[field])
         if "bytes" in row:
             assert changed.get((line, "bytes")) or Decimal(str(row["bytes"])) == now["bytes"]
+
+
+LINES = st.lists(
+    st.fixed_dictionaries(
+        {"host": NAMES, "client": NAMES, "volume": NAMES},
+        optional={"kind": st.sampled_from(["RETR", "STOR", "NLST", "x"]), "streams": st.integers(-1, 2**33)},
+    ),
+    max_size=8,
+)
+
+
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+@settings(max_examples=effort(40, 1000), deadline=None, suppress_health_check=list(HealthCheck))
+@given(rows=LINES)
+async def test_every_line_of_a_servers_log_is_kept_as_it_is_or_named(broker, rows):
+    """Its bytes tell each; names are without what ends lines or begins fields."""
+    name = f"reporter-{next(REPORTERS)}"
+    issued = await broker.factory.access.issue("tests", NewToken(subject=name, role="admin"))
+    reporter = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
+    plain = {"kind": "RETR", "streams": 1}
+    rows = [plain | {key: _flat(value) for key, value in row.items()} for row in rows]
+    numbered = [
+        GRIDFTP.format(**row).replace("NBYTES=104857600", f"NBYTES={10_000_000 + i}") for i, row in enumerate(rows)
+    ]
+    log = "".join(["DATE=nonsense\n", *numbered])
+    taken = await imported(reporter, log.encode(errors="surrogatepass"))
+    assert taken["accepted"] + taken["lines_refused"] + taken["lines_left_out"] == 1 + len(rows)
+    refused = {each["line"] for each in taken["refused"]}
+    changed = {(each["line"], each["field"]): (each["was"], each["now"]) for each in taken["changed"]}
+    stored = (await reporter.get(T, params={"limit": 1000, "subject": name})).json()["transfers"]
+    assert len(stored) == taken["accepted"]
+    for now in stored:
+        i = now["bytes"] - 10_000_000
+        row, line = rows[i], i + 2
+        assert line not in refused
+        ends = (row["host"], row["client"]) if row["kind"] == "RETR" else (row["client"], row["host"])
+        server = f"gsiftp://[{ends[0]}]" if ":" in ends[0] else f"gsiftp://{ends[0]}"
+        said = {
+            "source": server,
+            "sink": ends[1],
+            "file_class": row["volume"] if row["volume"] != "/" else "",
+            "streams": str(row["streams"]),
+        }
+        for field, meant in said.items():
+            assert changed.get((line, field), (None, meant))[1] == str(now[field]), (field, row)
+
+
+def _flat(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    return re.sub(r"[\r\n\s=]", "", value.encode(errors="ignore").decode())
