@@ -25,14 +25,16 @@ A source that gives a tenth of a file is busy for longer than a tenth of the tim
 not have been limited by this interface.
 """
 OUTLIERS = (10, 30)
-"""Transfers from which on the fastest does not count, and from which on the second does not, either."""
+"""Transfers of a reporter from which on the fastest does not count, and from which on the second does not, either."""
 HOSTS = 20_000
 """Servers and sites that are remembered; the one of which nothing came for longest goes first."""
+VOICES = 7
+"""Reporters of each that are remembered: those who have seen it carry most."""
 TOP = len(OUTLIERS) + 1
 
 
 class Carried(NamedTuple):
-    """The fastest transfers of a server or a site, by rate and number, and how many were counted."""
+    """The fastest transfers of a server or a site by one reporter, by rate and number, and how many there were."""
 
     top: tuple[tuple[float, int], ...]
     transfers: int
@@ -45,10 +47,13 @@ class Carried(NamedTuple):
 
 
 class Ceilings:
-    """What servers and sites have carried, whoever was at the other end."""
+    """What servers and sites have carried, whoever was at the other end.
+
+    The most that any reporter has seen counts: so nobody lowers a forecast by what they report, however much that is.
+    """
 
     def __init__(self) -> None:
-        self._carried: OrderedDict[tuple[str, str], Carried] = OrderedDict()
+        self._carried: OrderedDict[tuple[str, str], dict[str, Carried]] = OrderedDict()
 
     def learn(self, kept: Kept, counted: bool = True) -> None:
         """Take in a transfer that went well.
@@ -61,9 +66,12 @@ class Ceilings:
         rate = each.bytes / (each.end - each.start)
         for key in (("source", each.source), ("sink", each.sink)):
             if key[1]:
-                known = self._carried.pop(key, Carried((), 0))
+                voices = self._carried[key] = self._carried.pop(key, {})
+                known = voices.get(kept.subject, Carried((), 0))
                 top = tuple(nlargest(TOP, {*known.top, (rate, kept.id)}))
-                self._carried[key] = Carried(top, known.transfers + counted)
+                voices[kept.subject] = Carried(top, known.transfers + counted)
+                if len(voices) > VOICES:
+                    del voices[min(voices, key=lambda voice: voices[voice].rate)]
         while len(self._carried) > HOSTS:
             self._carried.popitem(last=False)
 
@@ -72,16 +80,19 @@ class Ceilings:
 
         :param capacity: of the source's interface, where that is known; what it has carried shows if it has more
         """
-        source = self._carried.get(("source", pair.source))
-        sink = self._carried.get(("sink", pair.sink))
+        source, sink = self._rate("source", pair.source), self._rate("sink", pair.sink)
         known = [INTERFACE]
         if capacity is not None:
-            known.append(max(capacity, source.rate if source else 0.0))
-        elif source:
-            known.append(FACTOR * source.rate)
-        if sink:
-            known.append(FACTOR * sink.rate)
+            known.append(max(capacity, source or 0.0))
+        elif source is not None:
+            known.append(FACTOR * source)
+        if sink is not None:
+            known.append(FACTOR * sink)
         return min(known)
+
+    def _rate(self, end: str, name: str) -> float | None:
+        voices = self._carried.get((end, name))
+        return max(carried.rate for carried in voices.values()) if voices else None
 
 
 def capacities(endpoints: Iterable[Placed]) -> Mapping[str, float]:

@@ -39,6 +39,14 @@ def test_two_outliers_among_many_do_not_count():
     assert known.of(Pair("ftp://a", "X")) == FACTOR * 10 * MB
 
 
+def test_nobody_lowers_what_others_have_seen():
+    known = Ceilings()
+    known.learn(kept(1, 1000 * MB)._replace(subject="ann"))
+    for number in range(2, 100):
+        known.learn(kept(number, 1.0, seconds=2e6)._replace(subject=f"mallory {number % 40}"))
+    assert known.of(Pair("ftp://a", "X")) == FACTOR * 1000 * MB
+
+
 def test_an_interface_that_is_known_is_the_bound_unless_it_has_carried_more():
     known = Ceilings()
     known.learn(kept(1, 10 * MB, sink=""))
