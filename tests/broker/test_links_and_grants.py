@@ -247,3 +247,11 @@ async def test_who_may_read_all_is_kept_from_writing_elsewhere(world):
     assert (await zoe.call("ls", path="/z/out/")).status_code == 200
     assert (await zoe.call("mkdir", path="/z/out/new")).status_code == 403
     assert not (world.sink / "others/new").exists()
+
+
+async def test_nothing_is_written_beside_a_folder_that_is_granted(eve, world):
+    (world.source / "file").write_text("x")
+    before = {path.name for path in world.sink.iterdir()}
+    task = await eve.task(("/file", "/u1"))
+    assert (task["status"], task["error"]["code"]) == ("FAILED", "IS_A_DIRECTORY")
+    assert {path.name for path in world.sink.iterdir()} == before

@@ -16,7 +16,15 @@ from broker.services.trees.links import Links, inside, is_link
 from broker.services.trees.naming import Naming, called
 from coalloc.addresses import AddressPolicy
 from coalloc.api import Storage, held, storage
-from coalloc.errors import AlreadyThere, NoSuchFile, NotDirectory, PermissionRefused, ServerSays, Unsupported
+from coalloc.errors import (
+    AlreadyThere,
+    IsDirectory,
+    NoSuchFile,
+    NotDirectory,
+    PermissionRefused,
+    ServerSays,
+    Unsupported,
+)
 from coalloc.model import Entry, Omission
 
 __all__ = ["GridFTPTree", "Server", "Sessions"]
@@ -128,27 +136,31 @@ class GridFTPTree:
         """Whether links may lead to where the user may not read, or not write."""
         return self._reach is not None and self._reach.ends(writes)
 
-    async def _enter(self, session: Storage, path: str, writes: bool) -> None:
-        """:raises PermissionRefused: when links lead to where the user may not; the last part of a path is no way"""
-        if self._limits(writes):
-            above, _, name = path.rstrip("/").rpartition("/")
-            folder = await self._links.folder(session, above)
-            self._permit(path, folder and join(folder, name), writes)
+    async def _enter(self, session: Storage, path: str, writes: bool) -> str | None:
+        """Where a path is whose last part is not followed, if links are asked about.
+
+        :raises PermissionRefused: when the user may not reach that
+        """
+        if not self._limits(writes):
+            return None
+        above, _, name = path.rstrip("/").rpartition("/")
+        folder = await self._links.folder(session, above)
+        return self._permit(path, folder and join(folder, name), writes)
 
     async def _follow(self, session: Storage, path: str, writes: bool) -> str | None:
         """Where a path ends, if links are asked about. :raises PermissionRefused: when the user may not reach that"""
         if not self._limits(writes):
             return None
         end, _ = await self._links.end(session, path)
-        self._permit(path, end, writes)
-        return end
+        return self._permit(path, end, writes)
 
-    def _permit(self, path: str, end: str | None, writes: bool) -> None:
-        """:raises PermissionRefused: when the user may not reach a path, or where it ends"""
+    def _permit(self, path: str, end: str | None, writes: bool) -> str:
+        """Where a path ends. :raises PermissionRefused: when the user may not reach it, or not by this path"""
         assert self._reach
         if end is None or not (self._reach.may(path, writes) and self._reach.may(end, writes)):
             said = f"a symbolic link on {path} leads to where {self._reach.caller.subject} may not "
             raise PermissionRefused(said + ("write" if writes else "read"), "ask its owner, or an admin")
+        return end
 
     async def readable(self, path: str) -> None:
         """:raises PermissionRefused: when a path is, or leads to, what the user may not read"""
@@ -157,10 +169,16 @@ class GridFTPTree:
                 await self._follow(session, path, False)
 
     async def writable(self, path: str) -> None:
-        """:raises PermissionRefused: when something of this path would be, by links, where the user may not write"""
-        if self._limits(writes=True):
+        """Refuse to write a file where the user may not.
+
+        :raises PermissionRefused: when it would be there by links
+        :raises IsDirectory: when a folder is there, and nothing may be written beside it
+        """
+        if self._reach and self._limits(writes=True):
             async with self._session() as session:
-                await self._enter(session, path, True)
+                end = await self._enter(session, path, True)
+                if not self._reach.may(dirname(end or path), True) and await self._links.is_folder(session, path):
+                    raise IsDirectory(f"{path} is a folder", "name the file in it, or end the path with a slash")
 
     async def end(self, path: str) -> str | None:
         """Where a path is when all links are followed; None outside of the collection."""

@@ -73,6 +73,11 @@ class Links:
         place = base.rstrip("/") + join(folder, path.rpartition("/")[2])
         return inside(base, await _walk(session, place, path)), there
 
+    async def is_folder(self, session: Storage, path: str) -> bool:
+        """Return whether a path is, or leads to, a folder."""
+        there = await _look(session, self._at(path))
+        return there is not None and there.kind == "dir"
+
     def _at(self, path: str) -> str:
         return self._root.rstrip("/") + path
 
