@@ -35,7 +35,7 @@ from coalloc.request import Engine, Request, Strategy, named_files, ranked, sour
 from coalloc.resolve import bounds, refuse_collisions, target
 from coalloc.schedule.policies import make
 from coalloc.servers import Storage, ThirdParty, copy, storage, third_party
-from coalloc.sink import HeldHere, discard
+from coalloc.sink import HeldHere, discard, held_in
 from coalloc.staging.held import held
 from coalloc.urls import redact, without_query
 from coalloc.verify import SUSPECTED, Jury, agreed_checksum
@@ -50,7 +50,6 @@ __all__ = [
     "Admission",
     "Engine",
     "Handover",
-    "HeldHere",
     "Leads",
     "PlannedFile",
     "Probe",
@@ -69,6 +68,7 @@ __all__ = [
     "dry_run",
     "globus_tasks",
     "held",
+    "held_in",
     "history",
     "http_client",
     "metalink",

@@ -9,7 +9,7 @@ from coalloc.disk import disk_error, in_thread
 from coalloc.owned import DIRECTORY
 from coalloc.partial import private
 
-__all__ = ["HeldHere"]
+__all__ = ["HeldHere", "held_in"]
 
 
 class HeldHere:
@@ -27,28 +27,36 @@ class HeldHere:
 
 
 def _asked(folder: Path, names: Sequence[str]) -> dict[str, str]:
-    from shutil import rmtree  # few destinations are asked
-
     # What is not there will be made, and takes after the directory that it is made in.
     there = next(path for path in (folder, *folder.absolute().parents) if path.is_dir())
-    name = private()
     try:
         outside = os.open(there, os.O_RDONLY | DIRECTORY)
         try:
-            os.mkdir(name, 0o700, dir_fd=outside)
-            try:
-                fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | DIRECTORY, dir_fd=outside)
-                try:
-                    return _made(fd, names)
-                finally:
-                    os.close(fd)
-            finally:
-                with suppress(OSError):
-                    rmtree(name, dir_fd=outside)
+            return held_in(outside, names)
         finally:
             os.close(outside)
     except OSError as error:
         raise disk_error(error, "write", there) from None
+
+
+def held_in(directory: int, names: Sequence[str]) -> dict[str, str]:
+    """Return for each name which of them it is held for in a directory that is open.
+
+    :raises OSError: if no directory can be made there
+    """
+    from shutil import rmtree  # few destinations are asked
+
+    name = private()
+    os.mkdir(name, 0o700, dir_fd=directory)
+    try:
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | DIRECTORY, dir_fd=directory)
+        try:
+            return _made(fd, names)
+        finally:
+            os.close(fd)
+    finally:
+        with suppress(OSError):
+            rmtree(name, dir_fd=directory)
 
 
 def _made(fd: int, names: Sequence[str]) -> dict[str, str]:

@@ -79,6 +79,11 @@ async def test_links_lead_nowhere(disk):
         await tree.rename("/data/a.root", "/up/stolen")
     with pytest.raises(NoSuchFile):
         await tree.make("/up/x")
+    before = disk.parent.stat().st_mtime_ns
+    with pytest.raises(NotDirectory):
+        await tree.held("/up/", ["a", "A"])
+    assert disk.parent.stat().st_mtime_ns == before, "nothing was made there, not for a moment"
+    assert await tree.held("/data/", ["a", "b"]) == {"a": "a", "b": "b"}
 
 
 async def test_what_the_disk_refuses_is_an_error_of_ours(disk):

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 from broker.services.trees.naming import Naming
-from coalloc.api import HeldHere
+from coalloc.api import held_in
 from coalloc.errors import (
     AlreadyThere,
     NoSpace,
@@ -71,10 +71,7 @@ class LocalTree:
 
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
         """Return for each name that of these for which it is held, by making files of these names."""
-        try:
-            return await HeldHere(self.real(folder))("", names)
-        except SinkError as error:
-            raise PermissionRefused(error.message, error.remedy) from None
+        return await _aside(self._held, folder, names)
 
     async def make(self, path: str) -> None:
         """Make a folder in one that there is."""
@@ -143,6 +140,13 @@ class LocalTree:
         if path.endswith("/") and found.kind != "dir":
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         return found
+
+    def _held(self, path: str, names: Sequence[str]) -> Mapping[str, str]:
+        folder = self._folder(path)
+        try:
+            return held_in(folder, names)
+        finally:
+            os.close(folder)
 
     def _lineage(self, path: str) -> Sequence[str | None]:
         place = self.real(path)
