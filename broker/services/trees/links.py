@@ -8,7 +8,7 @@ import asyncio
 from posixpath import dirname, join
 
 from coalloc.api import Storage
-from coalloc.errors import NoSuchFile, NotDirectory, PermissionRefused
+from coalloc.errors import NoSuchFile, NotDirectory, PermissionRefused, ServerSays, Unsupported
 from coalloc.model import Entry
 
 __all__ = ["Links", "inside", "is_link"]
@@ -122,7 +122,12 @@ async def _walk(session: Storage, place: str, named: str) -> str:
     left = _names(place)
     known: dict[str, Entry | None] = {}
     for _ in range(MOST):
-        known |= await _all(session, [place for place in _ahead(real, left) if place not in known])
+        try:
+            known |= await _all(session, [place for place in _ahead(real, left) if place not in known])
+        except (ServerSays, Unsupported):  # whose words would tell where that is
+            raise PermissionRefused(
+                f"{named}: its server cannot be asked where a link on it leads", "avoid it"
+            ) from None
         while left:
             name = left.pop(0)
             if name == "..":
