@@ -128,6 +128,7 @@ class Download:
                 finally:
                     self._close_journal()
                 if self._wishes.confirm and self._verification:
+                    await in_thread(self._partial.sync)  # what is confirmed gets its name at once
                     await self._wishes.confirm(self._verification.basis != "none" or not self._agreement.size)
                 with suppress(asyncio.CancelledError):  # once it has begun, being done is the cleanest stop
                     await in_thread(self._publish)

@@ -12,7 +12,7 @@ from typing import Self
 from zlib_ng import zlib_ng
 
 from coalloc.checksums import adler32_combine, crc32_combine
-from coalloc.disk import Disk
+from coalloc.disk import Disk, disk_error
 from coalloc.intervals import Intervals
 from coalloc.model import Extent
 from coalloc.owned import OwnDirectory
@@ -202,6 +202,13 @@ class PartialFile:
 
     def _sum(self, algorithm: str, start: int, end: int) -> int:
         return int(self._file.digest(algorithm, start, end), 16)
+
+    def sync(self) -> None:
+        """Bring all bytes to the medium, so that `publish` takes but a moment. Writes the disk."""
+        try:
+            self._file.sync()
+        except OSError as error:
+            raise disk_error(error, "write", self._target) from None
 
     def publish(self, *, replace: bool = True) -> None:
         """Give the file its name and remove all else; what was fetched outlives a power cut then. Writes the disk.
