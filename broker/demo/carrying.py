@@ -17,6 +17,7 @@ from broker.storage.database import Database, retried
 from broker.storage.lanes import Lanes, Pair, Tuning
 from broker.storage.tasks import Tasks
 from broker.storage.work import Planned, Result, Works
+from broker.storage.workers import Workers
 
 __all__ = ["Carried", "Copied", "carry_out", "enrol", "tune"]
 
@@ -42,10 +43,10 @@ class Carried(NamedTuple):
 
 
 @retried
-async def enrol(database: Database, end: float) -> None:
-    """The worker that has done it all; it is not seen after the end."""
+async def enrol(database: Database) -> None:
+    """The worker that has done it all; it is not seen any more."""
     async with database.write() as connection:
-        await Works(connection).enrol(WORKER, "geneva", "dtn1.geneva.example, process 4711", end)
+        await Workers(connection).enrol(WORKER, "geneva", "dtn1.geneva.example, process 4711")
 
 
 @retried
@@ -157,8 +158,7 @@ async def _end(connection: AsyncConnection, errand: Errand, number: str, now: fl
         return [Note(now, "admin", "pause task", number)]
     if errand.fate == "canceled":
         said = "canceled by its owner"
-        await tasks.change(number, canceled=errand.owner, canceled_by_admin=False, cancel_message=None)
-        await tasks.end(number, now, "CANCELED", said, "canceled")
+        await tasks.end(number, now, "CANCELED", said, "canceled", canceled=errand.owner)
         await tasks.note([(number, Event(now, "CANCELED", False, "canceled", said))])
         return []
     for task in await tasks.finish([number], now):

@@ -26,7 +26,7 @@ async def fill(factory: Factory, seed: int, end: float) -> None:
     said = await place(database, made, end)
     await _report(factory, made, seed, end)
     keys = Random(f"keys {seed}")
-    await enrol(database, end)
+    await enrol(database)
     copied: list[Copied] = []
     for errand in errands(made, seed):
         carried = await carry_out(database, errand, UUID(int=keys.getrandbits(128), version=4), end)

@@ -142,11 +142,12 @@ class Work(NamedTuple):
     lost: int = 0
     error_code: str | None = None
     received: tuple[tuple[int, int], ...] = ()
+    leases: int = 0
 
     @property
     def lease(self) -> tuple[int, int]:
-        """What tells this attempt at it from others."""
-        return self.id, self.attempt
+        """What tells this lease of it from all others, also from one that was given back."""
+        return self.id, self.leases
 
 
 class Task(NamedTuple):

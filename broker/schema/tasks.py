@@ -1,7 +1,7 @@
 """Tasks, the work that they consist of, who is at it, and what happened.
 
-The tables are the truth. What is leased is in `work`, fenced by worker and attempt; a worker that is gone from
-`workers` has no leases.
+The tables are the truth. What is leased is in `work`, fenced by worker and number of the lease; a worker that is gone
+from `workers` has no leases. Rows are locked in this order: `workers`, `tasks` by their ids, `work`.
 """
 
 from sqlalchemy import (
@@ -112,6 +112,7 @@ work = Table(
     Column("state", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("lost", Integer, nullable=False),  # attempts that ended with the worker that made them
+    Column("leases", BigInteger, nullable=False, server_default="0"),  # so many so far: the number of the last one
     Column("worker", Text),
     Column("not_before", MOMENT, nullable=False),
     Column("received", Text),  # JSON: ranges that the destination has of an attempt that failed or was given back
@@ -148,6 +149,7 @@ workers = Table(
     Column("place", Text, nullable=False),  # host and process, for people
     Column("started_at", MOMENT, nullable=False),
     Column("seen_at", MOMENT, nullable=False),
+    Column("flushed", BigInteger, nullable=False, server_default="0"),  # the number of the last that it wrote
 )
 
 lanes = Table(

@@ -142,7 +142,7 @@ class Monitoring:
             stored = Stored(connection)
             moved = await stored.moved(self._totals.since)
             tasks = {"active": 0, "queued": 0, "paused": 0, **await stored.tasks()}
-            workers, waiting = await stored.workers(now - SEEN), await stored.waiting()
+            workers, waiting = await stored.workers(SEEN), await stored.waiting()
             errors = await Accuracy(connection).sums(Chosen(since=(now // WEEK - 1) * WEEK))
             decided = await Decisions(connection).summed(None, self._lost.since)
         lost = self._lost.add(each.seconds - each.best_seconds for each in decided if not each.source)

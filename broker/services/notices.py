@@ -22,6 +22,7 @@ from broker.errors import Unavailable
 from broker.models.collections import Collection
 from broker.models.submissions import TaskRecord
 from broker.models.tasks import Task
+from broker.storage.clock import read_clock
 from broker.storage.collections import Collections
 from broker.storage.database import Database, retried
 from broker.storage.notices import Notices as Stored
@@ -64,37 +65,41 @@ class Notices:
     async def _tell_all(self, client: httpx.AsyncClient) -> None:
         while True:
             async with self._database.read() as connection:  # which writes nothing where there is nothing to tell
-                due = await Stored(connection).due(time.time(), AT_ONCE)
+                due = await Stored(connection).due(await read_clock(connection), AT_ONCE)
             if not due:
                 return
-            tasks, collections = await self._take(due)
-            await asyncio.gather(*(self._tell(client, task, collections) for task in tasks))
+            now, tasks, collections = await self._take(due)
+            await asyncio.gather(*(self._tell(client, task, collections, now) for task in tasks))
 
     @retried
-    async def _take(self, due: list[str]) -> tuple[list[Task], dict[str, Collection]]:
-        now = time.time()
+    async def _take(self, due: list[str]) -> tuple[float, list[Task], dict[str, Collection]]:
         async with self._database.write() as connection:
+            now = await read_clock(connection)
             tasks = await Stored(connection).take(due, now, now + TAKEN)
             numbers = {number for task in tasks for number in (task.source, task.destination) if number}
-            return tasks, {str(each.id): each for each in await Collections(connection).all(numbers)}
+            return now, tasks, {str(each.id): each for each in await Collections(connection).all(numbers)}
 
-    async def _tell(self, client: httpx.AsyncClient, task: Task, collections: Mapping[str, Collection]) -> None:
-        now, age = time.time(), time.time() - (task.completed_at or 0.0)
+    async def _tell(
+        self, client: httpx.AsyncClient, task: Task, collections: Mapping[str, Collection], now: float
+    ) -> None:
+        age = now - (task.completed_at or 0.0)
         if not _wanted(task) or age > LONGEST:
             return await self._put(task.id, None)
         body = _notice(task, collections)
         try:
             async with asyncio.timeout(SECONDS):
-                said = _headers(self._hook.key, task.id, int(now), body)
+                said = _headers(self._hook.key, task.id, int(time.time()), body)
                 (await client.post(self._hook.url, content=body, headers=said)).raise_for_status()
         except (httpx.HTTPError, TimeoutError) as error:
             log.warning("the hook was not told", task=task.id, error=_why(error))
-            return await self._put(task.id, time.time() + max(FIRST, age))
+            return await self._put(task.id, max(FIRST, age))
         return await self._put(task.id, None)
 
     @retried
-    async def _put(self, number: str, at: float | None) -> None:
+    async def _put(self, number: str, seconds: float | None) -> None:
+        """Tell of it again in so many seconds; None: it is told."""
         async with self._database.write() as connection:
+            at = None if seconds is None else await read_clock(connection) + seconds
             await Stored(connection).put(number, at)
 
 

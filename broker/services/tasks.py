@@ -1,13 +1,13 @@
 """Tasks as their owners see them: submitted once, looked at, changed, canceled; and paused by admins."""
 
-import time
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from broker.errors import Conflict, Invalid, NoTask
 from broker.models.access import Caller
 from broker.models.tasks import Event, NewTask, Task, WorkKind
 from broker.storage.access import Records
+from broker.storage.clock import read_clock
 from broker.storage.database import Database, retried
 from broker.storage.tasks import Done, Page, Wanted
 from broker.storage.tasks import Tasks as Stored
@@ -47,7 +47,7 @@ class Tasks:
         kind: WorkKind = "look" if new.kind == "TRANSFER" else "delete"
         planned = [Planned.of(kind, item) for item in new.items]
         async with self._database.write() as connection:
-            submitted = Submitted(*await Stored(connection).add(new, planned, time.time()))
+            submitted = Submitted(*await Stored(connection).add(new, planned, await read_clock(connection)))
         self._wake(new.queue)
         return submitted
 
@@ -77,7 +77,7 @@ class Tasks:
         async with self._database.write() as connection:
             stored = Stored(connection)
             task = await self._owned(stored, caller, number)
-            now, others = time.time(), task.owner != caller.subject
+            now, others = await read_clock(connection), task.owner != caller.subject
             values = {
                 "label": task.label if label is None else label,
                 "deadline": task.deadline if deadline is None else deadline,
@@ -99,18 +99,14 @@ class Tasks:
         :param admin: by the ways of admins, also where it is their own
         :raises NotFound:
         """
-        now = time.time()
         async with self._database.write() as connection:
             stored = Stored(connection)
-            task = await self._owned(stored, caller, number)
-            if task.status != "ACTIVE":
-                return False
+            task, now = await self._owned(stored, caller, number), await read_clock(connection)
             admin = admin or task.owner != caller.subject
             said = message or f"canceled by {'an admin' if admin else 'its owner'}"
-            await stored.change(
-                number, canceled=caller.subject, canceled_by_admin=admin, cancel_message=message if admin else None
-            )
-            await stored.end(number, now, "CANCELED", said, "canceled")
+            told: dict[str, Any] = {"canceled_by_admin": admin, "cancel_message": message if admin else None}
+            if not await stored.end(number, now, "CANCELED", said, "canceled", canceled=caller.subject, **told):
+                return False
             await stored.note([(number, Event(now, "CANCELED", False, "canceled", said))])
             if admin:
                 await Records(connection).note(now, caller.subject, "cancel task", number)
@@ -119,9 +115,9 @@ class Tasks:
     @retried
     async def pause(self, caller: Caller, number: str, message: str | None) -> bool:
         """Pause it, or let it go on where there is no message; False when it was over."""
-        now, stops = time.time(), message is not None
+        stops = message is not None
         async with self._database.write() as connection:
-            stored = Stored(connection)
+            stored, now = Stored(connection), await read_clock(connection)
             await self._owned(stored, caller, number)
             if not await stored.change(number, paused=message):
                 return False

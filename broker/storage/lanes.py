@@ -11,6 +11,7 @@ from broker.models.tasks import Options
 from broker.schema.access import locks
 from broker.schema.collections import collections, pause_rules
 from broker.schema.tasks import UNFINISHED, lanes, tasks, tunings, work
+from broker.storage.clock import clock
 from broker.storage.containing import contains
 from broker.storage.work import earliest
 
@@ -155,20 +156,23 @@ class Lanes:
             found.setdefault(row.collection_id, []).append(rule)
         return found
 
-    async def promise(self, of: Collection[str], size: int, now: float) -> float:
-        """Promise bytes of collections that have a rate; from when on they may be moved."""
-        starts = [now]
+    async def promise(self, of: Collection[str], size: int) -> float:
+        """Promise bytes of collections that have a rate; in how many seconds they may be moved."""
+        waits = [0.0]
+        later = func.max if self._sqlite else func.greatest
         for number in sorted(of):
-            begin = (
-                func.max(collections.c.rate_until, now)
-                if self._sqlite
-                else func.greatest(collections.c.rate_until, now)
-            )
+            begin = later(collections.c.rate_until, clock(self._connection))
             row = update(collections).where(collections.c.id == number, collections.c.rate.is_not(None))
             promised = row.values(rate_until=begin + size / collections.c.rate)
-            done = await self._connection.execute(promised.returning(collections.c.rate_until, collections.c.rate))
-            starts += [each.rate_until - size / each.rate for each in done]
-        return max(starts)
+            told = (collections.c.rate_until, collections.c.rate, clock(self._connection).label("now"))
+            done = await self._connection.execute(promised.returning(*told))
+            waits += [each.rate_until - size / each.rate - each.now for each in done]
+        return max(waits)
+
+    async def keep(self, worker: str, mine: Collection[int]) -> None:
+        """Close those that a worker has and does not know of: the answer was lost when they were opened."""
+        unknown = (lanes.c.worker == worker, lanes.c.id.not_in(sorted(mine)))
+        await self._connection.execute(delete(lanes).where(*unknown))
 
     async def say(self, waits: Mapping[str, str]) -> None:
         """Keep for what each task waits, where that is news."""

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from broker.schema.history import observations, pairs
 from broker.schema.reports import traffic
 from broker.schema.tasks import tasks, workers
+from broker.storage.clock import clock
 
 __all__ = ["Monitoring", "Moved", "Waiting"]
 
@@ -53,8 +54,9 @@ class Monitoring:
         asked = select(STATE, func.count()).where(tasks.c.status == "ACTIVE").group_by(STATE)
         return {row[0]: row[1] for row in await self._connection.execute(asked)}
 
-    async def workers(self, since: float) -> int:
-        """How many workers were seen since a moment."""
+    async def workers(self, seconds: float) -> int:
+        """How many workers were seen in the last seconds."""
+        since = clock(self._connection) - seconds
         seen = select(func.count()).select_from(workers).where(workers.c.seen_at >= since)
         return int((await self._connection.execute(seen)).scalar_one())
 

@@ -134,14 +134,28 @@ class Tasks:
         active = update(tasks).where(tasks.c.id == number, tasks.c.status == "ACTIVE").values(values)
         return bool((await self._connection.execute(active)).rowcount)
 
-    async def end(self, number: str, now: float, code: str, error: str, state: str) -> None:
-        """End an active task before its work is done: what is left of that gets this state."""
+    async def end(
+        self, number: str, now: float, code: str, error: str, state: str, by: float | None = None, **also: Any
+    ) -> bool:
+        """End an active task before its work is done: what is left of that gets this state; whether this ended it.
+
+        Its row comes first. So nobody adds to its work or leases any of it from then on, and what others had added
+        or leased before is seen.
+
+        :param by: only if its deadline is no later than that
+        :param also: more values of its columns
+        """
+        active = select(tasks.c.id).where(tasks.c.id == number, tasks.c.status == "ACTIVE")
+        if by is not None:
+            active = active.where(tasks.c.deadline <= by)
+        if (await self._connection.execute(active.with_for_update())).scalar() is None:
+            return False
         left = and_(work.c.task_id == number, work.c.state.in_(("pending", "leased")))
         ended = update(work).where(left).values(state=state, worker=None, finished_at=now)
         count = (await self._connection.execute(ended)).rowcount
         column = {"canceled": tasks.c.canceled_work, "failed": tasks.c.failed}.get(state, tasks.c.expired)
         values = {"status": "FAILED", "completed_at": now, "error_code": code, "error": one_line(error), "waits": ""}
-        await self.change(number, **values, untold=now, unswept=now, **{column.name: column + count})
+        return await self.change(number, **values, **also, untold=now, unswept=now, **{column.name: column + count})
 
     async def rise(self, number: str, **counts: int) -> None:
         """Let counters rise."""

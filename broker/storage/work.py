@@ -17,7 +17,6 @@ from sqlalchemy import (
     and_,
     bindparam,
     case,
-    delete,
     func,
     insert,
     literal,
@@ -29,7 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.models.tasks import Details, Event, Item, Work, WorkKind, WorkState
-from broker.schema.tasks import UNFINISHED, lanes, tasks, work, workers
+from broker.schema.tasks import UNFINISHED, tasks, work, workers
 from broker.storage.path_text import kept, restored
 from broker.storage.tabled import Columns, among, gathered, tabled
 from coalloc.plain import one_line
@@ -47,12 +46,12 @@ PLANNED: Columns = {
 }
 DONE: Columns = {
     "id": BigInteger(),
-    "attempt": Integer(),
+    "leases": BigInteger(),
     "state": Text(),
     "checksum": Text(),
     "error_code": Text(),
     "error": Text(),
-    "not_before": Double(),
+    "pause": Double(),
 }
 ABOUT: dict[WorkKind, str] = {
     "copy": "files",
@@ -62,7 +61,7 @@ ABOUT: dict[WorkKind, str] = {
     "remove": "directories",
 }
 """Which counters say what a task is about."""
-HELD: Columns = {"id": BigInteger(), "attempt": Integer()}
+HELD: Columns = {"id": BigInteger(), "leases": BigInteger()}
 WORK = [work.c[name] for name in Work._fields]
 WRITTEN = ("details", "received")
 """Columns that are JSON."""
@@ -102,6 +101,7 @@ class Planned(NamedTuple):
 class Result(NamedTuple):
     """What became of a piece of work, or of an attempt if its state is `pending` again.
 
+    :param pause: seconds until the next attempt
     :param counts: what the task's counters rise by
     """
 
@@ -110,7 +110,7 @@ class Result(NamedTuple):
     checksum: str | None = None
     error_code: str | None = None
     error: str | None = None
-    not_before: float = 0.0
+    pause: float = 0.0
     counts: Mapping[str, int] = {}
     children: tuple[Planned, ...] = ()
     events: tuple[Event, ...] = ()
@@ -135,7 +135,8 @@ class Works:
 
     async def add(self, task: str, planned: Collection[Planned]) -> int:
         """Add work to a task; how much of it is new. The task's counters of what it is about rise by that."""
-        active = select(tasks.c.id).where(tasks.c.id == task, tasks.c.status == "ACTIVE").with_for_update()
+        active = select(tasks.c.id).where(tasks.c.id == task, tasks.c.status == "ACTIVE")
+        active = active.with_for_update(key_share=True)  # the strongest lock beside which others may still lease
         if not planned or (await self._connection.execute(active)).scalar() is None:
             return 0  # it was ended in the meantime
         first: dict[str, Planned] = {}
@@ -187,7 +188,12 @@ class Works:
         most_bytes: int,
         now: float,
     ) -> list[Work]:
-        """Work that may begin now, for this worker only: at least one piece if there is any, at most so many bytes."""
+        """Work that may begin now, for this worker only: at least one piece if there is any, at most so many bytes.
+
+        None of a task that is over, and none for a worker that was taken for dead: nobody would ever free that.
+        """
+        if not await self._may_lease(task, worker):
+            return []
         free = (
             select(*WORK)
             .where(
@@ -209,25 +215,33 @@ class Works:
             total += each.size
             if chosen and (total > most_bytes or each.lost):
                 break
-            chosen.append(each._replace(attempt=each.attempt + 1))
+            chosen.append(each._replace(attempt=each.attempt + 1, leases=each.leases + 1))
             if each.lost:  # what was lost with a worker is done alone: it may have been its end
                 break
         if chosen:
             taken = update(work).where(among(self._connection, work.c.id, [each.id for each in chosen]))
-            await self._connection.execute(taken.values(state="leased", worker=worker, attempt=work.c.attempt + 1))
+            begun = {"attempt": work.c.attempt + 1, "leases": work.c.leases + 1}
+            await self._connection.execute(taken.values(state="leased", worker=worker, **begun))
         return chosen
+
+    async def _may_lease(self, task: str, worker: str) -> bool:
+        """Whether both go on; who ends one of them waits until this transaction is over, and finds what it leased."""
+        active = (tasks.c.id == task, tasks.c.status == "ACTIVE")
+        both = select(workers.c.id, tasks.c.id).join_from(workers, tasks, and_(*active)).where(workers.c.id == worker)
+        both = both.with_for_update(read=True, key_share=True)
+        return (await self._connection.execute(both)).first() is not None
 
     async def leased(self, worker: str) -> set[tuple[int, int]]:
         """All leases that a worker has."""
-        mine = select(work.c.id, work.c.attempt).where(work.c.worker == worker, work.c.state == "leased")
-        return {(number, attempt) for number, attempt in await gathered(self._connection, mine)}
+        mine = select(work.c.id, work.c.leases).where(work.c.worker == worker, work.c.state == "leased")
+        return {(number, lease) for number, lease in await gathered(self._connection, mine)}
 
     async def held(self, worker: str, leases: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
         """Those of these leases that a worker still has."""
         numbers = sorted({number for number, _ in leases})
         ours = (work.c.worker == worker, work.c.state == "leased")
-        found = select(work.c.id, work.c.attempt).where(among(self._connection, work.c.id, numbers), *ours)
-        return {(number, attempt) for number, attempt in await self._connection.execute(found)} & set(leases)
+        found = select(work.c.id, work.c.leases).where(among(self._connection, work.c.id, numbers), *ours)
+        return {(number, lease) for number, lease in await self._connection.execute(found)} & set(leases)
 
     async def some(self, *which: ColumnElement[bool], most: int | None = None) -> list[Work]:
         """Work of which all this is true, in the order of its ids."""
@@ -256,23 +270,28 @@ class Works:
 
     async def _complete(self, worker: str, first: Mapping[tuple[int, int], Result], now: float) -> set[tuple[int, int]]:
         rows = [
-            (*lease, each.state, each.checksum, each.error_code, each.error and one_line(each.error), each.not_before)
+            (*lease, each.state, each.checksum, each.error_code, each.error and one_line(each.error), each.pause)
             for lease, each in first.items()
         ]
         given = tabled(self._connection, rows, DONE)
-        kept = {name: given.c[name] for name in DONE if name not in HELD}
-        done = update(work).where(self._held(worker, given)).values(**kept, worker=None, finished_at=now)
+        kept = {name: given.c[name] for name in DONE if name in work.c and name not in HELD}
+        over = {"not_before": now + given.c.pause, "worker": None, "finished_at": now}
+        done = update(work).where(self._held(worker, given)).values(**kept, **over)
         if (await self._connection.execute(done)).rowcount == len(first):
             return set(first)
-        now_over = select(work.c.id, work.c.attempt).where(work.c.id == given.c.id, work.c.finished_at == now)
-        return {(number, attempt) for number, attempt in await gathered(self._connection, now_over)} & set(first)
+        now_over = select(work.c.id, work.c.leases).where(work.c.id == given.c.id, work.c.finished_at == now)
+        return {(number, lease) for number, lease in await gathered(self._connection, now_over)} & set(first)
 
     async def progress(self, worker: str, received: Sequence[tuple[Work, tuple[tuple[int, int], ...]]]) -> None:
         """Keep what of these files has arrived, of those leases that this worker still has."""
         if not received:
             return
-        rows = [{"number": each.id, "ranges": orjson.dumps(ranges).decode()} for each, ranges in received]
-        held = update(work).where(work.c.id == bindparam("number"), work.c.worker == worker)
+        rows = [
+            {"number": each.id, "lease": each.leases, "ranges": orjson.dumps(ranges).decode()}
+            for each, ranges in received
+        ]
+        ours = (work.c.id == bindparam("number"), work.c.leases == bindparam("lease"), work.c.worker == worker)
+        held = update(work).where(*ours)
         await self._connection.execute(held.values(received=bindparam("ranges")), rows)
 
     async def _count(self, results: Sequence[Result], moved: Mapping[str, int]) -> None:
@@ -307,7 +326,10 @@ class Works:
             await self.add(task, children[task])
 
     async def release(self, worker: str, held: Collection[tuple[int, int]]) -> None:
-        """Give back those leases that this worker still has, as if they had not been; but for what is `received`."""
+        """Give back those leases that this worker still has, as if they had not been; but for what is `received`.
+
+        Their numbers are not used again: who gives one of them back late frees no other.
+        """
         if held:
             given = tabled(self._connection, list(held), HELD)
             back = update(work).where(self._held(worker, given))
@@ -321,7 +343,7 @@ class Works:
         Rows are to be found by their ids, so the rest is in a CASE, of which no planner thinks anything: both would go
         through all that the worker has leased, for each of these.
         """
-        ours = and_(work.c.attempt == given.c.attempt, work.c.worker == worker, work.c.state == "leased")
+        ours = and_(work.c.leases == given.c.leases, work.c.worker == worker, work.c.state == "leased")
         return and_(work.c.id == given.c.id, case((ours, literal(True)), else_=literal(False)))
 
     async def items(self, task: str) -> list[tuple[str, str]]:
@@ -336,33 +358,10 @@ class Works:
             if kind == "look" or Details(*details).link is None
         ]
 
-    async def enrol(self, worker: str, site: str, place: str, now: float) -> None:
-        """A worker begins."""
-        await self._connection.execute(
-            workers.insert().values(id=worker, site=site, place=place, started_at=now, seen_at=now)
-        )
-
-    async def beat(self, worker: str, now: float) -> bool:
-        """A worker is there; False when it was taken for dead, and its leases are others' by now."""
-        seen = update(workers).where(workers.c.id == worker).values(seen_at=now)
-        return bool((await self._connection.execute(seen)).rowcount)
-
-    async def leave(self, gone: Collection[str], died: bool = False) -> None:
-        """Workers have gone: what they had leased is free again, and counted as lost with them if they died.
-
-        A worker that is taken for dead may still write: so what has arrived at its files is nobody's, and they begin
-        anew under other names (`tasks.beside`).
-        """
-        mine = and_(work.c.worker.in_(list(gone)), work.c.state == "leased")
-        lost = {"lost": work.c.lost + 1, "received": None} if died else {}
-        await self._connection.execute(update(work).where(mine).values(state="pending", worker=None, **lost))
-        await self._connection.execute(delete(lanes).where(lanes.c.worker.in_(list(gone))))
-        await self._connection.execute(delete(workers).where(workers.c.id.in_(list(gone))))
-
-    async def dead(self, before: float) -> list[str]:
-        """Workers that were not seen since."""
-        rows = await self._connection.execute(select(workers.c.id).where(workers.c.seen_at < before))
-        return list(rows.scalars())
+    async def lock(self, numbers: Collection[str]) -> None:
+        """Have these tasks end before, or after, this transaction: whoever changes work of several locks all first."""
+        rows = select(tasks.c.id).where(tasks.c.id.in_(sorted(numbers))).order_by(tasks.c.id)
+        await self._connection.execute(rows.with_for_update(key_share=True))
 
 
 def _row(each: Planned) -> tuple[Any, ...]:
@@ -373,11 +372,11 @@ def _row(each: Planned) -> tuple[Any, ...]:
 
 
 def _work(row: Sequence[Any]) -> Work:
-    number, task, kind, phase, source, destination, size, details, attempt, lost, error_code, received = row
+    number, task, kind, phase, source, destination, size, details, attempt, lost, error_code, received, leases = row
     known = Details(*details)
     known = known._replace(link=known.link and restored(known.link), twin=known.twin and restored(known.twin))
     ranges = tuple(map(tuple, received or ()))
     return Work(
         *(number, task, kind, phase, restored(source), restored(destination), size, known),
-        *(attempt, lost, error_code, ranges),
+        *(attempt, lost, error_code, ranges, leases),
     )

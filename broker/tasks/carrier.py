@@ -79,11 +79,11 @@ class Carrier:
                 await doer(some, recorder)
         except (BrokerError, CoallocError) as error:
             for work in batch:
-                recorder.report(failed(work, error, task.options, time.time()))
+                recorder.report(failed(work, error, task.options))
 
     async def _standing(self, task: Candidate) -> Standing:
         async with self._database.read() as connection:
-            return await Standing.of(connection, task, time.time())
+            return await Standing.of(connection, task)
 
     async def _ends(self, task: Candidate, standing: Standing, limited: bool = True) -> tuple[End, End | None]:
         """Those of a task; one that deletes has no second.

@@ -88,7 +88,7 @@ class Copying:
         broken = any(error and not isinstance(error, ConnectionLost) for error in outcomes)
         for work, error in zip(group, outcomes, strict=True):
             if error and not (broken and isinstance(error, ConnectionLost)):
-                result = failed(work, error, self._options, time.time())
+                result = failed(work, error, self._options)
                 recorder.report(result)
                 given_up += [work] if result.state != "pending" else []
         return given_up

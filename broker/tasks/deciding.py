@@ -65,7 +65,7 @@ class Deciding(NamedTuple):
         if not worth_telling(report):
             return
         owner, site = self.whose
-        key = f"task.{self.work.task_id}.{self.work.id}.{self.work.attempt}"
+        key = f"task.{self.work.task_id}.{self.work.id}.{self.work.leases}"
         document = decision(report, error, self.began, key, self.kind, self.thing, site)
         for part in (document, *document["sources"]):
             part |= {name: named(part[name], self.namings) for name in TEXTS if part.get(name)}

@@ -72,7 +72,7 @@ def at_source() -> Iterator[None]:
         raise
 
 
-def failed(work: Work, error: Exception, options: Options, now: float) -> Result:
+def failed(work: Work, error: Exception, options: Options) -> Result:
     """What becomes of work after an attempt that failed: it waits for the next one, is left out, or has failed."""
     code, lasting = fault(error)
     said = str(error) or type(error).__name__
@@ -86,7 +86,7 @@ def failed(work: Work, error: Exception, options: Options, now: float) -> Result
         return Result(work, "skipped", error_code=code, error=said)
     if lasting and work.attempt >= ATTEMPTS:
         return Result(work, "failed", error_code=code, error=said)
-    return Result(work, "pending", error_code=code, error=said, not_before=now + pause(work.attempt))
+    return Result(work, "pending", error_code=code, error=said, pause=pause(work.attempt))
 
 
 def poisoned(work: Work) -> Result | None:

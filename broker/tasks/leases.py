@@ -4,10 +4,10 @@ What could not be given back is owed, and a lease of which only the database kno
 """
 
 import asyncio
-import time
 from collections.abc import Collection, Sequence
 
 from broker.models.tasks import Work, WorkKind
+from broker.storage.clock import read_clock
 from broker.storage.database import Database
 from broker.storage.lanes import Lanes
 from broker.storage.work import Works
@@ -42,10 +42,13 @@ class Leases:
         self._leasing = asyncio.Lock()
         self._settling = asyncio.Lock()
 
-    def begin(self, worker: str) -> None:
-        """Under this name from now on; what was leased under another is others' by now."""
+    def begin(self, worker: str, sent: float) -> None:
+        """Under this name from now on, which was said at that moment; what was leased under another is others' by now.
+
+        :param sent: as `Fence.heard` has it
+        """
         self._worker, self._held, self._owed = worker, set(), []
-        self._recorder.fence.begin(worker)
+        self._recorder.fence.begin(worker, sent)
 
     async def lease(
         self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int
@@ -64,9 +67,9 @@ class Leases:
         self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int
     ) -> list[Work]:
         async with self._database.write() as connection:
-            works = Works(connection)
+            works, now = Works(connection), await read_clock(connection)
             for group in groups:
-                if batch := await works.lease(task, self._worker, group, large_first, most, BATCH_BYTES, time.time()):
+                if batch := await works.lease(task, self._worker, group, large_first, most, BATCH_BYTES, now):
                     return batch
         return []
 
@@ -89,8 +92,7 @@ class Leases:
     async def _give_back(self, owed: Sequence[Work], over: Collection[int]) -> None:
         """Give back what is owed and was not recorded.
 
-        Once it is given back, another lane may get the same lease: so it is forgotten here before, and never given back
-        a second time. Whether a failed transaction gave it back is for `reconcile` to find out.
+        It is forgotten here before. Whether a failed transaction gave it back is for `reconcile` to find out.
         """
         self._recorder.forget(owed)
         left = {work.lease for work in owed} & self._held

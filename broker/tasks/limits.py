@@ -5,7 +5,6 @@ used as a replica of a dataset, or through another collection at the same server
 """
 
 import asyncio
-import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -39,10 +38,10 @@ class Promises:
     async def wait(self, numbers: frozenset[str], size: int) -> None:
         """Until so many bytes may be moved that count for these collections."""
         async with self._turns[numbers]:
-            await asyncio.sleep(max(0.0, await self._start(numbers, size) - time.time()))
+            await asyncio.sleep(await self._start(numbers, size))
 
     async def _start(self, numbers: frozenset[str], size: int) -> float:
-        """From when on they may be moved, once that can be promised."""
+        """In how many seconds they may be moved, once that can be promised."""
         while True:
             try:
                 return await self._promise(numbers, size)
@@ -53,7 +52,7 @@ class Promises:
     @retried
     async def _promise(self, numbers: frozenset[str], size: int) -> float:
         async with self._database.write() as connection:
-            return await Lanes(connection).promise(numbers, size, time.time())
+            return await Lanes(connection).promise(numbers, size)
 
 
 class Limits:

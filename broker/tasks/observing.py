@@ -41,7 +41,7 @@ def of_batch(source: str, sink: str, began: float, moves: Sequence[Move], stream
     first = min((move.work for move in moves), key=lambda work: work.id)
     return [
         Observed(
-            id=f"task.{first.task_id}.{first.id}.{first.attempt}",
+            id=f"task.{first.task_id}.{first.id}.{first.leases}",
             source=source,
             sink=sink,
             started=began,
@@ -59,7 +59,7 @@ def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceRepo
     ended = max(time.time(), began + 1e-3)
     return [
         Observed(
-            id=f"task.{work.task_id}.{work.id}.{work.attempt}.{i}",
+            id=f"task.{work.task_id}.{work.id}.{work.leases}.{i}",
             source="/".join(report.url.split("/")[:3]),
             sink=sink,
             started=began,

@@ -5,7 +5,6 @@ Few bytes at a time, as many a day as the budget says, whatever comes of them.
 """
 
 import asyncio
-import time
 from collections.abc import Iterable, Mapping
 from random import Random
 from uuid import uuid4
@@ -18,6 +17,7 @@ from broker.models.history import Observed
 from broker.services.history import Transfers
 from broker.services.places import Places
 from broker.services.probes import ways
+from broker.storage.clock import read_clock
 from broker.storage.database import Database, retried
 from broker.storage.lanes import Lanes
 from broker.storage.probes import Probes, Way
@@ -106,10 +106,10 @@ class Prober:
     @retried
     async def _claim(self, able: list[Way]) -> Way | None:
         """The one to measure, which no other process will."""
-        now = time.time()
         async with self._database.write() as connection:
             probes = Probes(connection)
             await probes.alone()
+            now = await read_clock(connection)
             if (
                 await Lanes(connection).open()
                 or (await probes.spent(now) + 1) * self._probing.bytes > self._probing.a_day

@@ -2,14 +2,19 @@
 
 Results are kept for a moment and written together, since a transaction costs more than a small file. Whoever needs to
 know that they are written waits for `flush`.
+
+When the answer to a COMMIT is lost, nobody knows whether it was written. So it is written again as it was, under the
+same number, and the database refuses what it has: results by their leases, bytes and events by that number.
 """
 
 import asyncio
-import time
+import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import structlog
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.errors import BrokerError, Unavailable
 from broker.models.decisions import Made
@@ -17,9 +22,11 @@ from broker.models.history import Observed
 from broker.models.tasks import Event, Task, Work
 from broker.services.decisions import Decisions
 from broker.services.history import Transfers
+from broker.storage.clock import read_clock
 from broker.storage.database import Database
 from broker.storage.tasks import Tasks
 from broker.storage.work import Result, Works
+from broker.storage.workers import Workers
 from broker.tasks.fence import Fence
 from broker.tasks.tuner import Done
 from coalloc.intervals import Intervals
@@ -31,6 +38,25 @@ DECIDED = 1000
 SHOWN = 300
 """Characters of an error that its event tells."""
 log = structlog.get_logger("broker.tasks")
+
+
+class _Batch(NamedTuple):
+    """What is written in one transaction, by whom, and its number among all that they write."""
+
+    worker: str
+    number: int
+    results: Sequence[Result]
+    moved: Counter[str]
+    events: Sequence[tuple[str, Event]]
+
+    @property
+    def leases(self) -> set[tuple[int, int]]:
+        """Those of all its results."""
+        return {each.work.lease for each in self.results}
+
+
+class _WrittenBefore(Exception):
+    """All of it is in the database already."""
 
 
 class Recorder:
@@ -57,6 +83,8 @@ class Recorder:
         self._decided: list[tuple[str, Made]] = []
         self._progress: dict[int, tuple[Work, Intervals]] = {}
         self._taken: dict[str, Done] = {}
+        self._unsure: _Batch | None = None
+        self._numbers = itertools.count(1)
         self._writing = asyncio.Lock()
         self.fence = Fence(database)
         """Tells whether leases are still this worker's."""
@@ -76,7 +104,7 @@ class Recorder:
         self._results.append(result)
         task = result.work.task_id
         if result.state == "pending":
-            self._later(task, max(0.0, result.not_before - time.time()))
+            self._later(task, result.pause)
         self._take(task, Done(files=result.counts.get("files_transferred", 0), failures=bool(result.error_code)))
 
     def found(self, task: str) -> None:
@@ -111,39 +139,58 @@ class Recorder:
         self._events.append((task, event))
 
     async def flush(self, worker: str) -> set[tuple[int, int]]:
-        """Write what there is; the leases whose results counted.
+        """Write what there is; the leases of which there is nothing more to record.
 
         :raises Unavailable: when it cannot be written now: then it is kept
         """
         async with self._writing:
-            results, moved, events = self._results, self._bytes, self._events
-            self._results, self._bytes, self._events = [], Counter(), []
-            if not (results or moved or events or self._progress):
-                return set()
-            try:
-                accepted = await self._write(worker, results, moved, events)
-            except (Unavailable, asyncio.CancelledError):
-                self._results, self._events = results + self._results, events + self._events
-                self._bytes = moved + self._bytes
-                raise
-            except Exception:
-                log.exception("results cannot be written together")
-                accepted = await self._one_by_one(worker, results)
+            recorded = await self._again(worker) if self._unsure else set()
+            if self._results or self._bytes or self._events or self._progress:
+                recorded |= await self._put(self._batched(worker))
         await self._learn()
-        return accepted
+        return recorded
 
-    async def _one_by_one(self, worker: str, results: Sequence[Result]) -> set[tuple[int, int]]:
+    def _batched(self, worker: str) -> _Batch:
+        """All that there is to write."""
+        batch = _Batch(worker, next(self._numbers), self._results, self._bytes, self._events)
+        self._results, self._bytes, self._events = [], Counter(), []
+        return batch
+
+    async def _again(self, worker: str) -> set[tuple[int, int]]:
+        """Write what was written once, and nobody answered; nothing of that counts any more for one who was dead."""
+        batch, self._unsure = self._unsure, None
+        return await self._put(batch) if batch and batch.worker == worker else set()
+
+    async def _put(self, batch: _Batch) -> set[tuple[int, int]]:
+        try:
+            return await self._write(batch)
+        except (Unavailable, asyncio.CancelledError):
+            self._unsure = batch
+            raise
+        except Exception:
+            log.exception("results cannot be written together")
+            return await self._one_by_one(batch)
+
+    async def _one_by_one(self, batch: _Batch) -> set[tuple[int, int]]:
         """Write each for itself: one that cannot be written has failed, and takes no other with it."""
-        accepted: set[tuple[int, int]] = set()
-        for each in results:
+        recorded: set[tuple[int, int]] = set()
+        rest = batch._replace(number=next(self._numbers), results=())
+        try:
+            await self._write(rest)
+        except Unavailable:
+            self._unsure = rest
+        except Exception:
+            log.exception("bytes and events cannot be written")
+        for each in batch.results:
+            one = rest._replace(number=next(self._numbers), results=[each], moved=Counter(), events=())
             try:
-                accepted |= await self._write(worker, [each], Counter(), ())
+                recorded |= await self._write(one)
             except Unavailable:
                 self._results.append(each)
             except Exception as error:
                 why = Result(each.work, "failed", error_code="UNKNOWN", error=f"cannot be recorded: {error}"[:SHOWN])
-                accepted |= await self._write(worker, [why], Counter(), ())
-        return accepted
+                recorded |= await self._write(one._replace(results=[why]))
+        return recorded
 
     async def _learn(self) -> None:
         """Tell what was achieved, and what was decided; what nobody wants is nobody's loss."""
@@ -162,19 +209,32 @@ class Recorder:
             except Exception:
                 log.exception("a decision could not be kept")
 
-    async def _write(
-        self, worker: str, results: Sequence[Result], moved: Counter[str], events: Sequence[tuple[str, Event]]
-    ) -> set[tuple[int, int]]:
-        now = time.time()
-        async with self._database.write() as connection:
-            tasks = Tasks(connection)
-            accepted = await Works(connection).complete(worker, results, now, moved)
-            progress = [(held, tuple(received)) for held, received in self._progress.values()]
-            await Works(connection).progress(worker, progress)
-            good = [each for each in results if each.work.lease in accepted]
-            ended = await tasks.finish({each.work.task_id for each in good}, now)
-            ends = [(task.id, _end(task, now)) for task in ended]
-            await tasks.note([*events, *_faults(good, now), *_happened(good), *ends])
+    async def _write(self, batch: _Batch) -> set[tuple[int, int]]:
+        """Write it, unless it was written, or its worker is dead for the database; the leases that are settled so."""
+        try:
+            async with self._database.write() as connection:
+                workers = Workers(connection)
+                if not await workers.may_flush(batch.worker, batch.number):
+                    raise _WrittenBefore
+                accepted = await self._fill(connection, batch)
+                if not await workers.flushed(batch.worker, batch.number):
+                    raise _WrittenBefore
+        except _WrittenBefore:
+            return batch.leases
+        return accepted
+
+    async def _fill(self, connection: AsyncConnection, batch: _Batch) -> set[tuple[int, int]]:
+        """Write it in a transaction; the leases whose results count."""
+        tasks, works, now = Tasks(connection), Works(connection), await read_clock(connection)
+        progress = [(held, tuple(received)) for held, received in self._progress.values()]
+        of_work = {held.task_id for held, _ in progress} | {each.work.task_id for each in batch.results}
+        await works.lock(of_work | set(batch.moved) | {task for task, _ in batch.events})
+        accepted = await works.complete(batch.worker, batch.results, now, batch.moved)
+        await works.progress(batch.worker, progress)
+        good = [each for each in batch.results if each.work.lease in accepted]
+        ended = await tasks.finish({each.work.task_id for each in good}, now)
+        ends = [(task.id, _end(task, now)) for task in ended]
+        await tasks.note([*batch.events, *_faults(good, now), *_happened(good), *ends])
         return accepted
 
 

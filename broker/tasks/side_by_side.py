@@ -1,7 +1,6 @@
 """Pieces of work side by side; what goes wrong with one is its own affair."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from broker.models.tasks import Options, Work
@@ -24,7 +23,7 @@ async def side_by_side(
                 await recorder.fence.fresh(work)
                 result = await do(work)
             except Exception as error:
-                result = failed(work, error, options, time.time())
+                result = failed(work, error, options)
         recorder.report(result)
 
     await asyncio.gather(*(one(work) for work in batch))

@@ -11,6 +11,7 @@ from broker.models.tasks import Work
 from broker.services.paths import led
 from broker.services.permissions import Reach
 from broker.storage.access import Records
+from broker.storage.clock import read_clock
 from broker.storage.collections import Collections
 from broker.storage.lanes import Candidate
 
@@ -41,10 +42,10 @@ class Standing:
         self._rules = rules
 
     @classmethod
-    async def of(cls, connection: AsyncConnection, task: Candidate, now: float) -> "Standing":
+    async def of(cls, connection: AsyncConnection, task: Candidate) -> "Standing":
         """Ask the database."""
         stored, ends = Collections(connection), {end for end in task.pair if end}
-        ended = task.token is not None and await Records(connection).ended(task.token, now)
+        ended = task.token is not None and await Records(connection).ended(task.token, await read_clock(connection))
         return cls(task, ended, await stored.all(ends), await stored.rules(ends))
 
     @property

@@ -5,7 +5,6 @@ cannot be reached is tried again for a day.
 """
 
 import asyncio
-import time
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
@@ -13,6 +12,7 @@ import structlog
 
 from broker.errors import BrokerError
 from broker.models.tasks import Work
+from broker.storage.clock import read_clock
 from broker.storage.database import Database, retried
 from broker.storage.lanes import Candidate
 from broker.storage.leftovers import Leftovers
@@ -49,7 +49,7 @@ class Sweeper:
     async def sweep(self) -> None:
         """Clear away what is due."""
         async with self._database.read() as connection:  # which writes nothing where there is nothing to do
-            due = await Leftovers(connection).due(self._queues, time.time(), AT_ONCE)
+            due = await Leftovers(connection).due(self._queues, await read_clock(connection), AT_ONCE)
         await asyncio.gather(*map(self._sweep, due))
 
     async def _sweep(self, number: str) -> None:
@@ -83,7 +83,7 @@ class Sweeper:
     @retried
     async def _take(self, number: str) -> Candidate | None:
         async with self._database.write() as connection:
-            return await Leftovers(connection).take(number, time.time())
+            return await Leftovers(connection).take(number, await read_clock(connection))
 
     @retried
     async def _done(self, number: str) -> None:

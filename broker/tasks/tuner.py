@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
+from broker.storage.clock import read_clock
 from broker.storage.database import Database
 from broker.storage.lanes import Lanes, Pair, Tuning
 from broker.tasks.tuning import FIRST, Seen, decide
@@ -61,10 +62,10 @@ class Tuner:
             counts.clear()
         if not seen:
             return
-        now = time.time()
         async with self._database.write() as connection:
             lanes = Lanes(connection)
             await lanes.alone()
+            now = await read_clock(connection)
             everywhere = Counter(lane.pair for lane in await lanes.open())
             tuned, here = await lanes.tuned(seen), Counter(mine)
             for pair, (rate, failures) in sorted(seen.items()):

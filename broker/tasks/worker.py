@@ -1,8 +1,9 @@
 """A worker: opens lanes for tasks, leases work for them, and keeps the database told.
 
-The database is the truth. A worker says every second that it is there; one that is silent for `SILENCE` is taken for
-dead by any other, and what it had leased is free again. Should it live on, the database refuses what it records, and it
-begins anew under another name.
+The database is the truth. A worker says every second that it is there; one that is silent for `SILENCE`, by the
+database's time, is taken for dead by any other, and what it had leased is free again. One that does not reach the
+database stops all its lanes before that. Should it live on, the database refuses what it records, and it begins anew
+under another name.
 """
 
 import asyncio
@@ -23,14 +24,16 @@ from broker.errors import Unavailable
 from broker.models.tasks import Event, Work, WorkKind
 from broker.services.decisions import Decisions
 from broker.services.history import Transfers
+from broker.storage.clock import read_clock
 from broker.storage.database import Database
 from broker.storage.lanes import Candidate, Lanes, Pair
 from broker.storage.leftovers import Leftovers
 from broker.storage.tasks import Tasks
-from broker.storage.work import Works
+from broker.storage.workers import Workers
 from broker.tasks.copying import AT_ONCE
 from broker.tasks.fairness import Choice, choose
 from broker.tasks.faults import failed, poisoned
+from broker.tasks.housekeeping import Housekeeping
 from broker.tasks.leases import FEWEST, Leases, moment
 from broker.tasks.recorder import Recorder
 from broker.tasks.standing import DENIED, Standing
@@ -40,14 +43,10 @@ from broker.tasks.tuner import Tuner
 __all__ = ["Performer", "Worker"]
 
 BEAT = 1.0
-SILENCE = 15.0
-"""Seconds after which a worker that says nothing is dead."""
 LOOK = 5.0
 """How often a worker looks for work that nobody told it of, for dead workers and for deadlines."""
 TURN = 10.0
 """Seconds after which a lane goes to whoever is next."""
-TOLD = 60.0
-"""How often the log of a task tells how far it is."""
 IDLE = 1.0
 """Seconds for which a task that had nothing to lease is left alone: what it has waits for other lanes."""
 MOST_LANES = 32
@@ -95,6 +94,8 @@ class Worker:
         self._lanes: dict[int, Lane] = {}
         self._idle: set[str] = set()
         self._leases = Leases(database, self._recorder)
+        self._housekeeping = Housekeeping(database)
+        self._opening = asyncio.Lock()
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
@@ -130,7 +131,8 @@ class Worker:
     @property
     def _routine(self) -> Sequence[tuple[float, Callable[[], Awaitable[None]]]]:
         sweep = Sweeper(self._database, self._performer, self._queues).sweep
-        return (BEAT, self._beat), (BEAT, self._obey), (BEAT, sweep), (LOOK, self._look)
+        each_second = (self._beat, self._stop_in_time, self._settle, self._obey, sweep)
+        return *((BEAT, work) for work in each_second), (LOOK, self._look)
 
     async def _every(self, seconds: float, work: Callable[[], Awaitable[None]]) -> None:
         while True:
@@ -150,10 +152,11 @@ class Worker:
 
     async def _enrol(self) -> None:
         name, place = str(uuid4()), f"{socket.gethostname()}:{os.getpid()}"
+        sent = time.monotonic()
         async with self._database.write() as connection:
-            await Works(connection).enrol(name, self._site, place, time.time())
+            await Workers(connection).enrol(name, self._site, place)
         self._name = name
-        self._leases.begin(name)
+        self._leases.begin(name, sent)
 
     async def _leave(self) -> None:
         """Stop, record what was done, and give back the rest."""
@@ -162,18 +165,32 @@ class Worker:
             with suppress(Unavailable):
                 await self._leases.settle(())
             async with self._database.write() as connection:
-                await Works(connection).leave([self._name])
+                await Workers(connection).leave([self._name])
         await self._performer.close()
 
     async def _beat(self) -> None:
-        """Say that we are there, write what was done, and leave what was stopped."""
+        """Say that we are there; nothing else is waited for."""
+        if not (name := self._name):
+            return
+        sent = time.monotonic()
         async with self._database.write() as connection:
-            alive = not self._name or await Works(connection).beat(self._name, time.time())
+            alive = await Workers(connection).beat(name)
         if alive:
-            self._recorder.fence.heard()
+            self._recorder.fence.heard(sent)
         else:
-            log.warning("this worker was taken for dead", worker=self._name)
+            log.warning("this worker was taken for dead", worker=name)
             await self._begin_anew()
+
+    async def _stop_in_time(self) -> None:
+        """Stop all lanes while what they have is ours, when the database does not answer; it is not asked here."""
+        running = [lane.driver for lane in self._lanes.values() if not lane.driver.cancelling()]
+        if running and self._recorder.fence.silent:
+            log.warning("the database does not answer: all lanes are stopped", lanes=len(running))
+            for driver in running:
+                driver.cancel()
+
+    async def _settle(self) -> None:
+        """Write what was done, and give back what is owed."""
         await self._leases.settle(())
 
     async def _begin_anew(self) -> None:
@@ -181,7 +198,7 @@ class Worker:
         tasks = {lane.candidate.task for lane in self._lanes.values()}
         await self._stop(list(self._lanes))
         async with self._database.write() as connection:
-            await Leftovers(connection).again(tasks, time.time())
+            await Leftovers(connection).again(tasks, await read_clock(connection))
         await self._enrol()
 
     async def _obey(self) -> None:
@@ -199,19 +216,11 @@ class Worker:
         await self._stop(left)
 
     async def _look(self) -> None:
-        """Dead workers, deadlines, leases that were forgotten, and whether more lanes would help."""
-        now = time.time()
+        """Leases and lanes that were forgotten, what is to be done for all, and whether more lanes would help."""
         await self._leases.reconcile()
-        async with self._database.write() as connection:
-            works, tasks = Works(connection), Tasks(connection)
-            dead = [name for name in await works.dead(now - SILENCE) if name != self._name]
-            if dead:
-                log.warning("workers are dead", workers=dead)
-                await works.leave(dead, died=True)
-            for task in await tasks.expired(now):
-                await tasks.end(task, now, "EXPIRED", "its deadline is over", "expired")
-                await tasks.note([(task, Event(now, "EXPIRED", True, "expired", "its deadline is over"))])
-            await tasks.progress({lane.candidate.task for lane in self._lanes.values()}, now, now - TOLD)
+        async with self._opening, self._database.write() as connection:
+            await Lanes(connection).keep(self._name, self._lanes.keys())
+        await self._housekeeping.do(self._name, {lane.candidate.task for lane in self._lanes.values()})
         pairs = {lane.candidate.task: lane.candidate.pair for lane in self._lanes.values()}
         for task, done in self._recorder.taken().items():
             if task in pairs:
@@ -221,22 +230,26 @@ class Worker:
 
     async def _fill(self) -> None:
         """Open lanes while there are tasks to open them for."""
-        while len(self._lanes) < MOST_LANES and (candidate := await self._open()):
+        while len(self._lanes) < MOST_LANES and not self._recorder.fence.silent:
+            async with self._opening:
+                candidate = await self._open()
+            if candidate is None:
+                return
             log.debug("a lane is open", task=candidate.task)
 
     async def _open(self) -> Candidate | None:
-        now = time.time()
         async with self._database.read() as connection:
-            if not await Lanes(connection).candidates(self._queues, now, self._idle):
+            if not await Lanes(connection).candidates(self._queues, await read_clock(connection), self._idle):
                 return None
         async with self._database.write() as connection:
             lanes = Lanes(connection)
             await lanes.alone()
+            now = await read_clock(connection)
             choice, tuned = await self._choose(lanes, now)
             await lanes.say(choice.waits)
             if choice.candidate is None:
                 return None
-            if said := (await Standing.of(connection, choice.candidate, now)).refusal():
+            if said := (await Standing.of(connection, choice.candidate)).refusal():
                 await _denied(connection, choice.candidate.task, said, now)
                 self.wake()
                 return None
@@ -301,7 +314,7 @@ class Worker:
         except Exception as defect:
             log.exception("work could not be done", task=candidate.task)
             for work in batch:
-                self._recorder.report(failed(work, defect, candidate.options, time.time()))
+                self._recorder.report(failed(work, defect, candidate.options))
         finally:
             await asyncio.shield(self._leases.settle(batch))
 
@@ -325,8 +338,8 @@ class Worker:
 async def _denied(connection: AsyncConnection, task: str, said: str, now: float) -> None:
     """End a task that its owner may not do any more."""
     tasks = Tasks(connection)
-    await tasks.end(task, now, DENIED, said, "failed")
-    await tasks.note([(task, Event(now, DENIED, True, "permission denied", said))])
+    if await tasks.end(task, now, DENIED, said, "failed"):
+        await tasks.note([(task, Event(now, DENIED, True, "permission denied", said))])
 
 
 def _paused(each: Candidate, rules: dict[str, list[tuple[str | None, frozenset[str], str]]]) -> bool:

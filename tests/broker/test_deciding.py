@@ -108,18 +108,18 @@ WORK = Work(1, "t", "copy", 0, "/a", "/b", 10, Details(), 1)
 
 def test_an_error_is_tried_again_later_and_later_until_it_is_hopeless():
     lost, gone = ConnectionLost("x", ""), NoSuchFile("x", "")
-    assert failed(WORK, lost, Options(), 100.0).not_before == 101.0
-    assert failed(WORK._replace(attempt=50), lost, Options(), 100.0).state == "pending"
-    assert failed(WORK, gone, Options(), 0.0).state == "pending"
-    assert failed(WORK._replace(attempt=3), gone, Options(), 0.0).state == "failed"
-    assert failed(WORK._replace(attempt=3), VerificationError("x", ""), Options(), 0.0).error_code == "VERIFY_CHECKSUM"
-    assert failed(WORK._replace(attempt=3), UsageError("x", ""), Options(), 0.0).state == "failed"
+    assert failed(WORK, lost, Options()).pause == 1.0
+    assert failed(WORK._replace(attempt=50), lost, Options()).state == "pending"
+    assert failed(WORK, gone, Options()).state == "pending"
+    assert failed(WORK._replace(attempt=3), gone, Options()).state == "failed"
+    assert failed(WORK._replace(attempt=3), VerificationError("x", ""), Options()).error_code == "VERIFY_CHECKSUM"
+    assert failed(WORK._replace(attempt=3), UsageError("x", ""), Options()).state == "failed"
     assert [pause(attempt) for attempt in (1, 2, 8, 100)] == [1.0, 2.0, 120.0, 120.0]
 
 
 def test_a_database_that_is_gone_for_a_while_is_waited_for():
     skip = Options(skip_source_errors=True)
-    assert failed(WORK._replace(attempt=9), Unavailable("x"), skip, 0.0).state == "pending"
+    assert failed(WORK._replace(attempt=9), Unavailable("x"), skip).state == "pending"
 
 
 def test_what_the_source_refuses_is_left_out_where_that_is_wanted():
@@ -127,14 +127,14 @@ def test_what_the_source_refuses_is_left_out_where_that_is_wanted():
     for error, state in ((NoSuchFile("x", ""), "skipped"), (ConnectionLost("x", ""), "pending")):
         with pytest.raises(SourceError) as caught, at_source():
             raise error
-        assert failed(WORK, caught.value, skip, 0.0).state == state
-    assert failed(WORK, NoSuchFile("x", ""), skip, 0.0).state == "pending"
+        assert failed(WORK, caught.value, skip).state == state
+    assert failed(WORK, NoSuchFile("x", ""), skip).state == "pending"
 
 
 def test_a_full_disk_is_waited_for_unless_that_is_not_wanted():
     full = NoSpace("x", "")
-    assert failed(WORK._replace(attempt=9), full, Options(), 0.0).state == "pending"
-    assert failed(WORK, full, Options(fail_on_quota_errors=True), 0.0).state == "failed"
+    assert failed(WORK._replace(attempt=9), full, Options()).state == "pending"
+    assert failed(WORK, full, Options(fail_on_quota_errors=True)).state == "failed"
 
 
 def test_what_workers_die_of_is_given_up():

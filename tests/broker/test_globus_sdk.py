@@ -12,6 +12,7 @@ import pytest
 
 from broker.models.tasks import Details
 from broker.storage.work import Planned, Result, Works
+from broker.storage.workers import Workers
 from tests.support.globus import Globus
 
 DUMP = """
@@ -81,7 +82,7 @@ async def ids(stocked, broker, tmp_path):
         known[name] = (await stocked.post("/v0.10/transfer", json=_transfer(known))).json()["task_id"]
     async with broker.factory.database.write() as connection:
         works = Works(connection)
-        await works.enrol("tests", "", "here", time.time())
+        await Workers(connection).enrol("tests", "", "here")
         await works.add(known["task"], [Planned("copy", "/x", "/y", 4, Details(), 0)])
         leased = await works.lease(known["task"], "tests", ("copy",), True, 1, 1, time.time() + 1e6)
         await works.complete("tests", [Result(each, "succeeded", "md5:00") for each in leased], time.time())

@@ -21,6 +21,7 @@ from broker.services.places import Places
 from broker.services.tasks import Tasks
 from broker.storage.database import Database, addressed
 from broker.storage.work import Result, Works
+from broker.storage.workers import Workers
 from broker.tasks.leases import Leases
 from broker.tasks.recorder import Recorder
 
@@ -78,8 +79,8 @@ async def working(opened: Interrupted) -> Working:
     history = Transfers(opened, places, Forecasting(opened, places, compiled=False))
     leases = Leases(opened, recorder := Recorder(opened, history, Decisions(opened, places), lambda *_: None))
     async with opened.write() as connection:
-        await Works(connection).enrol("w", "", "here", time.time())
-    leases.begin("w")
+        await Workers(connection).enrol("w", "", "here")
+    leases.begin("w", time.monotonic())
     return Working(number, leases, recorder)
 
 

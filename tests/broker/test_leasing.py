@@ -12,6 +12,7 @@ from broker.models.tasks import Item, NewTask
 from broker.services.tasks import Tasks
 from broker.storage.database import Database, addressed
 from broker.storage.work import Planned, Result, Works
+from broker.storage.workers import Workers
 
 WAITING, LEASED, DONE = 30_000, 2000, 100
 """Of a small table PostgreSQL reads all, whatever is asked."""
@@ -33,7 +34,7 @@ async def test_results_are_written_row_by_row_however_much_is_leased(opened):
     planned = [Planned("copy", f"/f{i}", f"/t{i}", 1) for i in range(WAITING)]
     async with opened.write() as connection:
         works, now = Works(connection), time.time()
-        await works.enrol("w", "", "here", now)
+        await Workers(connection).enrol("w", "", "here")
         await works.add(number, planned)
         await connection.exec_driver_sql("ANALYZE")
         leased = await works.lease(number, "w", ["copy"], True, LEASED, LEASED, now)

@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, suppress
 from functools import partial
@@ -10,12 +11,15 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from broker.models.tasks import Item
+from broker.models.tasks import Item, Work
 from broker.storage.work import Works
+from broker.storage.workers import Workers as Enrolled
 from broker.tasks import Queue, worker_of
 from broker.tasks import fence as fencing
 from broker.tasks.fence import Fence, LeaseLost
+from broker.tasks.housekeeping import SILENCE
 from broker.tasks.worker import Worker
+from coalloc.sink.data import Data
 from tests.broker.worlds import World, begun, held, read, register, working, world_of, write
 from tests.support.waiting import until
 from tests.support.workers import Workers, way
@@ -107,8 +111,8 @@ async def test_a_worker_that_was_stopped_and_goes_on_writes_to_no_file_of_anothe
 
 
 @ON_POSTGRESQL
-@pytest.mark.parametrize(("origin", "to"), [("catalogue", "sink"), ("source", "local")])
-async def test_a_worker_without_its_database_names_no_file(told, workers, database, tmp_path, origin, to):
+@pytest.mark.parametrize(("how", "origin", "to"), [("cut", "catalogue", "sink"), ("stall", "source", "local")])
+async def test_a_worker_without_its_database_names_no_file(told, workers, database, tmp_path, how, origin, to):
     """It goes on while another does it anew; and what there is to copy is another by then."""
     (tmp_path / "way").mkdir()
     async with way(database, tmp_path / "way") as cut:
@@ -117,7 +121,7 @@ async def test_a_worker_without_its_database_names_no_file(told, workers, databa
         await held(told, "local", rate=RATE)
         number, _ = await copying(told, origin, to)
         await begun(told, number, 1_000_000)
-        cut.cut()
+        getattr(cut, how)()
         content = write(told.source.root, {"a": SIZE})["a"]
         await let_go(told)
         await silence(told)
@@ -164,7 +168,7 @@ async def test_a_worker_that_was_stopped_at_its_last_step_names_no_file(world, m
         await reached.wait()
         content = write(world.source.root, {"a": 1_000_000})["a"]
         async with world.factory.database.write() as connection:
-            await Works(connection).leave([first._name], died=True)
+            await Enrolled(connection).leave([first._name], died=True)
         async with working(world):
             assert (await world.over(number)).status == "SUCCEEDED"
             go_on.set()
@@ -176,7 +180,8 @@ async def test_a_worker_that_was_stopped_at_its_last_step_names_no_file(world, m
 async def one_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Worker]:
     """A worker of this process that hears nothing of the database."""
     worker = worker_of(world.factory)
-    monkeypatch.setattr(worker, "_beat", partial(asyncio.sleep, 0))
+    for routine in ("_beat", "_stop_in_time"):
+        monkeypatch.setattr(worker, routine, partial(asyncio.sleep, 0))
     running = asyncio.create_task(worker.run())
     try:
         yield worker
@@ -184,6 +189,34 @@ async def one_worker(world: World, monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         running.cancel()
         with suppress(asyncio.CancelledError):
             await running
+
+
+def test_there_is_time_to_stop():
+    """A look each second, and a second to leave off."""
+    assert fencing.SILENT + 1 + 1 < SILENCE - 1
+
+
+@ON_SQLITE
+async def test_nothing_long_comes_between_the_question_and_the_name(world, monkeypatch):
+    """What is fetched is on the disk by then."""
+    happened: list[str] = []
+    hold, sync = Fence.hold, Data.sync
+
+    async def held(self: Fence, work: Work) -> None:
+        happened.append("asked")
+        await hold(self, work)
+
+    def synced(self: Data) -> object:
+        happened.append("on the disk")
+        return sync(self)
+
+    monkeypatch.setattr(Fence, "hold", held)
+    monkeypatch.setattr(Data, "sync", synced)
+    number, content = await copying(world, "source", "local", 1_000_000)
+    async with working(world):
+        assert (await world.over(number)).status == "SUCCEEDED"
+    assert happened[-3:] == ["on the disk", "asked", "on the disk"]
+    assert read(world.local) == {"a": content}
 
 
 async def test_questions_that_come_together_are_one(world, monkeypatch):
@@ -197,11 +230,11 @@ async def test_questions_that_come_together_are_one(world, monkeypatch):
     monkeypatch.setattr(Works, "held", counted)
     async with world.factory.database.write() as connection:
         works = Works(connection)
-        await works.enrol("w", "", "here", 0.0)
+        await Enrolled(connection).enrol("w", "", "here")
         leased = await works.lease(number, "w", ["look"], False, 100, 0, 2e9)
         await works.release("w", {work.lease for work in leased[:10]})
     fence = Fence(world.factory.database)
-    fence.begin("w")
+    fence.begin("w", time.monotonic())
     answers = await asyncio.gather(*map(fence.hold, leased), return_exceptions=True)
     assert [isinstance(answer, LeaseLost) for answer in answers] == [True] * 10 + [False] * 90
     assert len(asked) <= 2
@@ -210,11 +243,11 @@ async def test_questions_that_come_together_are_one(world, monkeypatch):
 async def test_work_begins_without_a_question_only_while_the_worker_is_heard(world, monkeypatch):
     number = await world.submit("TRANSFER", [Item(source="/a", destination="/a")])
     async with world.factory.database.write() as connection:
-        await Works(connection).enrol("w", "", "here", 0.0)
+        await Enrolled(connection).enrol("w", "", "here")
         (work,) = await Works(connection).lease(number, "w", ["look"], False, 1, 0, 2e9)
-        await Works(connection).leave(["w"], died=True)
+        await Enrolled(connection).leave(["w"], died=True)
     fence = Fence(world.factory.database)
-    fence.begin("w")
+    fence.begin("w", time.monotonic())
     await fence.fresh(work)
     monkeypatch.setattr(fencing, "FRESH", -1.0)
     with pytest.raises(LeaseLost):

@@ -18,6 +18,7 @@ from broker.config import Settings
 from broker.errors import Invalid, Unavailable
 from broker.factory import Factory
 from broker.models.access import Caller
+from broker.schema.tasks import tasks, work
 from broker.services.access import hashed
 from broker.storage import migration
 from broker.storage.database import addressed
@@ -106,6 +107,44 @@ def test_logins_at_a_provider_from_before_they_had_an_end_get_one(empty_database
         (8, 20 * day, 30 * day),
         (9, 180 * day, None),
     ]
+
+
+def test_work_that_was_left_in_tasks_that_are_over_is_ended(empty_database):
+    """A walk had added it while they ended."""
+    address = addressed(empty_database)
+    with migration._connected(address) as connection:
+        alembic.command.upgrade(migration._config(connection), "0018")
+    texts = {"owner": "ann", "kind": "TRANSFER", "source": "s", "options": "{}", "queue": "", "waits": ""}
+    more = {"nice": 0, "deadline": 9.0, "requested_at": 1.0, "completed_at": 5.0, "canceled_by_admin": False}
+    of_work = {"kind": "copy", "phase": 0, "source": "/a", "destination": "/a", "size": 1, "details": "[]"}
+    begun = {"attempt": 0, "lost": 0, "not_before": 0.0}
+    engine = sa.create_engine(address.replace("+aiosqlite", ""))
+    with engine.begin() as connection:
+        columns = sa.inspect(connection).get_columns("tasks")
+        counts = {each["name"]: 0 for each in columns if isinstance(each["type"], sa.BigInteger)}
+        counts.pop("token_id", None)
+        for number, status in (("over", "FAILED"), ("active", "ACTIVE")):
+            values = {**counts, **texts, **more, "id": number, "submission_id": number, "status": status, "total": 2}
+            connection.execute(sa.insert(tasks).values(values))
+            for state in ("pending", "leased", "succeeded"):
+                row = {**of_work, **begun, "task_id": number, "key": state, "state": state}
+                connection.execute(sa.insert(work).values(row))
+    upgrade(address)
+    with engine.begin() as connection:
+        rows = connection.execute(
+            sa.select(work.c.task_id, work.c.key, work.c.state, work.c.leases).order_by(work.c.id)
+        )
+        assert [tuple(row) for row in rows] == [
+            ("over", "pending", "canceled", 0),
+            ("over", "leased", "canceled", 0),
+            ("over", "succeeded", "succeeded", 0),
+            ("active", "pending", "pending", 0),
+            ("active", "leased", "leased", 0),
+            ("active", "succeeded", "succeeded", 0),
+        ]
+        asked = sa.select(tasks.c.id, tasks.c.canceled_work, tasks.c.unswept).order_by(tasks.c.id)
+        assert [tuple(row) for row in connection.execute(asked)] == [("active", 0, None), ("over", 2, 5.0)]
+    engine.dispose()
 
 
 def _of_first_version(address: str, *tokens: str) -> None:

@@ -15,6 +15,7 @@ from broker.storage.lanes import Lanes
 from broker.storage.leftovers import Leftovers
 from broker.storage.tasks import Tasks
 from broker.storage.work import Planned, Result, Works
+from broker.storage.workers import Workers
 from broker.tasks import sweeping
 from broker.tasks.beside import folder, temporary
 from broker.tasks.carrier import Carrier
@@ -153,11 +154,11 @@ async def tried(world: World, destinations: list[str], to: str = "sink") -> list
     number, now = await world.submit("TRANSFER", FILE, to), time.time()
     async with world.factory.database.write() as connection:
         works = Works(connection)
-        await works.enrol("w", "", "here", now)
+        await Workers(connection).enrol("w", "", "here")
         await works.add(number, [Planned("copy", "/a", destination) for destination in destinations])
         leased = await works.lease(number, "w", ["copy"], False, 10, 100, now)
         assert len(leased) == len(destinations)
-        await works.leave(["w"])
+        await Workers(connection).leave(["w"])
     await world.factory.tasks.cancel(ANN, number)
     if to == "local":
         return [folder(temporary(work.destination, work)) for work in leased]
@@ -204,12 +205,12 @@ async def test_all_names_are_cleared_away_that_a_task_ever_used(world, to, over)
         works = Works(connection)
         await works.add(number, [Planned("copy", "/a", "/d/a")])
         for worker in ("first", "second", "third"):
-            await works.enrol(worker, "", "here", now)
+            await Workers(connection).enrol(worker, "", "here")
             (work,) = await works.lease(number, worker, ["copy"], False, 10, 100, now)
             beside = temporary("/d/a", work)
             names.append(f"d/{folder(beside)}/data" if to == "local" else beside.lstrip("/"))
             if worker != "third":
-                await works.leave([worker], died=True)
+                await Workers(connection).leave([worker], died=True)
         assert len(set(names)) == 3
         await works.complete("third", [Result(work, "succeeded")], now)
         looked = await works.lease(number, "third", ["look"], False, 10, 100, now)
@@ -227,7 +228,7 @@ async def test_all_names_are_cleared_away_that_a_task_ever_used(world, to, over)
 async def test_nobody_clears_away_while_somebody_is_at_it_or_clears_already(world):
     number, now = await world.submit("TRANSFER", FILE), time.time()
     async with world.factory.database.write() as connection:
-        await Works(connection).enrol("w", "", "here", now)
+        await Workers(connection).enrol("w", "", "here")
         (candidate,) = await Lanes(connection).candidates({""}, now)
         lane = await Lanes(connection).add("w", candidate, now)
     await world.factory.tasks.cancel(ANN, number)

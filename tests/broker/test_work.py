@@ -7,11 +7,14 @@ from contextlib import asynccontextmanager, suppress
 from uuid import uuid4
 
 import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from broker.handlers.globus import progress
 from broker.models.access import Caller
 from broker.models.tasks import Details, Item, NewTask, Options, Work
 from broker.models.usernames import Usernames
+from broker.schema.tasks import workers
 from broker.services.decisions import Decisions
 from broker.services.forecasting import Forecasting
 from broker.services.history import Transfers
@@ -22,6 +25,7 @@ from broker.storage.database import Database, addressed
 from broker.storage.lanes import Candidate, Lanes
 from broker.storage.tasks import Tasks as Stored
 from broker.storage.work import Planned, Result, Works
+from broker.storage.workers import Workers
 from broker.tasks.leases import Leases
 from broker.tasks.recorder import Recorder
 from broker.tasks.worker import Worker
@@ -75,6 +79,12 @@ def task(*names: str, owner: str = "ann", submission: object = None, **options: 
         options=Options(**options),
         items=tuple(Item(source=name, destination=f"/to{name}") for name in names),
     )
+
+
+async def silent(connection: AsyncConnection, worker: str, seconds: float = 100.0) -> None:
+    """Have a worker not be heard for so long."""
+    earlier = {"seen_at": workers.c.seen_at - seconds}
+    await connection.execute(sa.update(workers).where(workers.c.id == worker).values(earlier))
 
 
 @asynccontextmanager
@@ -132,11 +142,12 @@ async def test_what_a_worker_records_late_does_not_count(opened):
     number, _ = await tasks.submit(task("/a"))
     async with opened.write() as connection:
         works = Works(connection)
-        await works.enrol("slow", "", "here", time.time() - 100)
+        await Workers(connection).enrol("slow", "", "here")
+        await silent(connection, "slow")
         (first,) = await works.lease(number, "slow", ["look"], True, 10, 10, time.time())
-        assert await works.dead(time.time() - 50) == ["slow"]
-        await works.leave(["slow"], died=True)
-        await works.enrol("quick", "", "here", time.time())
+        assert await Workers(connection).dead(50.0) == ["slow"]
+        await Workers(connection).leave(["slow"], died=True)
+        await Workers(connection).enrol("quick", "", "here")
         (second,) = await works.lease(number, "quick", ["look"], True, 10, 10, time.time())
         assert (second.attempt, second.lost) == (2, 1)
         assert await works.complete("slow", [Result(first, "succeeded")], time.time()) == set()
@@ -148,10 +159,10 @@ async def test_what_was_lost_with_a_worker_is_done_alone(opened):
     number, _ = await tasks.submit(task("/a", "/b", "/c"))
     async with opened.write() as connection:
         works, now = Works(connection), time.time()
-        await works.enrol("w", "", "here", now)
+        await Workers(connection).enrol("w", "", "here")
         assert len(await works.lease(number, "w", ["look"], True, 2, 10, now)) == 2
-        await works.leave(["w"], died=True)
-        await works.enrol("v", "", "here", now)
+        await Workers(connection).leave(["w"], died=True)
+        await Workers(connection).enrol("v", "", "here")
         alone = [await works.lease(number, "v", ["look"], True, 10, 10, now) for _ in range(3)]
         assert [len(batch) for batch in alone] == [1, 1, 1]
 
@@ -161,7 +172,7 @@ async def test_a_lease_that_others_have_by_now_is_not_given_back(opened):
     number, _ = await tasks.submit(task("/a"))
     async with opened.write() as connection:
         works, now = Works(connection), time.time()
-        await works.enrol("w", "", "here", now)
+        await Workers(connection).enrol("w", "", "here")
         (first,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
         await works.complete("w", [Result(first, "pending", error_code="TIMEOUT")], now)
         (second,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
@@ -169,7 +180,9 @@ async def test_a_lease_that_others_have_by_now_is_not_given_back(opened):
         assert not await works.lease(number, "w", ["look"], True, 10, 10, now)
         await works.release("w", [second.lease])
         (third,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
-        assert third.attempt == second.attempt
+        assert (third.attempt, third.leases) == (second.attempt, second.leases + 1)
+        await works.release("w", [second.lease])
+        assert await works.leased("w") == {third.lease}, "a stale release freed another lease"
 
 
 async def test_two_results_for_one_lease_count_once(opened):
@@ -177,7 +190,7 @@ async def test_two_results_for_one_lease_count_once(opened):
     number, _ = await tasks.submit(task("/a", "/b"))
     async with opened.write() as connection:
         works, now = Works(connection), time.time()
-        await works.enrol("w", "", "here", now)
+        await Workers(connection).enrol("w", "", "here")
         first, _ = await works.lease(number, "w", ["look"], True, 10, 10, now)
         await works.complete("w", [Result(first, "succeeded"), Result(first, "failed")], now)
         assert not await Stored(connection).finish([number], now)
@@ -190,7 +203,7 @@ async def test_of_many_results_those_count_whose_leases_are_held(opened):
     number, _ = await tasks.submit(task("/a", "/b", "/c"))
     async with opened.write() as connection:
         works, now = Works(connection), time.time()
-        await works.enrol("w", "", "here", now)
+        await Workers(connection).enrol("w", "", "here")
         lost, *kept = await works.lease(number, "w", ["look"], True, 10, 10, now)
         await works.release("w", [lost.lease])
         results = [Result(each, "succeeded") for each in (lost, *kept)]
@@ -198,7 +211,7 @@ async def test_of_many_results_those_count_whose_leases_are_held(opened):
         known = await Stored(connection).one(number)
         assert (known.succeeded, known.pending, known.bytes_transferred) == (2, 1, 7)
         (again,) = await works.lease(number, "w", ["look"], True, 10, 10, now)
-        assert (again.source, again.lease) == (lost.source, lost.lease)
+        assert (again.source, again.lease) == (lost.source, (lost.id, lost.leases + 1))
 
 
 async def test_a_task_says_what_gives_trouble_until_something_succeeds(opened):
@@ -214,7 +227,7 @@ async def test_a_task_says_what_gives_trouble_until_something_succeeds(opened):
         return tuple(document[name] for name in ("is_ok", "nice_status", "nice_status_details"))
 
     async with opened.write() as connection:
-        await Works(connection).enrol("w", "", "here", time.time())
+        await Workers(connection).enrol("w", "", "here")
         a, b, c = await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
     assert await told() == (True, "OK", None)
     trouble = (False, "CONNECT_FAILED", "no answer")
@@ -242,9 +255,9 @@ async def test_no_lease_is_given_back_before_its_results_are_written(opened):
     history = Transfers(opened, places, Forecasting(opened, places, compiled=False))
     recorder = Recorder(opened, history, Decisions(opened, Places(opened)), lambda *_: None)
     async with opened.write() as connection:
-        await Works(connection).enrol("w", "", "here", time.time())
+        await Workers(connection).enrol("w", "", "here")
     leases = Leases(opened, recorder)
-    leases.begin("w")
+    leases.begin("w", time.monotonic())
 
     async def work(number: str) -> None:
         while batch := await leases.lease(number, [["look"]], True, 10):
@@ -280,7 +293,8 @@ async def test_a_dead_workers_lease_passes_on(opened):
     number, _ = await tasks.submit(task("/a", "/b"))
     async with opened.write() as connection:
         works = Works(connection)
-        await works.enrol("dead", "", "here", time.time() - 100)
+        await Workers(connection).enrol("dead", "", "here")
+        await silent(connection, "dead")
         assert len(await works.lease(number, "dead", ["look"], True, 10, 10, time.time())) == 2
     async with working(opened, performer):
         await until(lambda: over(tasks, number))
@@ -333,7 +347,7 @@ async def test_later_phases_wait_for_earlier_ones(opened):
     number, _ = await tasks.submit(task("/a"))
     async with opened.write() as connection:
         works, now = Works(connection), time.time()
-        await works.enrol("w", "", "here", now)
+        await Workers(connection).enrol("w", "", "here")
         await works.add(number, [Planned("remove", "/x", phase=5), Planned("remove", "/x/y", phase=4)])
         (look,) = await works.lease(number, "w", ["look", "remove"], True, 10, 10, now)
         assert look.kind == "look"
@@ -350,7 +364,7 @@ async def test_a_task_may_begin_a_phase_that_others_have_not_come_to(opened):
     await tasks.submit(task("/b", owner="bob"))
     async with opened.write() as connection:
         works, now = Works(connection), time.time()
-        await works.enrol("w", "", "here", now)
+        await Workers(connection).enrol("w", "", "here")
         await works.add(ahead, [Planned("remove", "/x", phase=5)])
         (look,) = await works.lease(ahead, "w", ["look"], True, 10, 10, now)
         assert [each.owner for each in await Lanes(connection).candidates({""}, now)] == ["bob"]
@@ -367,7 +381,7 @@ async def test_work_that_is_found_twice_is_done_once(opened):
         planned = [Planned("copy", f"/f{i}", f"/t{i}", i) for i in range(5)]
         assert [await works.add(number, planned), await works.add(number, planned)] == [5, 0]
         assert (await Stored(connection).one(number)).total == 6
-        await works.enrol("w", "", "here", time.time())
+        await Workers(connection).enrol("w", "", "here")
         large = await works.lease(number, "w", ["copy"], True, 10, 7, time.time())
         assert [work.size for work in large] == [4, 3]
         small = await works.lease(number, "w", ["copy"], False, 10, 100, time.time())

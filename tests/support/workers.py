@@ -1,19 +1,28 @@
 """Workers as processes of their own, and a way to their database that can be cut."""
 
 import asyncio
+import os
 import subprocess
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from tests.support.broker import PROGRAM
-from tests.support.programs import start
+from tests.support.programs import LATE, start
 from tests.support.waiting import PATIENCE
 
 __all__ = ["Way", "Workers", "way"]
 
 SOCKET = ".s.PGSQL.5432"
+SHIFTED = """
+import time
+
+def shifted(real=time.time):
+    return real() + {ahead}
+
+time.time = shifted
+"""
 
 
 class Workers:
@@ -24,11 +33,23 @@ class Workers:
         self._folder = folder
         self.running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, database: str | None = None) -> subprocess.Popen[bytes]:
+    def start(self, database: str | None = None, ahead: float = 0.0) -> subprocess.Popen[bytes]:
+        """Start one.
+
+        :param ahead: seconds by which the clock of its host is ahead of ours
+        """
         words = [PROGRAM, "worker", "--database", database or self._database, "--site", "here"]
+        changed = {"env": {**os.environ, "PYTHONPATH": str(self._clock(ahead))}} if ahead else {}
         with (self._folder / f"worker-{len(self.running)}.log").open("wb") as log:
-            self.running.append(start(words, stdout=log, stderr=log, cwd=self._folder))
+            self.running.append(start(words, stdout=log, stderr=log, cwd=self._folder, **changed))
         return self.running[-1]
+
+    def _clock(self, ahead: float) -> Path:
+        """A folder of which Python learns at its start how late it is."""
+        folder = self._folder / f"clock{ahead:+g}"
+        folder.mkdir(exist_ok=True)
+        (folder / "sitecustomize.py").write_text(f"{LATE}{SHIFTED.format(ahead=ahead)}")
+        return folder
 
     def said(self) -> str:
         return "".join(log.read_text() for log in sorted(self._folder.glob("worker-*.log")))
@@ -41,7 +62,7 @@ class Workers:
 
 
 class Way:
-    """A second address of a PostgreSQL server on a socket, over which nothing goes while it is cut."""
+    """A second address of a PostgreSQL server on a socket, over which nothing goes while it is cut or stalled."""
 
     def __init__(self, database: str, folder: Path) -> None:
         self._server = f"{urlsplit(database).query.removeprefix('host=')}/{SOCKET}"
@@ -49,6 +70,10 @@ class Way:
         self.database = f"{database.partition('?')[0]}?host={folder}"
         self._open: set[asyncio.StreamWriter] = set()
         self._whole = True
+        self._flows = asyncio.Event()
+        self._flows.set()
+        self._after: bytes | None = None
+        self.lost = asyncio.Event()
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Carry one connection until it is cut."""
@@ -57,28 +82,71 @@ class Way:
             return
         back, forth = await asyncio.open_unix_connection(self._server)
         self._open |= {writer, forth}
+        carried = _Carried(self)
         with suppress(ConnectionError):
-            await asyncio.gather(_pour(reader, forth), _pour(back, writer))
+            await asyncio.gather(self._pour(reader, forth, carried.asked), self._pour(back, writer, carried.answered))
         self._open -= {writer, forth}
+
+    async def _pour(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, passes: Callable[[bytes], bool]
+    ) -> None:
+        try:
+            while some := await reader.read(65536):
+                await self._flows.wait()
+                if not passes(some):
+                    self.end()
+                    self.lost.set()
+                    return
+                writer.write(some)
+                await writer.drain()
+        finally:
+            writer.close()
+
+    def lose(self, after: bytes) -> None:
+        """Have the answer to a COMMIT get lost, once, on a connection that says this before; then end all of them."""
+        self._after = after
+
+    def loses(self, said: bytes) -> bool:
+        """Whether that is said."""
+        return self._after is not None and self._after in said
+
+    def stall(self) -> None:
+        """Let nothing through, and end nothing."""
+        self._flows.clear()
+
+    def end(self) -> None:
+        """End all connections."""
+        self._after = None
+        for each in self._open:
+            each.transport.abort()
 
     def cut(self) -> None:
         """End all connections, and refuse new ones."""
         self._whole = False
-        for each in self._open:
-            each.transport.abort()
+        self.end()
 
     def mend(self) -> None:
-        """Let connections through again."""
+        """Let connections, and what they carry, through again."""
         self._whole = True
+        self._flows.set()
 
 
-async def _pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    try:
-        while some := await reader.read(65536):
-            writer.write(some)
-            await writer.drain()
-    finally:
-        writer.close()
+class _Carried:
+    """One connection, as far as it matters for what gets lost."""
+
+    def __init__(self, way: Way) -> None:
+        self._way = way
+        self._chosen = self._committing = False
+
+    def asked(self, some: bytes) -> bool:
+        """Take note of what is sent; it always arrives."""
+        self._chosen |= self._way.loses(some)
+        self._committing |= self._chosen and b"COMMIT" in some
+        return True
+
+    def answered(self, _: bytes) -> bool:
+        """Whether an answer arrives."""
+        return not self._committing
 
 
 @asynccontextmanager
