@@ -1,0 +1,180 @@
+"""Workers that PostgreSQL does not hear, or that do not hear PostgreSQL."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+
+from broker.errors import Unavailable
+from broker.models.tasks import Event, Work
+from broker.services.decisions import Decisions
+from broker.services.forecasting import Forecasting
+from broker.services.history import Transfers
+from broker.services.places import Places
+from broker.services.tasks import Tasks
+from broker.storage.database import Database, addressed
+from broker.storage.lanes import Candidate, Lanes
+from broker.storage.work import Result, Works
+from broker.storage.workers import Workers
+from broker.tasks.fence import LeaseLost
+from broker.tasks.recorder import Recorder
+from tests.broker.test_work import ANN, Ready, over, task, working
+from tests.support.waiting import until
+from tests.support.workers import Way, way
+
+pytestmark = pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+NUMBERED = b"SET flushed"
+"""What is in the last statement of those that write what was done."""
+
+
+class Endless(Ready):
+    """Does work without end; when it is stopped, it asks whether the file may get its name all the same."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stopped = asyncio.Event()
+        self.said: list[BaseException | None] = []
+
+    async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+        self.begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self.stopped.set()
+            self.asking = asyncio.create_task(self._name(batch, recorder))
+
+    async def _name(self, batch: Sequence[Work], recorder: Recorder) -> None:
+        try:
+            await recorder.fence.hold(batch[0])
+        except LeaseLost as error:
+            self.said.append(error)
+        else:
+            self.said.append(None)
+
+
+class After(Ready):
+    """Does work, and knows whether another worker had stopped before that began."""
+
+    def __init__(self, other: Endless) -> None:
+        super().__init__()
+        self._other = other
+        self.in_time: list[bool] = []
+
+    async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
+        self.in_time.append(self._other.stopped.is_set())
+        await super().perform(task, batch, recorder)
+
+
+@pytest.fixture
+async def opened(database: str) -> AsyncIterator[Database]:
+    opened = Database(addressed(database))
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def cut(database: str, tmp_path: Path) -> AsyncIterator[Way]:
+    async with way(database, tmp_path) as cut:
+        yield cut
+
+
+@pytest.fixture
+async def far(cut: Way) -> AsyncIterator[Database]:
+    """The database at the end of that way."""
+    far = Database(addressed(cut.database))
+    yield far
+    cut.mend()
+    await far.close()
+
+
+async def test_a_worker_that_is_cut_off_stops_before_another_has_its_work_and_names_nothing_then(opened, far, cut):
+    tasks, first = Tasks(opened), Endless()
+    number, _ = await tasks.submit(task("/a"))
+    async with working(far, first) as worker:
+        await first.begun.wait()
+        name = worker._name
+        cut.stall()
+        second = After(first)
+        async with working(opened, second):
+            await until(lambda: over(tasks, number))
+            assert second.in_time == [True]
+            cut.mend()
+            await until(lambda: worker._name != name)
+            await until(lambda: first.said)
+    assert isinstance(first.said[0], LeaseLost)
+    assert (await tasks.one(ANN, number)).status == "SUCCEEDED"
+
+
+async def test_a_worker_that_was_cut_off_for_a_moment_goes_on(opened, far, cut):
+    """What it had is still its own."""
+    tasks, first = Tasks(opened), Endless()
+    number, _ = await tasks.submit(task("/a"))
+    async with working(far, first) as worker:
+        await first.begun.wait()
+        name = worker._name
+        cut.stall()
+        await first.stopped.wait()
+        first.begun.clear()
+        cut.mend()
+        await first.begun.wait()
+        assert worker._name == name
+    async with opened.read() as connection:
+        asked = sa.text("SELECT attempt, lost, leases FROM work")
+        assert tuple((await connection.execute(asked)).one()) == (0, 0, 2)
+    assert (await tasks.one(ANN, number)).status == "ACTIVE"
+
+
+def recorder_of(database: Database) -> Recorder:
+    places = Places(database)
+    history = Transfers(database, places, Forecasting(database, places, compiled=False))
+    return Recorder(database, history, Decisions(database, places), lambda *_: None)
+
+
+async def test_what_was_written_counts_once_when_no_answer_comes(opened, far, cut):
+    number, _ = await Tasks(opened).submit(task("/a", "/b"))
+    async with far.write() as connection:
+        await Workers(connection).enrol("w", "", "here")
+        a, b = await Works(connection).lease(number, "w", ["look"], True, 10, 10, time.time())
+    recorder = recorder_of(far)
+
+    def did(work: Work) -> None:
+        recorder.moved(number, 100)
+        recorder.note(number, Event(time.time(), "TOLD", False, "told", work.source))
+        recorder.report(Result(work, "succeeded", counts={"bytes_checksummed": 7}))
+
+    did(a)
+    cut.lose(NUMBERED)
+    with pytest.raises(Unavailable):
+        await recorder.flush("w")
+    assert cut.lost.is_set()
+    did(b)
+    with suppress(Unavailable):  # the pool finds out which of its connections are gone
+        await recorder.flush("w")
+    assert {a.lease, b.lease} >= await recorder.flush("w")
+    known = await Tasks(opened).one(ANN, number)
+    assert (known.succeeded, known.bytes_transferred, known.bytes_checksummed) == (2, 200, 14)
+    events, _ = await Tasks(opened).events(ANN, number, None, 10, 0)
+    assert sorted(event.code for event in events) == ["SUCCEEDED", "TOLD", "TOLD"]
+
+
+async def test_a_lane_whose_opening_nobody_answered_is_closed(opened, far, cut):
+    """Else it would count for as long as the worker lives, and nothing of its task would be cleared away."""
+    tasks, performer = Tasks(opened), Ready()
+    async with working(far, performer) as worker:
+        await until(lambda: worker._name)
+        cut.lose(b"INSERT INTO lanes")
+        number, _ = await tasks.submit(task("/a"))
+        await until(lambda: over(tasks, number))
+        assert cut.lost.is_set()
+        await until(lambda: no_lanes(opened))
+    events, _ = await tasks.events(ANN, number, None, 10, 0)
+    assert [event.code for event in events] == ["SUCCEEDED", "STARTED"]
+
+
+async def no_lanes(database: Database) -> bool:
+    async with database.read() as connection:
+        return not await Lanes(connection).open()
