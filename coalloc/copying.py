@@ -119,7 +119,7 @@ class Copy:
         self._checked = AtSink(jury, size, self._file.checksums)
         if not size:
             await self._sources[self._agreement.answered[0]].make_empty()
-        event: Event = Started(self._loop.time())
+        event: Event = Started(self._loop.time(), self._runner.connected)
         while True:
             self._phase, self._fetched_at = "fetching", None
             await self._run(self._scheduler, event)

@@ -292,7 +292,7 @@ class Download:
     async def _fetch_and_verify(self) -> None:
         assert self._scheduler is not None
         assert self._verification is not None
-        event: Event = Started(self._loop.time())
+        event: Event = Started(self._loop.time(), self._runner.connected)
         while True:
             self._phase, self._fetched_at = "fetching", None
             await self._run(self._scheduler, event)

@@ -14,7 +14,7 @@ from coalloc.engine.base import Deliver, Source, Span
 from coalloc.errors import NoFreeConnection, ReplicaChanged, ServerBusy, SourceError, TransferFailed
 from coalloc.model import Stat
 from coalloc.schedule import Scheduler
-from coalloc.schedule.actions import Abandon, Action, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
+from coalloc.schedule.actions import Abandon, Action, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.events import Event, Failed, Finished, Held, Ready, Received, Tick, Waiting
 from coalloc.schedule.pauses import TRIES, pause_seconds
 
@@ -49,6 +49,13 @@ class Runner:
         self._loop = asyncio.get_running_loop()
         self._opening: dict[int, asyncio.Task[Stat]] = {}
         self._connecting: dict[int, asyncio.Task[None]] = {}
+        self._in_line: set[int] = set()
+        """Those of them that wait for a free connection."""
+        self._confirming: dict[int, asyncio.Task[None]] = {}
+        self._used: set[int] = set()
+        """Those that were asked for bytes."""
+        self._confirmed: set[int] = set()
+        """Those that were found to be as they were, and were asked for nothing since."""
         self._asked_at: dict[int, float] = {}
         self._answered: dict[int, Stat] = {}
         self._slowest = 0.0
@@ -62,6 +69,11 @@ class Runner:
         self._scheduler: Scheduler | None = None
         self.errors: dict[int, SourceError] = {}
         """The last error of each source that had one."""
+
+    @property
+    def connected(self) -> tuple[int, ...]:
+        """The sources to which there may be a connection before the scheduler has asked for any."""
+        return tuple(self._opening)
 
     async def connect(self, most: int) -> bool:
         """Connect to `most` sources at once, to more when some fail or wait, until one answers with the agreed file.
@@ -135,7 +147,8 @@ class Runner:
 
         :raises CoallocError: what one of them says that ends the transfer
         """
-        late = {source: task for source, task in self._connecting.items() if source not in self._answered}
+        new = self._connecting.keys() - self._answered.keys() - self._in_line
+        late = {source: self._connecting[source] for source in new}
         if late:
             patience = max(ANSWER, SLOWER * self._slowest)
             now = self._loop.time()
@@ -172,7 +185,7 @@ class Runner:
             return known
         refusals = 0
         async with self._busy[source]:
-            while True:
+            while source not in self._confirmed:
                 try:
                     if stat := await self._sources[source].recheck():
                         self._agree(source, stat)
@@ -181,7 +194,8 @@ class Runner:
                     if not await self._wait_out(error, refusals):
                         return error
                 else:
-                    return None
+                    break
+        return None
 
     async def close(self) -> None:
         """Let go of everything."""
@@ -211,7 +225,13 @@ class Runner:
                 del self._spans[copy]
                 self._fetching[copy].cancel()
             case Connect(source):
+                if source in self._confirming:
+                    self._confirming[source].cancel()
                 self._connecting[source] = self._work(source, lambda: self._connect(source))
+            case Close(source, well):
+                if connecting := self._connecting.pop(source, None):
+                    connecting.cancel()
+                self._work(source, lambda: self._let_go(source, well))
             case Widen(source, streams):
                 self._sources[source].widen(streams)
             case Wake(at):
@@ -224,7 +244,8 @@ class Runner:
                 self._finish(TransferFailed(f"no source is left: {reason}", "run the same command again to go on"))
 
     def _tick(self) -> None:
-        self._handle(Tick(self._loop.time(), tuple(source.way for source in self._sources)))
+        wanted = tuple(i for i, source in enumerate(self._sources) if source.wanted)
+        self._handle(Tick(self._loop.time(), tuple(source.way for source in self._sources), wanted))
 
     def _finish(self, error: Exception | None) -> None:
         """End the run. An error that comes between two runs, from a replica that is late, ends the next one."""
@@ -262,11 +283,13 @@ class Runner:
         try:
             return await self._open(source)
         except NoFreeConnection as error:
-            self._connecting.pop(source, None)
+            self._in_line.add(source)
             self._handle(Waiting(self._loop.time(), source, str(error)))
             await error.until_free()
             del self._opening[source]
             return await self._open(source)
+        finally:
+            self._in_line.discard(source)
 
     async def _connect(self, source: int) -> None:
         try:
@@ -278,14 +301,43 @@ class Runner:
         except Exception as error:
             self._finish(error)
         else:
+            self._connecting.pop(source, None)
             self._handle(Ready(self._loop.time(), source, stat.ranged, stat.rtt))
             if not self._over.done():
                 self._tick()  # it may have begun the transfer: who is still connecting has a share now
         finally:
             self._opening.pop(source, None)
-            self._connecting.pop(source, None)
+
+    async def _let_go(self, source: int, well: bool) -> None:
+        """Close a source. If it is well, ask first whether it is as it was: at the end it would be connected for that."""
+        if opening := self._opening.pop(source, None):
+            await _stop([opening])
+        if not well:
+            await self._sources[source].close()
+            return
+        if source in self._used - self._confirmed and source not in self._connecting:
+            asking = self._confirming[source] = self._loop.create_task(self._confirm(source))
+            try:
+                await asyncio.wait({asking})
+            finally:
+                del self._confirming[source]
+                await _stop([asking])
+        await self._sources[source].rest()
+
+    async def _confirm(self, source: int) -> None:
+        """Ask a source whether its replica is what it was; one that does not answer is asked again at the end."""
+        try:
+            if stat := await self._sources[source].recheck():
+                self._agree(source, stat)
+            self._confirmed.add(source)
+        except SourceError as error:
+            self.errors[source] = error
+        except Exception as error:
+            self._finish(error)
 
     async def _fetch(self, copy: int, source: int) -> None:
+        self._used.add(source)
+        self._confirmed.discard(source)
         span, write, handle, time = self._spans[copy], self._write, self._handle, self._loop.time
 
         def deliver(offset: int, view: memoryview) -> None:

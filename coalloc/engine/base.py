@@ -148,6 +148,11 @@ class Source(ABC):
         """Whether others of this machine wait for the connection that this session has on loan."""
         return False
 
+    @property
+    def wanted(self) -> bool:
+        """Whether others of this machine wait for a connection to its server while no fetch is under way here."""
+        return False
+
     @abstractmethod
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         """The server's own digest (lower-case hex) of bytes [start, end), or None when it cannot say.
@@ -167,3 +172,10 @@ class Source(ABC):
     @abstractmethod
     async def close(self) -> None:
         """Let go of every connection. May be called twice, and after errors; never raises."""
+
+    async def rest(self) -> None:
+        """Let go of what fetches, until `open` or `fetch` has to connect again. Checksums that are asked for go on.
+
+        May be called when no fetch is under way.
+        """
+        await self.close()

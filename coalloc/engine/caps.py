@@ -55,7 +55,7 @@ class _Capped(Source):
         self._server = server
         self._on_loan = on_loan
         self._lease: Lease | None = None
-        self._recalled = False
+        self._wanted = False
         self._look_at = 0.0
 
     async def open(self) -> Stat:
@@ -64,7 +64,7 @@ class _Capped(Source):
         :raises NoFreeConnection: when others have all slots, or wait for them
         """
         self._take()
-        self._recalled = False
+        self._wanted = False
         try:
             return await self._source.open()
         except BaseException:
@@ -101,10 +101,18 @@ class _Capped(Source):
 
     @property
     def recalled(self) -> bool:
+        return self._on_loan and self._is_wanted()
+
+    @property
+    def wanted(self) -> bool:
+        return self._lease is not None and self._is_wanted()
+
+    def _is_wanted(self) -> bool:
+        """Whether others wait for a connection to the server, as far as was seen a moment ago."""
         now = asyncio.get_running_loop().time()
-        if self._on_loan and now >= self._look_at:
-            self._recalled, self._look_at = self._slots.wanted(self._server), now + LOOK_SECONDS
-        return self._recalled
+        if now >= self._look_at:
+            self._wanted, self._look_at = self._slots.wanted(self._server), now + LOOK_SECONDS
+        return self._wanted
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return await self._source.checksum(algorithm, start, end)
@@ -117,6 +125,15 @@ class _Capped(Source):
         try:
             await self._source.close()
         finally:
-            if self._lease:
-                self._lease.release()
-                self._lease = None
+            self._release()
+
+    async def rest(self) -> None:
+        try:
+            await self._source.rest()
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        if self._lease:
+            self._lease.release()
+            self._lease = None

@@ -102,6 +102,14 @@ class Parallel(Source):
         await self._forget_joined()
         await asyncio.gather(*(session.close() for session in self._sessions))
 
+    @property
+    def wanted(self) -> bool:
+        return self._dealing is None and self._sessions[0].wanted
+
+    async def rest(self) -> None:
+        await self._forget_joined()
+        await asyncio.gather(*(session.rest() for session in self._sessions))
+
     async def _forget_joined(self) -> None:
         joining = list(self._joining.values())
         self._joining.clear()

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-__all__ = ["Abandon", "Action", "Connect", "Done", "Fetch", "GiveUp", "Shorten", "Wake", "Widen"]
+__all__ = ["Abandon", "Action", "Close", "Connect", "Done", "Fetch", "GiveUp", "Shorten", "Wake", "Widen"]
 
 
 class Fetch(NamedTuple):
@@ -41,6 +41,17 @@ class Connect(NamedTuple):
     source: int
 
 
+class Close(NamedTuple):
+    """Let go of the connections of `source`, one that is being made included; no event of it is expected after that.
+
+    It has no partial copy. If it is `well`, it is in no use for the present and may be connected again later: what it
+    is asked as a witness goes on, and it is asked first whether its replica is still what it was.
+    """
+
+    source: int
+    well: bool = False
+
+
 class Wake(NamedTuple):
     """Send a `Tick` at time `at`, unless a later `Wake` named another time."""
 
@@ -57,4 +68,4 @@ class GiveUp(NamedTuple):
     reason: str
 
 
-Action = Fetch | Shorten | Abandon | Connect | Widen | Wake | Done | GiveUp
+Action = Fetch | Shorten | Abandon | Connect | Close | Widen | Wake | Done | GiveUp

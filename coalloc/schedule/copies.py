@@ -97,7 +97,7 @@ class Copies:
         copy.go_on(now)
         copy.over_at, copy.ending = now, ending
         lane = self._state.lanes[copy.source]
-        lane.copy, lane.status = None, "idle"
+        lane.copy, lane.status, lane.idle_at = None, "idle", now
         lane.ended.append(copy)
         lane.busy_seconds += now - copy.asked_at
         lane.meter.pause(now)

@@ -8,9 +8,10 @@ __all__ = ["Event", "Failed", "Finished", "Held", "Ready", "Received", "Rejected
 
 
 class Started(NamedTuple):
-    """The transfer begins; nothing is connected yet."""
+    """The transfer begins; only `connected` sources were asked for a connection already, or have one."""
 
     at: float
+    connected: tuple[int, ...] = ()
 
 
 class Ready(NamedTuple):
@@ -95,11 +96,13 @@ class Rejected(NamedTuple):
 class Tick(NamedTuple):
     """Time has passed; a `Wake` asked for this.
 
-    `ways` say how the data of each source come; None where not known.
+    `ways` say how the data of each source come; None where not known. `wanted` are the sources without work for whose
+    connections others of this machine wait.
     """
 
     at: float
     ways: tuple[Way | None, ...] = ()
+    wanted: tuple[int, ...] = ()
 
 
 Event = Started | Ready | Waiting | Held | Received | Finished | Failed | Rejected | Tick

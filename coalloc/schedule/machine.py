@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 
 from coalloc.model import Estimate
-from coalloc.schedule.actions import Abandon, Action, Connect, Done, GiveUp, Wake
+from coalloc.schedule.actions import Abandon, Action, Close, Connect, Done, GiveUp, Wake
 from coalloc.schedule.copies import Copies
 from coalloc.schedule.events import Event, Failed, Finished, Held, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.pauses import TRIES, pause_seconds
@@ -24,6 +24,8 @@ SOON = 0.04
 """Seconds between looks at how far a source is that connects: it has its further streams from then on."""
 IDLE_TICK = 0.1
 """Seconds after which an idle lane looks again, where the policy wants that."""
+LINGER = 2.0
+"""Seconds for which a source stays connected that has no work and is not needed, unless its place is."""
 USEFUL = 1 << 20
 """Bytes delivered in one partial copy that make up for earlier failures."""
 
@@ -86,7 +88,8 @@ class Scheduler:
             case Rejected():
                 self._rejected(event)
             case Started():
-                pass
+                for source in event.connected:
+                    self.state.lanes[source].connected = True
         if not self._ended:
             self._settle(event)
         return self._actions
@@ -122,24 +125,21 @@ class Scheduler:
 
     def _ready(self, event: Ready) -> None:
         lane = self.state.lanes[event.source]
-        lane.opening = False
-        if lane.status == "left":
-            return  # its bytes were rejected while it connected anew
         if lane.status not in ("connecting", "waiting"):
             raise self._illegal(f"source {lane.source} is ready but was {lane.status}")
         if lane.status == "waiting":
             lane.reason = None
             if self._working() >= self._most:  # a spare one came in for it
-                lane.status = "spare"
+                self._put_aside(lane)
                 return
         lane.ranged = event.ranged
         lane.widening.rtt = event.rtt
-        lane.status = "idle"
+        lane.status, lane.idle_at, lane.wanted = "idle", event.at, False
         lane.ready_at = event.at if lane.ready_at is None else lane.ready_at
         self._first_ready = event.at if self._first_ready is None else self._first_ready
         if not lane.ranged and not self.state.is_last(lane):
             self._copies.hand_back(lane, event.at)
-            lane.status = "spare"
+            self._put_aside(lane)
             lane.reason = "it ignores ranges, so it is used only when it is the last"
 
     def _waiting(self, event: Waiting) -> None:
@@ -151,9 +151,9 @@ class Scheduler:
 
     def _failed(self, event: Failed) -> None:
         lane = self.state.lanes[event.source]
-        lane.opening &= event.copy is not None
         if lane.status == "left" or (event.copy is not None and event.copy not in self.state.copies):
             return  # it was rejected, or the copy abandoned, while the news was on its way
+        lane.connected = False
         self._fail(lane, event.reason, permanent=event.permanent, now=event.at, asked=event.retry_after)
 
     def _rejected(self, event: Rejected) -> None:
@@ -164,10 +164,14 @@ class Scheduler:
         for source in event.sources:
             self._leave(self.state.lanes[source], event.reason, event.at)
         for lane in (self.state.lanes[source] for source in event.restored):
-            lane.status, lane.reason, lane.failures = "spare", None, 0
+            if lane.status == "left":
+                lane.status, lane.reason, lane.failures = "spare", None, 0
 
     def _tick(self, event: Tick) -> None:
         self._looked_at = now = event.at
+        for lane in self.state.lanes:
+            if lane.connected:
+                lane.wanted = lane.source in event.wanted
         for copy in list(self.state.copies.values()):
             lane = self.state.lanes[copy.source]
             if stalled(copy, self.state.setup(lane), lane.longest_gap, now):
@@ -197,12 +201,16 @@ class Scheduler:
                 self._retire(copy, now)
             if not losers:  # such events are many; idle lanes look again at the next tick
                 return
-        self._admit()
+        if self._begun:
+            self._employ(now)  # before others are connected for what these take
+        self._admit(now)
         if not any(lane.usable for lane in state.lanes):
             self._end(GiveUp("; ".join(sorted({lane.reason for lane in state.lanes if lane.reason}))), now)
             return
-        if self._begun or self._begin(now):
+        if not self._begun and self._begin(now):
             self._employ(now)
+        if self._first_ready is not None:
+            self._spare(now)
         self._wake(now)
 
     def _begin(self, now: float) -> bool:
@@ -264,23 +272,56 @@ class Scheduler:
             self._leave(lane, reason, now)
             return
         lane.status = "pausing"
+        self._close(lane)
         lane.resume_at = now + pause_seconds(lane.failures, asked, self._chance)
 
     def _leave(self, lane: Lane, reason: str, now: float) -> None:
         self._copies.hand_back(lane, now)
         lane.status, lane.reason = "left", reason
+        self._close(lane)
         self.state.note(f"{now:.3f} source {lane.source}: left, {reason}")
 
-    def _admit(self) -> None:
+    def _admit(self, now: float) -> None:
         """Connect as many sources as may be used at once; spares come in while others pause, wait or are left."""
-        working = self._working()
         for lane in sorted(self.state.lanes, key=lambda lane: (not lane.ranged, lane.failures)):
-            if lane.status == "spare" and working < self._most and (lane.ranged or self.state.is_last(lane)):
-                lane.status = "connecting"
-                if not lane.opening:  # else it was left, and may come back, before it had answered
-                    lane.opening = True
-                    self._actions.append(Connect(lane.source))
-                working += 1
+            if self._working() < self._most and self._is_wanted(lane, now):
+                lane.status, lane.connected = "connecting", True
+                self._actions.append(Connect(lane.source))
+
+    def _is_wanted(self, lane: Lane, now: float) -> bool:
+        """Whether a source that is not in use should be."""
+        if lane.status != "spare" or not lane.ranged:
+            return lane.status == "spare" and self.state.is_last(lane)
+        role = self.policy.role(self.state, lane, now) if self._begun else "needed"
+        return role == "needed" or (role == "reserve" and not lane.wanted)
+
+    def _spare(self, now: float) -> None:
+        """Put aside those without work that are not needed, and those that were connected before it was known whether."""
+        for lane in self.state.lanes:
+            unused = lane.status == "spare" and lane.connected
+            if unused or (self._begun and lane.status == "idle" and self._is_spare(lane, now)):
+                self._put_aside(lane)
+        self._admit(now)  # in their places
+
+    def _put_aside(self, lane: Lane) -> None:
+        lane.status = "spare"
+        self._close(lane, well=True)
+
+    def _close(self, lane: Lane, *, well: bool = False) -> None:
+        if lane.connected:
+            lane.connected = False
+            self._actions.append(Close(lane.source, well))
+
+    def _is_spare(self, lane: Lane, now: float) -> bool:
+        role = self.policy.role(self.state, lane, now)
+        if role == "needed":
+            return False
+        limited = lane.wanted or any(self._would_be_needed(other, now) for other in self.state.lanes)
+        return limited or (role == "spare" and now >= lane.idle_at + LINGER)
+
+    def _would_be_needed(self, lane: Lane, now: float) -> bool:
+        """Whether a source is not in use only because too many others are."""
+        return lane.status == "spare" and lane.ranged and self.policy.role(self.state, lane, now) == "needed"
 
     def _working(self) -> int:
         return sum(1 for lane in self.state.lanes if lane.usable and lane.status not in ("pausing", "waiting"))
@@ -296,7 +337,8 @@ class Scheduler:
         times = [lane.resume_at for lane in self.state.lanes if lane.status == "pausing"]
         if self.state.copies:
             times.append(max(now, self._looked_at + (SOON if self._some_will_widen() else TICK)))
-        if any(lane.status == "idle" for lane in self.state.lanes):
+        idle = [lane for lane in self.state.lanes if lane.status == "idle"]
+        if idle:
             if not self._begun and self._first_ready is not None:
                 times.append(self._first_ready + self.policy.patience)
             elif self.policy.watches_idle:

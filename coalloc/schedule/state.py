@@ -43,8 +43,9 @@ USUAL_GAP = 0.05
 class Lane:
     """One source: what it is doing, how fast it is, and the bytes that are kept for it.
 
-    `planned` are the bytes of its share at the start; None where nobody was given any. `opening`: a connection is being
-    made, whatever became of the lane since that was asked for.
+    `planned` are the bytes of its share at the start; None where nobody was given any. `connected`: it was connected, or
+    is being connected, and nobody has let go of it since. `wanted`: when it was without work, others waited for its
+    connection. It has no work since `idle_at`, if it is idle.
     """
 
     source: int
@@ -60,7 +61,9 @@ class Lane:
     reason: str | None = None
     ready_at: float | None = None
     planned: int | None = None
-    opening: bool = False
+    connected: bool = False
+    wanted: bool = False
+    idle_at: float = 0.0
     bytes: int = 0
     ended: list["Copy"] = field(default_factory=list)
     busy_seconds: float = 0.0
@@ -74,8 +77,8 @@ class Lane:
 
     @property
     def answers(self) -> bool:
-        """Whether it can be asked for checksums: it answered, and was not left."""
-        return self.ready_at is not None and self.usable and self.status not in ("pausing", "waiting")
+        """Whether it can be asked for checksums: it answered, and was not left. It need not be in use."""
+        return self.ready_at is not None and self.status not in ("left", "pausing", "waiting")
 
     def learn_setup(self, seconds: float) -> None:
         """Take in how long a first byte took to come; what was expected counts half."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from unittest.mock import ANY
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import fsspec
 import pytest
@@ -28,9 +28,11 @@ from coalloc.errors import (
     Unsupported,
     UsageError,
 )
+from tests.support.connections import connections
 from tests.support.fetching import Collected, collect, opened, options
 from tests.support.gridftp import GridFTPServer
 from tests.support.nginx import Nginx
+from tests.support.waiting import until
 
 SIZE = 5_000_011
 BIG = 200_000_000  # more than sockets and pipes hold, also those of four streams
@@ -356,6 +358,30 @@ async def test_closing_twice(setup, content):
     await source.open()
     await source.close()
     await source.close()
+
+
+async def test_at_rest_it_has_no_connection_and_is_used_again(setup, content):
+    source, port = setup.source("data.bin"), urlsplit(setup.url("data.bin")).port
+    async with opened(source):
+        for start in (0, 1000):
+            assert await collect(source, start, SIZE) == content[start:]
+            await source.rest()
+            await source.rest()
+            assert port is None or await until(lambda: not connections(port))
+        assert (await source.open()).size == SIZE
+        assert await collect(source, 0, SIZE) == content
+
+
+@pytest.mark.parametrize("large", [True, False])
+async def test_what_a_source_is_asked_when_it_goes_to_rest_is_answered(setup, content, large):
+    start = 0 if large else SIZE - 1000
+    async with opened(setup.source("data.bin")) as source:
+        wanted = await source.checksum("adler32", start, SIZE)
+        asking = asyncio.create_task(source.checksum("adler32", start, SIZE))
+        await asyncio.sleep(0)
+        await source.rest()
+        assert await asking == wanted
+        assert await source.checksum("adler32", start, SIZE) == wanted
 
 
 @SERVED

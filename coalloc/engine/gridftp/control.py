@@ -217,6 +217,14 @@ class ControlConnection(asyncio.Protocol):
         async with asyncio.timeout(seconds):
             return await asyncio.shield(pending)
 
+    def quit(self) -> None:
+        """Take leave of the server and end the connection, as `close` does; no answer is waited for."""
+        if self._transport is not None and self._lost is None:
+            goodbye = format_command("QUIT")
+            self._unsent += self.protection.seal(goodbye) if self.protection else goodbye
+            self._send()
+        self.close()
+
     def close(self) -> None:
         """End the connection; what is still waited for fails. May be called twice."""
         self._end(ConnectionLost(f"the connection to {self.where} was closed", "connect again"))

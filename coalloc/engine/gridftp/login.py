@@ -234,3 +234,8 @@ class Login:
         """End the session; may be called twice."""
         self.data.forget()
         self.control.close()
+
+    def quit(self) -> None:
+        """End the session, and let the server know that this is meant."""
+        self.data.forget()
+        self.control.quit()

@@ -106,6 +106,10 @@ class RemoteSource(Source):
         self._drop_pair()
         await self._replica.close()
 
+    async def rest(self) -> None:
+        self._drop_pair()
+        await self._replica.rest()
+
 
 class _Slices:
     """One range, copied piece by piece."""

@@ -67,6 +67,7 @@ class GridFTPSource(Source):
         self._session: Session | None = None
         self._aside: Session | None = None
         self._opening_aside = asyncio.Lock()
+        self._asked_aside = 0
         self._fetching = 0
         self._streaming = asyncio.Lock()
         self._channel: BlockChannel | None = None
@@ -203,12 +204,18 @@ class GridFTPSource(Source):
             with suppress(ConnectionLost):  # the server gave it up
                 return await session.checksum(algorithm, start, end)
         # On a session of its own: a server does nothing else while it computes, and a fetch may begin meanwhile.
+        self._asked_aside += 1
+        try:
+            return await (await self._usable_aside()).checksum(algorithm, start, end)
+        finally:
+            self._asked_aside -= 1
+
+    async def _usable_aside(self) -> Session:
         async with self._opening_aside:
             if self._aside is None or not self._aside.usable:
                 self._aside = await self._open_session()
                 self._aside.data.forget()
-            aside = self._aside
-        return await aside.checksum(algorithm, start, end)
+            return self._aside
 
     async def recheck(self) -> Stat:
         if self._session and self._session.usable:
@@ -225,6 +232,14 @@ class GridFTPSource(Source):
         if self._aside:
             self._aside.close()
         await asyncio.sleep(0)  # the loop closes the sockets in its next round
+
+    async def rest(self) -> None:
+        if self._session:
+            self._session.quit()
+        self._drop()
+        if self._aside and not self._asked_aside:
+            self._aside.quit()
+        await asyncio.sleep(0)
 
     def _drop(self) -> None:
         if self._channel:

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from math import inf
 
 from coalloc.schedule.allocator import cut, fill_shares
-from coalloc.schedule.policies.base import Choice, Policy, Race, Shares, Steal, candidates, first_unassigned
+from coalloc.schedule.policies.base import Choice, Policy, Race, Role, Shares, Steal, candidates, first_unassigned
 from coalloc.schedule.state import Copy, Lane, State
 
 __all__ = ["Adaptive"]
@@ -55,6 +55,9 @@ class Adaptive(Policy):
         rates = [max(state.rate(lane, now), 1.0) for lane in lanes]
         sizes, _ = fill_shares(state.unassigned.total, setups, rates, LEAST_SHARE)
         return {lane.source: part for lane, part in zip(lanes, cut(state.unassigned, sizes), strict=True) if part}
+
+    def role(self, state: State, lane: Lane, now: float) -> Role:
+        return "needed"  # to the end: it may relieve others, and race them for the last bytes
 
     def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
         if free := first_unassigned(state):

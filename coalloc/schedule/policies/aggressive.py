@@ -7,7 +7,7 @@ For each block delivered, its rate is compared with the running maximum over all
 - significantly less: the server is no longer used.
 """
 
-from coalloc.schedule.policies.base import Choice
+from coalloc.schedule.policies.base import Choice, Role
 from coalloc.schedule.policies.conservative import Conservative
 from coalloc.schedule.state import Copy, Lane, State
 
@@ -30,9 +30,12 @@ class Aggressive(Conservative):
         self.dropped: set[int] = set()
 
     def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
-        if lane.source in self.dropped and self._others(state, lane):
+        if self._is_dropped(state, lane):
             return None
         return self.next_blocks(state, self.multiple.get(lane.source, 1))
+
+    def role(self, state: State, lane: Lane, now: float) -> Role:
+        return "spare" if self._is_dropped(state, lane) else super().role(state, lane, now)
 
     def delivered(self, copy: Copy, now: float) -> None:
         rate = (copy.end - copy.start) / max(now - copy.asked_at, 1e-9)
@@ -45,10 +48,10 @@ class Aggressive(Conservative):
         if rate < DROP_BELOW * self.fastest:
             self.dropped.add(copy.source)
 
-    def _others(self, state: State, lane: Lane) -> bool:
-        """Whether a source that was not dropped is there: the last one is never given up.
+    def _is_dropped(self, state: State, lane: Lane) -> bool:
+        """Whether a source is too slow and another one is there that is not: the last one is never given up.
 
         One that waits for a free connection may wait for ever.
         """
         others = [other for other in state.lanes if other is not lane and other.status != "waiting"]
-        return any(other.usable and other.source not in self.dropped for other in others)
+        return lane.source in self.dropped and any(o.usable and o.source not in self.dropped for o in others)

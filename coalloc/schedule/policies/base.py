@@ -1,11 +1,11 @@
 """What a co-allocation scheme decides: shares at the start, and what a source does that has nothing to do."""
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 from coalloc.schedule.state import Copy, Lane, State
 
-__all__ = ["Choice", "Policy", "Race", "Steal", "Take"]
+__all__ = ["Choice", "Policy", "Race", "Role", "Steal", "Take"]
 
 Shares = dict[int, list[tuple[int, int]]]
 
@@ -31,6 +31,8 @@ class Race(NamedTuple):
 
 
 Choice = Take | Steal | Race
+Role = Literal["needed", "reserve", "spare"]
+"""What a source without work is good for: it may have some before long; it stands in for one that fails; nothing now."""
 
 
 class Policy(ABC):
@@ -52,6 +54,10 @@ class Policy(ABC):
     @abstractmethod
     def choose(self, state: State, lane: Lane, now: float) -> Choice | None:
         """What an idle lane with an empty share does now."""
+
+    def role(self, state: State, lane: Lane, now: float) -> Role:
+        """What a lane without work is good for, once the shares are given out; some lane if bytes are unassigned."""
+        return "needed" if state.unassigned else "spare"
 
     def delivered(self, copy: Copy, now: float) -> None:
         """Partial copy `copy` was delivered whole."""

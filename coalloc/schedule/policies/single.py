@@ -2,10 +2,13 @@
 
 from collections.abc import Sequence
 
-from coalloc.schedule.policies.base import Choice, Policy, Shares, candidates, first_unassigned
+from coalloc.schedule.policies.base import Choice, Policy, Role, Shares, candidates, first_unassigned
 from coalloc.schedule.state import Lane, State
 
 __all__ = ["Single"]
+
+STANDING_BY = ("spare", "connecting", "idle")
+"""What sources do of which one is held in reserve."""
 
 
 class Single(Policy):
@@ -25,10 +28,22 @@ class Single(Policy):
             return None
         return first_unassigned(state)
 
+    def role(self, state: State, lane: Lane, now: float) -> Role:
+        """The next best one stands by; one that is connected before one that is not."""
+        if state.unassigned:
+            return "needed"
+        others = [each for each in state.lanes if each.status in STANDING_BY and each.ranged]
+        best = max(others, default=None, key=lambda each: (STANDING_BY.index(each.status), *_rank(state, each, now)))
+        return "reserve" if lane is best else "spare"
+
     def explain(self, state: State, now: float) -> str:
         return "single: the whole file from the source with the best forecast"
 
 
 def _best(state: State, lanes: Sequence[Lane], now: float) -> Lane:
     """The fastest of those that can begin now, the first of equals."""
-    return max(lanes, key=lambda lane: (lane.status == "idle", state.rate(lane, now), -lane.source))
+    return max(lanes, key=lambda lane: (lane.status == "idle", *_rank(state, lane, now)))
+
+
+def _rank(state: State, lane: Lane, now: float) -> tuple[float, int]:
+    return state.rate(lane, now), -lane.source

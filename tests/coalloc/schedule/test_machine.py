@@ -3,7 +3,7 @@
 import pytest
 
 from coalloc.model import Estimate, Way
-from coalloc.schedule.actions import Abandon, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
+from coalloc.schedule.actions import Abandon, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.events import Failed, Finished, Held, Ready, Received, Rejected, Started, Tick, Waiting
 from coalloc.schedule.machine import SOON, TICK, IllegalEventError
 from coalloc.schedule.pauses import TRIES
@@ -152,11 +152,11 @@ def test_a_source_that_comes_back_while_it_connects_is_not_connected_twice():
     machine = scheduler(size=100, sources=3)
     (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
     machine.handle(Received(0.1, fetch.copy, 0, 100))
-    machine.handle(Rejected(0.2, (2,), ((0, 50),)))
+    assert kinds(machine.handle(Rejected(0.2, (2,), ((0, 50),))), Close) == [Close(2)]
     (again,) = kinds(machine.handle(Ready(0.3, 1)), Fetch)
     machine.handle(Received(0.4, again.copy, 0, 50))
     actions = machine.handle(Rejected(0.5, (1,), ((0, 50),), restored=(2,)))
-    assert not kinds(actions, Connect), "it is under way"
+    assert kinds(actions, Connect) == [Connect(2)]
     assert not kinds(machine.handle(Ready(0.6, 2)), Connect)
     assert machine.state.lanes[2].usable
 
@@ -210,13 +210,13 @@ def test_bytes_that_were_here_already_do_not_make_up_for_failures():
     assert kinds(actions, GiveUp)
 
 
-@pytest.mark.parametrize("news", [Ready(0.4, 1), Failed(0.4, 1, "reset", permanent=False)], ids=["ready", "failed"])
-def test_a_source_rejected_while_it_connects_stays_out(news):
+def test_a_source_rejected_while_it_connects_stays_out():
     machine = scheduler(size=100)
     (fetch,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
     machine.handle(Received(0.1, fetch.copy, 0, 100))
-    machine.handle(Rejected(0.2, (1,), ((0, 10),)))
-    assert not [action for action in machine.handle(news) if isinstance(action, Fetch | Connect)]
+    actions = machine.handle(Rejected(0.2, (1,), ((0, 10),)))
+    assert kinds(actions, Close) == [Close(1)]
+    assert not kinds(actions, Connect)
     assert not kinds(machine.handle(Tick(9.0)), Connect)
 
 
