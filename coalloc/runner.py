@@ -28,6 +28,8 @@ Agree = Callable[[int, Stat], None]
 
 ANSWER = 0.5
 """Seconds that every source is granted for its first answer, even if all is here already."""
+ROOM = 0.1
+"""Seconds between looks at who waits for the connection of a source without work, when all is here."""
 SLOWER = 2.0
 """How many times as long as the slowest answer so far a first answer may take then, if that is more."""
 
@@ -175,7 +177,11 @@ class Runner:
         :returns: of those that are not, or cannot be asked, the reason
         """
         sources = list(sources)
-        errors = await asyncio.gather(*(self._recheck(source) for source in sources))
+        making_room = self._loop.create_task(self._make_room())
+        try:
+            errors = await asyncio.gather(*(self._recheck(source) for source in sources))
+        finally:
+            await _stop([making_room])
         found = {source: error for source, error in zip(sources, errors, strict=True) if error}
         self.errors |= found
         return found
@@ -196,6 +202,14 @@ class Runner:
                 else:
                     break
         return None
+
+    async def _make_room(self) -> None:
+        """Give back the connections of sources without work that somebody waits for: it may be another one of ours."""
+        while True:
+            await asyncio.sleep(ROOM)
+            for source, busy in zip(self._sources, self._busy, strict=True):
+                if source.wanted and not busy.locked():
+                    await source.rest()
 
     async def close(self) -> None:
         """Let go of everything."""
@@ -297,6 +311,7 @@ class Runner:
             self._agree(source, stat)
             self._answered[source] = stat
         except SourceError as error:
+            self._connecting.pop(source, None)
             await self._failed(source, None, error)
         except Exception as error:
             self._finish(error)
@@ -309,7 +324,7 @@ class Runner:
             self._opening.pop(source, None)
 
     async def _let_go(self, source: int, well: bool) -> None:
-        """Close a source. If it is well, ask first whether it is as it was: at the end it would be connected for that."""
+        """Close a source. If it is well, ask first whether it is as it was, while that needs no new connection."""
         if opening := self._opening.pop(source, None):
             await _stop([opening])
         if not well:

@@ -296,7 +296,7 @@ class Scheduler:
         return role == "needed" or (role == "reserve" and not lane.wanted)
 
     def _spare(self, now: float) -> None:
-        """Put aside those without work that are not needed, and those that were connected before it was known whether."""
+        """Put aside who has no work and is not needed, and who was connected before that was known."""
         for lane in self.state.lanes:
             unused = lane.status == "spare" and lane.connected
             if unused or (self._begun and lane.status == "idle" and self._is_spare(lane, now)):

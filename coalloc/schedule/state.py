@@ -43,9 +43,8 @@ USUAL_GAP = 0.05
 class Lane:
     """One source: what it is doing, how fast it is, and the bytes that are kept for it.
 
-    `planned` are the bytes of its share at the start; None where nobody was given any. `connected`: it was connected, or
-    is being connected, and nobody has let go of it since. `wanted`: when it was without work, others waited for its
-    connection. It has no work since `idle_at`, if it is idle.
+    `planned` are the bytes of its share at the start; None where nobody was given any. `connected`: a connection is
+    there, or being made. `wanted`: when it was without work, others waited for that. If idle, it is so since `idle_at`.
     """
 
     source: int

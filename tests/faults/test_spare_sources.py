@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
+from zlib import adler32
 
 import pytest
 
@@ -35,22 +36,23 @@ class Gate:
 
 
 class Case:
-    """A file at three servers of one kind; the first of them delivers nothing before its gate is open."""
+    """A file at servers of one kind, of which the one called `gated` delivers nothing before its gate is open."""
 
-    def __init__(self, root: Path, strategy: str, most: int | None = None) -> None:
+    def __init__(self, root: Path, strategy: str, gated: int = 0) -> None:
         self.content = random_file(root / "file", SIZE)
         self.slots = Slots(root.parent / "slots", 1)
         self.servers: list = []
         self.gate = Gate()
         self.target = root.parent / "here"
-        self._wishes = Wishes(make(strategy), most=most)
+        self._gated = gated
+        self._wishes = Wishes(make(strategy))
 
     def fetch(self, *urls: str, checksum: Checksum | None = None) -> "asyncio.Task":
         self.ports = [urlsplit(url).port for url in urls]
         self.places = [f"{urlsplit(url).hostname}:{urlsplit(url).port}" for url in urls]
         each = options(slots=self.slots)
-        limited = [replace(each, admission=self.gate.admission), *[each] * (len(urls) - 1)]
-        sources = [open_source(url, "auto", one) for url, one in zip(urls, limited, strict=True)]
+        gated = replace(each, admission=self.gate.admission)
+        sources = [open_source(url, "auto", gated if i == self._gated else each) for i, url in enumerate(urls)]
         checksums = (checksum,) if checksum else ()
         file = ReplicaSet("file", tuple(map(Replica, urls)), checksums=checksums)
         estimates = [Estimate(rate=1e6)] * len(urls)
@@ -58,6 +60,11 @@ class Case:
 
     def standing(self) -> list[int]:
         return [connections(port) for port in self.ports]
+
+    def began(self) -> bool:
+        """Whether some bytes are on disk."""
+        data = self.target.with_name("here.coget") / "data"
+        return data.exists() and data.stat().st_blocks > 0
 
     async def free(self, source: int) -> bool:
         """Whether others get a slot of its server."""
@@ -121,7 +128,7 @@ async def test_a_spare_source_comes_back_when_another_one_fails(stack, tmp_path,
     async with asyncio.timeout(PATIENCE):
         fetching = case.fetch(*await started(kind, case, root, stack))
         for source in (1, 2):
-            await until(lambda source=source: case.standing()[source] == 0 and case.target.with_name("here.coget").exists())
+            await until(lambda source=source: case.began() and case.standing()[source] == 0)
             await until(lambda source=source: case.free(source))
         case.servers[0].kill()
         case.gate.open()
@@ -131,19 +138,38 @@ async def test_a_spare_source_comes_back_when_another_one_fails(stack, tmp_path,
     assert report.sources[1].bytes + report.sources[2].bytes == SIZE
 
 
-async def test_a_source_that_is_found_wrong_is_left_alone(stack, tmp_path):
-    """Not only at the end: what it delivered is fetched from others first."""
-    good, bad = tmp_path / "export", tmp_path / "bad"
-    good.mkdir()
-    bad.mkdir()
-    case = Case(good, "adaptive")
-    wrong = bytearray(case.content)
-    wrong[:: 50_000] = bytes(len(wrong[:: 50_000]))
-    (bad / "file").write_bytes(wrong)
-    servers = [stack.enter_context(GridFTPServer(root, f"127.0.0.{i}")) for i, root in ((2, good), (3, bad), (4, good))]
+async def test_a_source_in_reserve_makes_room_for_others(stack, tmp_path):
+    """Another transfer waits for its server; a third source takes its place when it comes to that."""
+    root = tmp_path / "export"
+    root.mkdir()
+    case = Case(root, "single")
     async with asyncio.timeout(PATIENCE):
-        known = Checksum("adler32", __import__("zlib").adler32(case.content).to_bytes(4).hex())
+        fetching = case.fetch(*await started("gridftp", case, root, stack))
+        await until(lambda: case.standing()[0] and case.standing()[1] and not case.standing()[2])
+        other = await case.slots.wait(case.places[1])
+        await until(lambda: not case.standing()[1])
+        case.servers[0].kill()
         case.gate.open()
-        report = await case.fetch(*[server.url("file") for server in servers], checksum=known)
+        report = await fetching
+    other.release()
     assert case.target.read_bytes() == case.content
-    assert report.verified
+    assert [source.bytes for source in report.sources] == [0, 0, SIZE]
+
+
+async def test_a_source_that_is_found_wrong_is_left_while_others_deliver_again(stack, tmp_path):
+    root, wrong = tmp_path / "export", tmp_path / "wrong"
+    for folder in (root, wrong):
+        folder.mkdir()
+    case = Case(root, "single", gated=1)
+    (wrong / "file").write_bytes(bytes(SIZE))
+    servers = [stack.enter_context(GridFTPServer(at, f"127.0.0.{i}")) for i, at in ((2, wrong), (3, root))]
+    async with asyncio.timeout(PATIENCE):
+        known = Checksum("adler32", f"{adler32(case.content):08x}")
+        fetching = case.fetch(*[server.url("file") for server in servers], checksum=known)
+        await until(lambda: not servers[0].sessions and case.began())
+        assert await case.free(0)
+        assert not fetching.done()
+        case.gate.open()
+        report = await fetching
+    assert case.target.read_bytes() == case.content
+    assert [source.outcome for source in report.sources] == ["corrupt", "ok"]

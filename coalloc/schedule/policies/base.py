@@ -32,7 +32,7 @@ class Race(NamedTuple):
 
 Choice = Take | Steal | Race
 Role = Literal["needed", "reserve", "spare"]
-"""What a source without work is good for: it may have some before long; it stands in for one that fails; nothing now."""
+"""What a source without work is good for: it may have some soon; it stands in for one that fails; nothing now."""
 
 
 class Policy(ABC):
