@@ -50,6 +50,11 @@ class Caller(Wire):
         """Whether their role includes that one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
+    @property
+    def scope(self) -> str | None:
+        """The subject whose doings they are shown, with names and errors; None: everybody's, which admins see."""
+        return None if self.may("admin") else self.subject
+
 
 def lesser(role: Role, most: Role) -> Role:
     """Return the role, or `most` if that may do less.

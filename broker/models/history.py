@@ -96,7 +96,10 @@ class LogTaken(Ingested):
 
 
 class TransferRecord(Wire):
-    """An observation as it is kept. `set_aside` says why it is known to be wrong: no forecast rests on it then."""
+    """An observation as it is kept; `error` and `subject` are null to others than who has reported it, and admins.
+
+    `set_aside` says why it is known to be wrong: no forecast rests on it then.
+    """
 
     id: int
     source: str
@@ -113,6 +116,12 @@ class TransferRecord(Wire):
     file_class: str
     outcome: str
     error: str | None
-    subject: str
+    subject: str | None
     forecast_id: int | None
     set_aside: str | None
+
+    def shown_to(self, scope: str | None) -> Self:
+        """Return what who sees the doings of this subject is told of it; None: of everybody."""
+        if scope is None or self.subject == scope:
+            return self
+        return self.model_copy(update={"error": None, "subject": None})

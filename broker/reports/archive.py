@@ -35,7 +35,7 @@ class Scope(NamedTuple):
     @classmethod
     def of(cls, caller: Caller) -> "Scope":
         """An admin sees all, others what is theirs."""
-        return cls(None if caller.may("admin") else caller.subject, caller.role)
+        return cls(caller.scope, caller.role)
 
     @property
     def caller(self) -> Caller:

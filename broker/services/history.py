@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy.exc import IntegrityError
 
-from broker.errors import Invalid
+from broker.errors import Forbidden, Invalid
 from broker.models.access import Caller, Role
 from broker.models.history import Ingested, Observed, TransferRecord
 from broker.services.forecasting import Forecasting
@@ -139,13 +139,21 @@ class Transfers:
     async def listed(
         self, wanted: Mapping[str, Any], before: int | None, limit: int, caller: Caller = NOBODY
     ) -> list[TransferRecord]:
-        """The newest report first."""
+        """The newest report first; whose it was, and why it failed, is shown of one's own alone, but to admins.
+
+        :raises Forbidden: when it is asked for those of somebody else: that would tell whose they are
+        """
+        if caller.scope is not None and wanted.get("subject") not in (None, caller.scope):
+            raise Forbidden(
+                f"{caller.subject} may not ask which transfers are another's", f"ask for those of {caller.subject}"
+            )
         if wanted.get("source") is not None:
             wanted = {**wanted, "source": (await self._places.sources({wanted["source"]}, caller))[wanted["source"]]}
         if wanted.get("sink") is not None:
             wanted = {**wanted, "sink": (await self._places.sinks({wanted["sink"]}, caller))[wanted["sink"]]}
         async with self._database.read() as connection:
-            return await History(connection).listed(wanted, before, limit)
+            found = await History(connection).listed(wanted, before, limit)
+        return [each.shown_to(caller.scope) for each in found]
 
 
 def _begun(each: Observed, now: float) -> Observed:
