@@ -19,6 +19,7 @@ from broker.handlers import UNLIMITED, ga4gh, globus, others, own
 from broker.handlers.oauth.faults import SHAPES
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
+from broker.models.faults import told
 from broker.reports.drawing import warm
 from broker.services.attempts import Attempts
 from broker.tasks import Queue, followers_of, poster_of, prober_of, worker_of
@@ -124,7 +125,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 async def _invalid(request: Request, error: Exception) -> Response:
     """Where in the request, and what is wrong there; what was sent is not said back."""
     assert isinstance(error, RequestValidationError)
-    faults = [f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()]
+    faults = told(error.errors(), error.body)
     more = f" (and {len(faults) - SHOWN} more)" if len(faults) > SHOWN else ""
     malformed = any(fault["type"] == "json_invalid" for fault in error.errors())
     status, code = (400, "malformed") if malformed else (422, "invalid")
@@ -159,8 +160,8 @@ def _answer(
     for beginning, shape in SHAPES.items():
         if path.startswith(beginning):
             return shape(status, fault, headers or {})
-    if told := globus.error(path, status, fault, cause):
-        status, document = told
+    if shaped := globus.error(path, status, fault, cause):
+        status, document = shaped
         return JSONResponse(document.model_dump(), status, headers)
     standard = path.startswith(ga4gh.router.prefix)
     said = ga4gh.Error(msg=fault.message, status_code=status) if standard else Problem(error=fault)

@@ -3,21 +3,27 @@
 from typing import Annotated
 
 from fastapi import Body
+from pydantic import Discriminator, Field, Tag
 
 from broker.dependencies.access import Transferrer
 from broker.dependencies.context import Services
 from broker.handlers.routers import own_router
+from broker.models.base import one_or_list
 from broker.models.decisions import Decided, Made, Taken
 
 __all__ = ["router"]
 
 router = own_router("history")
 MOST = 100
+Some = Annotated[
+    Annotated[Decided, Tag("one")] | Annotated[list[Decided], Field(max_length=MOST), Tag("list")],
+    Discriminator(one_or_list),
+]
 
 
 @router.post("/decisions")
 async def report(
-    decided: Annotated[Decided | Annotated[list[Decided], Body(max_length=MOST)], Body()],
+    decided: Annotated[Some, Body()],
     caller: Transferrer,
     services: Services,
 ) -> Taken:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import Body, Query, Request, Response, status
 from fastapi.responses import StreamingResponse
+from pydantic import Discriminator, Field, Tag
 
 from broker.dependencies.access import Curator, Reader, Transferrer
 from broker.dependencies.context import Services
@@ -13,7 +14,7 @@ from broker.factory import Factory
 from broker.handlers.paging import Limit
 from broker.handlers.routers import own_router
 from broker.models.access import Caller
-from broker.models.base import Wire
+from broker.models.base import Wire, one_or_list
 from broker.models.catalogue import BadReplica, ConfirmedReplica, Replica, ReplicaState, UnconfirmedReplica
 from broker.models.forecasts import Resolved, Wanted
 from broker.models.names import Did, Named, SinkName
@@ -22,6 +23,11 @@ from broker.wire import METALINK, NDJSON, line, metalinked
 __all__ = ["router"]
 
 router = own_router("replicas")
+AT_ONCE = 1000
+Some = Annotated[
+    Annotated[ConfirmedReplica, Tag("one")] | Annotated[list[ConfirmedReplica], Field(max_length=AT_ONCE), Tag("list")],
+    Discriminator(one_or_list),
+]
 FOUND: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "one dataset a line, then a line that says the end; or a Metalink 4 document",
@@ -101,7 +107,7 @@ async def unconfirmed(
 
 @router.post("/replicas/confirm", status_code=status.HTTP_204_NO_CONTENT)
 async def confirm(
-    named: Annotated[ConfirmedReplica | Annotated[list[ConfirmedReplica], Body(max_length=1000)], Body()],
+    named: Annotated[Some, Body()],
     caller: Transferrer,
     services: Services,
 ) -> None:

@@ -4,12 +4,13 @@ from typing import Annotated, Any, Literal
 
 from fastapi import Body, Depends, Query, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import Discriminator, Field, Tag
 
 from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
 from broker.handlers.paging import Before, Limit
 from broker.handlers.routers import own_router
-from broker.models.base import Moment, Wire
+from broker.models.base import Moment, Wire, one_or_list
 from broker.models.history import Direction, Ingested, LogTaken, Observed, TransferRecord
 from broker.models.names import SourceName, Whereto
 from broker.models.subjects import LONGEST
@@ -20,6 +21,10 @@ __all__ = ["PATHS", "router"]
 router = own_router("history")
 TABLE: dict[int | str, dict[str, Any]] = {200: {"description": "a table", "content": {CSV: {}, PARQUET: {}}}}
 MOST = 50_000
+Some = Annotated[
+    Annotated[Observed, Tag("one")] | Annotated[list[Observed], Field(max_length=MOST), Tag("list")],
+    Discriminator(one_or_list),
+]
 PATHS = ("/transfers/import",)
 """Whose bodies are streams; how long they may be is the service's to say."""
 BYTES = {"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}}
@@ -34,7 +39,7 @@ class Transfers(Wire):
 
 @router.post("/transfers")
 async def report(
-    observed: Annotated[Observed | Annotated[list[Observed], Body(max_length=MOST)], Body()],
+    observed: Annotated[Some, Body()],
     caller: Transferrer,
     services: Services,
 ) -> Ingested:

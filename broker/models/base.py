@@ -5,7 +5,20 @@ from typing import Annotated, Any, cast
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
-__all__ = ["KEPT", "Count", "Exact", "Fault", "Latitude", "Longitude", "Moment", "Problem", "Seconds", "Size", "Wire"]
+__all__ = [
+    "KEPT",
+    "Count",
+    "Exact",
+    "Fault",
+    "Latitude",
+    "Longitude",
+    "Moment",
+    "Problem",
+    "Seconds",
+    "Size",
+    "Wire",
+    "one_or_list",
+]
 
 KEPT = r"^[^\x00]*$"
 """Text that databases keep: not with a NUL."""
@@ -81,3 +94,8 @@ class Problem(Wire):
     """The one shape of all errors."""
 
     error: Fault
+
+
+def one_or_list(said: object) -> str:
+    """Tell which of the two a body is, so that it is refused for what is wrong with that, not with the other, too."""
+    return "list" if isinstance(said, list) else "one"

@@ -19,6 +19,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 from broker.errors import BrokerError, Invalid, NotFound
 from broker.models.base import Size, Wire
 from broker.models.catalogue import PORTS, Dataset, Endpoint, Replica, ReplicaState
+from broker.models.faults import why
 from broker.models.names import Did, Named, ReplicaPath
 from broker.models.strict_json import document
 from coalloc.api import metalink_files
@@ -221,5 +222,6 @@ def _listed(line: str, context: Context) -> Entry:
 
 
 def _faulty(error: ValidationError) -> Invalid:
-    faults = "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors()[:3])
-    return Invalid(faults, "see docs/reference/broker.md for what may be imported")
+    faults = [(".".join(str(part) for part in each["loc"] if part != "[key]"), why(each)) for each in error.errors()]
+    said = "; ".join(f"{place}: {what}" for place, what in faults[:3])
+    return Invalid(said, "see docs/reference/broker.md for what may be imported")

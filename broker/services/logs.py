@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from broker.errors import Invalid, TooLarge
 from broker.models.access import Role
+from broker.models.faults import why
 from broker.models.history import Change, LogTaken, Observed, Refusal
 from broker.services.history import AHEAD, Transfers
 from coalloc.api import read_log
@@ -176,7 +177,7 @@ def _chunks(log: "Log", refused: Notes) -> Iterator[list[Row]]:
             try:
                 observed = _observed(each, (*what, seen[what]))
             except ValidationError as error:
-                refused.add(line, "", _why(error))
+                refused.add(line, "", _named(error))
                 continue
             if observed.ended > latest:
                 refused.add(line, "", f"a transfer from {each.source} ended in the future")
@@ -210,9 +211,9 @@ def _observed(each: Observation, what: object) -> Observed:
     )
 
 
-def _why(error: ValidationError) -> str:
+def _named(error: ValidationError) -> str:
     """The first that is wrong, with its name and its value."""
     first = error.errors(include_url=False)[0]
     if not first["loc"]:
-        return first["msg"]
-    return f"{first['loc'][0]}: {one_line(str(first['input']), LONGEST // 2)!r} cannot be kept: {first['msg']}"
+        return why(first)
+    return f"{first['loc'][0]}: {one_line(str(first['input']), LONGEST // 2)!r} cannot be kept: {why(first)}"

@@ -14,6 +14,7 @@ from broker.handlers.globus.parameters import Answer, CollectionId
 from broker.handlers.globus.routers import globus_router
 from broker.handlers.globus.submissions import Document
 from broker.models.collections import NewRule, Permissions, PrincipalType
+from broker.models.faults import why
 
 __all__ = ["router"]
 
@@ -62,7 +63,7 @@ def _rule(document: Rule) -> NewRule:
     try:
         return NewRule(**document.model_dump() | ({} if named else {"principal": ""}))
     except ValidationError as error:
-        raise Invalid(error.errors()[0]["msg"], "name an identity, or a role") from None
+        raise Invalid(why(error.errors()[0]), "name an identity, or a role") from None
 
 
 @router.get("/access/{rule_id}")

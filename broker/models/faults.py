@@ -1,0 +1,56 @@
+"""What is wrong with a document, as its sender wrote it: by the names in it, never by those of our own types."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+__all__ = ["place", "told", "why"]
+
+Fault = ErrorDetails | dict[str, Any]
+OBJECTS = frozenset({"dict_type", "model_type", "model_attributes_type"})
+"""Faults whose messages say how Python holds an object."""
+OUTSIDE = ("query", "path", "header", "cookie")
+
+
+def told(faults: Iterable[Fault], document: object) -> list[str]:
+    """Return where and what each fault is, in the order in which they were found.
+
+    :param document: what was sent; of a request its body
+    """
+    return [f"{'.'.join(place(each['loc'], document, each['type'] == 'missing'))}: {why(each)}" for each in faults]
+
+
+def place(loc: Sequence[str | int], document: object, missing: bool = False) -> list[str]:
+    """Return those parts of a place that lead through the document; the others name validators, or members of unions.
+
+    :param missing: whether the last part is the name of what is not there
+
+    >>> place(("body", "list[function-after[_whole(), Site]]", 1, "name"), [{}, {"name": 5}])
+    ['body', '1', 'name']
+    >>> place(("body", "function-after[_whole(), Site]", "name"), {}, missing=True)
+    ['body', 'name']
+    >>> place(("query", "limit", "constrained-int"), None)
+    ['query', 'limit']
+    """
+    if loc and loc[0] in OUTSIDE:
+        return [str(each) for i, each in enumerate(loc) if i < 2 or isinstance(each, int)]
+    found, here = [], document
+    for i, each in enumerate(loc):
+        if i == 0 and each == "body":
+            found.append("body")
+        elif isinstance(here, dict) and each in here:
+            found.append(str(each))
+            here = here[each]
+        elif isinstance(each, int):
+            found.append(str(each))
+            here = here[each] if isinstance(here, list) and each < len(here) else None
+        elif missing and i == len(loc) - 1:
+            found.append(each)
+    return found
+
+
+def why(fault: Fault) -> str:
+    """Return what is wrong, in the words of its sender."""
+    message: str = fault["msg"]
+    return "Input should be an object" if fault["type"] in OBJECTS else message.removeprefix("Value error, ")
