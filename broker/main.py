@@ -54,6 +54,7 @@ def create_app(factory: Factory) -> FastAPI:
         routes=[*ROUTES, *ALIAS.routes],
         docs_url=None,
         redoc_url=None,
+        redirect_slashes=False,  # such redirects would name the host that the request names
     )
     app.state.changing = asyncio.Lock()
     app.state.wrong_tokens = Attempts(WRONG_TOKENS, 60)
@@ -156,7 +157,7 @@ def _answer(
     cause: BrokerError | None = None,
 ) -> Response:
     """The fault in our own shape, or that of the standard whose path was asked for."""
-    path = request.url.path
+    path: str = request.scope["path"]
     for beginning, shape in SHAPES.items():
         if path.startswith(beginning):
             return shape(status, fault, headers or {})

@@ -82,7 +82,7 @@ def broker() -> None:
     "--public-url",
     default="",
     metavar="URL",
-    help="Where users find it, behind a proxy.  [default: as each request says]",
+    help="Where users find it, behind a proxy.  [default: the address of each connection]",
 )
 def serve(
     database: str,

@@ -4,6 +4,7 @@ from typing import Annotated, cast
 
 from fastapi import Depends, Request
 
+from broker.dependencies.origins import found_at
 from broker.factory import Factory
 
 __all__ = ["Home", "Services"]
@@ -15,8 +16,10 @@ def services(request: Request) -> Factory:
 
 
 def home(request: Request) -> str:
-    """Where users find this broker: as an admin has said, or as the request seems to know."""
-    return (services(request).settings.public_url or str(request.base_url)).rstrip("/")
+    """Where users find this broker: as an admin has said, else where the connection came to, whatever `Host` says."""
+    scope = request.scope
+    said = services(request).settings.public_url.rstrip("/")
+    return said or found_at(scope["scheme"], request.headers.get("Host", ""), scope.get("server"))
 
 
 Services = Annotated[Factory, Depends(services)]

@@ -30,8 +30,9 @@ class Seated(Policy):
         secret = request.cookies.get(cookie("session", home(request)))
         caller = await services(request).sessions.current(secret) if secret else None
         if caller is None:
-            here = f"{request.url.path}?{request.url.query}".rstrip("?") if request.method == "GET" else "/reports"
-            raise LoggedOut(f"{home(request)}{LOGIN}?to={quote(here, safe='')}")
+            here = f"{request.scope['path']}?{request.url.query}".rstrip("?") if request.method == "GET" else "/reports"
+            public = services(request).settings.public_url  # where it is known, cookies are kept for that host
+            raise LoggedOut(f"{public}{LOGIN}?to={quote(here, safe='')}")
         return Bearer(caller)
 
 

@@ -6,12 +6,12 @@ A DRS object is a dataset, its id the dataset's name; an access method is a repl
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from fastapi import APIRouter, Path, Request
 
 from broker.dependencies.access import Guarded, Open, Reader
-from broker.dependencies.context import Services
+from broker.dependencies.context import Home, Services
 from broker.errors import NotFound
 from broker.factory import Factory
 from broker.models.access import Caller
@@ -40,13 +40,13 @@ ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Error} for status i
 
 
 @router.get("/service-info")
-async def service_info(caller: Open, request: Request) -> dict[str, Any]:
+async def service_info(caller: Open, home: Home) -> dict[str, Any]:
     """What this service is."""
     return {
         "id": "coget.broker",
         "name": "coget broker",
         "type": {"group": "org.ga4gh", "artifact": "drs", "version": "1.5.0"},
-        "organization": {"name": "coget", "url": str(request.base_url)},
+        "organization": {"name": "coget", "url": home},
         "version": version("coget"),
         "maxBulkRequestLength": 1,
         "drs": {"maxBulkRequestLength": 1},
@@ -55,12 +55,12 @@ async def service_info(caller: Open, request: Request) -> dict[str, Any]:
 
 @router.get("/objects/{name:path}/access/{endpoint}", responses=ERRORS)
 async def access(
-    name: Id, endpoint: Annotated[Named, Path()], request: Request, caller: Reader, services: Services
+    name: Id, endpoint: Annotated[Named, Path()], request: Request, caller: Reader, services: Services, home: Home
 ) -> dict[str, Any]:
     """Where one replica is; or an object that is called so: an id may have `/access/` in it."""
     whole = f"{name}/access/{endpoint}"
     if await _called(whole, request, caller, services):
-        return await drs_object(whole, request, caller, services)
+        return await drs_object(whole, caller, services, home)
     for candidate in (await services.replicas.one(name, caller.site, caller)).replicas:
         if candidate.endpoint == endpoint:
             return {"url": candidate.url}
@@ -93,7 +93,7 @@ async def _replica(name: str, endpoint: str, caller: Caller, services: Factory) 
 
 
 @router.get("/objects/{name:path}", responses=ERRORS)
-async def drs_object(name: Id, request: Request, caller: Reader, services: Services) -> dict[str, Any]:
+async def drs_object(name: Id, caller: Reader, services: Services, home: Home) -> dict[str, Any]:
     """A dataset, and where its replicas are, the best first."""
     resolved = await services.replicas.one(name, caller.site, caller)
     if resolved.size is None or not resolved.checksums:
@@ -102,7 +102,7 @@ async def drs_object(name: Id, request: Request, caller: Reader, services: Servi
     return {
         "id": name,
         "name": name.rpartition(":")[2].rpartition("/")[2],
-        "self_uri": f"drs://{request.url.netloc}/{quote(name, safe='')}",
+        "self_uri": f"drs://{urlsplit(home).netloc}/{quote(name, safe='')}",
         "size": resolved.size,
         "created_time": datetime.fromtimestamp(created, UTC).isoformat().replace("+00:00", "Z"),
         "checksums": [

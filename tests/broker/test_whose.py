@@ -1,4 +1,4 @@
-"""Whose transfers were, and why they failed, is shown to who reported them and to admins, by one rule on every way out."""
+"""Whose transfers were, and why they failed, is shown to who reported them and to admins, by one rule everywhere."""
 
 import csv
 import io

@@ -1,9 +1,10 @@
 """What a program asks of somebody's browser, and whether it may: decided before anything is shown or done."""
 
+import posixpath
 import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple, Self
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import unquote, urlencode, urlsplit
 
 from broker.errors import Refused
 from broker.models.oauth import PAGES, Client, Code, granted
@@ -18,6 +19,7 @@ LOOPBACK = ("localhost", "127.0.0.1")
 PLAIN = re.compile(r"[!#-;=?-\[\]_a-z~]{1,2000}")
 """Characters that URIs have; no quote, backslash, blank or angle bracket."""
 CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+PARAMETERS = re.compile(r";[^/]*")
 MOST = 1000
 
 
@@ -27,6 +29,8 @@ class Asked(NamedTuple):
     client: Client
     redirect_uri: str
     said: Mapping[str, str]
+    ours: bool
+    """Whether the place to return to is a page of this broker."""
 
     @classmethod
     def of(cls, client: Client | None, said: Mapping[str, str], home: str, homes: Collection[str]) -> Self:
@@ -34,9 +38,10 @@ class Asked(NamedTuple):
         if client is None:
             raise Refused("unauthorized_client", "the program that sent you here is not known to this broker")
         uri = said.get("redirect_uri", "")
-        if not _place(client, uri, home, homes):
+        ours = _our_page(client, uri, home, homes)
+        if not ours and (client.id == PAGES or not _this_machine(uri) or _path(uri).startswith(PAGES_AT)):
             raise Refused("invalid_request", "the program wants the answer sent to where none may go")
-        return cls(client, uri, said)
+        return cls(client, uri, said, ours)
 
     def code(self) -> Code:
         """What it asks for. :raises Refused: when that is not given to anybody"""
@@ -62,15 +67,28 @@ class Asked(NamedTuple):
         """Where the browser goes with the answer (RFC 9207: which says whose it is)."""
         state = {"state": self.said["state"]} if "state" in self.said else {}
         query = urlencode({**answer, **state, "iss": issuer})
-        return f"{self.redirect_uri}{'&' if '?' in self.redirect_uri else '?'}{query}"
+        place = urlsplit(self.redirect_uri).path if self.ours else self.redirect_uri
+        return f"{place}{'&' if '?' in place else '?'}{query}"
 
 
-def _place(client: Client, uri: str, home: str, homes: Collection[str]) -> bool:
-    """Whether the answer may go there; those of our own pages go to them alone, and nobody else's do."""
+def _our_page(client: Client, uri: str, home: str, homes: Collection[str]) -> bool:
+    """Whether the answer goes to a page of this broker: to that of reports, or for others to where codes are shown."""
     if client.id == PAGES:
         return uri == f"{home}{PAGES_AT}"
-    ours = uri.startswith(tuple(f"{each}{PAGES_AT}" for each in homes))
-    return uri in {f"{each}{SHOWN_AT}" for each in homes} or (_this_machine(uri) and not ours)
+    return uri in {f"{each}{SHOWN_AT}" for each in homes}
+
+
+def _path(uri: str) -> str:
+    """Return the path that a server may make of it, however it is spelt.
+
+    >>> _path("http://localhost:1/a/%252e%252e/Reports//login;v=1/./done/")
+    '/reports/login/done'
+    """
+    path = urlsplit(uri).path
+    while (shorter := unquote(path)) != path:
+        path = shorter
+    path = PARAMETERS.sub("", path.replace("\\", "/")).casefold()
+    return "/" + posixpath.normpath(path).lstrip("/.")
 
 
 def _this_machine(uri: str) -> bool:

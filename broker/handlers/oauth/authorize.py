@@ -93,7 +93,7 @@ async def back(request: Request, caller: Open, services: Services, home: Home) -
         await services.logins.end_all(error.subject)
         raise
     secret = await services.logins.by_provider(named.caller, named.name, named.email)
-    answer = keep(_sent(f"{home}{PATH}?{named.query}"), "login", home, secret, LASTS)
+    answer = keep(_sent(f"{PATH}?{named.query}"), "login", home, secret, LASTS)
     return keep(answer, "away", home, "", 0)
 
 

@@ -40,7 +40,7 @@ class Tidy(Guarded):
             if all(value for _, value in said):
                 return await handle(request)
             kept = urlencode([(name, value) for name, value in said if value])
-            return RedirectResponse(f"{request.url.path}?{kept}".rstrip("?"), 303)
+            return RedirectResponse(f"{request.scope['path']}?{kept}".rstrip("?"), 303)
 
         return tidy
 

@@ -48,7 +48,7 @@ async def begin(request: Request, caller: Open, home: Home, to: str = START) -> 
         "code_challenge": _encoded(hashlib.sha256(_made(secret, "verifier", number).encode()).digest()),
         "code_challenge_method": "S256",
     }
-    return keep(_sent(f"{home}/v2/oauth2/authorize?{urlencode(asked)}"), AWAY, home, secret, PATIENCE)
+    return keep(_sent(f"/v2/oauth2/authorize?{urlencode(asked)}"), AWAY, home, secret, PATIENCE)
 
 
 @router.get(PAGES_AT)
@@ -63,7 +63,7 @@ async def done(request: Request, caller: Open, services: Services, home: Home) -
     if "code" not in said:
         return page("out", 403, message="You have not logged in.")
     session, lasts = await services.sessions.begin(said["code"], f"{home}{PAGES_AT}", _made(secret, "verifier", number))
-    return keep(_sent(f"{home}{place(wanted)}"), "session", home, session, lasts)
+    return keep(_sent(place(wanted)), "session", home, session, lasts)
 
 
 @router.post("/reports/logout")

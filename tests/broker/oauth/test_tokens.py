@@ -3,6 +3,7 @@
 import asyncio
 import doctest
 import time
+from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
@@ -247,10 +248,46 @@ async def test_the_client_of_our_pages_is_no_program(broker, ann):
         assert (await pages.ask(path, token=code)).status_code == 401
 
 
-async def test_no_other_program_is_answered_at_our_own_pages(database):
+SPELT = (
+    "/reports/login/done",
+    "/reports/login/done?x=1",
+    "/reports/login/done/",
+    "/reports/login/done/x",
+    "/Reports/Login/Done",
+    "/reports//login/done",
+    "//reports/login/done",
+    "/reports/login/./done",
+    "/x/../reports/login/done",
+    "/reports/login/x/../done",
+    "/reports/login%2Fdone",
+    "/reports/login%252fdone",
+    "/%72eports/login/don%65",
+    "/reports;a=1/login/done;b",
+    "/reports/login/%2e/done",
+)
+"""Ways to write where our own pages take their codes."""
+
+
+@pytest.mark.parametrize("host", ["localhost:8642", "127.0.0.1:8642", "localhost:1", "localhost", "127.0.0.1"])
+async def test_no_other_program_is_answered_at_our_own_pages(database, host):
+    """At no host: the broker may have names and ports of which it does not know."""
     async with running(Settings(database, public_url="http://localhost:8642")) as broker:
         client, secret = await broker.factory.clients.register("a program", "192.0.2.1")
         program = Program(broker, client.id, secret)
-        for place in ("/reports/login/done", "/reports/login/done?x=1", "/reports/login/done/"):
-            url = program.url(redirect_uri=f"http://localhost:8642{place}")
-            assert (await program.browser.get(url)).status_code == 400
+        for place in SPELT:
+            answer = await program.browser.get(program.url(redirect_uri=f"http://{host}{place}"))
+            assert (answer.status_code, "Location" in answer.headers) == (400, False), place
+        for place in ("/reports/login", "/", "/login/done", "/callback?to=/reports/login/done"):
+            assert (await program.browser.get(program.url(redirect_uri=f"http://{host}{place}"))).status_code == 200
+
+
+async def test_a_code_of_another_program_begins_no_session(broker, program, ann):
+    """Though the browser has begun to log in, and brings the code to the right place."""
+    begun = await program.browser.get("/reports/login?to=/reports")
+    asked = dict(parse_qsl(urlsplit(begun.headers["Location"]).query))
+    for challenge in ({}, {"code_challenge": asked["code_challenge"], "code_challenge_method": "S256"}):
+        code = await program.code(ann, **challenge)
+        said = {"code": code, "state": asked["state"], "iss": HERE}
+        answer = await program.browser.get("/reports/login/done", params=said)
+        assert answer.status_code == 401
+        assert "session" not in str(program.browser.cookies)
