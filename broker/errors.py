@@ -82,10 +82,17 @@ class Refused(BrokerError):
 
 
 class Unauthenticated(BrokerError):
-    """Nobody we know."""
+    """Nobody we know.
+
+    :param credential: which it was that is not good any more, if that is known; never told
+    """
 
     status = 401
     code = "unauthenticated"
+
+    def __init__(self, message: str, remedy: str = "", credential: str = "") -> None:
+        super().__init__(message, remedy)
+        self.credential = credential
 
 
 class LoggedOut(Unauthenticated):

@@ -1,5 +1,9 @@
-"""What happens to every request around its handler: its length is limited, it is counted, logged, and kept nowhere."""
+"""What happens to every request around its handler: its length is limited, it is counted, logged, and kept nowhere.
 
+Who speaks as a proxy and is none of ours is told of.
+"""
+
+import ipaddress
 import time
 from collections.abc import Collection, MutableMapping
 from typing import Any
@@ -11,7 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from broker.errors import TooLarge
 
-__all__ = ["BodyLimit", "Observer"]
+__all__ = ["BodyLimit", "Observer", "Proxies"]
 
 log = structlog.get_logger("broker.requests")
 
@@ -21,6 +25,8 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 MOST_TOKENS = 1000
 """That are counted each for itself."""
+MOST_ADDRESSES = 100
+"""Of which is told, each once, that they speak as a proxy."""
 
 
 class BodyLimit:
@@ -49,6 +55,44 @@ class BodyLimit:
 
         free = scope["type"] != "http" or scope["path"] in self._unlimited
         await self._app(scope, receive if free else limited, send)
+
+
+class Proxies:
+    """Tells in the log of each address that speaks as a proxy and is none that was named, once.
+
+    Whether it is a proxy that an admin forgot, or somebody who makes it up: what it says counts for nothing. It goes
+    around what believes the others, which changes the address.
+    """
+
+    def __init__(self, app: ASGIApp, trusted: Collection[str]) -> None:
+        self._app = app
+        self._trusted = [ipaddress.ip_network(each) for each in trusted]
+        self._told: set[str] = set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and (header := next(filter(_forwarded, scope["headers"]), None)):
+            address = (scope.get("client") or ("",))[0]
+            if address not in self._told and len(self._told) < MOST_ADDRESSES and not self._trusts(address):
+                self._told.add(address)
+                log.warning(
+                    "a proxy that is not trusted, or somebody who says to be one: its headers are ignored",
+                    address=address,
+                    header=header[0].decode("latin-1"),
+                    remedy=f'if it is your proxy, write [proxy] and trusted = ["{address}"] into the file of --config',
+                )
+        await self._app(scope, receive, send)
+
+    def _trusts(self, address: str) -> bool:
+        try:
+            known = ipaddress.ip_address(address)
+        except ValueError:  # a socket of UNIX has none
+            return False
+        return any(known in network for network in self._trusted)
+
+
+def _forwarded(header: tuple[bytes, bytes]) -> bool:
+    """Whether proxies alone have something to say by it (RFC 7239, and what was there before)."""
+    return header[0].startswith(b"x-forwarded-") or header[0] == b"forwarded"
 
 
 class Observer:

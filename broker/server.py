@@ -5,17 +5,21 @@ import json
 import logging
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from socket import socket
+from typing import Any, cast
 
 import structlog
 import uvicorn
+from starlette.types import ASGIApp
 from structlog.typing import EventDict, Processor
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from broker.config import Settings
 from broker.factory import Factory
 from broker.main import create_app
+from broker.middleware import Proxies
 from broker.tasks import Queue, worker_of
 from coalloc.urls import redacted_text
 from predictors.compiled import REMEDY, available
@@ -39,14 +43,13 @@ def serve(settings: Settings, host: str, port: int) -> None:
     if not available():
         log.warning("numba is not installed: forecasts take some four times as long", remedy=REMEDY)
     config = uvicorn.Config(
-        create_app(factory),
+        _behind(settings.proxies, create_app(factory)),
         host=host,
         port=port,
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=bool(settings.proxies),
-        forwarded_allow_ips=list(settings.proxies),
+        proxy_headers=False,  # it would believe a variable of the environment, too
         timeout_graceful_shutdown=PATIENCE,
     )
     server = Server(config, factory.watching.close)
@@ -54,6 +57,12 @@ def serve(settings: Settings, host: str, port: int) -> None:
         server.run()
     if not server.started:
         sys.exit(NOT_STARTED)
+
+
+def _behind(proxies: Sequence[str], app: ASGIApp) -> ASGIApp:
+    """The application as it is behind these proxies: they are believed, and others are told of."""
+    believing: Any = ProxyHeadersMiddleware(cast(Any, app), list(proxies))
+    return Proxies(believing, proxies)
 
 
 class Server(uvicorn.Server):

@@ -108,9 +108,10 @@ class Guarded(APIRoute):
             request.state.policy = policy
             try:
                 request.state.bearer = await policy.judge(request)
-            except Unauthenticated:
+            except Unauthenticated as error:
                 if "Authorization" in request.headers:
-                    request.app.state.wrong_tokens.failed(request.client.host if request.client else "")
+                    address = request.client.host if request.client else ""
+                    request.app.state.wrong_tokens.failed(address, error.credential)
                 raise
             exact = Exactly(request.scope, request.receive)
             if request.method == "PUT" and (wanted := request.headers.getlist("If-Match")):

@@ -45,6 +45,11 @@ def hashed(secret: str) -> str:
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
+def _ended(credential: str) -> Unauthenticated:
+    said = "the token is unknown, expired or revoked"
+    return Unauthenticated(said, "log in again, or ask an admin for one", credential)
+
+
 class Access:
     """Tokens, and what was done with them."""
 
@@ -75,20 +80,23 @@ class Access:
             if token.count(".") == 2:
                 return Bearer(await self._met(await self._issuers.caller(token)))
         bearer = await self._ours(token)
-        if bearer is None or bearer.server not in (None, server):
-            raise Unauthenticated("the token is unknown, expired or revoked", "log in again, or ask an admin for one")
+        if bearer.server not in (None, server):
+            raise _ended(hashed(token))
         return bearer
 
-    async def _ours(self, token: str) -> Bearer | None:
+    async def _ours(self, token: str) -> Bearer:
+        """:raises Unauthenticated: with its hash if it was good once"""
         key, now = hashed(token), time.time()
         believed = self._believed.get(key)
         if believed and now < believed.until:
             return believed.bearer
         async with self._database.read() as connection:
-            bearer = await Records(connection).bearer(key, now)
+            records = Records(connection)
+            bearer = await records.bearer(key, now)
+            known = bearer is not None or await records.known(key)
         if bearer is None:
             self._believed.pop(key, None)
-            return None
+            raise _ended(key if known else "")
         if len(self._believed) >= MOST_REMEMBERED:
             self._believed.clear()
         self._believed[key] = Believed(bearer, min(now + REMEMBERED, bearer.expires_at or math.inf))

@@ -1,4 +1,9 @@
-"""How often one address may try: secrets are long enough not to be guessed, and nobody should make us try."""
+"""How often one address may try: secrets are long enough not to be guessed, and nobody should make us try.
+
+Who is wrong is counted apart for each credential that there is, or was: a client's id, a token that has ended. So
+nobody keeps another, who has the same address, from being told that theirs has ended. All that is made up counts as
+one, or who makes up more would have more attempts.
+"""
 
 import ipaddress
 import math
@@ -8,49 +13,50 @@ from broker.errors import TooManyRequests
 
 __all__ = ["Attempts"]
 
-MOST_ADDRESSES = 10_000
+MOST = 10_000
 NETWORK = 64
 """Bits of an IPv6 address that tell subscribers apart; each has all the others."""
 
 
 class Attempts:
-    """Of each address so many within so many seconds; in this process, and forgotten with it."""
+    """Of each address, with each credential, so many within so many seconds; in this process, and forgotten with it."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most = most
         self._seconds = seconds
-        self._made: dict[str, tuple[int, float]] = {}
+        self._made: dict[tuple[str, str], tuple[int, float]] = {}
 
-    def check(self, address: str) -> None:
+    def check(self, address: str, credential: str = "") -> None:
         """:raises TooManyRequests: when there were too many"""
-        made, until = self._made.get(_subscriber(address), (0, 0.0))
+        made, until = self._made.get((_subscriber(address), credential), (0, 0.0))
         left = until - time.monotonic()
         if made >= self._most and left > 0:
             raise TooManyRequests("too many attempts from this address", "wait, then try again", math.ceil(left))
 
-    def failed(self, address: str) -> None:
+    def failed(self, address: str, credential: str = "") -> None:
         """Count one that was wrong. A right one is never asked: others may share its address.
 
+        :param credential: which it was, if there is such a one; empty for all that is made up
         :raises TooManyRequests: when there were too many before
         """
-        self.check(address)
-        self.count(address)
+        self.check(address, credential)
+        self.count(address, credential)
 
-    def count(self, address: str) -> None:
+    def count(self, address: str, credential: str = "") -> None:
         """One more was made."""
-        subscriber, now = _subscriber(address), time.monotonic()
-        made, until = self._made.get(subscriber, (0, 0.0))
+        key, now = (_subscriber(address), credential), time.monotonic()
+        made, until = self._made.get(key, (0, 0.0))
         if until <= now:
-            self._made.pop(subscriber, None)
+            self._made.pop(key, None)
             self._make_room(now)
             made, until = 0, now + self._seconds
-        self._made[subscriber] = (made + 1, until)
+        self._made[key] = (made + 1, until)
 
     def _make_room(self, now: float) -> None:
         """Forget those whose time is over, which come first, and the one that began first if there are too many."""
         while self._made:
             first = next(iter(self._made))
-            if self._made[first][1] > now and len(self._made) < MOST_ADDRESSES:
+            if self._made[first][1] > now and len(self._made) < MOST:
                 break
             del self._made[first]
 

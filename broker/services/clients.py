@@ -85,7 +85,7 @@ class Clients:
         client, kept = found or (None, None)
         right = secret is None if kept is None else hmac.compare_digest(kept, hashed(secret or ""))
         if client is None or not right or client.id == PAGES:  # the pages ask for nothing from outside
-            self._guesses.failed(address)
+            self._guesses.failed(address, client.id if client else "")
             raise Refused("invalid_client", "the client is unknown, or its secret is wrong", 401)
         return client
 

@@ -119,6 +119,8 @@ class Issuers:
                 issuer=issuer.url,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
+        except jwt.ExpiredSignatureError:  # which is found when the signature is right
+            raise _unknown(f"{said.get('sub')} {issuer.url}") from None
         except NO_TOKEN:
             raise _unknown() from None
         return issuer, claims
@@ -150,8 +152,9 @@ class Issuers:
             raise Unavailable(said, "try again in a moment") from error
 
 
-def _unknown() -> Unauthenticated:
-    return Unauthenticated("the token is not valid here", "ask your identity provider for a new one, for this audience")
+def _unknown(credential: str = "") -> Unauthenticated:
+    said = "the token is not valid here"
+    return Unauthenticated(said, "ask your identity provider for a new one, for this audience", credential)
 
 
 async def document(url: str, policy: AddressPolicy = ANYWHERE, method: str = "GET", **request: Any) -> dict[str, Any]:

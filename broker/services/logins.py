@@ -44,7 +44,8 @@ class Logins:
             issued = await Grants(connection).login("token", hashed(token), now)
             if issued:
                 return await _begun(connection, Source(issued.caller, None, issued.id, now, issued.limit_at), now)
-        self._guesses.failed(address)
+            known = await Records(connection).known(hashed(token))
+        self._guesses.failed(address, hashed(token) if known else "")
         raise Unauthenticated("the token is unknown, expired or revoked", "ask an admin for one")
 
     @retried

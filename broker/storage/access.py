@@ -62,6 +62,11 @@ class Records:
             number=await self._origin(row.id),
         )
 
+    async def known(self, hashed: str) -> bool:
+        """Whether there is, or was, such a token."""
+        asked = select(tokens.c.id).where(tokens.c.hash == hashed)
+        return (await self._connection.execute(asked)).first() is not None
+
     async def _origin(self, number: int) -> int:
         """The login or issued token from which this one came, else this one: what admins can end."""
         line = select(tokens.c.id, tokens.c.parent_id, tokens.c.kind).where(tokens.c.id == number)

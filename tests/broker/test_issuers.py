@@ -135,6 +135,18 @@ async def test_what_is_wrong_with_a_token_is_refused_in_the_same_words(broker, p
         assert (status, answer["error"]["message"]) == (401, "the token is not valid here"), what
 
 
+async def test_a_token_that_has_expired_is_told_so_where_others_make_up_theirs(broker, provider):
+    """They are counted apart, by the subject that the issuer has signed."""
+    old = provider.token(exp=time.time() - 1)
+    head, claims, _ = old.split(".")
+    forged = f"{head}.{claims}.{'A' * 342}"
+    assert [(await _asked(broker, forged))[0] for _ in range(31)] == [401] * 30 + [429]
+    assert (await _asked(broker, old))[0] == 401
+    assert [(await _asked(broker, provider.token(exp=time.time() - i)))[0] for i in range(1, 31)][-1] == 429
+    assert (await _asked(broker, provider.token(exp=time.time() - 1, sub="another")))[0] == 401
+    assert (await _asked(broker, provider.token()))[0] == 200
+
+
 async def test_a_good_token_without_a_role_is_told_so(broker, provider):
     status, answer = await _asked(broker, provider.token(scope="openid"))
     assert (status, f"ann@{provider.url} has no role here" in answer["error"]["message"]) == (403, True)

@@ -1,8 +1,6 @@
 """What is told of who did what: to owners of tasks, to the audit log, to logs and metrics; and from where they came."""
 
 import json
-import re
-from pathlib import Path
 
 import httpx
 import pytest
@@ -12,11 +10,9 @@ from broker.config import Settings, configured
 from broker.errors import Invalid
 from broker.models.access import NewToken
 from tests.broker.test_access import _waiting
-from tests.support.broker import BrokerProcess, broker_in
-from tests.support.nginx import Nginx
+from tests.support.broker import broker_in
 from tests.support.waiting import PATIENCE
 
-HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "broker.md"
 ACTS = [
     ("POST", "/broker/v1/tasks/{}/cancel", None, "CANCELED", "cancel task"),
     ("POST", "/v0.10/broker/v1/tasks/{}/cancel", None, "CANCELED", "cancel task"),
@@ -83,23 +79,6 @@ def _wrong(url: str, address: str = "127.0.0.1", times: int = 22, **headers: str
             form = {"grant_type": "client_credentials", "client_id": "x", "client_secret": "y"}
             status = client.post("/v2/oauth2/token", data=form, headers=headers).status_code
     return status
-
-
-def test_only_a_trusted_proxy_says_from_where_a_request_comes(tmp_path):
-    """With the block of nginx that the how-to shows."""
-    config = tmp_path / "broker.toml"
-    config.write_text('[proxy]\ntrusted = ["127.0.0.1"]\n')
-    config.chmod(0o600)
-    (location,) = re.findall(r"location / \{.*?\}", HOWTO.read_text(), re.S)
-    database = f"sqlite:///{tmp_path / 'b.sqlite'}"
-    with BrokerProcess(database, tmp_path, "", "--config", str(config)) as broker:
-        more = location.replace("http://broker", broker.url)
-        with Nginx(tmp_path / "root", tmp_path / "run", more=more) as nginx:
-            url = nginx.url("").rstrip("/")
-            assert _wrong(url, "127.0.0.2", **{"X-Forwarded-For": "192.0.2.1"}) == 429
-            assert _wrong(url, "127.0.0.3", 1) == 401
-            assert _wrong(broker.url, "127.0.0.4", **{"X-Forwarded-For": "192.0.2.9"}) == 429
-            assert _wrong(broker.url, "127.0.0.4", 1, **{"X-Forwarded-For": "192.0.2.10"}) == 429
 
 
 def test_nobody_is_believed_to_be_a_proxy_unless_that_is_said(tmp_path, monkeypatch):
