@@ -4,7 +4,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,10 +70,14 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
         yield begin
 
 
+@pytest.fixture(scope="module")
+def unnamed(start: Start) -> Place:
+    """The same without `--public-url`."""
+    return start(TRUSTED, False)
+
+
 @contextmanager
 def _places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
-    from contextlib import ExitStack
-
     authority = Authority(tmp_path_factory.mktemp("ca"))
     context = ssl.create_default_context(cafile=str(authority.authority.certificate))
     with ExitStack() as stack:
@@ -117,9 +121,9 @@ def _log_in(place: Place, **headers: str) -> list[str]:
 
 
 @pytest.mark.parametrize("public", [True, False])
-def test_cookies_are_secure(start, place, public):
+def test_cookies_are_secure(place, unnamed, public):
     """Also without `--public-url`, by X-Forwarded-Proto."""
-    said = _log_in(place if public else start(TRUSTED, False))
+    said = _log_in(place if public else unnamed)
     cookies = [each for each in said if each.startswith("cookie ")]
     assert {each.partition("=")[0] for each in cookies} >= {"cookie __Host-coget-session", "cookie __Host-coget-login"}
     for each in cookies:
@@ -190,8 +194,8 @@ def _raw(place: Place, target: str, headers: str) -> str:
         f"Host: localhost\r\nX-Forwarded-Proto: http\r\nX-Forwarded-Port: 80\r\nX-Forwarded-Prefix: //{EVIL}",
     ],
 )
-def test_no_answer_names_the_host_that_a_request_names(start, place, public, headers):
-    here = place if public else start(TRUSTED, False)
+def test_no_answer_names_the_host_that_a_request_names(place, unnamed, public, headers):
+    here = place if public else unnamed
     for path in ("/reports", "/reports/", "/reports/login", "/v2/web/login", "/broker/v1/sites", "/openapi.json"):
         for target in (path, f"http://{EVIL}{path}", f"https://{EVIL}:1{path}"):
             answer = _raw(here, target, headers)
@@ -205,6 +209,6 @@ def test_no_answer_names_the_host_that_a_request_names(start, place, public, hea
 
 
 def test_a_login_with_another_host_stays_at_the_public_address(place):
-    led = [each for each in _log_in(place) if each.startswith("location ")]
+    led = [each for each in _log_in(place, Host=EVIL) if each.startswith("location ")]
     assert led[0].startswith(f"location {place.url}/reports/login?")
     assert all(each.startswith((f"location {place.url}/", "location /")) for each in led)

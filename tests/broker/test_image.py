@@ -10,7 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.broker import BrokerProcess
+from tests.support.broker import BrokerProcess, reports
+from tests.support.confined import confined
 from tests.support.waiting import PATIENCE
 
 HOUSE = Path(__file__).parents[2]
@@ -51,3 +52,56 @@ def test_what_the_image_is_made_of_serves(installed, tmp_path, monkeypatch):
         assert broker.client().get("/broker/v1/whoami").json()["role"] == "admin"
         assert httpx.get(f"{broker.url}/readyz", timeout=PATIENCE).json() == {"status": "ok"}
     assert list(place.iterdir())
+
+
+UNIT = """
+[Service]
+{variables}
+WorkingDirectory={folder}
+StateDirectory=coget
+ProtectSystem=strict
+ProtectHome=yes
+CapabilityBoundingSet=
+NoNewPrivileges=yes
+RestrictAddressFamilies=AF_INET AF_INET6 AF_UNIX
+SystemCallFilter=@system-service
+"""
+"""What a container has by `--read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges` and its volume."""
+
+
+@pytest.mark.skipif(
+    not shutil.which("systemd-analyze"), reason="systemd-analyze, which lists system calls, is not installed"
+)
+def test_it_needs_no_root_and_no_writable_root_file_system(tmp_path):
+    """No registry of images is asked: the command is run as another user, on a root that is read-only."""
+    recipe = RECIPE.read_text()
+    (user,), (folder,), (volume,) = (
+        re.findall(f"^{word} (.*)$", recipe, re.M) for word in ("USER", "WORKDIR", "VOLUME")
+    )
+    assert int(user) > 0
+    assert folder == volume == "/var/lib/coget"
+    variables = dict(each.split("=", 1) for each in re.findall("^ENV (.*)$", recipe, re.M))
+    lines = "\n".join(f"Environment={name}={value}" for name, value in variables.items())
+    unit, state = tmp_path / "container.service", tmp_path / "state"
+    unit.write_text(UNIT.format(variables=lines, folder=folder))
+    state.mkdir()
+    _, _, *words = json.loads(re.findall("^CMD (.*)$", recipe, re.MULTILINE)[0])
+    prefix = confined(unit, state)
+    with BrokerProcess(variables["COGET_BROKER_DATABASE"], tmp_path, "-", *words, prefix=prefix) as broker:
+        broker.token = (state / "lib" / "broker.sqlite.admin-token").read_text().strip()
+        client = broker.client()
+        assert client.post("/broker/v1/transfers", json=reports(0, 300)).json()["accepted"] == 300
+        asked = {"source": "ftp://s1.example", "sink": "HERE"}
+        assert client.get("/broker/v1/forecasts", params=asked).json()["rate"]["p50"] > 0
+        table = client.get("/broker/v1/transfers/export", params={"format": "parquet"})
+        assert table.content.startswith(b"PAR1")
+        assert not [each for each in broker.events() if each.get("level") in ("error", "warning")]
+
+
+def test_what_writes_has_a_place_in_the_volume():
+    """The database, the first token of a broker on PostgreSQL, and what is compiled."""
+    recipe = RECIPE.read_text()
+    (volume,) = re.findall("^VOLUME (.*)$", recipe, re.M)
+    named = dict(each.split("=", 1) for each in re.findall("^ENV (.*)$", recipe, re.M))
+    assert {"COGET_BROKER_DATABASE", "STATE_DIRECTORY", "XDG_CACHE_HOME"} == set(named)
+    assert all(Path(each.removeprefix("sqlite:///")).is_relative_to(volume) for each in named.values())

@@ -1,21 +1,40 @@
 """The units for systemd: it finds no fault with them, and what they start gets its secrets from files."""
 
+import asyncio
+import os
 import re
 import shlex
 import shutil
 import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+from uuid import uuid4
 
 import pytest
 
-from tests.support.broker import PROGRAM, BrokerProcess
+from tests.support.broker import PROGRAM, BrokerProcess, reports
+from tests.support.confined import USER, confined, said
+from tests.support.waiting import PATIENCE, until
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 UNITS = sorted(DEPLOY.glob("*.service"))
-
-
-def _said(unit: Path, name: str) -> list[str]:
-    return re.findall(f"^{name}=(.*)$", unit.read_text(), re.MULTILINE)
+BROKER = DEPLOY / "coget-broker.service"
+WORKER = DEPLOY / "coget-worker.service"
+MOST_EXPOSED = 3.0
+"""Of 10; systemd calls 3 "OK", and 8 "EXPOSED"."""
+HOWTO = DEPLOY.parent / "docs" / "howto" / "broker.md"
+DRAWING = """
+import sys
+from broker.reports.drawing import png
+from tests.broker.reports.figures import figures
+sys.stdout.buffer.write(png(next(figures())))
+"""
+analyzed = pytest.mark.skipif(
+    not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed: apt-get install systemd"
+)
 
 
 @pytest.fixture
@@ -24,8 +43,8 @@ def credentials(tmp_path: Path) -> Path:
     folder = tmp_path / "credentials"
     folder.mkdir()
     for unit in UNITS:
-        for said in _said(unit, "SetCredential"):
-            name, _, value = said.partition(":")
+        for each in said(unit, "SetCredential"):
+            name, _, value = each.partition(":")
             (folder / name).write_text(value)
             (folder / name).chmod(0o400)
     return folder
@@ -33,22 +52,22 @@ def credentials(tmp_path: Path) -> Path:
 
 def _command(unit: Path, credentials: Path) -> tuple[dict[str, str], list[str]]:
     """The variables of a unit, and the words after the program."""
-    (command,) = _said(unit, "ExecStart")
+    (command,) = said(unit, "ExecStart")
     words = shlex.split(command.replace("%d", str(credentials)))
     assert words[0].endswith("/coget-broker")
-    variables = " ".join(_said(unit, "Environment")).replace("%d", str(credentials))
+    variables = " ".join(said(unit, "Environment")).replace("%d", str(credentials))
     return dict(each.split("=", 1) for each in variables.split()), words[1:]
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+@analyzed
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_systemd_finds_no_fault(unit, tmp_path):
     copy = tmp_path / unit.name
     copy.write_text(re.sub(r"^ExecStart=\S+", f"ExecStart={PROGRAM}", unit.read_text(), flags=re.MULTILINE))
     found = subprocess.run(["systemd-analyze", "verify", copy], capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout + found.stderr) == (0, "")
-    assert _said(unit, "LoadCredential")
-    assert not re.search("PASSWORD|token", " ".join(_said(unit, "Environment")))
+    assert said(unit, "LoadCredential")
+    assert not re.search("PASSWORD|token", " ".join(said(unit, "Environment")))
 
 
 def test_the_broker_starts_as_its_unit_says(credentials, tmp_path):
@@ -56,15 +75,133 @@ def test_the_broker_starts_as_its_unit_says(credentials, tmp_path):
     database = variables["COGET_BROKER_DATABASE"].replace("/var/lib/coget", str(tmp_path))
     with BrokerProcess(database, tmp_path, "", *words[1:]) as broker:
         assert broker.client().get("/broker/v1/whoami").json()["role"] == "admin"
-    unit = (DEPLOY / "coget-broker.service").read_text()
+    unit = (BROKER).read_text()
     (named,) = re.findall(r"is in (\S+admin-token)", unit)
     assert (tmp_path / Path(named).name).read_text().strip() == broker.token
 
 
 def test_the_worker_finds_its_database_in_a_file(credentials, tmp_path):
-    variables, words = _command(DEPLOY / "coget-worker.service", credentials)
+    variables, words = _command(WORKER, credentials)
     (credentials / "database").write_text("sqlite:///none.sqlite\n")
     refused = subprocess.run(
         [PROGRAM, *words], env=variables, cwd=tmp_path, capture_output=True, text=True, check=False
     )
     assert (refused.returncode, "on SQLite the broker itself carries out tasks" in refused.stderr) == (2, True)
+
+
+@analyzed
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_systemd_calls_them_little_exposed(unit):
+    words = ["systemd-analyze", "security", "--offline=yes", "--no-pager", unit]
+    found = subprocess.run(words, capture_output=True, text=True, check=False)
+    (exposure,) = re.findall(r"Overall exposure level for \S+: ([0-9.]+)", found.stdout)
+    assert float(exposure) < MOST_EXPOSED, found.stdout
+
+
+@pytest.fixture
+def state(credentials: Path, tmp_path: Path) -> Path:
+    """Where a confined unit has its folders, and its credentials."""
+    (tmp_path / "state").mkdir()
+    credentials.rename(tmp_path / "state" / "credentials")
+    return tmp_path / "state"
+
+
+@contextmanager
+def _running(state: Path, *words: str, writable: Sequence[Path] = ()) -> Iterator[BrokerProcess]:
+    """The broker as its unit starts it, with these words more, and folders that a drop-in lets it write into."""
+    prefix = confined(BROKER, state, writable)
+    variables, command = _command(BROKER, state / "credentials")
+    with BrokerProcess(variables["COGET_BROKER_DATABASE"], state, "-", *command[1:], *words, prefix=prefix) as broker:
+        broker.token = (state / "lib" / "broker.sqlite.admin-token").read_text().strip()
+        yield broker
+
+
+@analyzed
+def test_what_is_confined_can_write_nowhere_else(state):
+    prefix = confined(BROKER, state)
+    tried = (
+        "import os, socket, sys\n"
+        "for place in sys.argv[1:]:\n"
+        "    try: open(place + '/x', 'w'); print(place)\n"
+        "    except OSError: pass\n"
+        "print(os.getuid() and socket.socket(socket.AF_UNIX).fileno() > 0)\n"
+        "socket.socket(socket.AF_PACKET)"
+    )
+    places = ["/", "/etc", "/opt", "/usr", "/home", "/root", "/var/lib", "/var", str(DEPLOY)]
+    own = ["/tmp", "/var/lib/coget", "/var/cache/coget"]
+    words = [*prefix, sys.executable, "-c", tried, *places, *own]
+    found = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert found.stdout.split() == [*own, "True"]
+    assert "Address family not supported" in found.stderr
+
+
+@analyzed
+def test_the_broker_does_all_its_work_as_confined(state):
+    """Compiled forecasts, figures that an engine for JavaScript draws, temporary files, files for itself alone."""
+    with _running(state) as broker:
+        client = broker.client()
+        rows = [{**each, "source": "ftp://s.example"} for each in reports(0, 300)]
+        assert client.post("/broker/v1/transfers", json=rows).json()["accepted"] == 300
+        pair = {"source": "ftp://s.example", "sink": "HERE"}
+        assert client.get("/broker/v1/forecasts", params=pair).json()["rate"]["p50"] > 0
+        assert len(client.get("/broker/v1/transfers/export").text.splitlines()) == 301
+        table = client.get("/broker/v1/transfers/export", params={"format": "parquet"})
+        assert table.content.startswith(b"PAR1")
+        assert not [each for each in broker.events() if each.get("level") == "error"]
+    drawn = subprocess.run([*confined(BROKER, state), sys.executable, "-c", DRAWING], capture_output=True, check=True)
+    assert drawn.stdout.startswith(b"\x89PNG")
+    for path in (state / "lib").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0, path
+
+
+@analyzed
+@pytest.mark.parametrize("opened", [True, False])
+def test_a_folder_is_written_into_where_a_drop_in_opens_it(state, tmp_path, opened):
+    (line,) = re.findall(r"^ *ReadWritePaths=(\S+)$", HOWTO.read_text(), re.M)
+    assert line.startswith("/")
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    with _running(state, "--site", "HERE", writable=[folder] if opened else []) as broker:
+        client = broker.client()
+        scratch = {"name": "scratch", "kind": "local", "site": "HERE", "base": str(folder)}
+        number = client.put("/broker/v1/collections/scratch", json=scratch).json()["id"]
+        path = f"/v0.10/operation/endpoint/{number}/mkdir"
+        made = client.post(path, json={"DATA_TYPE": "mkdir", "path": "/new"})
+        assert made.is_success == opened, made.text
+    assert (folder / "new").is_dir() == opened
+
+
+@analyzed
+def test_the_worker_does_a_task_as_confined(state, server, tmp_path):
+    """Through the socket of a PostgreSQL, in a folder that a drop-in opens; then it ends when it is told to."""
+    url, folder = server.create(), tmp_path / "scratch"
+    place = Path(dict(parse_qsl(urlsplit(url).query))["host"])
+    place.chmod(0o711)  # as user coget may come to that of a database
+    (place / ".s.PGSQL.5432").chmod(0o777)
+    (folder / "old").mkdir(parents=True)
+    (folder / "old" / "file").write_text("x")
+    for path in (folder / "old", folder / "old" / "file"):
+        os.chown(path, USER, USER)
+    (state / "credentials" / "database").write_text(url)
+    prefix = confined(WORKER, state, [folder])
+    _, words = _command(WORKER, state / "credentials")
+    with BrokerProcess(url, tmp_path) as broker:
+        client = broker.client()
+        scratch = {"name": "scratch", "kind": "local", "site": "SITE", "base": str(folder)}
+        number = client.put("/broker/v1/collections/scratch", json=scratch).json()["id"]
+        item = {"DATA_TYPE": "delete_item", "path": "/old"}
+        task = {"DATA_TYPE": "delete", "submission_id": str(uuid4()), "endpoint": number, "recursive": True}
+        told = client.post("/v0.10/delete", json={**task, "DATA": [item]})
+        assert told.is_success, told.text
+        with subprocess.Popen([*prefix, PROGRAM, *words], stderr=subprocess.PIPE, text=True) as worker:
+            try:
+                path = f"/v0.10/task/{told.json()['task_id']}"
+                over = until(lambda: worker.poll() is not None or client.get(path).json()["status"] != "ACTIVE")
+                asyncio.run(over)
+                assert client.get(path).json()["status"] == "SUCCEEDED"
+            finally:
+                worker.terminate()
+            said_last = (worker.stderr or sys.stdin).read()
+            assert worker.wait(PATIENCE) == 0, said_last
+    assert '"stopped"' in said_last
+    assert list(folder.iterdir()) == []

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import tempfile
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
@@ -76,12 +77,13 @@ class BrokerProcess:
     :param folder: where it writes its log
     :param token: of an admin, if the database has one already
     :param words: more words of the command
+    :param prefix: words before it
     """
 
-    def __init__(self, database: str, folder: Path, token: str = "", *words: str) -> None:
+    def __init__(self, database: str, folder: Path, token: str = "", *words: str, prefix: Sequence[str] = ()) -> None:
         self.folder = folder
         self._log = folder / f"broker-{time.monotonic_ns()}.log"
-        command = [PROGRAM, "serve", "--port", "0", "--database", database, *words]
+        command = [*prefix, PROGRAM, "serve", "--port", "0", "--database", database, *words]
         with self._log.open("wb") as log:
             environment = {"XDG_STATE_HOME": str(folder / "state"), **os.environ}
             self.process = start(command, stdout=log, stderr=log, cwd=folder, env=environment)
