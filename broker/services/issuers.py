@@ -120,7 +120,7 @@ class Issuers:
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
         except jwt.ExpiredSignatureError:  # which is found when the signature is right
-            raise _unknown(f"{said.get('sub')} {issuer.url}") from None
+            raise _unknown(f"{said.get('iss')} {said.get('sub')}"[:500]) from None
         except NO_TOKEN:
             raise _unknown() from None
         return issuer, claims
