@@ -210,11 +210,9 @@ class GridFTPTree:
         """What a folder has, in batches as they come; to stop early, close it."""
         doubtful: Sequence[Entry] = ()
         leaving: list[Entry] = []
-        folder, base = path, None
+        base: str | None = None
         async with self._session() as session:
-            if self._limits():
-                base = await self._links.base(session)
-                folder = await self._follow(session, path, False) or path
+            folder = await self._follow(session, path, False) or path
             async with aclosing(
                 session.list(self.at(path), omitted)
             ) as listing:  # before somebody else has the session
@@ -222,20 +220,21 @@ class GridFTPTree:
                     if [entry.name for entry in batch] == [path.rstrip("/").rpartition("/")[2]]:
                         doubtful = batch  # of a file servers list that file
                     else:
-                        kept = [entry for entry in batch if base or not self._leaves(entry)]
-                        leaving += [entry for entry in batch if not base and self._leaves(entry)]
-                        yield [self._shown(path, folder, entry, base) for entry in kept]
+                        leaving += [entry for entry in batch if self._leaves(entry)]
+                        yield [self._shown(path, folder, entry) for entry in batch if not self._leaves(entry)]
             if doubtful and (await session.stat(self.at(path))).kind != "dir":
                 raise NotDirectory(f"{path} is no folder", "look at it, or list the folder that it is in")
             leaving += doubtful
-            base = base or (await self._links.base(session) if any(map(self._leaves, leaving)) else None)
+            if any(map(self._leaves, leaving)):  # a server that lists is asked nothing else
+                base = await self._links.base(session)
         if leaving:
             yield [self._shown(path, folder, entry, base) for entry in leaving]
 
-    def _shown(self, path: str, folder: str, entry: Entry, base: str | None) -> Entry:
+    def _shown(self, path: str, folder: str, entry: Entry, base: str | None = None) -> Entry:
         """An entry of a folder as the user may see it.
 
-        :param folder: where the folder is without links, for users whose reach has an end
+        :param folder: where the folder is without links, if the user may not read all
+        :param base: where the collection is without links, for links that seem to leave it
         """
         found = self._led(path, entry, base)
         if not (self._limits() and is_link(found)):
