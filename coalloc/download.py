@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -12,9 +12,10 @@ from coalloc.continuation import Continuation
 from coalloc.disk import in_thread
 from coalloc.engine.base import Source
 from coalloc.engine.places import CONNECTING
-from coalloc.errors import CoallocError, ReplicaChanged, TargetExists, TransferFailed, VerificationError
+from coalloc.errors import CoallocError, ReplicaChanged, TargetExists, TransferFailed
 from coalloc.intervals import Intervals
 from coalloc.journal import Header, Journal, Recollection, describe, recall
+from coalloc.judge import Judge, JudgedFile
 from coalloc.model import (
     Basis,
     Checksum,
@@ -30,9 +31,8 @@ from coalloc.model import (
 from coalloc.report import source_reports, source_views, unstarted_reports, unstarted_views
 from coalloc.runner import Runner
 from coalloc.schedule import Scheduler
-from coalloc.schedule.events import Event, Rejected, Started
+from coalloc.schedule.events import Event, Started
 from coalloc.schedule.policies import Policy
-from coalloc.schedule.state import Lane
 from coalloc.sink import PartialFile, matching_bytes, resembles
 from coalloc.urls import redact
 from coalloc.verify import Jury, Verification, expectation
@@ -292,20 +292,19 @@ class Download:
     async def _fetch_and_verify(self) -> None:
         assert self._scheduler is not None
         assert self._verification is not None
-        event: Event = Started(self._loop.time(), self._runner.connected)
-        while True:
+        assert self._journal is not None
+        lanes, continuation = self._scheduler.state.lanes, self._continuation
+        file = JudgedFile(self._target.name, self._partial, self._journal, self._resumed)
+        judge = Judge(file, self._urls, lanes, self._runner, self._verification, continuation)
+        event: Event | None = Started(self._loop.time(), self._runner.connected)
+        while event:
             self._phase, self._fetched_at = "fetching", None
             await self._run(self._scheduler, event)
             self._phase, self._fetched_at = "verifying", self._loop.time()
             if not (self._file.checksums or self._file.pieces):  # else no server can say anything new
                 await self._runner.hear_the_late()
-            bad, changed = await self._judge(self._verification)
-            if changed:
-                event = await self._fetch_anew(self._scheduler.state.lanes, self._verification, changed)
-            elif bad:
-                event = await self._reject(self._scheduler.state.lanes, self._verification, bad)
-            else:
-                break
+            event = await judge.judge()
+            self._notice = judge.notice or self._notice
 
     async def _run(self, scheduler: Scheduler, event: Event) -> None:
         """:raises ReplicaChanged: when no source is left, as all have changed"""
@@ -317,94 +316,12 @@ class Download:
                 raise changed[0] from None
             raise
 
-    async def _judge(self, verification: Verification) -> tuple[Mapping[int, str], Mapping[int, str]]:
-        """Whose bytes are wrong, or of another version than the file is now, with the reason."""
-        verdict = self._loop.create_task(verification.find_bad())
-        try:
-            changed, doubted = await self._unconfirmed(verification)
-            if changed:
-                return {}, changed
-            bad = await verdict
-            return bad, {} if bad else {i: why for i, why in doubted.items() if not verification.confirmed_by_others(i)}
-        finally:
-            verdict.cancel()
-            await asyncio.gather(verdict, return_exceptions=True)
-
-    async def _unconfirmed(self, verification: Verification) -> tuple[dict[int, str], dict[int, str]]:
-        """Who delivered something and has changed since, or cannot tell whether it has.
-
-        Where a checksum of the whole is known, that one tells.
-        """
-        if verification.knows_the_whole:
-            return {}, {}
-        senders, count = self._partial.senders, len(self._sources)
-        errors = await self._runner.recheck(source for source in senders if source < count)
-        changed = {i: error.message for i, error in errors.items() if isinstance(error, ReplicaChanged)}
-        doubted = {i: error.message for i, error in errors.items() if i not in changed}
-        if earlier := self._continuation:
-            for number in senders - earlier.confirmed - set(range(count)):
-                url, known = self._urls[number], earlier.begun_anew or number in earlier.changed
-                why = f"{url} {'was changed' if known else 'may have changed'} since an earlier run fetched from it"
-                (changed if known else doubted)[number] = why
-        return changed, doubted
-
-    async def _fetch_anew(
-        self, lanes: Sequence[Lane], verification: Verification, changed: Mapping[int, str]
-    ) -> Rejected:
-        """Drop what is of another version, or may be, so that it is fetched again.
-
-        :raises CoallocError: when there is nobody to fetch it from
-        """
-        if all(lane.source in changed or lane.status == "left" for lane in lanes):
-            errors = [self._runner.errors[i] for i in changed if i in self._runner.errors]
-            stale = next((error for error in errors if isinstance(error, ReplicaChanged)), None)
-            if stale is None:
-                why = "; ".join(changed.values())
-                raise TransferFailed(
-                    f"no source can say whether the file is still the one that was fetched: {why}",
-                    "run the same command again to go on",
-                )
-            await self._forget(verification, changed)
-            raise stale
-        total = await self._forget(verification, changed)
-        why = "; ".join(changed.values())
-        self._notice = f"{sum(end - start for start, end in total)} bytes were fetched again: {why}"
-        rejected = tuple(i for i in changed if i < len(lanes))
-        return Rejected(self._loop.time(), rejected, tuple(total), reason=why)
-
-    async def _forget(self, verification: Verification, changed: Mapping[int, str]) -> list[tuple[int, int]]:
-        assert self._journal is not None
-        dropped = await verification.forget(changed)
-        for piece in dropped:
-            self._journal.revoke(piece.start, piece.end)
-            self._resumed.remove(piece.start, piece.end)
-        return [(piece.start, piece.end) for piece in dropped]
-
     def _write(self, source: int, offset: int, view: memoryview) -> None:
         assert self._verification is not None
         assert self._journal is not None
         fresh = self._partial.write(source, offset, view)
         self._journal.append(fresh)
         self._verification.add(fresh)
-
-    async def _reject(self, lanes: Sequence[Lane], verification: Verification, bad: Mapping[int, str]) -> Rejected:
-        """Drop all that bad sources delivered, so that it is fetched from others."""
-        assert self._journal is not None
-        dropped, back = await verification.drop(bad)
-        for piece in dropped:
-            self._journal.revoke(piece.start, piece.end)
-            self._resumed.remove(piece.start, piece.end)
-        left = {lane.source for lane in lanes if lane.status == "left"} - set(back)
-        if all(lane.source in verification.bad.keys() | left for lane in lanes):
-            names = "; ".join(f"{self._urls[i]}: {why}" for i, why in verification.bad.items())
-            failed = f"{self._target.name} could not be verified{verification.mismatch}"
-            raise VerificationError(
-                f"{failed}, and no other source is left. {names}",
-                "check the expected checksum, or name a replica that is known to be good",
-            )
-        ranges = tuple((piece.start, piece.end) for piece in dropped)
-        rejected, restored = (tuple(i for i in sources if i < len(lanes)) for sources in (bad, back))
-        return Rejected(self._loop.time(), rejected, ranges, restored)
 
     # What is shown
 
