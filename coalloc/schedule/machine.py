@@ -137,10 +137,9 @@ class Scheduler:
         lane.status, lane.idle_at, lane.wanted = "idle", event.at, False
         lane.ready_at = event.at if lane.ready_at is None else lane.ready_at
         self._first_ready = event.at if self._first_ready is None else self._first_ready
-        if not lane.ranged and not self.state.is_last(lane):
+        if not self._can_take_part(lane):
             self._copies.hand_back(lane, event.at)
             self._put_aside(lane)
-            lane.reason = "it ignores ranges, so it is used only when it is the last"
 
     def _waiting(self, event: Waiting) -> None:
         """It may take long, and is nobody's fault: the others do without this source until it is ready."""
@@ -231,7 +230,7 @@ class Scheduler:
         return True
 
     def _employ(self, now: float) -> None:
-        idle = [lane for lane in self.state.lanes if lane.status == "idle"]
+        idle = [lane for lane in self.state.lanes if lane.status == "idle" and self._can_take_part(lane)]
         for lane in sorted(idle, key=lambda lane: not lane.share):
             choice = self._choose(lane, now)
             match choice:
@@ -303,8 +302,14 @@ class Scheduler:
                 self._put_aside(lane)
         self._admit(now)  # in their places
 
+    def _can_take_part(self, lane: Lane) -> bool:
+        """Whether a source can send what others leave to it, or all, as there are no others."""
+        return lane.ranged or self.state.is_last(lane)
+
     def _put_aside(self, lane: Lane) -> None:
         lane.status = "spare"
+        if not lane.ranged:
+            lane.reason = "it ignores ranges, so it is used only when it is the last"
         self._close(lane, well=True)
 
     def _close(self, lane: Lane, *, well: bool = False) -> None:
@@ -313,6 +318,8 @@ class Scheduler:
             self._actions.append(Close(lane.source, well))
 
     def _is_spare(self, lane: Lane, now: float) -> bool:
+        if not self._can_take_part(lane):
+            return True
         role = self.policy.role(self.state, lane, now)
         if role == "needed":
             return False

@@ -5,7 +5,7 @@ import pytest
 from coalloc.model import Estimate, Way
 from coalloc.schedule.actions import Abandon, Close, Connect, Done, Fetch, GiveUp, Shorten, Wake, Widen
 from coalloc.schedule.events import Failed, Finished, Held, Ready, Received, Rejected, Started, Tick, Waiting
-from coalloc.schedule.machine import SOON, TICK, IllegalEventError
+from coalloc.schedule.machine import LINGER, SOON, TICK, IllegalEventError
 from coalloc.schedule.pauses import TRIES
 from coalloc.schedule.policies import make
 from coalloc.schedule.streams import FIRST
@@ -159,6 +159,52 @@ def test_a_source_that_comes_back_while_it_connects_is_not_connected_twice():
     assert kinds(actions, Connect) == [Connect(2)]
     assert not kinds(machine.handle(Ready(0.6, 2)), Connect)
     assert machine.state.lanes[2].usable
+
+
+def test_a_source_without_ranges_is_not_asked_for_the_middle_when_it_is_the_last_no_more():
+    machine = scheduler(size=10 * MB)
+    machine.handle(Waiting(0.0, 1, "no free connection"))
+    (all_of_it,) = kinds(machine.handle(Ready(0.0, 0, ranged=False)), Fetch)
+    machine.handle(Received(0.1, all_of_it.copy, 0, 1000))
+    actions = machine.handle(Ready(0.2, 1))
+    (shorten,), (stolen,) = kinds(actions, Shorten), kinds(actions, Fetch)
+    assert (stolen.source, stolen.start) == (1, shorten.end)
+    machine.handle(Received(0.3, all_of_it.copy, 1000, shorten.end))
+    actions = machine.handle(Finished(0.3, all_of_it.copy))
+    assert not kinds(actions, Fetch)
+    assert kinds(actions, Close) == [Close(0, well=True)]
+    actions = machine.handle(Failed(0.4, 1, "gone", permanent=True, copy=stolen.copy))
+    assert kinds(actions, Connect) == [Connect(0)]
+    (rest,) = kinds(machine.handle(Ready(0.5, 0, ranged=False)), Fetch)
+    assert (rest.start, rest.end) == (0, stolen.end)
+
+
+def test_a_source_that_is_not_needed_is_let_go_after_a_while_and_comes_back():
+    machine = scheduler(strategy="brute")
+    fetches = [kinds(machine.handle(Ready(0.0, source)), Fetch) for source in range(2)]
+    (first,), (second,) = [fetch for fetch in fetches[1] if fetch.source == 0], [f for f in fetches[1] if f.source == 1]
+    machine.handle(Received(1.0, first.copy, first.start, first.end))
+    assert not kinds(machine.handle(Finished(1.0, first.copy)), Close)
+    machine.handle(Received(1.5, second.copy, second.start, second.start + 1000))
+    assert not kinds(machine.handle(Tick(1.0 + LINGER / 2)), Close)
+    assert kinds(machine.handle(Tick(1.0 + LINGER)), Close) == [Close(0, well=True)]
+    actions = machine.handle(Failed(3.1, 1, "gone", permanent=True, copy=second.copy))
+    assert kinds(actions, Connect) == [Connect(0)]
+    (rest,) = kinds(machine.handle(Ready(3.2, 0)), Fetch)
+    assert (rest.start, rest.end) == (second.start + 1000, second.end)
+
+
+def test_a_source_that_is_too_slow_makes_room_at_once_for_one_that_is_kept_out():
+    machine = CheckedScheduler(100 * MB, [Estimate()] * 3, make("aggressive"), most=2)
+    machine.handle(Started(0.0))
+    (fast,) = kinds(machine.handle(Ready(0.0, 0)), Fetch)
+    (slow,) = kinds(machine.handle(Ready(0.0, 1)), Fetch)
+    for at, copy in ((1.0, fast), (1000.0, slow)):
+        machine.handle(Received(at - 0.5, copy.copy, copy.start, copy.start + 1000))
+        machine.handle(Received(at, copy.copy, copy.start + 1000, copy.end))
+        actions = machine.handle(Finished(at, copy.copy))
+    assert kinds(actions, Close) == [Close(1, well=True)]
+    assert kinds(actions, Connect) == [Connect(2)]
 
 
 def test_a_source_without_ranges_is_used_only_as_the_last():
