@@ -330,5 +330,5 @@ class AnyOrder(RuleBasedStateMachine):
             assert {lane.status for lane in self.state.lanes} == {"left"}
 
 
-AnyOrder.TestCase.settings = settings(max_examples=effort(150, 1000), stateful_step_count=effort(60, 100))
+AnyOrder.TestCase.settings = settings(max_examples=effort(150, 500), stateful_step_count=effort(60, 100))
 test_any_order = pytest.mark.long(AnyOrder.TestCase)
