@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from random import Random
 
+from tests.support.again import first_name
+
 __all__ = ["FOUND", "FUZZING", "tries"]
 
 FOUND = Path(__file__).parents[1] / "seeds.json"
@@ -21,7 +23,7 @@ def tries(count: int) -> Iterator[AbstractContextManager[int]]:
 
     What fails within says with which seed: `for attempt in tries(9): with attempt as seed: ...`
     """
-    test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" (")[0]
+    test = first_name(os.environ["PYTEST_CURRENT_TEST"].rpartition(" (")[0])
     chance = Random(f"{FUZZING or ''} {test}")
     seeds = [*_found().get(test, ()), *(chance.getrandbits(24) for _ in range(count))]
     return (_attempt(test, seed) for seed in seeds)
