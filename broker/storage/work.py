@@ -131,7 +131,7 @@ class Works:
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
-        self._sqlite = connection.dialect.name == "sqlite"
+        self._going_on: set[tuple[str, str]] = set()
 
     async def add(self, task: str, planned: Collection[Planned]) -> int:
         """Add work to a task; how much of it is new. The task's counters of what it is about rise by that."""
@@ -186,14 +186,15 @@ class Works:
         large_first: bool,
         most: int,
         most_bytes: int,
-        now: float,
+        now: float | ColumnElement[float],
     ) -> list[Work]:
         """Work that may begin now, for this worker only: at least one piece if there is any, at most so many bytes.
 
         None of a task that is over, and none for a worker that was taken for dead: nobody would ever free that.
         """
-        if not await self._may_lease(task, worker):
+        if (task, worker) not in self._going_on and not await self._may_lease(task, worker):
             return []
+        self._going_on.add((task, worker))
         free = (
             select(*WORK)
             .where(

@@ -32,11 +32,14 @@ class Workers:
         seen = update(workers).where(workers.c.id == worker).values(seen_at=clock(self._connection))
         return bool((await self._connection.execute(seen)).rowcount)
 
-    async def may_flush(self, worker: str, number: int) -> bool:
-        """Whether a worker that is there has not written this yet; it is taken for dead only after this transaction."""
-        fresh = select(workers.c.id).where(workers.c.id == worker, workers.c.flushed < number)
-        fresh = fresh.with_for_update(read=True, key_share=True)
-        return (await self._connection.execute(fresh)).first() is not None
+    async def may_flush(self, worker: str, number: int) -> float | None:
+        """The time, where a worker that is there has not written this yet; it is not dead before this transaction ends.
+
+        None where it has, or is taken for dead.
+        """
+        fresh = select(clock(self._connection)).where(workers.c.id == worker, workers.c.flushed < number)
+        fresh = fresh.with_for_update(read=True, key_share=True, of=workers)
+        return (await self._connection.execute(fresh)).scalar()
 
     async def flushed(self, worker: str, number: int) -> bool:
         """A worker has written this; False when it had before, in a transaction that ended only now.

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Collection, Sequence
 
 from broker.models.tasks import Work, WorkKind
-from broker.storage.clock import read_clock
+from broker.storage.clock import clock
 from broker.storage.database import Database
 from broker.storage.lanes import Lanes
 from broker.storage.work import Works
@@ -67,7 +67,7 @@ class Leases:
         self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int
     ) -> list[Work]:
         async with self._database.write() as connection:
-            works, now = Works(connection), await read_clock(connection)
+            works, now = Works(connection), clock(connection)
             for group in groups:
                 if batch := await works.lease(task, self._worker, group, large_first, most, BATCH_BYTES, now):
                     return batch

@@ -22,7 +22,6 @@ from broker.models.history import Observed
 from broker.models.tasks import Event, Task, Work
 from broker.services.decisions import Decisions
 from broker.services.history import Transfers
-from broker.storage.clock import read_clock
 from broker.storage.database import Database
 from broker.storage.tasks import Tasks
 from broker.storage.work import Result, Works
@@ -214,18 +213,18 @@ class Recorder:
         try:
             async with self._database.write() as connection:
                 workers = Workers(connection)
-                if not await workers.may_flush(batch.worker, batch.number):
+                if (now := await workers.may_flush(batch.worker, batch.number)) is None:
                     raise _WrittenBefore
-                accepted = await self._fill(connection, batch)
+                accepted = await self._fill(connection, batch, now)
                 if not await workers.flushed(batch.worker, batch.number):
                     raise _WrittenBefore
         except _WrittenBefore:
             return batch.leases
         return accepted
 
-    async def _fill(self, connection: AsyncConnection, batch: _Batch) -> set[tuple[int, int]]:
+    async def _fill(self, connection: AsyncConnection, batch: _Batch, now: float) -> set[tuple[int, int]]:
         """Write it in a transaction; the leases whose results count."""
-        tasks, works, now = Tasks(connection), Works(connection), await read_clock(connection)
+        tasks, works = Tasks(connection), Works(connection)
         progress = [(held, tuple(received)) for held, received in self._progress.values()]
         of_work = {held.task_id for held, _ in progress} | {each.work.task_id for each in batch.results}
         await works.lock(of_work | set(batch.moved) | {task for task, _ in batch.events})

@@ -2,8 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -91,20 +91,28 @@ async def far(cut: Way) -> AsyncIterator[Database]:
     await far.close()
 
 
+@contextmanager
+def stalled(cut: Way) -> Iterator[None]:
+    """Nothing goes through meanwhile."""
+    cut.stall()
+    try:
+        yield
+    finally:
+        cut.mend()
+
+
 async def test_a_worker_that_is_cut_off_stops_before_another_has_its_work_and_names_nothing_then(opened, far, cut):
     tasks, first = Tasks(opened), Endless()
     number, _ = await tasks.submit(task("/a"))
     async with working(far, first) as worker:
         await first.begun.wait()
-        name = worker._name
-        cut.stall()
-        second = After(first)
-        async with working(opened, second):
-            await until(lambda: over(tasks, number))
-            assert second.in_time == [True]
-            cut.mend()
-            await until(lambda: worker._name != name)
-            await until(lambda: first.said)
+        name, second = worker._name, After(first)
+        with stalled(cut):
+            async with working(opened, second):
+                await until(lambda: over(tasks, number))
+        assert second.in_time == [True]
+        await until(lambda: worker._name != name)
+        await until(lambda: first.said)
     assert isinstance(first.said[0], LeaseLost)
     assert (await tasks.one(ANN, number)).status == "SUCCEEDED"
 
@@ -116,10 +124,9 @@ async def test_a_worker_that_was_cut_off_for_a_moment_goes_on(opened, far, cut):
     async with working(far, first) as worker:
         await first.begun.wait()
         name = worker._name
-        cut.stall()
-        await first.stopped.wait()
-        first.begun.clear()
-        cut.mend()
+        with stalled(cut):
+            await first.stopped.wait()
+            first.begun.clear()
         await first.begun.wait()
         assert worker._name == name
     async with opened.read() as connection:
