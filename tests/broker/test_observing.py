@@ -37,7 +37,8 @@ def test_what_no_network_carries_is_not_learnt():
 def test_of_a_batch_the_time_counts_in_which_something_was_moved():
     """Not the minute in which it was compared what is there already."""
     now = time.time()
-    moves = [Move(WORK._replace(id=i, size=GB, leases=7), now - begin, now - end) for i, begin, end in ((3, 9, 7), (2, 8, 5))]
+    times = ((3, 9, 7), (2, 8, 5))
+    moves = [Move(WORK._replace(id=i, size=GB, leases=7), now - begin, now - end) for i, begin, end in times]
     (observed,) = of_batch("ftp://a", "here", now - 60, moves, 4)
     assert (observed.bytes, observed.ranges, observed.streams) == (2 * GB, 2, 4)
     assert observed.busy_seconds == pytest.approx(4.0)
