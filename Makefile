@@ -1,5 +1,5 @@
 # A newcomer's commands. Each sets up what it needs; what is set up already is left alone.
-.PHONY: demo test test-long fuzz repeat bench bench-copies bench-broker bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-staging bench-testbed results docs
+.PHONY: demo test test-long fuzz repeat bench bench-copies bench-broker bench-hostile bench-reports bench-forecasts bench-planner bench-paper bench-collecting bench-wan bench-staging bench-testbed results docs
 
 # Servers, and tc, are where Debian does not let users look.
 export PATH := $(PATH):/usr/sbin:/sbin
@@ -50,6 +50,11 @@ bench-copies: $(READY)
 # The broker over HTTP, with large catalogues and histories. Takes four minutes.
 bench-broker: $(READY)
 	@$(RUN) tests.benchmarks.broker
+
+# What a broker does for others while eight users send the worst that it takes. Takes half an hour.
+bench-hostile: $(READY)
+	@$(RUN) tests.benchmarks.hostile
+	@$(RUN) tests.benchmarks.hostile --postgres
 
 # How soon reports are there, of ten million transfers. Takes a quarter of an hour.
 bench-reports: $(READY)

@@ -121,6 +121,7 @@ class Settings(NamedTuple):
     :param hook: who is told of tasks that are over
     :param requests_per_second: of one caller, on average
     :param largest_body: bytes that a request may have, imports apart
+    :param added_per_hour: transfers and names that one user may report and import
     :param site: where this process is: folders of collections at it are folders of this machine
     :param probing: what measuring ways between endpoints may take; None measures none
     :param credentials: proxy certificates and where they may be shown, by the names that collections call them
@@ -137,7 +138,8 @@ class Settings(NamedTuple):
     keep_days: float | None = None
     issuers: tuple[Issuer, ...] = ()
     requests_per_second: float = 1000.0
-    largest_body: int = 64 << 20
+    largest_body: int = 24 << 20
+    added_per_hour: int = 2_000_000
     site: str = ""
     credentials: Mapping[str, Credential] = MappingProxyType({})
     public_url: str = ""
@@ -184,7 +186,20 @@ def configured(settings: Settings, path: Path) -> Settings:
         network=_network(path),
         proxies=_proxies(path),
         copy_unverified=_copy_unverified(path),
+        added_per_hour=_added_per_hour(path) or settings.added_per_hour,
     )
+
+
+def _added_per_hour(path: Path) -> int | None:
+    """That of a TOML file: `[limits]` with added_per_hour; None where it says nothing.
+
+    :raises Invalid: naming the file, and what in it makes no sense
+    """
+    said = document(path).get("limits", {"added_per_hour": None})
+    rows = said["added_per_hour"] if isinstance(said, dict) and said.keys() == {"added_per_hour"} else 0
+    if rows is not None and (type(rows) is not int or rows < 1):
+        raise Invalid(f"{path}: [limits] makes no sense", "write [limits] and added_per_hour = 2000000")
+    return rows
 
 
 def _copy_unverified(path: Path) -> bool:

@@ -24,6 +24,7 @@ KNOWN = {
     "network": "[network]",
     "proxy": "[proxy]",
     "transfers": "[transfers]",
+    "limits": "[limits]",
 }
 """What a file may say."""
 SECRETS = (("login", "client_secret"), ("introspection", "client_secret"), ("notify", "secret"))

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple, Self
 
+from broker.apart import Apart, Budget, Turns
 from broker.config import Settings
 from broker.reports.archive import Archive
 from broker.services.access import Access
@@ -31,6 +32,7 @@ from broker.services.places import Places
 from broker.services.plans import Plans
 from broker.services.probes import Probes
 from broker.services.provider import Provider
+from broker.services.quotas import Quotas
 from broker.services.replicas import Replicas
 from broker.services.sessions import Sessions
 from broker.services.submissions import Submissions
@@ -40,6 +42,14 @@ from broker.services.watching import Watching
 from broker.storage.database import Database, addressed
 
 __all__ = ["Factory"]
+
+MB = 1 << 20
+WORKING = Budget(250 * MB, 20, 60, 2)
+"""For plans, and to read and write the files of other programs."""
+DRAWING = Budget(250 * MB, 20, 60, 20, reserved=600 * MB)
+"""For figures: the engine that draws takes so much for code that it does not make."""
+EACH, WAITING = 30.0, 8
+"""Seconds of large requests for one user within minutes, and how many of theirs may wait."""
 
 
 class Factory(NamedTuple):
@@ -78,6 +88,9 @@ class Factory(NamedTuple):
     probes: Probes
     archive: Archive
     monitoring: Monitoring
+    working: Apart
+    drawing: Apart
+    large: Turns
 
     @classmethod
     def of(cls, settings: Settings, compiled: bool | None = None) -> Self:
@@ -89,9 +102,11 @@ class Factory(NamedTuple):
         introspection = Introspection(settings.introspection) if settings.introspection else None
         access, keys = Access(database, issuers, introspection), Keys(database)
         places = Places(database, settings.network)
+        working, drawing, large = Apart(WORKING), Apart(DRAWING), Turns(EACH, WAITING)
+        quotas = Quotas(settings.added_per_hour)
         catalogue = Catalogue(database, places)
         forecasting = Forecasting(database, places, compiled)
-        transfers = Transfers(database, places, forecasting)
+        transfers = Transfers(database, places, forecasting, quotas)
         replicas = Replicas(database, places, forecasting, settings)
         collections, tasks = Collections(database), Tasks(database)
         return cls(
@@ -109,14 +124,14 @@ class Factory(NamedTuple):
             catalogue,
             Confirming(database),
             Doubts(database, places, forecasting),
-            Bulk(catalogue, places),
+            Bulk(catalogue, places, working, large, quotas),
             forecasting,
             transfers,
-            Logs(transfers),
+            Logs(transfers, working, large),
             Decisions(database, places),
             replicas,
             Plans(replicas),
-            Flows(places, forecasting),
+            Flows(places, forecasting, working),
             collections,
             Bookmarks(database),
             Pauses(database),
@@ -128,4 +143,7 @@ class Factory(NamedTuple):
             Probes(database, places, settings.probing),
             Archive(settings, database, places, forecasting, Pace()),
             Monitoring(database),
+            working,
+            drawing,
+            large,
         )

@@ -15,12 +15,12 @@ from starlette.exceptions import HTTPException
 from broker.dependencies.access import checked
 from broker.errors import BrokerError, Insufficient, LoggedOut, Refused, TooManyRequests, Unauthenticated
 from broker.factory import Factory
-from broker.handlers import UNLIMITED, ga4gh, globus, others, own
+from broker.garbage import keep_giving_back
+from broker.handlers import MANY, UNLIMITED, ga4gh, globus, others, own
 from broker.handlers.oauth.faults import SHAPES
 from broker.middleware import BodyLimit, Observer
 from broker.models.base import Fault, Problem
 from broker.models.faults import told
-from broker.reports.drawing import warm
 from broker.services.attempts import Attempts
 from broker.tasks import Queue, followers_of, poster_of, prober_of, worker_of
 
@@ -60,7 +60,7 @@ def create_app(factory: Factory) -> FastAPI:
     app.state.wrong_tokens = Attempts(WRONG_TOKENS, 60)
     app.state.factory, app.state.buckets, app.state.registry = factory, {}, CollectorRegistry()
     checked(app.routes, DOCUMENTS)
-    app.add_middleware(BodyLimit, largest=factory.settings.largest_body, unlimited=UNLIMITED)
+    app.add_middleware(BodyLimit, largest=factory.settings.largest_body, many=MANY, unlimited=UNLIMITED)
     app.add_middleware(Observer, registry=app.state.registry)
     app.add_exception_handler(BrokerError, _refused)
     app.add_exception_handler(RequestValidationError, _invalid)
@@ -84,16 +84,18 @@ async def _running(factory: Factory) -> AsyncIterator[None]:
                 task.cancel()
             await asyncio.gather(*beside, return_exceptions=True)
             factory.trees.close()
+            await factory.working.close()
+            await factory.drawing.close()
             await factory.database.close()
 
 
 def _beside(factory: Factory) -> Iterator[Coroutine[Any, Any, None]]:
     yield factory.forecasting.watch()
     yield factory.watching.look()
+    yield keep_giving_back()
     yield factory.places.tell_opened()
     for follower in followers_of(factory):
         yield follower.run()
-    yield asyncio.to_thread(warm)
     if factory.settings.keep_days is not None:
         yield factory.transfers.keep_forgetting(factory.settings.keep_days)
     if factory.notices:

@@ -3,17 +3,20 @@
 Who speaks as a proxy and is none of ours is told of.
 """
 
+import asyncio
 import ipaddress
 import time
+from collections import Counter
 from collections.abc import Collection, MutableMapping
 from typing import Any
 
 import structlog
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from starlette.datastructures import MutableHeaders
+from prometheus_client import CollectorRegistry, Histogram
+from prometheus_client import Counter as Counts
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from broker.errors import TooLarge
+from broker.errors import TooLarge, TooManyRequests
 
 __all__ = ["BodyLimit", "Observer", "Proxies"]
 
@@ -23,6 +26,12 @@ METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 """Any other word may be sent as one, and would be a series of its own for good."""
 
 
+FEW = 1 << 20
+"""Bytes of a body that says one thing, or some."""
+HELD, HELD_OF_ONE = 48 << 20, 24 << 20
+"""Bytes of bodies that are under way: of all, and of one user."""
+SLOWEST = 120
+"""Seconds that a body may take to come."""
 MOST_TOKENS = 1000
 """That are counted each for itself."""
 MOST_ADDRESSES = 100
@@ -30,31 +39,66 @@ MOST_ADDRESSES = 100
 
 
 class BodyLimit:
-    """Refuses bodies that are longer than any request needs, before they fill the memory.
+    """Refuses bodies that are longer than any request needs, before they fill the memory; or too many at once.
 
     The framework's own limit answers in plain text; this one raises what all errors are made of.
 
+    :param largest: bytes of a body, of those paths that take many things at once
+    :param many: these paths
     :param unlimited: paths whose bodies are streams, and never held
     """
 
-    def __init__(self, app: ASGIApp, largest: int, unlimited: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, largest: int, many: Collection[str], unlimited: Collection[str]) -> None:
         self._app = app
         self._largest = largest
+        self._many = many
         self._unlimited = unlimited
+        self._held: Counter[str] = Counter()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        taken = 0
+        if scope["type"] != "http" or scope["path"] in self._unlimited:
+            await self._app(scope, receive, send)
+            return
+        largest = self._largest if scope["path"] in self._many else min(self._largest, FEW)
+        taken, began, subject, ended = 0, time.monotonic(), "", False
+        said = Headers(scope=scope).get("Content-Length", "")
 
         async def limited() -> Message:
-            nonlocal taken
-            message = await receive()
-            taken += len(message.get("body", b""))
-            if taken > self._largest:
-                raise TooLarge(f"the request is longer than {self._largest} bytes", "send it in parts")
+            nonlocal taken, subject, ended
+            if said.isdecimal() and int(said) > largest:
+                raise _too_long(largest)
+            late = began + SLOWEST - time.monotonic()
+            try:
+                message = await (receive() if ended else asyncio.wait_for(receive(), max(0.0, late)))
+            except TimeoutError:
+                raise TooLarge(f"the body was not there after {SLOWEST} s", "send it in parts") from None
+            size = len(message.get("body", b""))
+            subject = subject or _subject(scope)
+            taken += size
+            self._held[subject] += size
+            if taken > largest:
+                raise _too_long(largest)
+            if self._held[subject] > HELD_OF_ONE or self._held.total() > HELD:
+                raise TooManyRequests("too many large requests are under way", "send one after the other", 5)
+            ended = not message.get("more_body")
             return message
 
-        free = scope["type"] != "http" or scope["path"] in self._unlimited
-        await self._app(scope, receive if free else limited, send)
+        try:
+            await self._app(scope, limited, send)
+        finally:
+            self._held[subject] -= taken
+            if not self._held[subject]:
+                del self._held[subject]
+
+
+def _too_long(largest: int) -> TooLarge:
+    return TooLarge(f"the request is longer than {largest} bytes", "send it in parts")
+
+
+def _subject(scope: Scope) -> str:
+    """Who sends it, as the route has found before it reads."""
+    bearer = scope.get("state", {}).get("bearer")
+    return bearer.caller.subject if bearer else ""
 
 
 class Proxies:
@@ -105,12 +149,12 @@ class Observer:
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
         self._app = app
         labels = ("method", "route", "status")
-        self._count = Counter("coget_broker_requests", "Requests", labels, registry=registry)
+        self._count = Counts("coget_broker_requests", "Requests", labels, registry=registry)
         self._seconds = Histogram(
             "coget_broker_request_seconds", "Time to the last byte", labels[:2], registry=registry
         )
 
-        self._tokens = Counter("coget_broker_token_requests", "Requests by token", ("token",), registry=registry)
+        self._tokens = Counts("coget_broker_token_requests", "Requests by token", ("token",), registry=registry)
         self._known: set[int] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

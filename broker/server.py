@@ -18,6 +18,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from broker.config import Settings
 from broker.factory import Factory
+from broker.garbage import few_heaps
 from broker.main import create_app
 from broker.middleware import Proxies
 from broker.tasks import Queue, worker_of
@@ -30,6 +31,8 @@ PATIENCE = 30
 """Seconds that requests have to end once the broker was told to."""
 JSON = structlog.processors.JSONRenderer(lambda said, **how: json.dumps(said, **how).replace("\x7f", "\\u007f"))
 """One line for each event, all in it that is no printable ASCII escaped."""
+SWITCHED = 0.001
+"""Seconds after which a thread lets another one go on: each answer waits for some while large bodies are read."""
 NOT_STARTED = 3
 """The exit status when the port is taken, or the like; uvicorn's own."""
 
@@ -37,6 +40,8 @@ NOT_STARTED = 3
 def serve(settings: Settings, host: str, port: int) -> None:
     """Serve until SIGINT or SIGTERM; requests that were begun are ended first."""
     _log()
+    few_heaps()
+    sys.setswitchinterval(SWITCHED)
     factory = Factory.of(settings)
     log = structlog.get_logger("broker")
     log.info("starting", database=factory.database.shown, host=host, port=port)

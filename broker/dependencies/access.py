@@ -11,7 +11,7 @@ from fastapi import Depends, Request, Response
 from fastapi.routing import APIRoute, iter_route_contexts
 from starlette.routing import BaseRoute
 
-from broker.dependencies.bodies import Exactly
+from broker.dependencies.bodies import Exactly, is_large
 from broker.dependencies.context import services
 from broker.dependencies.tags import matched, tagged
 from broker.errors import Forbidden, Insufficient, TooManyRequests, Unauthenticated
@@ -37,6 +37,7 @@ __all__ = [
 ]
 
 ANONYMOUS = Caller(subject="anonymous", role="reader")
+LARGE = "large requests"
 BURST = 2.0
 """Seconds whose requests may come at once."""
 MOST_CALLERS = 10_000
@@ -98,11 +99,19 @@ class Policy:
 
 
 class Guarded(APIRoute):
-    """A route that asks its policy first: the framework would read and parse a body before any dependency."""
+    """A route that asks its policy first: the framework would read and parse a body before any dependency.
+
+    Large requests are done in turns; those that are done `elsewhere` once they are read are only read in them.
+    """
+
+    elsewhere = False
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
         policy = _policy(self)
+        field, streams = self.body_field, self.body_field is None
+        if self._embed_body_fields:
+            field = None
 
         async def guarded(request: Request) -> Response:
             request.state.policy = policy
@@ -121,8 +130,18 @@ class Guarded(APIRoute):
                     broker.places.look_again()
                     await matched(request, wanted)
                     return await handle(exact)
-            answer = await handle(exact)
-            return tagged(answer) if request.method == "GET" else answer
+            if streams or not is_large(request):
+                answer = await handle(exact)
+                return tagged(answer) if request.method == "GET" else answer
+            caller, large = request.state.bearer.caller, services(request).large
+            if not (admitted := caller.may("admin")):
+                large.admit(caller.subject, LARGE)
+            await exact.body()  # before the turn: others need not wait for what is slow to come
+            async with large.turn(caller.subject, LARGE, admitted):
+                await exact.prepare(field)
+                if not self.elsewhere:
+                    return await handle(exact)
+            return await handle(exact)
 
         return guarded
 

@@ -22,7 +22,7 @@ from broker.handlers import (
 )
 from broker.handlers.routers import OWN
 
-__all__ = ["UNLIMITED", "ga4gh", "globus", "others", "own"]
+__all__ = ["MANY", "UNLIMITED", "ga4gh", "globus", "others", "own"]
 
 MODULES = (
     places,
@@ -44,3 +44,8 @@ own = [route for module in MODULES for route in module.router.routes]
 """Routes of our own interface."""
 others = [*ga4gh.router.routes, *oauth.routes, *globus.routes, *reports.routes, *health.router.routes]
 UNLIMITED = frozenset(f"{root}{OWN}{path}" for root in ("", "/v0.10") for path in bulk.PATHS + transfers.PATHS)
+TAKING_MANY = ("/transfers", "/decisions", "/forecasts", "/plans", "/replicas/resolve", "/tasks")
+MANY = frozenset(
+    [*(f"{root}{OWN}{path}" for root in ("", "/v0.10") for path in TAKING_MANY), "/v0.10/transfer", "/v0.10/delete"]
+)
+"""Paths that take thousands of things in one request."""

@@ -60,4 +60,6 @@ async def write(
     prefix: Annotated[Beginning | None, Query(description="how names begin; SCOPE:BEGINNING within a scope")] = None,
 ) -> Response:
     """All datasets with their replicas, one a line, as `import` takes them; the last line says how many."""
+    if not caller.may("admin"):
+        services.large.admit(caller.subject, "exports")
     return StreamingResponse(services.bulk.write(prefix or "", caller), media_type=NDJSON)

@@ -16,7 +16,7 @@ __all__ = ["router"]
 router = own_router("history")
 MOST = 100
 Some = Annotated[
-    Annotated[Decided, Tag("one")] | Annotated[list[Decided], Field(max_length=MOST), Tag("list")],
+    Annotated[Decided, Tag("one")] | Annotated[list[Decided], Field(max_length=MOST, fail_fast=True), Tag("list")],
     Discriminator(one_or_list),
 ]
 

@@ -2,16 +2,24 @@
 
 from typing import Annotated
 
+from fastapi import Response
 from pydantic import Discriminator, Tag
 
-from broker.dependencies.access import Reader
+from broker.dependencies.access import Guarded, Reader
 from broker.dependencies.context import Services
 from broker.handlers.routers import own_router
 from broker.models.plans import FlowsPlanned, FlowsWanted, Planned, PlanWanted
 
 __all__ = ["router"]
 
-router = own_router("plans")
+
+class Apart(Guarded):
+    """A route whose work is done in a process of its own."""
+
+    elsewhere = True
+
+
+router = own_router("plans", route_class=Apart)
 
 
 def _kind(body: object) -> str:
@@ -25,12 +33,12 @@ Wanted = Annotated[
 ]
 
 
-@router.post("/plans")
-async def plan(wanted: Wanted, caller: Reader, services: Services) -> Planned | FlowsPlanned:
+@router.post("/plans", response_model=Planned | FlowsPlanned)
+async def plan(wanted: Wanted, caller: Reader, services: Services) -> Planned | Response:
     """Of a dataset, what each source should deliver; of files in a network, who should send what to whom.
 
     With when it should be done, and why. Moves nothing, and asks no server.
     """
     if isinstance(wanted, FlowsWanted):
-        return await services.flows.make(wanted, caller)
+        return Response(await services.flows.make(wanted, caller), media_type="application/json")
     return await services.plans.make(wanted, caller.site if wanted.sink is None else wanted.sink, caller)

@@ -30,9 +30,9 @@ OWN_ERRORS = errors_of(Problem, 400, 401, 403, 404, 409, 413, 422, 429, 503)
 """What any route of our own interface may answer instead."""
 
 
-def own_router(tag: str, prefix: str = "") -> APIRouter:
+def own_router(tag: str, prefix: str = "", route_class: type[Guarded] = Guarded) -> APIRouter:
     """Make a router of our own interface, for a resource below `prefix`."""
-    return APIRouter(prefix=f"{OWN}{prefix}", tags=[tag], responses=OWN_ERRORS, route_class=Guarded)
+    return APIRouter(prefix=f"{OWN}{prefix}", tags=[tag], responses=OWN_ERRORS, route_class=route_class)
 
 
 def page_router(prefix: str = "", route_class: type[Guarded] = Guarded) -> APIRouter:

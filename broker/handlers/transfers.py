@@ -1,5 +1,6 @@
 """The history: what transfers achieved."""
 
+from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
 
 from fastapi import Body, Depends, Query, Request, Response
@@ -8,8 +9,10 @@ from pydantic import Discriminator, Field, Tag
 
 from broker.dependencies.access import Reader, Transferrer
 from broker.dependencies.context import Services
+from broker.factory import Factory
 from broker.handlers.paging import Before, Limit
 from broker.handlers.routers import own_router
+from broker.models.access import Caller
 from broker.models.base import Moment, Wire, one_or_list
 from broker.models.history import Direction, Ingested, LogTaken, Observed, TransferRecord
 from broker.models.names import SourceName, Whereto
@@ -22,7 +25,7 @@ router = own_router("history")
 TABLE: dict[int | str, dict[str, Any]] = {200: {"description": "a table", "content": {CSV: {}, PARQUET: {}}}}
 MOST = 50_000
 Some = Annotated[
-    Annotated[Observed, Tag("one")] | Annotated[list[Observed], Field(max_length=MOST), Tag("list")],
+    Annotated[Observed, Tag("one")] | Annotated[list[Observed], Field(max_length=MOST, fail_fast=True), Tag("list")],
     Discriminator(one_or_list),
 ]
 PATHS = ("/transfers/import",)
@@ -77,10 +80,24 @@ async def export(
     caller: Reader, services: Services, wanted: Filter, format: Annotated[Literal["csv", "parquet"], Query()] = "csv"
 ) -> Response:
     """All that was reported, the newest first, as a table; Parquet where the broker has pyarrow."""
-    pages = await services.transfers.pages(wanted, caller)
+    if not caller.may("admin"):
+        services.large.admit(caller.subject, "exports")
+    pages = _in_turns(await services.transfers.pages(wanted, caller), caller, services)
     if format == "csv":
         return StreamingResponse(csv_of(pages), media_type=CSV)
-    return StreamingResponse(await parquet_of(pages), media_type=PARQUET)
+    return StreamingResponse(await parquet_of(pages, services.working, caller.subject), media_type=PARQUET)
+
+
+async def _in_turns(
+    pages: AsyncIterator[list[TransferRecord]], caller: Caller, services: Factory
+) -> AsyncIterator[list[TransferRecord]]:
+    """The same pages, between which others have their turns."""
+    while True:
+        async with services.large.turn(caller.subject, "exports", admitted=True):
+            page = await anext(pages, None)
+        if page is None:
+            return
+        yield page
 
 
 @router.get("/transfers")

@@ -44,7 +44,7 @@ class Asked(Wire):
 class Questions(Wire):
     """Several at once."""
 
-    forecasts: Annotated[list[Asked], Field(max_length=10_000)]
+    forecasts: Annotated[list[Asked], Field(max_length=10_000, fail_fast=True)]
 
 
 class Expected(Wire):

@@ -52,7 +52,7 @@ class Submission(Wire):
     kind: TaskKind = "TRANSFER"
     source: Title
     destination: Title | None = None
-    items: Annotated[tuple[NewItem, ...], Field(min_length=1, max_length=MOST)]
+    items: Annotated[tuple[NewItem, ...], Field(min_length=1, max_length=MOST, fail_fast=True)]
     options: NewOptions = NewOptions()
     label: Label | None = None
     deadline: Moment | None = None

@@ -1,23 +1,26 @@
 """Figures as drawings: SVG that follows the colours of its page, or stands alone, and PNG.
 
-Vega draws, in a process-wide engine that takes 0.4 s to begin and 30 ms for a figure, during which nothing else runs
-here: who shows many draws them one by one, each in a thread, so that others come between. What was drawn is kept.
+Vega draws, in a process-wide engine that takes 0.4 s to begin and 30 ms for a figure, and that does not give back the
+memory it had: a broker draws in a process apart. What was drawn is kept.
 Text stays text: nothing in a drawing comes from a name but letters, and nothing is fetched.
 """
 
 import hashlib
 import json
 import re
-from functools import cache, lru_cache
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from xml.etree.ElementTree import Element, register_namespace, tostring
 
 from defusedxml.ElementTree import fromstring
 
+from broker.apart import Kind
 from broker.reports.charts.palette import LIGHT
 from broker.reports.document import Figure
 
-__all__ = ["png", "svg", "vectors", "warm"]
+__all__ = ["DRAWING", "drawn", "png", "svg", "vectors"]
 
+DRAWING = Kind("drawing", "ask for a shorter time, or for tables")
 SVG = "http://www.w3.org/2000/svg"
 KEPT = 64
 """Drawings: half a MB each at most, usually a tenth of it."""
@@ -41,6 +44,11 @@ def svg(figure: Figure, standalone: bool = False) -> str:
     return _drawing(json.dumps(figure.spec), figure.title, figure.alternative, standalone)
 
 
+def drawn(figures: Iterable[Figure]) -> Mapping[str, str]:
+    """Those of these figures that are drawn, by their names, as `svg` draws them."""
+    return {each.name: svg(each) for each in figures if each.spec}
+
+
 def png(figure: Figure) -> bytes:
     """The figure as a picture, with two dots for each of the drawing's, in the colours of the day.
 
@@ -61,12 +69,6 @@ def vectors(figure: Figure) -> bytes:
 
     drawing: bytes = vl_convert.svg_to_pdf(svg(figure, standalone=True))
     return drawing
-
-
-@cache
-def warm() -> None:
-    """Have the engine begin, so that the first who asks does not wait for it."""
-    _vega('{"data": {"values": [{}]}, "mark": "point"}')
 
 
 def _vega(spec: str) -> str:

@@ -1,20 +1,25 @@
 """Whole catalogues in and out, as streams: any length, little memory, and again as often as one likes."""
 
+import asyncio
 import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import closing
+from functools import partial
 from itertools import islice
 from typing import IO
 
 import orjson
 
+from broker.apart import Apart, Kind, Turns
 from broker.errors import BrokerError, Invalid, TooLarge
 from broker.models.access import Caller, Role
 from broker.models.catalogue import Dataset, Replica
 from broker.services.catalogue import Catalogue
-from broker.services.formats import LONGEST_LINE, Context, Entry, Format, entries_of_document, parser
+from broker.services.formats import LONGEST_LINE, Context, Entry, Format, entries_of_files, parser
 from broker.services.places import Places
+from broker.services.quotas import Quotas
+from broker.services.unpacking import files_of
 
 __all__ = ["Bulk"]
 
@@ -23,15 +28,25 @@ CHUNK = 1000
 EXPORTED = re.compile(r'\{"end": ?true, ?"count": ?\d+\}\s*$')
 """What an export ends with."""
 REPORT_IN_MEMORY = 1 << 20
-LARGEST_METALINK = 64 << 20
+LARGEST_METALINK = 16 << 20
+READING = Kind("the document", "send it in parts")
+Chunk = list[tuple[int, Entry | BrokerError]]
+"""Entries, or what is wrong with them, by the numbers of their lines."""
 
 
 class Bulk:
-    """Import and export of the catalogue."""
+    """Import and export of the catalogue.
 
-    def __init__(self, catalogue: Catalogue, places: Places) -> None:
+    :param apart: where documents are read that cannot be read line by line
+    :param large: in whose turns a part after the other is read and kept
+    """
+
+    def __init__(self, catalogue: Catalogue, places: Places, apart: Apart, large: Turns, quotas: Quotas) -> None:
         self._catalogue = catalogue
         self._places = places
+        self._apart = apart
+        self._large = large
+        self._quotas = quotas
 
     async def read(
         self,
@@ -48,24 +63,45 @@ class Bulk:
 
         :raises NotFound: when there is no such endpoint
         :raises Invalid: for a list of checksums without an endpoint, or a document that is no Metalink
+        :raises TooManyRequests: when they have added too many in this hour
         """
+        if role != "admin":
+            self._large.admit(by, "imports")
         if endpoint is not None:
             await self._places.endpoint(endpoint)
         known = {name: placed.endpoint for name, placed in (await self._places.map()).by_name.items()}
         context = Context(known, endpoint, scope)
         counts = {"read": 0, "kept": 0, "changed": 0, "refused": 0}
         with closing(tempfile.SpooledTemporaryFile(REPORT_IN_MEMORY)) as report:
-            async for chunk in _chunks(form, body, context):
-                await self._keep((by, role), chunk, counts, report)
+            async for read in self._readers(by, form, body, context):
+                async with self._large.turn(by, "imports", admitted=True):
+                    chunk = await asyncio.to_thread(read)
+                    self._quotas.take(by, role, len(chunk))
+                    await self._keep((by, role), chunk, counts, report)
             report.seek(0)
             for line in report:
                 yield line
         yield orjson.dumps({"end": True, **counts}, option=orjson.OPT_APPEND_NEWLINE)
 
+    async def _readers(
+        self, by: str, form: Format, body: AsyncIterator[bytes], context: Context
+    ) -> AsyncIterator[Callable[[], Chunk]]:
+        """What reads a thousand entries after the other."""
+        if form == "metalink":
+            files = await self._apart.run(READING, by, files_of, await _whole(body))
+            entries = entries_of_files(files, context)
+            for _ in range(0, len(files), CHUNK):
+                yield lambda: list(islice(entries, CHUNK))
+            return
+        read, number = parser(form, context), 0
+        async for lines in _in_parts(_lines(body)):
+            yield partial(_entries, read, lines, number)
+            number += len(lines)
+
     async def _keep(
         self,
         by: tuple[str, Role],
-        chunk: list[tuple[int, Entry | BrokerError]],
+        chunk: Chunk,
         counts: dict[str, int],
         report: IO[bytes],
     ) -> None:
@@ -85,7 +121,11 @@ class Bulk:
     async def write(self, prefix: str, caller: Caller) -> AsyncIterator[bytes]:
         """Datasets that begin so with what replicas are there for the caller, as `ndjson` is read; then the count."""
         after, count = "", 0
-        while page := await self._catalogue.pages(prefix, after, CHUNK, caller):
+        while True:
+            async with self._large.turn(caller.subject, "exports", admitted=True):
+                page = await self._catalogue.pages(prefix, after, CHUNK, caller)
+            if not page:
+                break
             yield b"".join(_line(dataset, replicas) for dataset, replicas in page)
             after, count = page[-1][0].name, count + len(page)
         yield orjson.dumps({"end": True, "count": count}, option=orjson.OPT_APPEND_NEWLINE)
@@ -99,27 +139,21 @@ def _line(dataset: Dataset, replicas: Iterable[Replica]) -> bytes:
     return orjson.dumps({**dataset.__dict__, "replicas": places}, option=orjson.OPT_APPEND_NEWLINE)
 
 
-async def _chunks(
-    form: Format, body: AsyncIterator[bytes], context: Context
-) -> AsyncIterator[list[tuple[int, Entry | BrokerError]]]:
-    if form == "metalink":
-        files = entries_of_document(await _whole(body), context)
-        while chunk := list(islice(files, CHUNK)):
-            yield chunk
-        return
-    read = parser(form, context)
-    chunk = []
-    number = 0
-    async for line in _lines(body):
-        number += 1
-        entry = _read(read, line)
-        if entry is not None:
-            chunk.append((number, entry))
-        if len(chunk) >= CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
+async def _in_parts(lines: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+    part: list[bytes] = []
+    async for line in lines:
+        part.append(line)
+        if len(part) >= CHUNK:
+            yield part
+            part = []
+    if part:
+        yield part
+
+
+def _entries(read: Callable[[str], Entry | None], lines: Iterable[bytes], before: int) -> Chunk:
+    """Return what lines say, with their numbers; those that say nothing are left out."""
+    found = ((number, _read(read, line)) for number, line in enumerate(lines, before + 1))
+    return [(number, entry) for number, entry in found if entry is not None]
 
 
 def _read(read: Callable[[str], Entry | None], line: bytes) -> Entry | BrokerError | None:

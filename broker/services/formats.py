@@ -10,7 +10,7 @@
 
 import csv
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -22,10 +22,9 @@ from broker.models.catalogue import PORTS, Dataset, Endpoint, Replica, ReplicaSt
 from broker.models.faults import why
 from broker.models.names import Did, Named, ReplicaPath
 from broker.models.strict_json import document
-from coalloc.api import metalink_files
-from coalloc.errors import CoallocError
+from coalloc.model import ReplicaSet
 
-__all__ = ["LONGEST_LINE", "Context", "Entry", "Format", "entries_of_document", "parser"]
+__all__ = ["LONGEST_LINE", "Context", "Entry", "Format", "entries_of_files", "parser"]
 
 Format = Literal["ndjson", "csv", "rucio", "metalink", "checksums"]
 LONGEST_LINE = 1 << 20
@@ -101,12 +100,8 @@ def parser(form: Format, context: Context) -> Callable[[str], Entry | None]:
     return reader
 
 
-def entries_of_document(document: bytes, context: Context) -> Iterator[tuple[int, Entry | BrokerError]]:
-    """The files of a Metalink, numbered. :raises Invalid: when it is none"""
-    try:
-        files = metalink_files(document, "the Metalink")
-    except CoallocError as error:
-        raise Invalid(error.message, error.remedy) from None
+def entries_of_files(files: Iterable[ReplicaSet], context: Context) -> Iterator[tuple[int, Entry | BrokerError]]:
+    """The files of a Metalink, numbered."""
     for number, file in enumerate(files, 1):
         try:
             places = [{"url": replica.url} for replica in file.replicas]

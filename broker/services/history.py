@@ -14,6 +14,7 @@ from broker.models.history import Ingested, Observed, TransferRecord
 from broker.services.forecasting import Forecasting
 from broker.services.permissions import NOBODY
 from broker.services.places import Places
+from broker.services.quotas import Quotas
 from broker.storage.database import Database, retried
 from broker.storage.forgetting import forget
 from broker.storage.history import History
@@ -23,7 +24,9 @@ __all__ = ["AHEAD", "Transfers"]
 
 log = logging.getLogger(__name__)
 
-PAGE = 5000
+PAGE = 2000
+AT_ONCE = 10_000
+"""Transfers in one transaction: others are served between."""
 DAY = 86_400.0
 FORGET = 6 * 3600.0
 """Seconds between looks for what is too old."""
@@ -37,7 +40,8 @@ class Transfers:
     `listeners` are called when something was reported here.
     """
 
-    def __init__(self, database: Database, places: Places, forecasting: Forecasting) -> None:
+    def __init__(self, database: Database, places: Places, forecasting: Forecasting, quotas: Quotas) -> None:
+        self._quotas = quotas
         self._database = database
         self._places = places
         self._months = Months()
@@ -48,6 +52,7 @@ class Transfers:
 
         :param role: of the subject
         :raises Invalid: when one ended later than now, or names an endpoint that there is not
+        :raises TooManyRequests: when this subject has reported too many in this hour
         """
         return await self.keep(subject, await self.filed(subject, observed, role))
 
@@ -56,7 +61,9 @@ class Transfers:
 
         :param role: of the subject: a collection that it may not see is filed as one that is not known
         :raises Invalid: when one ended later than now, or names an endpoint that there is not
+        :raises TooManyRequests: when this subject has reported too many in this hour
         """
+        self._quotas.take(subject, role, len(observed))
         now = time.time()
         latest = now + AHEAD
         for i, each in enumerate(observed):
@@ -72,14 +79,19 @@ class Transfers:
 
     async def keep(self, subject: str, observed: Sequence[Observed]) -> Ingested:
         """Keep what is `filed` and this subject has not reported before."""
-        try:
-            accepted = await self._add(subject, observed)
-        except IntegrityError:  # another process has dropped a month in which this reports
-            self._months.forget()
-            accepted = await self._add(subject, observed)
+        accepted = 0
+        for begin in range(0, len(observed), AT_ONCE):
+            accepted += await self._added(subject, observed[begin : begin + AT_ONCE])
         for listener in self.listeners:
             listener()
         return Ingested(accepted=accepted, known=len(observed) - accepted)
+
+    async def _added(self, subject: str, observed: Sequence[Observed]) -> int:
+        try:
+            return await self._add(subject, observed)
+        except IntegrityError:  # another process has dropped a month in which this reports
+            self._months.forget()
+            return await self._add(subject, observed)
 
     @retried
     async def _add(self, subject: str, observed: Sequence[Observed]) -> int:

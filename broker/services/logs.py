@@ -5,154 +5,91 @@ refused, or as one that is kept in another form.
 """
 
 import asyncio
-import hashlib
 import tempfile
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Iterator
-from heapq import nsmallest
-from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from collections.abc import AsyncIterator, Sequence
+from typing import IO
 
-from pydantic import ValidationError
-
-from broker.errors import Invalid, TooLarge
+from broker.apart import Apart, Kind, Turns, frames
+from broker.errors import TooLarge, TooManyRequests
 from broker.models.access import Role
-from broker.models.faults import why
 from broker.models.history import Change, LogTaken, Observed, Refusal
 from broker.services.history import AHEAD, Transfers
-from coalloc.api import read_log
-from coalloc.errors import CoallocError, TooMuch
-from coalloc.imports import address
-from coalloc.plain import one_line
-from predictors.observation import Observation
-
-if TYPE_CHECKING:
-    from coalloc.api import Log
+from broker.services.unpacking import Notes, Row, unpack
 
 __all__ = ["LARGEST_LOG", "Logs"]
 
-LARGEST_LOG = 128 << 20
-"""Bytes of a log once it is unpacked, a line counted as 256 at least: half a million transfers."""
-CHUNK = 10_000
-"""Transfers in one transaction."""
-SHOWN = 100
-"""Refused lines, and changed values, that are told one by one: those of the first lines."""
-LONGEST = 200
-"""Characters of a value in what is told of it."""
-
-
-class Told(NamedTuple):
-    """A refused line, or a changed value, as it sorts: by lines."""
-
-    line: int
-    field: str
-    was: str
-    now: str
-
-
-class Notes:
-    """What is told of lines: that of the first ones, and how many lines there are."""
-
-    def __init__(self) -> None:
-        self.lines = 0
-        self._last = 0
-        self._first: list[Told] = []
-
-    def add(self, line: int, field: str, was: object, now: object = "") -> None:
-        """Note something of a line; all of one line in a row."""
-        self.lines += line != self._last
-        self._last = line
-        self._first.append(Told(line, field, one_line(str(was), LONGEST), one_line(str(now), LONGEST)))
-        if len(self._first) > 2 * SHOWN:
-            self._first = nsmallest(SHOWN, self._first)
-
-    def first(self) -> list[Told]:
-        """Those of the first lines, in their order."""
-        return nsmallest(SHOWN, self._first)
+LARGEST_LOG = 64 << 20
+"""Bytes of a log once it is unpacked, a line counted as 256 at least: a quarter of a million transfers."""
+READING = Kind("the log", "give it in parts")
 
 
 class Logs:
-    """Takes logs, one after the other: while it is read, all of one is in the memory."""
+    """Takes logs, of each user one after the other.
 
-    def __init__(self, transfers: Transfers) -> None:
+    :param apart: where they are read: all of one is in the memory
+    :param large: in whose turns they are kept
+    """
+
+    def __init__(self, transfers: Transfers, apart: Apart, large: Turns) -> None:
         self._transfers = transfers
-        self._reading = asyncio.Lock()
+        self._apart = apart
+        self._large = large
+        self._taking: set[str] = set()
 
     async def take(self, subject: str, body: AsyncIterator[bytes], role: Role = "reader") -> LogTaken:
         """Keep the transfers of another program's log; those of the same log sent again are known.
 
         :raises Invalid: when it is no log that is known
         :raises TooLarge: when it is longer than `LARGEST_LOG`
+        :raises TooManyRequests: when one of this user is being read already
         """
-        with tempfile.NamedTemporaryFile(prefix="coget-log-") as file:
-            await _receive(body, file)
-            async with self._reading:
-                try:
-                    log = await asyncio.to_thread(read_log, Path(file.name), LARGEST_LOG, databases=False)
-                except CoallocError as error:
-                    kind = TooLarge if isinstance(error, TooMuch) else Invalid
-                    raise kind(error.message.replace(file.name, "the log"), error.remedy) from None
-                return await self._keep(subject, log, role)
+        if subject in self._taking:
+            raise self._large.refusal(TooManyRequests("a log of yours is being read", "wait for its end", 5))
+        self._taking.add(subject)
+        try:
+            return await self._take(subject, body, role)
+        finally:
+            self._taking.remove(subject)
 
-    async def _keep(self, subject: str, log: "Log", role: Role) -> LogTaken:
-        refused, changed = Notes(), Notes()
-        for each in log.refused:
-            refused.add(each.line, "", each.why)
-        sources = {line: was for line, field, was, _ in log.changed if field == "source"}
-        for line, field, was, now in log.changed:
-            if field != "source":
-                changed.add(line, field, was, now)
-        accepted = known = 0
-        for chunk in _chunks(log, refused):
-            filed = await self._transfers.filed(subject, [row.observed for row in chunk], role)
-            for row, now_filed in zip(chunk, filed, strict=True):
-                if now_filed is row.observed and row.observation.streams and row.line not in sources:
-                    continue  # as most are
-                for name, meant in row.said(sources.get(row.line)).items():
-                    if getattr(now_filed, name) != meant:
-                        changed.add(row.line, name, meant, getattr(now_filed, name))
-            taken = await self._transfers.keep(subject, filed)
-            accepted, known = accepted + taken.accepted, known + taken.known
+    async def _take(self, subject: str, body: AsyncIterator[bytes], role: Role) -> LogTaken:
+        if role != "admin":
+            self._large.admit(subject, "logs")
+        with (
+            tempfile.NamedTemporaryFile(prefix="coget-log-") as file,
+            tempfile.NamedTemporaryFile(prefix="coget-log-") as target,
+        ):
+            await _receive(body, file)
+            words = (file.name, LARGEST_LOG, time.time() + AHEAD, target.name)
+            log = await self._apart.run(READING, subject, unpack, *words)
+            accepted = known = 0
+            chunks = frames(target)
+            while (rows := await asyncio.to_thread(next, chunks, None)) is not None:
+                async with self._large.turn(subject, "logs", admitted=True):
+                    filed = await self._transfers.filed(subject, [row.observed for row in rows], role)
+                    _compare(rows, filed, log.changed)
+                    taken = await self._transfers.keep(subject, filed)
+                accepted, known = accepted + taken.accepted, known + taken.known
         return LogTaken(
             accepted=accepted,
             known=known,
             kind=log.kind,
-            refused=[Refusal(line=each.line, why=each.was) for each in refused.first()],
-            changed=[Change(**each._asdict()) for each in changed.first()],
-            lines_refused=refused.lines,
-            lines_changed=changed.lines,
+            refused=[Refusal(line=each.line, why=each.was) for each in log.refused.first()],
+            changed=[Change(**each._asdict()) for each in log.changed.first()],
+            lines_refused=log.refused.lines,
+            lines_changed=log.changed.lines,
             lines_left_out=log.left_out,
         )
 
 
-class Row(NamedTuple):
-    """A transfer of a log: its line, what that says, and the same as if it had been reported."""
-
-    line: int
-    observation: Observation
-    observed: Observed
-
-    def said(self, source: str | None) -> dict[str, object]:
-        """What the line says, by the names of what is kept.
-
-        :param source: how the line calls it, if in another form
-        """
-        each = self.observation
-        return {
-            "source": source or each.source,
-            "sink": each.sink,
-            "direction": each.direction,
-            "started": each.start,
-            "ended": each.end,
-            "bytes": each.bytes,
-            "setup_seconds": each.setup_seconds,
-            "ranges": each.ranges,
-            "streams": each.streams,
-            "concurrency": each.concurrency,
-            "file_class": each.file_class,
-            "outcome": each.outcome,
-        }
+def _compare(rows: Sequence[Row], filed: Sequence[Observed], changed: Notes) -> None:
+    """Note what is kept in another form than its line has it."""
+    for row, kept in zip(rows, filed, strict=True):
+        if kept is row.observed and row.observation.streams and row.written is None:
+            continue  # as most are
+        for name, meant in row.said().items():
+            if getattr(kept, name) != meant:
+                changed.add(row.line, name, meant, getattr(kept, name))
 
 
 async def _receive(body: AsyncIterator[bytes], file: IO[bytes]) -> None:
@@ -161,59 +98,5 @@ async def _receive(body: AsyncIterator[bytes], file: IO[bytes]) -> None:
         taken += len(piece)
         if taken > LARGEST_LOG:
             raise TooLarge(f"the log is longer than {LARGEST_LOG} bytes", "give it in parts")
-        file.write(piece)
+        await asyncio.to_thread(file.write, piece)
     file.flush()
-
-
-def _chunks(log: "Log", refused: Notes) -> Iterator[list[Row]]:
-    """The transfers of a log, in parts; `refused` gets what nobody could report."""
-    seen, latest = Counter[tuple[object, ...]](), time.time() + AHEAD
-    rows = list(zip(log.lines, log.observations, strict=True))
-    for begin in range(0, len(rows), CHUNK):
-        chunk = []
-        for line, each in rows[begin : begin + CHUNK]:
-            what = (each.source, each.sink, each.direction, each.start, each.end, each.bytes)
-            seen[what] += 1  # two that are alike are two, and the same two when the log is sent again
-            try:
-                observed = _observed(each, (*what, seen[what]))
-            except ValidationError as error:
-                refused.add(line, "", _named(error))
-                continue
-            if observed.ended > latest:
-                refused.add(line, "", f"a transfer from {each.source} ended in the future")
-            elif "://" in each.sink and address(each.sink) is None:
-                refused.add(line, "", f"sink: {each.sink!r} is no address of a server")
-            else:
-                chunk.append(Row(line, each, observed))
-        yield chunk
-
-
-def _observed(each: Observation, what: object) -> Observed:
-    """As if it had been reported; what tells it from others makes its id.
-
-    :raises ValidationError: when it cannot be kept as it is
-    """
-    return Observed(
-        id="log-" + hashlib.sha256(repr(what).encode(errors="surrogatepass")).hexdigest()[:40],
-        source=each.source,
-        sink=each.sink,
-        direction=each.direction,
-        started=each.start,
-        ended=each.end,
-        bytes=each.bytes,
-        busy_seconds=each.busy_seconds,
-        setup_seconds=each.setup_seconds,
-        ranges=each.ranges,
-        streams=max(1, each.streams),
-        concurrency=each.concurrency,
-        file_class=each.file_class,
-        outcome=each.outcome,
-    )
-
-
-def _named(error: ValidationError) -> str:
-    """The first that is wrong, with its name and its value."""
-    first = error.errors(include_url=False)[0]
-    if not first["loc"]:
-        return why(first)
-    return f"{first['loc'][0]}: {one_line(str(first['input']), LONGEST // 2)!r} cannot be kept: {why(first)}"

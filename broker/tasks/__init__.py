@@ -32,7 +32,7 @@ def prober_of(factory: Factory) -> Prober | None:
 def poster_of(factory: Factory) -> Poster | None:
     """What posts each week's report, where the settings want it."""
     posting = factory.settings.posting
-    return posting and Poster(factory.database, factory.archive, posting)
+    return posting and Poster(factory.database, factory.archive, posting, factory.drawing)
 
 
 def followers_of(factory: Factory) -> list[Follower]:

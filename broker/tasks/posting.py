@@ -17,10 +17,12 @@ from pathlib import Path
 
 import structlog
 
+from broker.apart import Apart
 from broker.config_posting import Mail, Posting
 from broker.errors import BrokerError
 from broker.reports.archive import Archive
 from broker.reports.document import Report
+from broker.reports.drawing import DRAWING
 from broker.reports.files import page
 from broker.reports.making import ALL, Period, made
 from broker.reports.words import written
@@ -67,12 +69,14 @@ class Poster:
     """Posts what is due.
 
     :param posting: where to
+    :param drawing: where figures are drawn
     """
 
-    def __init__(self, database: Database, archive: Archive, posting: Posting) -> None:
+    def __init__(self, database: Database, archive: Archive, posting: Posting, drawing: Apart) -> None:
         self._database = database
         self._archive = archive
         self._posting = posting
+        self._drawing = drawing
 
     async def run(self) -> None:
         """Post until cancelled."""
@@ -98,7 +102,7 @@ class Poster:
         reports = await made(self._archive, ALL, {}, Period(now - WEEK), now)
         lead = f"The seven days up to {written(now, 'moment')}."
         title = f"Week {week} at {self._archive.settings.domain}"
-        name, file = f"coget-{week}.html", await asyncio.to_thread(page, reports, title, lead)
+        name, file = f"coget-{week}.html", await self._drawing.run(DRAWING, "", page, reports, title, lead)
         if self._posting.directory:
             await asyncio.to_thread(_write, self._posting.directory, name, file)
         if self._posting.mail:

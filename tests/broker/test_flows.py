@@ -1,12 +1,10 @@
 """Plans of files through a network: what the caller says, filled in with what the broker knows."""
 
-import threading
 import time
 from fractions import Fraction
 
 import pytest
 
-from broker.services import flows as module
 from coalloc.planner.certificate import check
 from coalloc.planner.network import LinkKey
 from coalloc.planner.plan import Certificate, Limit, Path, TransferPlan
@@ -130,27 +128,13 @@ async def test_who_may_read_may_plan_and_nobody_else(broker):
     assert (await broker.with_headers({}).post(PLANS, json=NETWORK)).status_code == 401
 
 
-async def test_what_takes_too_long_is_given_up(admin, monkeypatch):
-    monkeypatch.setattr(module, "SECONDS", 0.0)
-    answer = await admin.post(PLANS, json=NETWORK)
-    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "unavailable")
-
-
-async def test_a_plan_that_was_given_up_has_its_turn_until_it_is_through(admin, monkeypatch):
-    began, through, solved = [], threading.Event(), module._solved
-
-    def long(*wanted):
-        began.append(wanted)
-        through.wait()
-        return solved(*wanted)
-
-    monkeypatch.setattr(module, "_solved", long)
-    monkeypatch.setattr(module, "SECONDS", 0.5)
-    try:
-        for _ in range(3):
-            assert (await admin.post(PLANS, json=NETWORK)).status_code == 503
-        assert len(began) == 1
-    finally:
-        through.set()
-    monkeypatch.undo()
-    await planned(admin, NETWORK)
+async def test_what_takes_too_long_or_too_much_memory_is_refused_and_the_next_plan_is_made(broker, admin):
+    apart, budget = broker.factory.working, broker.factory.working.budget
+    for change, said in ({"seconds": 0.05}, "0.05 s"), ({"memory": 40 << 20}, "40 MB of memory"):
+        await apart.close()
+        apart.budget = budget._replace(**change)
+        answer = await admin.post(PLANS, json=NETWORK)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (413, "too_large"), answer.text
+        assert f"the plan would take more than {said}" in answer.text
+        apart.budget = budget
+        await planned(admin, NETWORK)

@@ -18,6 +18,7 @@ from broker.services.decisions import Decisions
 from broker.services.forecasting import Forecasting
 from broker.services.history import Transfers
 from broker.services.places import Places
+from broker.services.quotas import Quotas
 from broker.services.tasks import Tasks
 from broker.storage.database import Database, addressed
 from broker.storage.work import Result, Works
@@ -76,7 +77,7 @@ async def working(opened: Interrupted) -> Working:
     )
     number, _ = await Tasks(opened).submit(new)
     places = Places(opened)
-    history = Transfers(opened, places, Forecasting(opened, places, compiled=False))
+    history = Transfers(opened, places, Forecasting(opened, places, compiled=False), Quotas(10**6))
     leases = Leases(opened, recorder := Recorder(opened, history, Decisions(opened, places), lambda *_: None))
     async with opened.write() as connection:
         await Workers(connection).enrol("w", "", "here")

@@ -20,6 +20,7 @@ from broker.services.forecasting import Forecasting
 from broker.services.history import Transfers
 from broker.services.identities import Identities
 from broker.services.places import Places
+from broker.services.quotas import Quotas
 from broker.services.tasks import Tasks
 from broker.storage.database import Database, addressed
 from broker.storage.lanes import Candidate, Lanes
@@ -90,7 +91,7 @@ async def silent(connection: AsyncConnection, worker: str, seconds: float = 100.
 @asynccontextmanager
 async def working(database: Database, performer: Ready) -> AsyncIterator[Worker]:
     places = Places(database)
-    history = Transfers(database, places, Forecasting(database, places, compiled=False))
+    history = Transfers(database, places, Forecasting(database, places, compiled=False), Quotas(10**6))
     worker = Worker(database, history, Decisions(database, Places(database)), performer)
     running = asyncio.create_task(worker.run())
     try:
@@ -252,7 +253,7 @@ async def test_no_lease_is_given_back_before_its_results_are_written(opened):
     tasks = Tasks(opened)
     numbers = [(await tasks.submit(task(f"/{i}")))[0] for i in range(20)]
     places = Places(opened)
-    history = Transfers(opened, places, Forecasting(opened, places, compiled=False))
+    history = Transfers(opened, places, Forecasting(opened, places, compiled=False), Quotas(10**6))
     recorder = Recorder(opened, history, Decisions(opened, Places(opened)), lambda *_: None)
     async with opened.write() as connection:
         await Workers(connection).enrol("w", "", "here")

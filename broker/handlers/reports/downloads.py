@@ -3,29 +3,33 @@
 from fastapi.responses import JSONResponse, Response
 
 from broker.dependencies.sessions import browsing
+from broker.factory import Factory
 from broker.handlers.reports.routes import KEPT, Tidy, csv, part_of, whole
 from broker.handlers.routers import page_router
+from broker.models.access import Caller
 from broker.reports import data
 from broker.reports.catalogue import REPORTS
 from broker.reports.document import Figure, Table
-from broker.reports.drawing import png, svg
+from broker.reports.drawing import DRAWING, png, svg
 
 __all__ = ["router"]
 
 router = page_router("/reports", Tidy)
 
 
-def _svg(figure: Figure) -> Response:
+async def _svg(figure: Figure, caller: Caller, services: Factory) -> Response:
     """A browser that is sent there shows it as a file would be: nothing in it is run or fetched."""
     alone = {**KEPT, "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
-    return Response(svg(figure, standalone=True), media_type="image/svg+xml", headers=alone)
+    drawing = await services.drawing.run(DRAWING, caller.subject, svg, figure, True)
+    return Response(drawing, media_type="image/svg+xml", headers=alone)
 
 
-def _png(figure: Figure) -> Response:
-    return Response(png(figure), media_type="image/png", headers=KEPT)
+async def _png(figure: Figure, caller: Caller, services: Factory) -> Response:
+    picture = await services.drawing.run(DRAWING, caller.subject, png, figure)
+    return Response(picture, media_type="image/png", headers=KEPT)
 
 
-def _json(part: Figure | Table) -> Response:
+async def _json(part: Figure | Table, caller: Caller, services: Factory) -> Response:
     return JSONResponse(data.part(part), headers=KEPT)
 
 

@@ -1,7 +1,6 @@
 """Reports for people: a page each."""
 
-import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from fastapi import Request
@@ -16,8 +15,7 @@ from broker.handlers.routers import page_router
 from broker.models.access import Caller
 from broker.pages import shown
 from broker.reports.catalogue import REPORTS, Kind
-from broker.reports.document import Report
-from broker.reports.drawing import svg
+from broker.reports.drawing import DRAWING, drawn
 
 __all__ = ["router"]
 
@@ -43,7 +41,7 @@ def _page(kind: Kind) -> Callable[..., Any]:
             "report",
             name=kind.name,
             report=report,
-            drawn=await _drawn(report),
+            drawn=await services.drawing.run(DRAWING, caller.subject, drawn, report.figures),
             fields=fields(wanted),
             query=query,
             menu=_menu(caller),
@@ -54,11 +52,6 @@ def _page(kind: Kind) -> Callable[..., Any]:
         )
 
     return asking(kind, show, browsing(kind.admin))
-
-
-async def _drawn(report: Report) -> Mapping[str, str]:
-    """Its figures, by name, one after the other: others are served between."""
-    return {each.name: await asyncio.to_thread(svg, each) for each in report.figures if each.spec}
 
 
 for each in REPORTS.values():

@@ -1,7 +1,7 @@
 """Routes of reports: one of each kind for each report, with what may be asked of it."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlencode
 
@@ -58,10 +58,12 @@ async def made(kind: Kind, services: Factory, caller: Caller, wanted: BaseModel)
     """The report, with what this caller may see.
 
     :raises Invalid: when it is asked for what PostgreSQL takes for no text
+    :raises TooManyRequests: when their reports have taken too long
     """
     if strange := [name for name, value in wanted if isinstance(value, str) and "\0" in value]:
         raise Invalid(f"{strange[0]} has a character that means nothing", "leave it out")
-    return await kind.make(services.archive, Scope.of(caller), wanted)
+    async with services.large.turn(caller.subject, "reports", caller.may("admin")):
+        return await kind.make(services.archive, Scope.of(caller), wanted)
 
 
 def whole(kind: Kind, caller: object) -> Callable[..., Any]:
@@ -74,23 +76,26 @@ def whole(kind: Kind, caller: object) -> Callable[..., Any]:
 
 
 def part_of(
-    kind: Kind, caller: object, find: Callable[[Report, str], Any], give: Callable[[Any], Response]
+    kind: Kind,
+    caller: object,
+    find: Callable[[Report, str], Any],
+    give: Callable[[Any, Caller, Factory], Awaitable[Response]],
 ) -> Callable[..., Any]:
     """A handler that gives one part of a report, to this kind of caller.
 
     :param find: the part of a name, or None
-    :param give: what it is given as; it may take its time
+    :param give: what it is given as
     """
 
     async def handle(part: str, caller: Any, services: Services, wanted: Any) -> Response:
         report = await made(kind, services, caller, wanted)
         if (found := find(report, part)) is None:
             raise NotFound(f"the report {report.title} has no {part[:100]}", f"see /reports/{report.name}.json")
-        return await asyncio.to_thread(give, found)
+        return await give(found, caller, services)
 
     return asking(kind, handle, caller)
 
 
-def csv(table: Table) -> Response:
+async def csv(table: Table, caller: Caller, services: Factory) -> Response:
     """A table as a file."""
-    return Response(csv_of(table), media_type="text/csv", headers=KEPT)
+    return Response(await asyncio.to_thread(csv_of, table), media_type="text/csv", headers=KEPT)

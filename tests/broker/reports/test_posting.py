@@ -78,7 +78,7 @@ def files(folder: Path) -> list[str]:
 async def poster(database: str, posting: Posting) -> AsyncIterator[Poster]:
     async with running(Settings(database)) as broker:
         await broker.client("admin")  # which the audit log tells of
-        yield Poster(broker.factory.database, broker.factory.archive, posting)
+        yield Poster(broker.factory.database, broker.factory.archive, posting, broker.factory.drawing)
 
 
 async def test_the_week_that_is_over_comes_by_mail_once(database):
@@ -113,7 +113,7 @@ async def test_it_is_a_file_in_a_directory(database, tmp_path: Path):
 
 async def test_of_many_processes_one_posts(database):
     async with opened(Office()) as office, poster(database, Posting(None, mail(office))) as one:
-        others = [Poster(one._database, one._archive, one._posting) for _ in range(5)]
+        others = [Poster(one._database, one._archive, one._posting, one._drawing) for _ in range(5)]
         posted = await asyncio.gather(*(each.post(MONDAY + DAY) for each in (one, *others)))
     assert sorted(posted) == [False] * 5 + [True]
     assert len(office.taken) == 1

@@ -1,0 +1,170 @@
+"""Asks a process for what takes much memory or time: one job at a time, of those who wait the one who had the least.
+
+A job that exceeds its budget ends with its process; the next one gets a new process. A process that has nothing to do
+for a while, or has become large, is ended: so its memory is given back.
+"""
+
+import asyncio
+import math
+import os
+import pickle
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple, ParamSpec, TypeVar, cast
+
+import structlog
+
+from broker.apart.child import HEAD, OUT_OF_MEMORY, framed
+from broker.apart.turns import Turns
+from broker.errors import BrokerError, TooLarge
+
+__all__ = ["Apart", "Budget", "Kind"]
+
+log = structlog.get_logger("broker.apart")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
+
+PROGRAM = "import sys; from broker.apart.child import main; main(*map(int, sys.argv[1:]))"
+KEPT = ("HOME", "LANG", "LC_", "LD_", "PATH", "PYTHON", "TMPDIR", "TZ")
+"""How variables begin that a process is given."""
+IDLE = 20.0
+"""Seconds after which a process without work is ended."""
+PATIENCE = 3
+GROWN = 0.8
+"""Part of its memory that a process may still have after a job: one that has more is ended."""
+MB = 1 << 20
+
+
+class Budget(NamedTuple):
+    """What a job may take.
+
+    :param memory: bytes of its process
+    :param seconds: of the processor's time; on a busy machine it may last longer, up to `PATIENCE` times that
+    :param each: seconds that one user may have within minutes
+    :param waiting: jobs of one user that may wait
+    :param reserved: bytes that a library takes and does not use: none of the system's memory
+    """
+
+    memory: int
+    seconds: float
+    each: float
+    waiting: int
+    reserved: int = 0
+
+
+class Kind(NamedTuple):
+    """What jobs do, as users are told; and what to do about one that is too large."""
+
+    what: str
+    remedy: str
+
+
+class Apart:
+    """One process for such jobs, which begins with the first and ends when there is nothing to do."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.budget = budget
+        self.turns = Turns(budget.each, budget.waiting)
+        self._process: asyncio.subprocess.Process | None = None
+        self._ending: asyncio.TimerHandle | None = None
+        self._leaving: set[asyncio.Future[int]] = set()
+
+    async def run(
+        self, kind: Kind, subject: str, work: Callable[Given, Result], *args: Given.args, **_: Given.kwargs
+    ) -> Result:
+        """Return what a function of a module returns for these arguments; its errors are raised here.
+
+        :param subject: for whom; who has had the least is served first
+        :raises TooLarge: when it takes more memory or time than a job may
+        :raises TooManyRequests: when too many jobs of this user wait, or have taken too long
+        """
+        async with self.turns.turn(subject, kind.what):
+            return cast(Result, await self._done(kind, work, args))
+
+    async def close(self) -> None:
+        """End the process."""
+        self._no_longer_idle()
+        process, self._process = self._process, None
+        if process is not None:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        await asyncio.gather(*self._leaving)
+
+    async def _done(self, kind: Kind, work: Callable[..., object], args: tuple[object, ...]) -> object:
+        self._no_longer_idle()
+        frame = await asyncio.to_thread(framed, (work, args))
+        process = self._process = self._process or await self._started()
+        try:
+            async with asyncio.timeout(PATIENCE * self.budget.seconds):
+                well, found, size = await _answer(process, frame)
+        except TimeoutError:
+            await self.close()
+            raise self._too_much(kind, f"more than {self.budget.seconds:g} s") from None
+        except (EOFError, OSError):
+            raise await self._why(kind) from None
+        except BaseException:
+            await self.close()  # or the next one would get this one's answer
+            raise
+        if size > GROWN * self.budget.memory:
+            await self.close()
+        else:
+            self._ending = asyncio.get_running_loop().call_later(IDLE, self._retire)
+        if not well:
+            raise found  # type: ignore[misc]
+        return found
+
+    async def _why(self, kind: Kind) -> BrokerError:
+        """Return the error for a process that has ended in the middle of a job: libraries abort without memory."""
+        process, self._process = self._process, None
+        status = await process.wait() if process else 0
+        if status == -signal.SIGXCPU:
+            return self._too_much(kind, f"more than {self.budget.seconds:g} s")
+        if status != OUT_OF_MEMORY:
+            log.error("a process has ended", what=kind.what, status=status)
+        return self._too_much(kind, f"more than {self.budget.memory // MB} MB of memory")
+
+    def _too_much(self, kind: Kind, amount: str) -> BrokerError:
+        return self.turns.refusal(TooLarge(f"{kind.what} would take {amount}", kind.remedy))
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        limits = (str(self.budget.memory + self.budget.reserved), str(math.ceil(self.budget.seconds)))
+        pipe = asyncio.subprocess.PIPE
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-P", "-c", PROGRAM, *limits, stdin=pipe, stdout=pipe, env=_environment()
+        )
+
+    def _no_longer_idle(self) -> None:
+        if self._ending is not None:
+            self._ending.cancel()
+            self._ending = None
+
+    def _retire(self) -> None:
+        """Let the process end: it does when it can read no more."""
+        self._ending = None
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            process.stdin.close()
+            leaving = asyncio.ensure_future(process.wait())
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)
+
+
+def _environment() -> dict[str, str]:
+    """Return what a process needs to start: others' variables may be secrets. One thread for algebra, and few heaps."""
+    kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
+    return {**kept, "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1"}
+
+
+async def _answer(process: asyncio.subprocess.Process, frame: bytes) -> tuple[bool, object, int]:
+    """Return whether it went well, what came of it, and how much memory the process has then."""
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(frame)
+    await process.stdin.drain()
+    (length,) = HEAD.unpack(await process.stdout.readexactly(HEAD.size))
+    body = await process.stdout.readexactly(length)
+    well, found, size = await asyncio.to_thread(pickle.loads, body)
+    return well, found, size

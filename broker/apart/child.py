@@ -1,0 +1,83 @@
+"""A process that does what it reads on standard input, one job after the other, and writes what came of it.
+
+A frame is eight bytes that say how long it is, and a pickle. Both ends are the same program: nothing that a user sends
+is read as a pickle. It yields to all other processes of the machine, and cannot have more memory than it was told.
+"""
+
+import ctypes
+import math
+import os
+import pickle
+import resource
+import signal
+import struct
+import sys
+from collections.abc import Callable, Iterator
+from typing import IO, Any
+
+__all__ = ["HEAD", "OUT_OF_MEMORY", "framed", "frames", "main"]
+
+HEAD = struct.Struct(">Q")
+OUT_OF_MEMORY = 70
+"""The exit status of a process that got no more memory."""
+NICE = 10
+
+
+def framed(value: object) -> bytes:
+    """Return a value as it goes over the pipe."""
+    body = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
+    return HEAD.pack(len(body)) + body
+
+
+def _done(work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
+    """Return whether it went well, and the result or the error."""
+    try:
+        return True, work(*args)
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)  # what else is there to be done is not known to work any more
+    except Exception as error:
+        return False, error
+
+
+def _said(answer: tuple[bool, Any], trim: Callable[[int], object]) -> bytes:
+    try:
+        frame = framed((*answer, _resident()))
+    except MemoryError:
+        os._exit(OUT_OF_MEMORY)
+    except Exception as error:
+        frame = framed((False, RuntimeError(repr(error)), 0))
+    del answer
+    trim(0)
+    return frame
+
+
+def _resident() -> int:
+    with open("/proc/self/statm", "rb") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def frames(source: IO[bytes]) -> Iterator[Any]:
+    """Read values until the end."""
+    while len(head := source.read(HEAD.size)) == HEAD.size:
+        yield pickle.loads(source.read(HEAD.unpack(head)[0]))
+
+
+def main(memory: int, seconds: int) -> None:
+    """Work until standard input ends.
+
+    :param memory: bytes that it may have
+    :param seconds: of the processor's time that a job may take
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the broker says when it is over
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    os.nice(NICE)
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)
+    source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what a library prints is no answer
+    for job in frames(source):
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        limit = math.ceil(used.ru_utime + used.ru_stime) + seconds
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+        target.write(_said(_done(*job), trim))
+        target.flush()

@@ -1,0 +1,117 @@
+"""Turns: work of one kind is done one at a time, next for the user who had the least; nobody has it all the time."""
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import structlog
+
+from broker.errors import BrokerError, TooManyRequests
+
+__all__ = ["Turns"]
+
+log = structlog.get_logger("broker.apart")
+HALVED = 300.0
+"""Seconds after which half of what somebody has used no longer counts."""
+MOST_USERS = 1000
+LONGEST = 30.0
+"""Seconds that a request waits for its turn."""
+
+
+class Used:
+    """Seconds that users have used, those long ago counted for little."""
+
+    def __init__(self) -> None:
+        self._used: dict[str, tuple[float, float]] = {}
+
+    def add(self, subject: str, seconds: float) -> None:
+        """Note that somebody has used some."""
+        if len(self._used) > MOST_USERS:
+            self._used = {name: used for name, used in self._used.items() if self.had(name) > 1}
+        self._used[subject] = (self.had(subject) + seconds, time.monotonic())
+
+    def had(self, subject: str) -> float:
+        """Return how many somebody has used."""
+        now = time.monotonic()
+        had, at = self._used.get(subject, (0.0, now))
+        return float(had * 0.5 ** ((now - at) / HALVED))
+
+
+class Turns:
+    """Turns at something that all share.
+
+    :param each: seconds that one user may have within minutes
+    :param waiting: how much of one user may wait
+    """
+
+    def __init__(self, each: float, waiting: int) -> None:
+        self.each = each
+        self.waiting = waiting
+        self._busy = False
+        self._line: list[tuple[str, asyncio.Future[None]]] = []
+        self._had, self._counted = Used(), Used()
+
+    @asynccontextmanager
+    async def turn(self, subject: str, what: str, admitted: bool = False) -> AsyncIterator[None]:
+        """Wait for a turn, and have it for the block.
+
+        :param what: what is done, as users are told
+        :param admitted: it is part of something that was begun, or for an admin: it waits without being refused, and
+            counts for the order alone
+        :raises TooManyRequests: when too much of this user waits, or has taken too long
+        """
+        if not admitted:
+            self.admit(subject, what)
+        try:
+            await asyncio.wait_for(self._wait(subject), None if admitted else LONGEST)
+        except TimeoutError:
+            raise self.refusal(TooManyRequests(f"{what}: others are served first", "come back later", 30)) from None
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            took = time.monotonic() - began
+            self._had.add(subject, took)
+            if not admitted:
+                self._counted.add(subject, took)
+            self._next()
+
+    def refusal(self, error: BrokerError) -> BrokerError:
+        """Return an error that refuses a request, once an admin can see it."""
+        log.warning("refused", status=error.status, why=error.message)
+        return error
+
+    def admit(self, subject: str, what: str) -> None:
+        """Refuse who has used too much. :raises TooManyRequests:"""
+        mine = sum(name == subject for name, _ in self._line)
+        if mine >= self.waiting:
+            raise self.refusal(TooManyRequests(f"{mine} requests of {subject} wait already", "wait for these", 5))
+        if (had := self._counted.had(subject)) > self.each:
+            after = math.ceil(HALVED * math.log2(had / self.each)) + 1
+            said = f"{what}: requests of {subject} took {had:.0f} s in the last minutes"
+            raise self.refusal(TooManyRequests(said, f"come back in {after} s, or ask for less", after))
+
+    async def _wait(self, subject: str) -> None:
+        if not self._busy:
+            self._busy = True
+            return
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line.append((subject, turn))
+        try:
+            await turn
+        except asyncio.CancelledError:
+            if (subject, turn) in self._line:
+                self._line.remove((subject, turn))
+            else:  # it had just been given
+                self._next()
+            raise
+
+    def _next(self) -> None:
+        """Let the one have a turn who had the least; of the same user, who came first."""
+        self._busy = bool(self._line)
+        if self._line:
+            chosen = min(self._line, key=lambda each: self._had.had(each[0]))
+            self._line.remove(chosen)
+            chosen[1].set_result(None)

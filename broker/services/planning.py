@@ -1,0 +1,67 @@
+"""A plan of files through a network, from what was sent to what is answered: pure, and done in a process apart."""
+
+from typing import NamedTuple
+
+from broker.errors import Invalid, TooLarge, Unavailable
+from broker.models.plans import FlowsPlanned, FlowsWanted
+from coalloc.errors import UsageError
+from coalloc.planner import plan
+from coalloc.planner.answer import answer
+from coalloc.planner.joining import joined
+from coalloc.planner.network import Network
+from coalloc.planner.scenario import Scenario, document, scenario
+
+__all__ = ["Ends", "ends_of", "planned"]
+
+ENDS = 50_000
+"""ISPs of all hosts, and holders and destinations of all files, together."""
+
+
+class Ends(NamedTuple):
+    """The names of hosts, the servers of those that have one, and which have a link."""
+
+    hosts: frozenset[str]
+    urls: dict[str, str]
+    linked: frozenset[tuple[str, str]]
+
+
+def ends_of(wanted: FlowsWanted) -> Ends:
+    """Return what has to be known to look up what the broker knows of a network.
+
+    :raises Invalid: when the network or the demand makes no sense
+    :raises TooLarge: when it names more than is planned here
+    """
+    said = _read(wanted)
+    linked = frozenset((key.source, key.sink) for key in said.network.links)
+    return Ends(frozenset(said.network.hosts), dict(said.urls), linked)
+
+
+def planned(wanted: FlowsWanted, known: Network) -> bytes:
+    """Return the plan as JSON.
+
+    :param known: what the broker knows beside what it was told
+    :raises Invalid: when there is no way
+    :raises Unavailable: when what it needs is not installed
+    """
+    said = _read(wanted)
+    network = joined(said.network, known)
+    try:
+        made = answer(network, plan(network, said.demand))
+    except UsageError as error:
+        if isinstance(error.__cause__ or error.__context__, ImportError):
+            raise Unavailable(f"{error.message} at the broker", error.remedy) from None
+        raise Invalid(error.message, error.remedy) from None
+    described = document(Scenario(network, urls=said.urls))
+    return FlowsPlanned.model_validate({**made, "network": described}).model_dump_json().encode()
+
+
+def _read(wanted: FlowsWanted) -> Scenario:
+    try:
+        said = scenario({name: value for name, value in wanted.model_dump().items() if value not in (None, {})})
+    except UsageError as error:
+        raise Invalid(error.message, error.remedy) from None
+    ends = sum(len(host.isps) for host in said.network.hosts.values())
+    ends += sum(len(file.holders) + len(file.destinations) for file in said.demand.files)
+    if ends > ENDS:
+        raise TooLarge(f"the hosts and files name {ends} places", f"name {ENDS} at most, or plan in parts")
+    return said

@@ -1,0 +1,41 @@
+"""How much users may add within an hour."""
+
+import math
+import time
+
+from broker.errors import TooManyRequests
+from broker.models.access import Role
+
+__all__ = ["Quotas"]
+
+HOUR = 3600.0
+MOST_USERS = 10_000
+
+
+class Quotas:
+    """What each user may still add: as much at once as within an hour, and then as time passes. Admins may add all.
+
+    :param hourly: rows: transfers that are reported, and names that are imported
+    """
+
+    def __init__(self, hourly: int) -> None:
+        self._hourly = hourly
+        self._added: dict[str, tuple[float, float]] = {}
+
+    def take(self, subject: str, role: Role, rows: int) -> None:
+        """Note that a user adds rows. :raises TooManyRequests: when these are too many"""
+        if role == "admin":
+            return
+        now = time.monotonic()
+        added, at = self._added.get(subject, (0.0, now))
+        added = max(0.0, added - (now - at) * self._hourly / HOUR)
+        if added + rows > self._hourly:
+            after = math.ceil(min(1.0, (added + rows) / self._hourly - 1) * HOUR) + 1
+            raise TooManyRequests(
+                f"{subject} has added {added:.0f} rows in this hour, of {self._hourly}",
+                f"come back in {after} s, or ask an admin to raise added_per_hour",
+                after,
+            )
+        if len(self._added) >= MOST_USERS:
+            self._added.clear()
+        self._added[subject] = (added + rows, now)

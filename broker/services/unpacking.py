@@ -1,0 +1,194 @@
+"""What other programs wrote, read into what is kept: pure but for files, and done in a process apart."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator
+from heapq import nsmallest
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic import ValidationError
+
+from broker.apart import framed
+from broker.errors import Invalid, TooLarge
+from broker.models.faults import why
+from broker.models.history import Observed
+from coalloc.api import metalink_files, read_log
+from coalloc.errors import CoallocError, TooMuch
+from coalloc.imports import address
+from coalloc.model import ReplicaSet
+from coalloc.plain import one_line
+from predictors.observation import Observation
+
+if TYPE_CHECKING:
+    from coalloc.api import Log
+
+__all__ = ["SHOWN", "Notes", "Row", "Unpacked", "files_of", "unpack"]
+
+CHUNK = 10_000
+"""Transfers in one transaction."""
+SHOWN = 100
+"""Refused lines, and changed values, that are told one by one: those of the first lines."""
+LONGEST = 200
+"""Characters of a value in what is told of it."""
+
+
+class Told(NamedTuple):
+    """A refused line, or a changed value, as it sorts: by lines."""
+
+    line: int
+    field: str
+    was: str
+    now: str
+
+
+class Notes:
+    """What is told of lines: that of the first ones, and how many lines there are."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self._last = 0
+        self._first: list[Told] = []
+
+    def add(self, line: int, field: str, was: object, now: object = "") -> None:
+        """Note something of a line; all of one line in a row."""
+        self.lines += line != self._last
+        self._last = line
+        self._first.append(Told(line, field, one_line(str(was), LONGEST), one_line(str(now), LONGEST)))
+        if len(self._first) > 2 * SHOWN:
+            self._first = nsmallest(SHOWN, self._first)
+
+    def first(self) -> list[Told]:
+        """Those of the first lines, in their order."""
+        return nsmallest(SHOWN, self._first)
+
+
+class Row(NamedTuple):
+    """A transfer of a log: its line, what that says, and the same as if it had been reported.
+
+    :param written: how the line calls the source, if in another form
+    """
+
+    line: int
+    observation: Observation
+    observed: Observed
+    written: str | None
+
+    def said(self) -> dict[str, object]:
+        """What the line says, by the names of what is kept."""
+        each = self.observation
+        return {
+            "source": self.written or each.source,
+            "sink": each.sink,
+            "direction": each.direction,
+            "started": each.start,
+            "ended": each.end,
+            "bytes": each.bytes,
+            "setup_seconds": each.setup_seconds,
+            "ranges": each.ranges,
+            "streams": each.streams,
+            "concurrency": each.concurrency,
+            "file_class": each.file_class,
+            "outcome": each.outcome,
+        }
+
+
+class Unpacked(NamedTuple):
+    """What a log is, and what is told of its lines so far; its transfers are in a file.
+
+    :param left_out: lines that tell of no transfer
+    """
+
+    kind: str
+    refused: Notes
+    changed: Notes
+    left_out: int
+
+
+def unpack(log: str, most: int, latest: float, target: str) -> Unpacked:
+    """Read a log, and write its transfers into a file: pickled lists of `Row`, framed.
+
+    :param log: the file that it is in
+    :param most: bytes that it may have once it is unpacked
+    :param latest: when a transfer may have ended
+    :raises Invalid: when it is no log that is known
+    :raises TooLarge: when it is longer
+    """
+    try:
+        read = read_log(Path(log), most, databases=False)
+    except CoallocError as error:
+        kind = TooLarge if isinstance(error, TooMuch) else Invalid
+        raise kind(error.message.replace(log, "the log"), error.remedy) from None
+    refused, changed = Notes(), Notes()
+    for each in read.refused:
+        refused.add(each.line, "", each.why)
+    for line, field, was, now in read.changed:
+        if field != "source":  # of these it is told once more is known
+            changed.add(line, field, was, now)
+    with open(target, "wb") as file:
+        for chunk in _chunks(read, latest, refused):
+            file.write(framed(chunk))
+    return Unpacked(read.kind, refused, changed, read.left_out)
+
+
+def files_of(document: bytes) -> list[ReplicaSet]:
+    """Read a Metalink. :raises Invalid: when it is none"""
+    try:
+        return metalink_files(document, "the Metalink")
+    except CoallocError as error:
+        raise Invalid(error.message, error.remedy) from None
+
+
+def _chunks(log: "Log", latest: float, refused: Notes) -> Iterator[list[Row]]:
+    """The transfers of a log, in parts; `refused` gets what nobody could report."""
+    seen = Counter[tuple[object, ...]]()
+    written = {line: was for line, field, was, _ in log.changed if field == "source"}
+    rows = list(zip(log.lines, log.observations, strict=True))
+    for begin in range(0, len(rows), CHUNK):
+        chunk = []
+        for line, each in rows[begin : begin + CHUNK]:
+            what = (each.source, each.sink, each.direction, each.start, each.end, each.bytes)
+            seen[what] += 1  # two that are alike are two, and the same two when the log is sent again
+            try:
+                observed = _observed(each, (*what, seen[what]))
+            except ValidationError as error:
+                refused.add(line, "", _named(error))
+                continue
+            if observed.ended > latest:
+                refused.add(line, "", f"a transfer from {each.source} ended in the future")
+            elif "://" in each.sink and address(each.sink) is None:
+                refused.add(line, "", f"sink: {each.sink!r} is no address of a server")
+            else:
+                chunk.append(Row(line, each, observed, written.get(line)))
+        yield chunk
+
+
+def _observed(each: Observation, what: object) -> Observed:
+    """As if it had been reported; what tells it from others makes its id.
+
+    :raises ValidationError: when it cannot be kept as it is
+    """
+    return Observed(
+        id="log-" + hashlib.sha256(repr(what).encode(errors="surrogatepass")).hexdigest()[:40],
+        source=each.source,
+        sink=each.sink,
+        direction=each.direction,
+        started=each.start,
+        ended=each.end,
+        bytes=each.bytes,
+        busy_seconds=each.busy_seconds,
+        setup_seconds=each.setup_seconds,
+        ranges=each.ranges,
+        streams=max(1, each.streams),
+        concurrency=each.concurrency,
+        file_class=each.file_class,
+        outcome=each.outcome,
+    )
+
+
+def _named(error: ValidationError) -> str:
+    """The first that is wrong, with its name and its value."""
+    first = error.errors(include_url=False)[0]
+    if not first["loc"]:
+        return why(first)
+    return f"{first['loc'][0]}: {one_line(str(first['input']), LONGEST // 2)!r} cannot be kept: {why(first)}"

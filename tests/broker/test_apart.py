@@ -1,0 +1,117 @@
+"""Work in processes apart: what exceeds its budget ends alone, and who had the least is served first."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from broker.apart import Apart, Budget, Kind, Turns
+from broker.apart import asking as module
+from broker.errors import TooLarge, TooManyRequests
+from tests.support.waiting import until
+
+KIND = Kind("it", "ask for less")
+BUDGET = Budget(memory=200 << 20, seconds=60, each=60, waiting=2)
+
+
+@pytest.fixture
+async def apart():
+    made = Apart(BUDGET)
+    yield made
+    await made.close()
+
+
+@pytest.mark.parametrize(
+    ("work", "args", "change", "said"),
+    [
+        (bytes, (10**9,), {}, "more than 200 MB of memory"),
+        (time.sleep, (600,), {"seconds": 0.5}, "more than 0.5 s"),
+        (pow, (3, 10**9), {"seconds": 1}, "more than 1 s"),
+        (os.abort, (), {}, "more than 200 MB"),
+    ],
+)
+async def test_what_exceeds_its_budget_is_refused_and_the_next_is_served(apart, work, args, change, said):
+    assert await apart.run(KIND, "ann", pow, 2, 10) == 1024
+    apart.budget = BUDGET._replace(**change)
+    with pytest.raises(TooLarge, match=said) as refused:
+        await apart.run(KIND, "ann", work, *args)
+    assert refused.value.remedy == KIND.remedy
+    apart.budget = BUDGET
+    assert await apart.run(KIND, "bob", pow, 2, 10) == 1024
+
+
+async def test_an_error_of_the_work_is_raised_and_the_process_stays(apart):
+    first = await apart.run(KIND, "ann", os.getpid)
+    with pytest.raises(ValueError, match="invalid literal"):
+        await apart.run(KIND, "ann", int, "x")
+    assert await apart.run(KIND, "ann", os.getpid) == first != os.getpid()
+
+
+async def test_a_job_that_was_cancelled_gives_nobody_else_its_answer(apart):
+    first = await apart.run(KIND, "ann", os.getpid)
+    cancelled = asyncio.create_task(apart.run(KIND, "ann", time.sleep, 60))
+    await until(lambda: apart.turns._busy)
+    cancelled.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    assert await apart.run(KIND, "bob", pow, 2, 10) == 1024
+    assert await apart.run(KIND, "bob", os.getpid) != first
+
+
+async def test_a_process_is_given_no_secret(apart, monkeypatch):
+    monkeypatch.setenv("COGET_BROKER_DATABASE", "postgresql://broker:secret@db.example/broker")
+    assert await apart.run(KIND, "ann", os.getenv, "COGET_BROKER_DATABASE") is None
+    assert await apart.run(KIND, "ann", os.getenv, "PATH") == os.environ["PATH"]
+
+
+async def test_a_process_without_work_ends(apart, monkeypatch):
+    monkeypatch.setattr(module, "IDLE", 0.0)
+    number = await apart.run(KIND, "ann", os.getpid)
+    await until(lambda: not Path(f"/proc/{number}").exists())
+    assert await apart.run(KIND, "ann", pow, 2, 10) == 1024
+
+
+async def test_who_had_the_least_has_the_next_turn():
+    turns, order = Turns(each=100, waiting=5), []
+    turns._had.add("mallory", 50)
+
+    async def work(subject):
+        async with turns.turn(subject, "it"):
+            order.append(subject)
+            await asyncio.sleep(0)
+
+    async with turns.turn("root", "it"):
+        waiting = [asyncio.create_task(work(each)) for each in ("mallory", "mallory", "ann", "bob")]
+        await until(lambda: len(turns._line) == len(waiting))
+    await asyncio.gather(*waiting)
+    assert sorted(order[:2]) == ["ann", "bob"]
+    assert order[2:] == ["mallory", "mallory"]
+
+
+async def test_nobody_waits_with_much_and_who_had_too_much_is_told_when_to_come_back():
+    turns = Turns(each=10, waiting=1)
+    async with turns.turn("ann", "it"):
+        waiting = asyncio.create_task(turns._wait("ann"))
+        await until(lambda: turns._line)
+        with pytest.raises(TooManyRequests, match="wait already"):
+            turns.admit("ann", "it")
+        turns.admit("bob", "it")
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+    turns._counted.add("ann", 20)
+    with pytest.raises(TooManyRequests, match="took 20 s") as refused:
+        turns.admit("ann", "it")
+    assert 290 < refused.value.retry_after <= 302
+
+
+async def test_who_is_not_served_for_long_is_refused_and_holds_up_nobody(monkeypatch):
+    monkeypatch.setattr("broker.apart.turns.LONGEST", 0.01)
+    turns = Turns(each=10, waiting=1)
+    async with turns.turn("ann", "it"):
+        with pytest.raises(TooManyRequests, match="others are served first"):
+            async with turns.turn("bob", "it"):
+                pass
+    async with turns.turn("bob", "it"):
+        assert not turns._line
