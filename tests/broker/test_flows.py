@@ -113,7 +113,7 @@ async def test_what_the_broker_knows_is_filled_in(broker, stocked):
         ({"hosts": {each: {"url": f"ftp://{each}"} for each in MANY}, "links": {}}, 413, "100 at most"),
         ({"files": {f"f{i}": {"size": 1, "at": ["a"] * 2, "to": "b"} for i in range(2001)}}, 422, "2000"),
         ({"hosts": {"a": {"up": 10**400}, "b": {}}}, 422, "too large"),
-        ({"hosts": [1]}, 422, "dictionary"),
+        ({"hosts": [1]}, 422, "an object"),
     ],
 )
 async def test_what_makes_no_sense_or_is_too_much(admin, change, status, said):
