@@ -239,7 +239,7 @@ async def test_what_tasks_achieve_is_history(world):
     write(world.source.root, {"a": 20_000_000})
     await world.done("TRANSFER", [Item(source="/a", destination="/a")])
     async with asyncio.timeout(PATIENCE):
-        while not (known := await world.factory.transfers.listed({}, None, 10)):  # noqa: ASYNC110 - a table changes
+        while not (known := await world.factory.transfers.listed({}, None, 10, ANN)):  # noqa: ASYNC110 - a table changes
             await asyncio.sleep(0.05)
     assert [(each.source, each.sink, each.bytes, each.subject) for each in known] == [
         (f"ftp://{world.source.host}:{world.source.port}", "here", 20_000_000, "ann")
