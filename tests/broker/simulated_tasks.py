@@ -14,6 +14,7 @@ from random import Random
 
 from broker.models.collections import Collection
 from broker.models.tasks import Work
+from broker.services.permissions import Reach
 from broker.services.trees import LocalTree
 from broker.storage.lanes import Candidate
 from broker.storage.work import Result
@@ -143,7 +144,7 @@ class _Trees:
     def __init__(self, ends: dict[str, SimulatedServer]) -> None:
         self._ends = ends
 
-    async def of(self, collection: Collection) -> SimulatedServer:
+    async def of(self, collection: Collection, reach: Reach | None = None) -> SimulatedServer:
         return self._ends[str(collection.id)]
 
 

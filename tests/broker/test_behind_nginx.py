@@ -14,7 +14,8 @@ import pytest
 from tests.support.broker import BrokerProcess
 from tests.support.browser import Page
 from tests.support.gsi import Authority
-from tests.support.nginx import Nginx, free_port
+from tests.support.listening import reserved
+from tests.support.nginx import Nginx
 from tests.support.waiting import PATIENCE
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto" / "broker.md"
@@ -83,7 +84,8 @@ def _places(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Start]:
     with ExitStack() as stack:
 
         def begin(config: str, public: bool) -> Place:
-            folder, port = tmp_path_factory.mktemp("behind"), free_port("127.0.0.1")
+            folder = tmp_path_factory.mktemp("behind")
+            port = stack.enter_context(reserved("127.0.0.1")).getsockname()[1]
             file, url = folder / "broker.toml", f"https://localhost:{port}"
             file.write_text(config)
             words = ["--config", str(file), *(["--public-url", url] if public else [])]

@@ -15,6 +15,7 @@ from broker.services.decisions import Decisions
 from broker.services.forecasting import Forecasting
 from broker.services.history import Transfers
 from broker.services.places import Places
+from broker.services.quotas import Quotas
 from broker.services.tasks import Tasks
 from broker.storage.database import Database, addressed
 from broker.storage.lanes import Candidate, Lanes
@@ -137,7 +138,7 @@ async def test_a_worker_that_was_cut_off_for_a_moment_goes_on(opened, far, cut):
 
 def recorder_of(database: Database) -> Recorder:
     places = Places(database)
-    history = Transfers(database, places, Forecasting(database, places, compiled=False))
+    history = Transfers(database, places, Forecasting(database, places, compiled=False), Quotas(10**6))
     return Recorder(database, history, Decisions(database, places), lambda *_: None)
 
 
