@@ -158,7 +158,7 @@ class _Carrier(Carrier):
         return copy
 
     async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
-        _, sink = await self._ends(task, (await self._standing(task)).collections)
+        _, sink = await self._ends(task, await self._standing(task), limited=False)
         assert sink is not None
 
         async def one(work: Work) -> None:
