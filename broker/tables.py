@@ -64,7 +64,7 @@ def write_parquet(source: str, target: str) -> None:
     try:
         import pyarrow
         import pyarrow.parquet
-    except ImportError:
+    except ModuleNotFoundError:
         raise Invalid("this broker cannot write Parquet", "ask for csv; pip install 'coget[parquet]' there") from None
     kinds = {int: pyarrow.int64(), float: pyarrow.float64(), str: pyarrow.string()}
     fields = TransferRecord.model_fields.items()

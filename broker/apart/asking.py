@@ -153,9 +153,12 @@ class Apart:
 
 
 def _environment() -> dict[str, str]:
-    """Return what a process needs to start: others' variables may be secrets. One thread for algebra, and few heaps."""
+    """Return what a process needs to start: others' variables may be secrets.
+
+    One thread for algebra, few heaps, and Arrow in those: its own allocator reserves a gigabyte, which the limit counts.
+    """
     kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
-    return {**kept, "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1"}
+    return {**kept, "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
 async def _answer(process: asyncio.subprocess.Process, frame: bytes) -> tuple[bool, object, int]:

@@ -5,6 +5,7 @@ is read as a pickle. It yields to all other processes of the machine, and cannot
 """
 
 import ctypes
+import errno
 import math
 import os
 import pickle
@@ -36,6 +37,8 @@ def _done(work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
     except MemoryError:
         os._exit(OUT_OF_MEMORY)  # what else is there to be done is not known to work any more
     except Exception as error:
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:  # as imports say it
+            os._exit(OUT_OF_MEMORY)
         return False, error
 
 

@@ -1,15 +1,18 @@
 """Work in processes apart: what exceeds its budget ends alone, and who had the least is served first."""
 
 import asyncio
+import mmap
 import os
 import time
 from pathlib import Path
 
 import pytest
 
-from broker.apart import Apart, Budget, Kind, Turns
+from broker.apart import Apart, Budget, Kind, Turns, framed
 from broker.apart import asking as module
 from broker.errors import TooLarge, TooManyRequests
+from broker.models.history import TransferRecord
+from broker.tables import write_parquet
 from tests.support.waiting import until
 
 KIND = Kind("it", "ask for less")
@@ -27,6 +30,7 @@ async def apart():
     ("work", "args", "change", "said"),
     [
         (bytes, (10**9,), {}, "more than 200 MB of memory"),
+        (mmap.mmap, (-1, 10**9, mmap.MAP_PRIVATE), {}, "more than 200 MB of memory"),
         (time.sleep, (600,), {"seconds": 0.5}, "more than 0.5 s"),
         (pow, (3, 10**9), {"seconds": 1}, "more than 1 s"),
         (os.abort, (), {}, "more than 200 MB"),
@@ -40,6 +44,20 @@ async def test_what_exceeds_its_budget_is_refused_and_the_next_is_served(apart, 
     assert refused.value.remedy == KIND.remedy
     apart.budget = BUDGET
     assert await apart.run(KIND, "bob", pow, 2, 10) == 1024
+
+
+@pytest.mark.parametrize("megabytes", range(200, 260, 10))
+async def test_a_table_is_written_whatever_its_library_would_reserve(tmp_path, megabytes):
+    """Arrow's own allocator reserves a gigabyte, and makes do with less at some limits, not at others."""
+    record = dict.fromkeys(TransferRecord.model_fields)
+    rows, table = tmp_path / "rows", tmp_path / "table"
+    rows.write_bytes(framed([record] * 2000) * 10)
+    apart = Apart(BUDGET._replace(memory=megabytes << 20))
+    try:
+        await apart.run(KIND, "ann", write_parquet, str(rows), str(table))
+    finally:
+        await apart.close()
+    assert table.read_bytes().startswith(b"PAR1")
 
 
 async def test_an_error_of_the_work_is_raised_and_the_process_stays(apart):
