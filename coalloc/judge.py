@@ -1,4 +1,4 @@
-"""What to believe when all of a file is here: whose bytes are wrong, or of another version, and are fetched again."""
+"""Judgement of a file that is all here: which bytes are wrong, or of another version, and are fetched again."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +58,7 @@ class Judge:
         self._verification = verification
         self._continuation = continuation
         self.notice: str | None = None
-        """What the user should know of what was fetched again."""
+        """Note for the user about bytes that were fetched again."""
 
     async def judge(self) -> Rejected | None:
         """Return what has to be fetched again, and who is not asked for it; None when the file is right.
@@ -71,7 +71,7 @@ class Judge:
         return await self._reject(bad) if bad else None
 
     async def _suspects(self) -> tuple[Mapping[int, str], Mapping[int, str]]:
-        """Whose bytes are wrong, or of another version than the file is now, with the reason."""
+        """Return the senders of wrong bytes, and those of another version than the file is now, with the reasons."""
         verification = self._verification
         verdict = asyncio.get_running_loop().create_task(verification.find_bad())
         try:
@@ -85,7 +85,7 @@ class Judge:
             await asyncio.gather(verdict, return_exceptions=True)
 
     async def _unconfirmed(self) -> tuple[dict[int, str], dict[int, str]]:
-        """Who delivered something and has changed since, or cannot tell whether it has.
+        """Return the senders that have changed since they delivered, and those that cannot tell whether they have.
 
         Where a checksum of the whole is known, that one tells.
         """

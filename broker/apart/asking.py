@@ -38,7 +38,7 @@ MB = 1 << 20
 
 
 class Budget(NamedTuple):
-    """What a job may take.
+    """Limits of one job.
 
     :param memory: bytes of its process
     :param seconds: of the processor's time; on a busy machine it may last longer, up to `PATIENCE` times that
@@ -55,7 +55,7 @@ class Budget(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """What jobs do, as users are told; and what to do about one that is too large."""
+    """A kind of job: its name in refusals, and the remedy for one that is too large."""
 
     what: str
     remedy: str
@@ -155,7 +155,7 @@ class Apart:
 def _environment() -> dict[str, str]:
     """Return what a process needs to start: others' variables may be secrets.
 
-    One thread for algebra, few heaps, and Arrow in those: its own allocator reserves a gigabyte, which the limit counts.
+    One thread for algebra, few heaps, and Arrow in those: its own allocator reserves a gigabyte, which counts.
     """
     kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
     return {**kept, "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}

@@ -1,4 +1,4 @@
-"""What is wrong with a document, as its sender wrote it: by the names in it, never by those of our own types."""
+"""Faults of a document, told as its sender wrote it: by the names in it, never by those of our own types."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any

@@ -41,13 +41,13 @@ class Carried(NamedTuple):
 
     @property
     def rate(self) -> float:
-        """What it has carried: the rate of the fastest that is no outlier, as far as there are enough to say so."""
+        """Return the rate that it has carried: that of the fastest that is no outlier, where there are enough."""
         rank = sum(self.transfers >= enough for enough in OUTLIERS)
         return self.top[min(rank, len(self.top) - 1)][0]
 
 
 class Ceilings:
-    """What servers and sites have carried, whoever was at the other end.
+    """Rates that servers and sites have carried, whoever was at the other end.
 
     The most that any reporter has seen counts: so nobody lowers a forecast by what they report, however much that is.
     """
@@ -96,7 +96,7 @@ class Ceilings:
 
 
 def capacities(endpoints: Iterable[Placed]) -> Mapping[str, float]:
-    """What interfaces of sources are said to have; of several at one address the largest."""
+    """Return the stated capacities of sources; of several at one address the largest."""
     known: dict[str, float] = {}
     for endpoint in (placed.endpoint for placed in endpoints):
         if endpoint.capacity is not None:

@@ -13,7 +13,7 @@ MOST_USERS = 10_000
 
 
 class Quotas:
-    """What each user may still add: as much at once as within an hour, and then as time passes. Admins may add all.
+    """Rows each user may still add: as much at once as within an hour, and then as time passes. Admins may add all.
 
     :param hourly: rows: transfers that are reported, and names that are imported
     """

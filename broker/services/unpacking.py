@@ -1,4 +1,4 @@
-"""What other programs wrote, read into what is kept: pure but for files, and done in a process apart."""
+"""Files of other programs, read into what the broker keeps: pure but for files, and done in a process apart."""
 
 import hashlib
 from collections import Counter
@@ -43,7 +43,7 @@ class Told(NamedTuple):
 
 
 class Notes:
-    """What is told of lines: that of the first ones, and how many lines there are."""
+    """Notes about lines of a log: those of the first lines, and the number of all."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -75,7 +75,7 @@ class Row(NamedTuple):
     written: str | None
 
     def said(self) -> dict[str, object]:
-        """What the line says, by the names of what is kept."""
+        """Return the values of the line, by the names of the columns that keep them."""
         each = self.observation
         return {
             "source": self.written or each.source,
@@ -94,7 +94,7 @@ class Row(NamedTuple):
 
 
 class Unpacked(NamedTuple):
-    """What a log is, and what is told of its lines so far; its transfers are in a file.
+    """A log that was read: its kind and the notes about its lines; its transfers are in a file.
 
     :param left_out: lines that tell of no transfer
     """

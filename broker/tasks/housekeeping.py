@@ -1,4 +1,4 @@
-"""What any worker does for all: it frees leases of dead ones, ends tasks at their deadlines, notes how far they are.
+"""Housekeeping of any worker: it frees leases of dead ones, ends tasks at their deadlines, notes how far they are.
 
 Each is a transaction of its own, so that none holds what another one waits for.
 """

@@ -197,5 +197,5 @@ def suffer(
 
 
 def stuck(file: File) -> bool:
-    """Whether nothing may arrive any more until something happens."""
+    """Return whether perhaps nothing arrives until something happens."""
     return bool(file.paused) or not all((server.root / "big").exists() for server in file.servers)
