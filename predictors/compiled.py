@@ -22,7 +22,7 @@ from zlib import crc32
 
 from predictors.errors import MissingLibraryError
 
-__all__ = ["REMEDY", "available", "compilable", "compiled", "floats", "integers", "stamp"]
+__all__ = ["REMEDY", "available", "compilable", "compiled", "floats", "integers", "stamp", "zeros"]
 
 REMEDY = "pip install 'coget[compiled]'"
 """What brings numba."""
@@ -110,6 +110,11 @@ def stamp(package: Path) -> str:
 def floats(values: Iterable[float], fast: bool) -> MutableSequence[float]:
     """Memory for a compilable function; for its compiled twin, when `fast`."""
     return cast("MutableSequence[float]", _numpy(array("d", values), fast))
+
+
+def zeros(count: int, fast: bool) -> MutableSequence[float]:
+    """So many zeros, as `floats` makes them, without a Python object for each."""
+    return cast("MutableSequence[float]", _numpy(array("d", bytes(8 * count)), fast))
 
 
 def integers(values: Iterable[int], fast: bool) -> MutableSequence[int]:

@@ -6,6 +6,7 @@ is insurance: it is seldom the best member, and never far from it, whatever the 
 """
 
 from collections.abc import Sequence
+from functools import cache
 from math import inf
 
 from predictors.bank import MEMBERS, Layout, forecast_one, learn_all
@@ -119,6 +120,12 @@ def replay(
         into[i] = forecast_one(kinds[best], rows, s * size + firsts[best], at)
 
 
+@cache
+def _layout(members: tuple[Member, ...]) -> Layout:
+    """Return the layout of these members, the same for all series: a broker has thousands."""
+    return Layout(members)
+
+
 class Series(Experience):
     """What all members know of one series, and how far the chosen one was off."""
 
@@ -154,7 +161,7 @@ class Selected(Forecaster):
         self.name = f"{members[0].name if len(members) == 1 else by}{self._by}"
         self._level = LEVELS[level]
         self._window, self._squared, self._fast = window, squared, fast
-        self._layout = Layout(members)
+        self._layout = _layout(tuple(members))
         self._kinds = integers(self._layout.kinds, fast)
         self._firsts = integers(self._layout.firsts, fast)
         self._step = compiled(step) if fast else step

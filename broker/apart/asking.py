@@ -17,7 +17,7 @@ from typing import NamedTuple, ParamSpec, TypeVar, cast
 import structlog
 
 from broker.apart.child import HEAD, OUT_OF_MEMORY, framed
-from broker.apart.turns import Turns
+from broker.apart.turns import Turn, Turns
 from broker.errors import BrokerError, TooLarge
 
 __all__ = ["Apart", "Budget", "Kind"]
@@ -42,7 +42,7 @@ class Budget(NamedTuple):
 
     :param memory: bytes of its process
     :param seconds: of the processor's time; on a busy machine it may last longer, up to `PATIENCE` times that
-    :param each: seconds that one user may have within minutes
+    :param each: seconds that one user may have within minutes, of the processor's time, too
     :param waiting: jobs of one user that may wait
     :param reserved: bytes that a library takes and does not use: none of the system's memory
     """
@@ -80,8 +80,8 @@ class Apart:
         :raises TooLarge: when it takes more memory or time than a job may
         :raises TooManyRequests: when too many jobs of this user wait, or have taken too long
         """
-        async with self.turns.turn(subject, kind.what):
-            return cast(Result, await self._done(kind, work, args))
+        async with self.turns.turn(subject, kind.what) as turn:
+            return cast(Result, await self._done(kind, turn, work, args))
 
     async def close(self) -> None:
         """End the process."""
@@ -93,13 +93,13 @@ class Apart:
             await process.wait()
         await asyncio.gather(*self._leaving)
 
-    async def _done(self, kind: Kind, work: Callable[..., object], args: tuple[object, ...]) -> object:
+    async def _done(self, kind: Kind, turn: Turn, work: Callable[..., object], args: tuple[object, ...]) -> object:
         self._no_longer_idle()
         frame = await asyncio.to_thread(framed, (work, args))
         process = self._process = self._process or await self._started()
         try:
             async with asyncio.timeout(PATIENCE * self.budget.seconds):
-                well, found, size = await _answer(process, frame)
+                well, found, size, turn.seconds = await _answer(process, frame)
         except TimeoutError:
             await self.close()
             raise self._too_much(kind, f"more than {self.budget.seconds:g} s") from None
@@ -161,13 +161,15 @@ def _environment() -> dict[str, str]:
     return {**kept, "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
-async def _answer(process: asyncio.subprocess.Process, frame: bytes) -> tuple[bool, object, int]:
-    """Return whether it went well, what came of it, and how much memory the process has then."""
+async def _answer(process: asyncio.subprocess.Process, frame: bytes) -> tuple[bool, object, int, float]:
+    """Return whether it went well, what came of it, how much memory the process has then, and the seconds of the
+    processor's time that it took.
+    """
     assert process.stdin is not None
     assert process.stdout is not None
     process.stdin.write(frame)
     await process.stdin.drain()
     (length,) = HEAD.unpack(await process.stdout.readexactly(HEAD.size))
     body = await process.stdout.readexactly(length)
-    well, found, size = await asyncio.to_thread(pickle.loads, body)
-    return well, found, size
+    well, found, size, seconds = await asyncio.to_thread(pickle.loads, body)
+    return well, found, size, seconds

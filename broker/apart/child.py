@@ -13,6 +13,7 @@ import resource
 import signal
 import struct
 import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
@@ -42,13 +43,14 @@ def _done(work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
         return False, error
 
 
-def _said(answer: tuple[bool, Any], trim: Callable[[int], object]) -> bytes:
+def _said(answer: tuple[bool, Any], began: float, trim: Callable[[int], object]) -> bytes:
+    seconds = time.process_time() - began
     try:
-        frame = framed((*answer, _resident()))
+        frame = framed((*answer, _resident(), seconds))
     except MemoryError:
         os._exit(OUT_OF_MEMORY)
     except Exception as error:
-        frame = framed((False, RuntimeError(repr(error)), 0))
+        frame = framed((False, RuntimeError(repr(error)), 0, seconds))
     del answer
     trim(0)
     return frame
@@ -79,8 +81,7 @@ def main(memory: int, seconds: int) -> None:
     source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is no answer
     for job in frames(source):
-        used = resource.getrusage(resource.RUSAGE_SELF)
-        limit = math.ceil(used.ru_utime + used.ru_stime) + seconds
-        resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
-        target.write(_said(_done(*job), trim))
+        began = time.process_time()
+        resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(began) + seconds, resource.RLIM_INFINITY))
+        target.write(_said(_done(*job), began, trim))
         target.flush()

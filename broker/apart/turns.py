@@ -10,7 +10,7 @@ import structlog
 
 from broker.errors import BrokerError, TooManyRequests
 
-__all__ = ["Turns"]
+__all__ = ["Turn", "Turns"]
 
 log = structlog.get_logger("broker.apart")
 HALVED = 300.0
@@ -39,6 +39,16 @@ class Used:
         return float(had * 0.5 ** ((now - at) / HALVED))
 
 
+class Turn:
+    """A turn that somebody has.
+
+    `seconds`: what it counts, where another measure than its time by the clock says more
+    """
+
+    def __init__(self) -> None:
+        self.seconds: float | None = None
+
+
 class Turns:
     """Turns at something that all share.
 
@@ -54,7 +64,7 @@ class Turns:
         self._had, self._counted = Used(), Used()
 
     @asynccontextmanager
-    async def turn(self, subject: str, what: str, admitted: bool = False) -> AsyncIterator[None]:
+    async def turn(self, subject: str, what: str, admitted: bool = False) -> AsyncIterator[Turn]:
         """Wait for a turn, and have it for the block.
 
         :param what: what is done, as users are told
@@ -68,11 +78,11 @@ class Turns:
             await asyncio.wait_for(self._wait(subject), None if admitted else LONGEST)
         except TimeoutError:
             raise self.refusal(TooManyRequests(f"{what}: others are served first", "come back later", 30)) from None
-        began = time.monotonic()
+        began, turn = time.monotonic(), Turn()
         try:
-            yield
+            yield turn
         finally:
-            took = time.monotonic() - began
+            took = time.monotonic() - began if turn.seconds is None else turn.seconds
             self._had.add(subject, took)
             if not admitted:
                 self._counted.add(subject, took)

@@ -58,6 +58,7 @@ class Access:
         self._issuers = issuers
         self._introspection = introspection
         self._believed: dict[str, Believed] = {}
+        self._doubts = 0
         self._known: set[str] = set()
 
     async def caller(self, token: str) -> Caller:
@@ -90,6 +91,7 @@ class Access:
         believed = self._believed.get(key)
         if believed and now < believed.until:
             return believed.bearer
+        before = self._doubts
         async with self._database.read() as connection:
             records = Records(connection)
             bearer = await records.bearer(key, now)
@@ -99,7 +101,8 @@ class Access:
             raise _ended(key if known else "")
         if len(self._believed) >= MOST_REMEMBERED:
             self._believed.clear()
-        self._believed[key] = Believed(bearer, min(now + REMEMBERED, bearer.expires_at or math.inf))
+        if before == self._doubts:  # what was read may be from before a revocation
+            self._believed[key] = Believed(bearer, min(now + REMEMBERED, bearer.expires_at or math.inf))
         return bearer
 
     async def _met(self, caller: Caller) -> Caller:
@@ -119,6 +122,7 @@ class Access:
     def doubt(self) -> None:
         """Believe no token any more without asking: some were revoked."""
         self._believed.clear()
+        self._doubts += 1
 
     @retried
     async def issue(self, by: str, new: NewToken, issuer: int | None = None) -> IssuedToken:

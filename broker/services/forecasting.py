@@ -36,8 +36,10 @@ log = logging.getLogger(__name__)
 
 NEWEST, LEAST = 300, 40
 """Observations of a pair that its forecasters are made of, shared by all who reported; of each of them at least."""
-PAIRS, VOICES = 1000, 2000
-"""Pairs whose forecasters are kept, and forecasters of all of them; who was asked for last stays."""
+PAIRS, MEMORY = 1000, 160 << 20
+"""Pairs that are remembered, and bytes of their forecasters; the pairs that were asked for last stay."""
+FORGOTTEN = 240.0
+"""Seconds without a question after which a pair's forecasters are dropped: made anew, they take some 70 ms."""
 PATIENCE = 0.5
 """Seconds that an answer waits for forecasters that are being made."""
 LOOK = 1.0
@@ -59,6 +61,7 @@ class Book:
 
     def __init__(self, stand: Stand | None, forecaster: Voices | None, kept: Sequence[Kept] = ()) -> None:
         self.forecaster = forecaster
+        self.asked = time.monotonic()
         self.seen = 0
         self.saw(stand, kept)
         self.by_class: dict[tuple[int, str], tuple[float, Forecast]] = {}
@@ -198,6 +201,7 @@ class Forecasting:
         """Have a book of each of these; of those whose making takes long it comes later."""
         self._capacities = capacities((await self._places.map()).by_id.values())
         for pair in pairs & self._books.keys():
+            self._books[pair].asked = time.monotonic()
             self._books.move_to_end(pair)
         unknown = pairs - self._books.keys() - self._making.keys()
         if unknown:
@@ -214,10 +218,14 @@ class Forecasting:
             await asyncio.wait(making, timeout=PATIENCE)
 
     def _trim(self) -> None:
-        voices = sum(len(book.forecaster or ()) for book in self._books.values())
-        while len(self._books) > max(1, PAIRS) or (voices > VOICES and len(self._books) > 1):
-            _, book = self._books.popitem(last=False)
-            voices -= len(book.forecaster or ())
+        """Drop books beyond the limits, and those that nobody has asked for lately; the last stays in any case."""
+        sizes = {pair: book.forecaster.size if book.forecaster else 0 for pair, book in self._books.items()}
+        memory, long_ago = sum(sizes.values()), time.monotonic() - FORGOTTEN
+        for pair, book in list(self._books.items())[:-1]:
+            if len(self._books) <= PAIRS and memory <= MEMORY and book.asked > long_ago:
+                break
+            memory -= sizes[pair]
+            del self._books[pair]
 
     async def _make(self, pair: Pair, stand: Stand) -> None:
         try:
@@ -265,6 +273,7 @@ class Forecasting:
                 await self._follow()
                 await self._learn_everywhere()
                 await self._store()
+                self._trim()
         except BrokerError as error:
             log.warning("nothing new can be learned at the moment: %s", error)
         except Exception:  # who watches must not end: forecasts would grow old unnoticed

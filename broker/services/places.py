@@ -73,10 +73,12 @@ class Places:
         self._networks = networks
         self._map = Map({}, {}, {}, {})
         self._until = 0.0
+        self._changes = 0
 
     async def map(self) -> Map:
         """All of them."""
         if time.monotonic() >= self._until:
+            before = self._changes
             async with self._database.read() as connection:
                 stored = Stored(connection)
                 placed, sites = await stored.endpoints(), await stored.sites()
@@ -85,13 +87,16 @@ class Places:
             opened = (each.endpoint for each in placed if each.opened)
             policy = policy_for(self._networks, opened, (each.endpoint for each in placed))
             by_id, named = {each.id: each for each in placed}, {site.name: site for site in sites}
-            self._map = Map(by_id, by_name, named, ends, policy)
-            self._until = time.monotonic() + REMEMBERED
+            found = Map(by_id, by_name, named, ends, policy)
+            if before != self._changes:  # what was read may be from before the change: good for this caller alone
+                return found
+            self._map, self._until = found, time.monotonic() + REMEMBERED
         return self._map
 
     def look_again(self) -> None:
         """Ask the database when the map is wanted next: another process may have changed something."""
         self._until = 0.0
+        self._changes += 1
 
     async def sources(self, named: Iterable[str], caller: Caller = NOBODY) -> dict[str, str]:
         """What transfers from these are filed under: an endpoint's name, its address and `globus://` with the id of a

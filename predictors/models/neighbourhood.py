@@ -9,7 +9,7 @@ from collections.abc import MutableSequence, Sequence
 from math import exp, fsum, inf
 from typing import NamedTuple
 
-from predictors.compiled import compilable, compiled, floats, integers
+from predictors.compiled import compilable, compiled, floats, integers, zeros
 from predictors.models.past import Features
 from predictors.models.state import State
 
@@ -47,7 +47,7 @@ class Nearness(NamedTuple):
 COUNT, EVER, CHANCE = range(3)
 """What a neighbourhood remembers beside its columns: transfers that it has, how many it ever had, and a number by
 chance."""
-FEW = 64
+FEW = 16
 """Transfers for which there is room at first; it is doubled as they come."""
 
 
@@ -165,7 +165,6 @@ class Neighbourhood:
         self._memory = floats([0.0, 0.0, 1.0], fast)
         self._columns: Columns = tuple(floats([], fast) for _ in range(FIRST + len(Features._fields)))
         self._order = integers([], fast)
-        self._views: Columns = ()
         self._keep = compiled(keep) if fast else keep
         self._weigh = compiled(weigh) if fast else weigh
         self._below = compiled(below) if fast else below
@@ -184,7 +183,6 @@ class Neighbourhood:
         more = min(max(FEW, len(self._order)), self._most - len(self._order))
         self._columns = tuple(floats([*column, *([inf] * more)], self._fast) for column in self._columns)
         self._order = integers([*self._order, *([0] * more)], self._fast)
-        self._views = tuple(floats([0.0] * len(self._order), self._fast) for _ in range(VIEWS))
 
     def quantiles(self, features: Features, now: float, levels: Sequence[float]) -> tuple[float, ...] | None:
         """Values below which those shares of what is like this should lie; None while nothing had ended."""
@@ -205,7 +203,9 @@ class Neighbourhood:
             return None
         for i, feature in enumerate(features):
             self._features[i] = feature
-        sums = self._weigh(self._memory, self._columns, self._near, self._features, now, self._views)
+        # Made anew each time: kept, they would be a fifth of the memory of a broker's thousands of neighbourhoods.
+        views = tuple(zeros(len(self._order), self._fast) for _ in range(VIEWS))
+        sums = self._weigh(self._memory, self._columns, self._near, self._features, now, views)
         wholes, means = sums[:VIEWS], sums[VIEWS:]
         seen = sum(whole > 0.0 for whole in wholes)
         if not seen:
@@ -214,4 +214,4 @@ class Neighbourhood:
         shares = (by_all, by_state, lately)
         mean = fsum(share * total for share, total in zip(shares, means, strict=True))
         values, order = self._columns[0], self._order
-        return mean, *(self._below(self._memory, values, order, self._views, shares, level) for level in levels)
+        return mean, *(self._below(self._memory, values, order, views, shares, level) for level in levels)

@@ -156,11 +156,12 @@ def run(broker: BrokerProcess, quiet: BrokerProcess, folder: Path, minutes: floa
     attacker.join()
     ended = time.monotonic()
     time.sleep(after * 60)
-    left = resident(broker.process.pid)
+    left, alone = resident(broker.process.pid), resident(quiet.process.pid)
     honest.end()
     beside.end()
     print("memory in MB:", " ".join(f"{size // MB}" for _, size in memory.seen))
     print(f"memory: {start // MB} MB before, {memory.most // MB} MB at most, {left // MB} MB {after:g} minutes after")
+    print(f"memory of the broker that was left alone: {alone // MB} MB")
     for when, (since, until) in {"before": (0, began), "while": (began, ended), "after": (ended, math.inf)}.items():
         percentiles(honest.took, since, until, when)
         percentiles(beside.took, since, until, "beside")

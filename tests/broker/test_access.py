@@ -13,6 +13,8 @@ from broker.config import Settings
 from broker.dependencies.access import Guarded, Policy
 from broker.models.access import ROLES, NewToken
 from broker.models.tasks import Item, NewTask
+from broker.services.access import hashed
+from broker.storage.access import Records
 from tests.broker.conftest import Broker, running
 from tests.support.waiting import until
 
@@ -132,6 +134,27 @@ async def test_an_expired_token_is_not_believed_a_moment_longer(broker, monkeypa
     ann = broker.with_headers({"Authorization": f"Bearer {issued.token}"})
     assert (await ann.get("/broker/v1/whoami")).status_code == 200
     now += 2
+    assert (await ann.get("/broker/v1/whoami")).status_code == 401
+
+
+async def test_a_token_that_is_revoked_while_it_is_looked_up_is_not_remembered(broker, admin, monkeypatch):
+    made = (await admin.post("/broker/v1/tokens", json={"subject": "ann", "role": "reader"})).json()
+    read, go_on, reading = Records.bearer, asyncio.Event(), asyncio.Event()
+
+    async def slowly(self, key, now):
+        found = await read(self, key, now)
+        if key == hashed(made["token"]):
+            reading.set()
+            await go_on.wait()
+        return found
+
+    monkeypatch.setattr(Records, "bearer", slowly)
+    ann = broker.with_headers({"Authorization": f"Bearer {made['token']}"})
+    early = asyncio.create_task(ann.get("/broker/v1/whoami"))
+    await reading.wait()
+    assert (await admin.delete(f"/broker/v1/tokens/{made['id']}")).status_code == 204
+    go_on.set()
+    await early
     assert (await ann.get("/broker/v1/whoami")).status_code == 401
 
 

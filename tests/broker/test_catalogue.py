@@ -8,6 +8,7 @@ import httpx
 import pytest
 
 from broker.config import Settings
+from broker.storage.places import Places as Stored
 from tests.broker.conftest import running, stock
 
 A = "run1:2024/a.root"
@@ -220,3 +221,29 @@ async def test_an_import_that_says_no_state_brings_no_bad_replica_back(stocked):
     assert (report["kept"], report["changed"]) == (1, 0)
     (bad,) = (await stocked.get("/broker/v1/replicas")).json()["replicas"]
     assert bad["endpoint"] == "cern-1"
+
+
+async def test_a_change_is_seen_at_once_though_it_was_made_while_others_read(broker, admin, monkeypatch):
+    """What was read before the change is not remembered after it, whoever ends first."""
+    place = {"name": "late", "site": "NEW", "scheme": "ftp", "host": "late.example"}
+    read, go_on, reading = Stored.sites, asyncio.Event(), asyncio.Event()
+
+    async def slowly(self):
+        found = await read(self)
+        if not go_on.is_set():
+            reading.set()
+            await go_on.wait()
+        return found
+
+    broker.factory.places.look_again()
+    monkeypatch.setattr(Stored, "sites", slowly)
+    early = asyncio.create_task(broker.factory.places.map())
+    await reading.wait()
+    monkeypatch.setattr(Stored, "sites", read)
+    assert (await admin.put("/broker/v1/sites/NEW", json={"name": "NEW"})).status_code == 200
+    assert (await admin.put("/broker/v1/endpoints/late", json=place)).status_code == 200
+    assert "late" in (await broker.factory.places.map()).by_name
+    go_on.set()
+    await early
+    assert "late" in (await broker.factory.places.map()).by_name
+    assert (await admin.get("/broker/v1/forecasts", params={"source": "late", "sink": "NEW"})).status_code == 200

@@ -308,6 +308,34 @@ async def test_a_forecaster_is_made_of_the_newest_and_kept_up(broker, admin, mon
     assert known.observations == 20
 
 
+async def test_forecasters_have_bounded_memory_and_are_dropped_when_nobody_asks(broker, admin, monkeypatch):
+    """What was dropped is made again when it is asked for, and says the same."""
+    sources = [f"ftp://s{i}.example" for i in range(8)]
+    reports = [_transfer(i, source=sources[i % 8]) for i in range(80)]
+    assert (await admin.post(T, json=reports)).json()["accepted"] == 80
+    made = broker.factory.forecasting
+
+    async def asked() -> list[tuple[object, int]]:
+        found = []
+        for source in sources:
+            wanted = [Asked(source=source, sink="FNAL", size=10_000_000)]
+            await made.ask(wanted)
+            await broker.settled()
+            found += [(each.rate, each.observations) for each in await made.ask(wanted)]
+        return found
+
+    first = await asked()
+    assert {observations for _, observations in first} == {10}
+    assert len(made._books) == 8
+    (one, *_) = [book.forecaster.size for book in made._books.values()]
+    monkeypatch.setattr(forecasting, "MEMORY", 3 * one)
+    assert await asked() == first
+    assert len(made._books) == 3
+    monkeypatch.setattr(forecasting, "FORGOTTEN", 0.0)
+    await made.look()
+    assert [pair.source for pair in made._books] == sources[-1:]
+
+
 async def test_a_broker_that_was_told_something_just_now_ends(database):
     from broker.config import Settings
     from tests.broker.conftest import running
