@@ -14,13 +14,13 @@ RESULTS := docs/reference/results/results.json
 demo: $(READY)
 	@$(RUN) scripts.demo
 
-# Style, types, then all tests, among them the import contracts; the Globus clients that some drive are made before.
+# Style, types, then all tests, among them the import contracts; what takes long to make is made before.
 # Most tests wait for servers, and do so side by side; those on a WAN count microseconds, and are alone.
 test: $(READY)
 	$(RUN) ruff check
 	$(RUN) ruff format --check
 	$(RUN) mypy
-	@$(RUN) tests.support.globus
+	@$(RUN) tests.support.prepared
 	$(RUN) pytest --numprocesses 4 --dist loadfile -m "not wan"
 	$(RUN) pytest -m wan
 

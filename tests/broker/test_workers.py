@@ -17,11 +17,13 @@ from broker.storage.migration import upgrade
 from broker.tasks import Queue
 from tests.broker.worlds import ANN, World, read, world_of, write
 from tests.support.broker import BrokerProcess
+from tests.support.effort import effort
 from tests.support.postgres import postgres
 from tests.support.waiting import PATIENCE, until
 from tests.support.workers import Workers
 
 LARGE = 4 << 30
+FILES = effort(1200, 3000)
 TREE = [Item(source="/d/", destination="/d/", recursive=True)]
 
 
@@ -76,21 +78,22 @@ async def test_several_workers_share_a_task(world, workers):
     assert {attempt for _, attempt in await attempts(world, task.id)} == {1}
 
 
+@pytest.mark.long
 async def test_a_killed_workers_files_are_done_by_others_and_none_that_was_done_again(world, workers):
-    files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(3000)})
+    files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(FILES)})
     first = workers.start()
     number = await world.submit("TRANSFER", TREE)
-    await moving(world, number, 500)
+    await moving(world, number, FILES // 6)
     first.kill()
     first.wait()
     done = [state for state, _ in await attempts(world, number)].count("succeeded")
-    assert done < 3000
+    assert done < FILES
     workers.start()
     task = await world.over(number)
-    assert (task.status, task.files_transferred) == ("SUCCEEDED", 3000), workers.said()
+    assert (task.status, task.files_transferred) == ("SUCCEEDED", FILES), workers.said()
     assert read(world.sink.root / "d") == files  # and nothing under the names of what was begun
     again = [attempt for _, attempt in await attempts(world, number) if attempt > 1]
-    assert len(again) <= 3000 - done
+    assert len(again) <= FILES - done
 
 
 async def test_of_a_dataset_that_a_killed_worker_copied_nothing_half_written_is_left(world, workers):
@@ -104,11 +107,12 @@ async def test_of_a_dataset_that_a_killed_worker_copied_nothing_half_written_is_
     await until(lambda: not any(world.sink.root.iterdir()))
 
 
+@pytest.mark.long
 async def test_a_worker_that_is_told_to_end_gives_back_what_it_has(world, workers):
-    files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(3000)})
+    files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(FILES)})
     first = workers.start()
     number = await world.submit("TRANSFER", TREE)
-    await moving(world, number, 500)
+    await moving(world, number, FILES // 6)
     first.terminate()
     assert first.wait(PATIENCE) == 0
     async with world.factory.database.read() as connection:
@@ -116,43 +120,45 @@ async def test_a_worker_that_is_told_to_end_gives_back_what_it_has(world, worker
     assert {state for state, _ in await attempts(world, number)} <= {"succeeded", "pending"}
     workers.start()
     task = await world.over(number)
-    assert (task.status, task.files_transferred, task.faults) == ("SUCCEEDED", 3000, 0)
+    assert (task.status, task.files_transferred, task.faults) == ("SUCCEEDED", FILES, 0)
     assert read(world.sink.root / "d") == files
 
 
+@pytest.mark.long
 async def test_a_database_that_crashes_costs_time(tmp_path):
     with postgres() as server, contextlib.ExitStack() as stack:
         database = server.create()
         upgrade(addressed(database))
         async with world_of(database, tmp_path) as world:
             workers = stack.enter_context(contextlib.closing(Workers(database, tmp_path)))
-            files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(3000)})
+            files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(FILES)})
             number = await world.submit("TRANSFER", TREE)
             workers.start()
-            await moving(world, number, 500)
+            await moving(world, number, FILES // 6)
             await asyncio.to_thread(server.crash)
             with contextlib.suppress(Unavailable):  # the pool finds out which of its connections are gone
                 await world.task(number)
             task = await world.over(number)
-            assert (task.status, task.files_transferred) == ("SUCCEEDED", 3000), workers.said()
+            assert (task.status, task.files_transferred) == ("SUCCEEDED", FILES), workers.said()
             assert read(world.sink.root / "d") == files
 
 
+@pytest.mark.long
 async def test_a_broker_that_is_killed_goes_on_where_it_was(database, tmp_path):
     if not database.startswith("sqlite"):
         pytest.skip("on PostgreSQL others work")
     async with world_of(database, tmp_path) as world:
-        files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(3000)})
+        files = write(world.source.root / "d", {f"f{i}": 1000 for i in range(FILES)})
         number = await world.submit("TRANSFER", TREE)
         with BrokerProcess(database, tmp_path, "none") as broker:
-            await moving(world, number, 500)
+            await moving(world, number, FILES // 6)
             broker.process.kill()
         done = [state for state, _ in await attempts(world, number)].count("succeeded")
         with BrokerProcess(database, tmp_path, "none"):
             task = await world.over(number)
-        assert (task.status, task.files_transferred) == ("SUCCEEDED", 3000)
+        assert (task.status, task.files_transferred) == ("SUCCEEDED", FILES)
         assert read(world.sink.root / "d") == files
-        assert len([attempt for _, attempt in await attempts(world, number) if attempt > 1]) <= 3000 - done
+        assert len([attempt for _, attempt in await attempts(world, number) if attempt > 1]) <= FILES - done
 
 
 async def test_of_a_dataset_that_a_killed_broker_copied_nothing_half_written_is_left(database, tmp_path):

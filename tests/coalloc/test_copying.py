@@ -112,7 +112,7 @@ def hole(server, size):
 
 
 async def test_a_source_that_dies_is_done_without(sources, sink):
-    size = 4 << 30
+    size = 2 << 30
     for source in sources:
         hole(source, size)
     copying = asyncio.create_task(copy(sources, sink))
@@ -125,7 +125,7 @@ async def test_a_source_that_dies_is_done_without(sources, sink):
 
 
 async def test_a_source_that_stands_still_is_relieved(sources, sink):
-    size = 4 << 30
+    size = 2 << 30
     for source in sources:
         hole(source, size)
     copying = asyncio.create_task(copy(sources, sink))

@@ -9,8 +9,6 @@
 
 No token can leave this machine: HOME is a folder of the test's own, and GLOBUS_SDK_ENVIRONMENT names an environment of
 which the clients know nothing, so that every service whose address we do not say fails, instead of being globus.org's.
-
-python -m tests.support.globus    makes the environments, where they are not made yet
 """
 
 import fcntl
@@ -26,7 +24,7 @@ import pytest
 
 from tests.support.waiting import PATIENCE
 
-__all__ = ["ENVIRONMENT", "Globus"]
+__all__ = ["CLIENTS", "ENVIRONMENT", "Globus", "made"]
 
 FOLDER = Path(__file__).parents[2] / "build" / "globus"
 CLIENTS = {"cli": "globus-cli>=3.43", "sdk": "globus-sdk>=4.9,<5,!=4.10.0"}
@@ -49,7 +47,7 @@ storage.close()
 SDK = "import json, os, sys\nimport globus_sdk\nfrom globus_sdk import *\n"
 
 
-def _made(name: str) -> Path:
+def made(name: str) -> Path:
     """The folder of one client's programs; made if it is not there, or if another version is wanted."""
     folder, wanted = FOLDER / name, CLIENTS[name]
     FOLDER.mkdir(parents=True, exist_ok=True)
@@ -62,7 +60,7 @@ def _made(name: str) -> Path:
             done = subprocess.run(pip, check=False)
             if done.returncode:
                 fail = pytest.fail if os.environ.get("CI") else pytest.skip
-                fail(f"{wanted} cannot be installed: check the network, then run python -m tests.support.globus")
+                fail(f"{wanted} cannot be installed: check the network, then run python -m tests.support.prepared")
             ready.write_text(wanted)
     return folder / "bin"
 
@@ -99,14 +97,14 @@ class Globus:
         :param tokens: by resource server, as the SDK's `by_resource_server` has them
         """
         said = {"client": {"client_id": number, "client_secret": secret}, "sub": sub, "tokens": tokens}
-        done = self._run([_made("cli") / "python", "-c", REMEMBER], json.dumps(said), {})
+        done = self._run([made("cli") / "python", "-c", REMEMBER], json.dumps(said), {})
         assert done.returncode == 0, done.stderr
 
     def cli(
         self, *words: str, status: int = 0, stdin: str = "", **environment: str
     ) -> subprocess.CompletedProcess[str]:
         """Run `globus`; fails unless it ends with that status."""
-        done = self._run([_made("cli") / "globus", *words], stdin, environment)
+        done = self._run([made("cli") / "globus", *words], stdin, environment)
         assert done.returncode == status, f"globus {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}"
         return done
 
@@ -116,7 +114,7 @@ class Globus:
 
     def sdk(self, script: str, *words: str, **environment: str) -> Any:
         """Run lines of Python that have all names of `globus_sdk`; the JSON that they print last, if any."""
-        done = self._run([_made("sdk") / "python", "-W", "error", "-c", SDK + script, *words], "", environment)
+        done = self._run([made("sdk") / "python", "-W", "error", "-c", SDK + script, *words], "", environment)
         assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
         lines = done.stdout.splitlines()
         return json.loads(lines[-1]) if lines else None
@@ -134,8 +132,3 @@ class Globus:
             timeout=SECONDS,
             check=False,
         )
-
-
-if __name__ == "__main__":
-    for client in CLIENTS:
-        _made(client)
