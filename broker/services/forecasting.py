@@ -90,7 +90,7 @@ class Forecasting:
         self._seen_everywhere = 0
         self._asides: frozenset[str] = frozenset()
         self._given: dict[tuple[Pair, int, str, int], Given] = {}
-        self._remembered: set[tuple[Pair, int, str, int]] = set()
+        self._remembered: set[int] = set()
         self._news = asyncio.Event()
         self._looking = asyncio.Lock()
         self._turns = asyncio.Semaphore(MAKING)
@@ -185,11 +185,11 @@ class Forecasting:
         own = book is not None and book.forecaster is not None
         seen = book.seen if book and own else self._seen_everywhere
         key = (pair, size_class(nbytes or 0), forecast.forecaster, seen)
-        if key in self._remembered:
+        if hash(key) in self._remembered:
             return
         if len(self._remembered) > REMEMBERED:
             self._remembered.clear()
-        self._remembered.add(key)
+        self._remembered.add(hash(key))  # the keys themselves would take 40 MB
         self._given[key] = Given(
             0, key[1], key[2], seen, now, nbytes, *forecast.rates, forecast.setup_seconds, forecast.observations,
             forecast.reason, forecast.leader,

@@ -220,7 +220,7 @@ def _prepare(connection: Any, _: object) -> None:
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={WAIT * 1000}"):
         cursor.execute(f"PRAGMA {pragma}")
-    cursor.execute("PRAGMA cache_size=-8192")  # 8 MiB of each connection; the file itself is in the system's cache
+    cursor.execute("PRAGMA cache_size=-2048")  # 2 MiB of each connection; the file itself is in the system's cache
     cursor.close()
 
 

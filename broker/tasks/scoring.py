@@ -33,15 +33,18 @@ TURNS = 2.0
 LONGEST = 0.1
 PANELS = 50
 """Pairs whose forecasters are kept for the next time: a megabyte each."""
+FORGOTTEN = 240.0
+"""Seconds after which they are dropped where nothing new was reported."""
 MEANT = 86_400.0
 """Seconds after which a transfer that begins is no longer the one that a forecast was given of."""
 
 
 class Kept(NamedTuple):
-    """A pair's panel, and up to which observation it was scored by it."""
+    """A pair's panel, up to which observation it was scored by it, and when."""
 
     scored_id: int
     panel: Panel
+    at: float
 
 
 class Scoring:
@@ -60,6 +63,8 @@ class Scoring:
         """Score a pair; whether there was one that may be."""
         now = time.monotonic()
         self._done = {pair: at for pair, at in self._done.items() if at > now - REST}
+        for each in [each for each, kept in self._panels.items() if kept.at < now - FORGOTTEN]:
+            del self._panels[each]
         async with self._database.read() as connection:
             behind = await Scores(connection).behind()
         waiting = [each for each in behind if each.pair_id not in self._done]
@@ -90,7 +95,7 @@ class Scoring:
         scored = await _slowly(_work(pair, extent, newest, panel))
         new = [each for each in scored.values() if each]
         if await self._keep(pair, scored, new, await asyncio.to_thread(tallied, new)):
-            self._panels[pair.pair_id] = Kept(pair.newest_id, panel)
+            self._panels[pair.pair_id] = Kept(pair.newest_id, panel, time.monotonic())
             if len(self._panels) > PANELS:
                 self._panels.popitem(last=False)
 

@@ -233,6 +233,17 @@ async def test_a_pair_that_was_scored_rests_while_others_are(broker, admin):
     assert await scorer(broker).step()
 
 
+async def test_forecasters_of_pairs_without_news_are_dropped(broker, admin, monkeypatch):
+    await admin.post(T, json=log(10))
+    one = scorer(broker)
+    assert await one.step()
+    await one.step()
+    assert one._panels
+    monkeypatch.setattr(scoring, "FORGOTTEN", 0.0)
+    await one.step()
+    assert not one._panels
+
+
 @pytest.mark.skipif(not HPSS.exists(), reason=f"{HPSS} is not there")
 async def test_on_a_published_log_the_one_in_charge_is_better_than_the_last_value(broker, admin):
     read = read_log(HPSS).observations[:300]
