@@ -69,7 +69,7 @@ class Layout:
         self.members = tuple(sorted(members, key=lambda member: FAMILIES.index(member.family)))
         self.kinds = array("q", (FAMILIES.index(member.family) for member in self.members))
         self.firsts = array("q", accumulate((len(member.begin) for member in self.members[:-1]), initial=0))
-        self.empty = array("d", (value for member in self.members for value in member.begin))
+        self.empty = tuple(value for member in self.members for value in member.begin)
 
 
 @compilable

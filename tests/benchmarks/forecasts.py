@@ -95,7 +95,7 @@ def speed() -> None:
 def _bank_seconds() -> float:
     layout = Layout()
     kinds, firsts = np.frombuffer(layout.kinds, np.int64), np.frombuffer(layout.firsts, np.int64)
-    row, account = np.frombuffer(layout.empty).copy(), np.array(account_of(len(MEMBERS), 0))
+    row, account = np.array(layout.empty), np.array(account_of(len(MEMBERS), 0))
     learn = compiled(step)
     values = np.random.default_rng(1).lognormal(15, 1, SOME)
     from numba import njit
@@ -120,7 +120,7 @@ def _replay_seconds(members: tuple[Member, ...], rows: int) -> float:
     by_start, by_end, into = np.arange(rows), np.argsort(ends), np.empty(rows)
     run = compiled(replay)
     for count in (10, rows):
-        states = np.tile(np.frombuffer(layout.empty), SERIES)
+        states = np.tile(np.array(layout.empty), SERIES)
         accounts = np.tile(account_of(len(members), 0), SERIES)
         began = time.perf_counter()
         part = by_end[by_end < count]

@@ -1,5 +1,6 @@
 """What each kind of forecaster is for, on transfers made for it."""
 
+from array import array
 from dataclasses import replace
 from math import exp
 from random import Random
@@ -110,7 +111,7 @@ def test_what_is_known_of_paths_has_its_bounds_and_what_is_coarse_stays():
 def test_the_member_with_the_least_error_is_picked():
     """Beside a plain count of all errors, for each window."""
     forecaster, errors = Selected(), []
-    row, account = forecaster._layout.empty, account_of(len(MEMBERS))
+    row, account = array("d", forecaster._layout.empty), account_of(len(MEMBERS))
     kinds, firsts = forecaster._layout.kinds, forecaster._layout.firsts
     chance = Random(6)
     for i in range(300):
@@ -177,7 +178,8 @@ def test_a_log_at_once_is_what_it_is_step_by_step():
     starts, ends = [each.start for each in log], [each.end for each in log]
     order = sorted(range(len(log)), key=lambda i: ends[i])
     replay_all(
-        *(layout.kinds, layout.firsts, layout.empty, account_of(len(MEMBERS), 0), [0] * len(log), starts, ends),
+        *(layout.kinds, layout.firsts, array("d", layout.empty), account_of(len(MEMBERS), 0), [0] * len(log)),
+        *(starts, ends),
         *([each.rate for each in log], list(range(len(log))), order, into),
     )
     assert [None if each != each else each for each in into] == step_by_step

@@ -1,5 +1,6 @@
 """Each member of the bank beside what its definition says, computed anew from all values."""
 
+from array import array
 from itertools import pairwise
 from statistics import fmean, median
 
@@ -20,7 +21,7 @@ class Alone:
 
     def __init__(self, name: str) -> None:
         self._layout = Layout([BY_NAME[name]])
-        self._row = self._layout.empty
+        self._row = array("d", self._layout.empty)
 
     def learn(self, value: float, at: float) -> None:
         learn_all(self._layout.kinds, self._layout.firsts, self._row, 0, [0.0, 0.0], 0, -1, value, at)
