@@ -19,7 +19,7 @@ from broker.models.access import Caller
 from broker.models.catalogue import Endpoint, Replica
 from broker.models.collections import AccessRule, Collection
 from broker.models.names import split
-from broker.services.permissions import granted
+from broker.services.permissions import Reach, granted
 from broker.services.places import Map
 from broker.services.readings import folded, readings
 from broker.storage.collections import Collections, Folder
@@ -160,6 +160,20 @@ class Readable:
         """
         around = self._enclosing.around(placed.endpoint, path or split(did).name)
         return all(confirmed(registration, placed, each.collection) or self._reads(each) for each in around)
+
+    def by_grant(
+        self, placed: Placed, did: str, path: str | None, registration: Registration
+    ) -> list[tuple[Reach, str]]:
+        """Return the collections in which the caller reads a replica by a grant alone, and its path in each.
+
+        A link on that path may lead to what is not granted, which only the collection's server knows.
+        """
+        around = self._enclosing.around(placed.endpoint, path or split(did).name)
+        return [
+            (Reach(self._caller, each.collection, self._rules.get(str(each.collection.id), ())), each.path)
+            for each in around
+            if not confirmed(registration, placed, each.collection)
+        ]
 
     def opens_url(self, url: str) -> bool:
         """Return whether the caller may read what a URL names, which nobody registered."""

@@ -18,7 +18,7 @@ from broker.models.names import split
 from broker.services.enclosing import Readable, numeric
 from broker.services.forecasting import Forecasting, quantiles
 from broker.services.hosts import Hosts
-from broker.services.permissions import NOBODY
+from broker.services.permissions import NOBODY, Reach
 from broker.services.places import Map, Places
 from broker.services.ranking import Choice, kilometres, rank, rationale
 from broker.storage.catalogue import Catalogue, Located
@@ -50,10 +50,13 @@ class ToRead(NamedTuple):
 
     :param addresses: of the hosts where these are, as they were looked up when it was asked who may read there; these
         have to be connected to, as a name may lead elsewhere a moment later
+    :param by_grant: by endpoint, the collections in which a replica is read by a grant alone, and its path there: a
+        link on it may lead to what is not granted
     """
 
     dataset: Resolved
     addresses: Mapping[str, tuple[str, ...]]
+    by_grant: Mapping[str, Sequence[tuple[Reach, str]]]
 
 
 class Replicas:
@@ -114,7 +117,12 @@ class Replicas:
                 "ask the owners of the collections where they are, or an admin, to confirm one",
             )
         options = await self._options(open_ones, sink, places, caller.subject)
-        return ToRead(_known(self._resolved(name, open_ones.get(name), sink, options)), addresses)
+        by_grant = {
+            places.by_id[i].endpoint.name: readable.by_grant(places.by_id[i], each.did, path, each.registrations[i])
+            for each in open_ones.values()
+            for i, path in (each.replicas if readable.asks else ())
+        }
+        return ToRead(_known(self._resolved(name, open_ones.get(name), sink, options)), addresses, by_grant)
 
     async def leads(self, caller: Caller, url: str) -> tuple[str, ...]:
         """Ask whether a server may lead a worker to a URL, on behalf of the caller.

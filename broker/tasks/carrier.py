@@ -2,10 +2,13 @@
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
 from broker.errors import BrokerError, NotFound
+from broker.models import forecasts
 from broker.models.access import Caller
 from broker.models.collections import Collection
 from broker.models.tasks import Event, Work
@@ -159,7 +162,7 @@ class Carrier:
                 with at_source():
                     await tree.readable(path)
                 return Located({tree.url(path): Estimate()}, tree.server.allowed, tree.server.proxy)
-            found, addresses = await self._where(tree, sink, task)(path)
+            found, addresses, _ = await self._where(tree, sink, task)(path)
             expected = {replica.url: replica.estimate for replica in found.replicas}
             leads = partial(self._replicas.leads, _caller(task))
             allowed = await self._places.allowed()
@@ -172,9 +175,36 @@ class Carrier:
         """Where a dataset is that the task's owner may read now, with what is to be expected on the way to the sink."""
 
         async def of(path: str) -> ToRead:
-            return await self._replicas.to_read(await tree.did(path), await self._site(sink), _caller(task))
+            found = await self._replicas.to_read(await tree.did(path), await self._site(sink), _caller(task))
+            return await self._without_links_out(found)
 
         return of
+
+    async def _without_links_out(self, found: ToRead) -> ToRead:
+        """Leave out replicas that are reached by links to what their reader was not granted.
+
+        :raises CoallocError: when none is left
+        """
+        numbers = {str(reach.collection.id) for granted in found.by_grant.values() for reach, _ in granted}
+        if not numbers:
+            return found
+        async with self._database.read() as connection:
+            whole = {each.id: each for each in await Collections(connection).all(numbers)}
+        kept: list[forecasts.Candidate] = []
+        refused: CoallocError | None = None
+        for replica in found.dataset.replicas:
+            try:
+                for reach, path in found.by_grant.get(replica.endpoint, ()):
+                    if collection := whole.get(reach.collection.id):
+                        with suppress(Unsupported):  # a server that is no GridFTP server tells of no links
+                            await (await self._trees.gridftp(collection, reach)).readable(path)
+            except CoallocError as error:
+                refused = error
+            else:
+                kept.append(replica)
+        if refused and not kept:
+            raise refused
+        return found._replace(dataset=replace(found.dataset, replicas=kept))
 
     async def _site(self, collection: Collection) -> str:
         return (await self._places.endpoint(collection.endpoint)).site if collection.endpoint else collection.site

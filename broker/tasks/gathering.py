@@ -55,7 +55,7 @@ class Gathering:
         await side_by_side(lambda work: self._copy(work, recorder), batch, recorder, self._options, at_once)
 
     async def _copy(self, work: Work, recorder: Recorder) -> Result:
-        found, addresses = await self._where(work.source)
+        found, addresses, _ = await self._where(work.source)
         policy = self._sink.server.policy.pin(addresses)
         speak = [replica for replica in found.replicas if replica.url.startswith(SCHEMES)]
         if not speak:

@@ -224,6 +224,21 @@ async def test_grants_are_asked_for_the_path_and_when_work_begins(place):
     assert not await place.reads(place.bob, "eve:public")
 
 
+async def test_a_link_in_what_is_granted_opens_nothing_else(place):
+    """A curator registers what lies behind a link: the path is granted, what it leads to is not."""
+    root = place.world.source
+    (root / "pub" / "plain").write_bytes(SECRET)
+    (root / "pub" / "out").symlink_to(root / "secret")
+    (root / "pub" / "up").symlink_to("..")
+    rule = {"principal_type": "identity", "principal": "bob", "path": "/pub/", "permissions": "r"}
+    assert (await place.world.admin.post(f"{B}/collections/from here/rules", json=rule)).status_code == 201
+    for path, reads in (("pub/plain", True), ("pub/out", False), ("pub/up/secret", False)):
+        name = f"eve:{path.replace('/', '-')}"
+        await place.registered(place.eve, path, name=name)
+        assert await place.reads(place.bob, name) is reads, path
+        assert await place.reads(place.world.admin, name), path
+
+
 async def url_of(place, client, name="eve:secret"):
     found = (await client.get(f"{B}/replicas/unconfirmed")).json()["replicas"]
     return next((each["url"] for each in found if each["dataset"] == name), None)

@@ -27,24 +27,32 @@ KINDS = ["gridftp", "http", "ftp"]
 
 
 class Gate:
-    """Leave to move bytes, for nobody until it is open."""
+    """Leave to move bytes, for nobody until it is open; for others as soon as somebody waits at it."""
 
     def __init__(self) -> None:
-        self._open = asyncio.Event()
+        self._open, self._reached = asyncio.Event(), asyncio.Event()
         self.open = self._open.set
-        self.admission = Admission(1 << 30, lambda _: self._open.wait())
+        self.admission = Admission(1 << 30, self._wait)
+        self.others = Admission(1 << 30, lambda _: self._reached.wait())
+
+    async def _wait(self, _: int) -> None:
+        self._reached.set()
+        await self._open.wait()
 
 
 class Case:
-    """A file at servers of one kind, of which the one called `gated` delivers nothing before its gate is open."""
+    """A file at servers of one kind, of which the one called `gated` delivers nothing before its gate is open.
 
-    def __init__(self, root: Path, strategy: str, gated: int = 0) -> None:
+    :param held: the others deliver nothing before it was asked for something, or they might have all of it by then
+    """
+
+    def __init__(self, root: Path, strategy: str, gated: int = 0, held: bool = False) -> None:
         self.content = random_file(root / "file", SIZE)
         self.slots = Slots(root.parent / "slots", 1)
         self.servers: list = []
         self.gate = Gate()
         self.target = root.parent / "here"
-        self._gated = gated
+        self._gated, self._held = gated, held
         self._wishes = Wishes(make(strategy))
 
     def fetch(self, *urls: str, checksum: Checksum | None = None) -> "asyncio.Task":
@@ -52,7 +60,8 @@ class Case:
         self.places = [f"{urlsplit(url).hostname}:{urlsplit(url).port}" for url in urls]
         each = options(slots=self.slots)
         gated = replace(each, admission=self.gate.admission)
-        sources = [open_source(url, "auto", gated if i == self._gated else each) for i, url in enumerate(urls)]
+        other = replace(each, admission=self.gate.others) if self._held else each
+        sources = [open_source(url, "auto", gated if i == self._gated else other) for i, url in enumerate(urls)]
         checksums = (checksum,) if checksum else ()
         file = ReplicaSet("file", tuple(map(Replica, urls)), checksums=checksums)
         estimates = [Estimate(rate=1e6)] * len(urls)
@@ -97,7 +106,7 @@ async def started(kind: str, case: Case, root: Path, stack: AsyncExitStack) -> l
 async def test_connections_and_slots_are_free_before_the_transfer_is_over(stack, tmp_path, kind, strategy):
     root = tmp_path / "export"
     root.mkdir()
-    case = Case(root, strategy)
+    case = Case(root, strategy, held=True)
     async with asyncio.timeout(PATIENCE):
         fetching = case.fetch(*await started(kind, case, root, stack))
         left = [2] if strategy == "single" else [1, 2]  # one stands by
