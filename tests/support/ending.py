@@ -33,9 +33,9 @@ def kill_group(leader: subprocess.Popen[bytes]) -> None:
 
 def _running(group: int) -> bool:
     """Whether a process of the group has not ended; see proc(5), /proc/pid/stat."""
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it ended a moment ago
-            state, _, its_group = stat.read_text().rpartition(")")[2].split()[:3]
+    for process in Path("/proc").iterdir():  # a glob fails where one ends in that moment
+        with contextlib.suppress(OSError):  # it is none, or ended a moment ago
+            state, _, its_group = (process / "stat").read_text().rpartition(")")[2].split()[:3]
             if int(its_group) == group and state not in "ZX":
                 return True
     return False

@@ -299,8 +299,9 @@ def resident(process: int) -> int:
 def children(process: int) -> list[int]:
     """Return the numbers of all processes below another."""
     found: list[int] = []
-    for file in Path(f"/proc/{process}/task").glob("*/children"):
-        with suppress(OSError):
-            for child in map(int, file.read_text().split()):
-                found += [child, *children(child)]
+    with suppress(OSError):  # it has ended
+        for thread in Path(f"/proc/{process}/task").iterdir():
+            with suppress(OSError):
+                for child in map(int, (thread / "children").read_text().split()):
+                    found += [child, *children(child)]
     return found

@@ -133,5 +133,5 @@ def _children(number: int) -> list[str]:
 def _runs(number: int) -> bool:
     try:
         return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except FileNotFoundError:
+    except OSError:
         return False
