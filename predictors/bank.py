@@ -59,7 +59,7 @@ NAN = float("nan")
 
 
 class Layout:
-    """Where what a member knows lies in the row of a series.
+    """Places of the members' states in the row of a series.
 
     `kinds` are places in FAMILIES, `firsts` where each member's part begins, `empty` the row of a series of which
     nothing is known yet.
@@ -145,7 +145,7 @@ def learn_family(
 
 @compilable
 def forecast_one(kind: int, state: State, first: int, at: float) -> float:
-    """What one member says of a moment; NaN while it knows nothing."""
+    """Return what one member says of a moment; NaN while it knows nothing."""
     if kind == 0:
         return last_forecast(state, first, at)
     if kind == 1:

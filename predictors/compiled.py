@@ -40,7 +40,7 @@ def compilable(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def available() -> bool:
-    """Whether anything can be compiled here."""
+    """Return whether anything can be compiled here."""
     return find_spec("numba") is not None
 
 
@@ -101,7 +101,7 @@ def _keep_compiled() -> None:
 
 
 def stamp(package: Path) -> str:
-    """What tells one state of a package's source from another: names, sizes and times of its files."""
+    """Return a hash of the state of a package's source: names, sizes and times of its files."""
     files = ((path, path.stat()) for path in sorted(package.rglob("*.py")))
     state = [(str(path.relative_to(package)), stat.st_size, stat.st_mtime_ns) for path, stat in files]
     return f"{crc32(repr(state).encode()):08x}"
@@ -113,7 +113,7 @@ def floats(values: Iterable[float], fast: bool) -> MutableSequence[float]:
 
 
 def zeros(count: int, fast: bool) -> MutableSequence[float]:
-    """So many zeros, as `floats` makes them, without a Python object for each."""
+    """Return so many zeros, as `floats` makes them, without a Python object for each."""
     return cast("MutableSequence[float]", _numpy(array("d", bytes(8 * count)), fast))
 
 

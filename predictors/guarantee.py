@@ -1,4 +1,4 @@
-"""What can be promised of a rate: percentile bounds, bounds that correct themselves, and IQ-Paths' two lemmas.
+"""Promises of rates: percentile bounds, bounds that correct themselves, and IQ-Paths' two lemmas.
 
 "The failure rate of the prediction" may mean several things; here a *miss* is one sample below its bound. IQ-Paths
 (section 6.1, figure 7) counts over the next n samples: `window_misses` has both readings of that, the mean of the n
@@ -64,7 +64,7 @@ class Adaptive:
         self.level = target
 
     def learn(self, missed: bool) -> None:
-        """Whether the bound that was read at `level` was missed. The level may leave [0, 1]: then nothing is safe."""
+        """Take in whether the bound read at `level` was missed. The level may leave [0, 1]: then nothing is safe."""
         self.level += self._gain * (self._target - missed)
 
 
@@ -83,7 +83,7 @@ class Conformal:
         self._read = [Adaptive(level, gain) for level in levels]
 
     def learn(self, forecast: float, actual: float) -> None:
-        """What was forecast, and what came; both positive."""
+        """Take in what was forecast, and what came; both positive."""
         error = actual / forecast
         for read, factor in zip(self._read, self.factors(), strict=True):
             if factor is not None:
@@ -96,7 +96,7 @@ class Conformal:
         return Rates(forecast * min(low, 1.0), forecast, forecast * max(high, 1.0))
 
     def factors(self) -> list[float | None]:
-        """What to multiply a forecast by for each level; None while nothing is known."""
+        """Return the factors of a forecast for each level; None while nothing is known."""
         return [self._errors.at(read.level) for read in self._read]
 
 
@@ -137,7 +137,7 @@ def expected_shortfall(samples: Sequence[float], packets: float, packet_bytes: f
 
 
 def window_misses(bounds: Sequence[float], actuals: Sequence[float], length: int) -> tuple[float, float]:
-    """How often a bound fails for the next `length` samples: by their mean, and by any one of them.
+    """Return how often a bound fails for the next `length` samples: by their mean, and by any one of them.
 
     :param bounds: before each sample
     :param actuals: the samples

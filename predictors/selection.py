@@ -1,4 +1,4 @@
-"""Which member of the bank to believe: the one with the least error, over all values or the newest few.
+"""Selection of a member of the bank: the one with the least error, over all values or the newest few.
 
 Source: the Network Weather Service (Wolski, 1998): all members forecast each value, and the one with the least mean
 absolute (MAE) or mean square (MSE) error, of all errors or of the newest 1 to 100, forecasts the next one. Selecting
@@ -127,7 +127,7 @@ def _layout(members: tuple[Member, ...]) -> Layout:
 
 
 class Series(Experience):
-    """What all members know of one series, and how far the chosen one was off."""
+    """The state of all members for one series, and how far the chosen one was off."""
 
     def __init__(self, layout: Layout, kept: int, fast: bool) -> None:
         super().__init__()

@@ -42,7 +42,7 @@ class Budget(NamedTuple):
 
     :param memory: bytes of its process
     :param seconds: of the processor's time; on a busy machine it may last longer, up to `PATIENCE` times that
-    :param each: seconds that one user may have within minutes, of the processor's time, too
+    :param each: seconds of the processor's time that one user may have within minutes
     :param waiting: jobs of one user that may wait
     :param reserved: bytes that a library takes and does not use: none of the system's memory
     """

@@ -40,9 +40,9 @@ class Used:
 
 
 class Turn:
-    """A turn that somebody has.
+    """The turn of one user.
 
-    `seconds`: what it counts, where another measure than its time by the clock says more
+    `seconds`: its cost; None for its time by the clock
     """
 
     def __init__(self) -> None:

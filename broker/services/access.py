@@ -1,4 +1,4 @@
-"""Who is it, and may they? Tokens are random, shown once, and kept as hashes."""
+"""Tokens: the users that they stand for, and their end. Tokens are random, shown once, and kept as hashes."""
 
 import hashlib
 import math
@@ -29,7 +29,7 @@ DAY = 86_400.0
 
 
 class Believed(NamedTuple):
-    """Whose token it is, and until when that is believed."""
+    """The user of a token, and until when that is believed."""
 
     bearer: Bearer
     until: float
@@ -41,7 +41,7 @@ def new_secret() -> str:
 
 
 def hashed(secret: str) -> str:
-    """As which it is kept; secrets are random, and need no salt."""
+    """Return the hash under which a token is kept; secrets are random, and need no salt."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -62,7 +62,7 @@ class Access:
         self._known: set[str] = set()
 
     async def caller(self, token: str) -> Caller:
-        """Whose token it is, where it is good for the broker itself: one of ours, or of somebody who was named.
+        """Return the user of a token that is good for the broker itself: one of ours, or one of an issuer.
 
         :raises Unauthenticated: the same, whatever is wrong with it
         :raises Forbidden: when an issuer's gives no role here
@@ -70,7 +70,7 @@ class Access:
         return (await self.bearer(token, TRANSFER)).caller
 
     async def bearer(self, token: str, server: str) -> Bearer:
-        """Whose token it is, where it is good for this resource server.
+        """Return the user of a token that is good for this resource server.
 
         :raises Unauthenticated: the same, whatever is wrong with it
         :raises Forbidden: when an issuer's gives no role here
@@ -163,7 +163,7 @@ class Access:
         return found
 
     async def tokens(self) -> list[TokenRecord]:
-        """Those that were issued, and people's logins, the newest first."""
+        """Return the tokens that were issued, and people's logins, the newest first."""
         async with self._database.read() as connection:
             return await Records(connection).tokens()
 

@@ -1,4 +1,4 @@
-"""Which collections a replica lies in, and who may be told of it and read it there: the catalogue opens no collection.
+"""Collections that a replica lies in, and the users who may see and read it there: the catalogue opens no collection.
 
 A replica inside a collection is open to everybody if the collection's owner or an admin registered it where it is, or
 confirmed that. For others it is there if they may read its path in the collection; in each, where several are around
@@ -60,7 +60,7 @@ class Enclosing:
         self._known: dict[tuple[str, str], list[tuple[Collection, tuple[str, ...]]]] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is any."""
+        """Return whether there is any."""
         return bool(self._folders)
 
     @property
@@ -118,7 +118,7 @@ class Enclosing:
 
 
 class Readable:
-    """What a caller may be told of, and read, with the grants of now.
+    """The replicas that a caller may see and read, with the grants of now.
 
     :param rules: who may use which collection, by its id
     """
@@ -137,7 +137,7 @@ class Readable:
 
     @property
     def asks(self) -> bool:
-        """Whether there is any collection that a replica may lie in."""
+        """Return whether there is any collection that a replica may lie in."""
         return bool(self._enclosing)
 
     @property
@@ -185,7 +185,7 @@ class Readable:
 
 
 async def told(connection: AsyncConnection, places: Map, replicas: list[Told], caller: Caller | None) -> list[Told]:
-    """Those that are there for a caller; whoever keeps the catalogue is told of all."""
+    """Return the replicas that a caller may see; curators see all."""
     if caller is None or caller.may("curator") or not replicas:
         return replicas
     readable = await Readable.of(connection, caller)
@@ -253,12 +253,12 @@ def _covers(folder: Sequence[str], whole: Sequence[str]) -> bool:
 
 
 def _same(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Whether a server may hold two paths for one."""
+    """Return whether a server may hold two paths for one."""
     return [*map(folded, one)] == [*map(folded, other)]
 
 
 def _elsewhere(parts: Sequence[str]) -> bool:
-    """Whether only the server knows where that is: somebody's home, or a name of dots or blanks."""
+    """Return whether only the server knows where that is: a user's home, or a name of dots or blanks."""
     return bool(parts) and (parts[0].startswith("~") or any(part != ".." and not folded(part) for part in parts))
 
 

@@ -1,4 +1,4 @@
-"""What to expect of a transfer, from what is known of its pair: held in memory, fed from the database.
+"""Forecasts of transfers from the history of their pairs: held in memory, fed from the database.
 
 A pair has a forecaster of its own, made of its newest observations when somebody first asks, and kept up with what
 any process reports. So a start costs nothing, memory is bounded, and all processes come to say the same. Of a pair
@@ -57,7 +57,7 @@ MAKING = 4
 
 
 class Book:
-    """What is known of one pair: its forecaster, once there is something, and up to which number it has seen."""
+    """The forecaster of one pair, once there is a history, and the newest observation that it has seen."""
 
     def __init__(self, stand: Stand | None, forecaster: Voices | None, kept: Sequence[Kept] = ()) -> None:
         self.forecaster = forecaster
@@ -100,12 +100,12 @@ class Forecasting:
         self._news.set()
 
     def knows(self, pair: Pair) -> bool:
-        """Whether there is something in the history of this pair itself."""
+        """Return whether there is something in the history of this pair itself."""
         book = self._books.get(pair)
         return pair in self._making or (book is not None and bool(book.forecaster))
 
     async def ask(self, asked: Sequence[Asked], caller: Caller = NOBODY) -> list[Expected]:
-        """What to expect of each, in this order.
+        """Return a forecast for each, in this order.
 
         :param caller: who asks: their own transfers count more for them, and collections that they may not see are not
             there
@@ -126,7 +126,7 @@ class Forecasting:
     async def by_class(
         self, pairs: Iterable[Pair], classes: Iterable[int], subject: str = ""
     ) -> dict[tuple[Pair, int], Forecast]:
-        """What to expect of transfers of a size in the middle of each class, over each pair.
+        """Return forecasts for transfers of a size in the middle of each class, over each pair.
 
         :param subject: who asks
         """

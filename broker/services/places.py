@@ -46,7 +46,7 @@ class Map(NamedTuple):
     policy: AddressPolicy = AddressPolicy(AddressClass.PUBLIC)
 
     def coordinates(self, site: str) -> tuple[float, float] | None:
-        """Of a site, when they are known."""
+        """Return the coordinates of a site, when they are known."""
         known = self.sites.get(site)
         if known is None or known.latitude is None or known.longitude is None:
             return None
@@ -54,7 +54,7 @@ class Map(NamedTuple):
 
 
 class Allowed(TypedDict):
-    """What sessions with servers may do, as coget takes it: the addresses that these and their data may have, and hosts
+    """Limits of sessions with servers, as coget takes them: the addresses that these and their data may have, and hosts
     that may be given a proxy.
     """
 
@@ -99,8 +99,8 @@ class Places:
         self._changes += 1
 
     async def sources(self, named: Iterable[str], caller: Caller = NOBODY) -> dict[str, str]:
-        """What transfers from these are filed under: an endpoint's name, its address and `globus://` with the id of a
-        collection at it, if the caller may see that, are the same source.
+        """Return the names under which transfers from these are filed: an endpoint's name, its address and `globus://`
+        with the id of a collection at it, if the caller may see that, are the same source.
 
         :raises Invalid: when there is no such endpoint, or it is no address
         """
@@ -109,8 +109,8 @@ class Places:
         return {name: _source(name, known) for name in named}
 
     async def sinks(self, named: Iterable[str], caller: Caller = NOBODY) -> dict[str, str]:
-        """What transfers to these are filed under: the id of a collection that the caller may see, and the address of
-        an endpoint, are the site where it is, if that is known.
+        """Return the names under which transfers to these are filed: the id of a collection that the caller may see,
+        and the address of an endpoint, are the site where it is, if that is known.
 
         :raises Invalid: when something is no address
         """
@@ -202,7 +202,7 @@ class Places:
             log.warning("there are more such endpoints", count=len(known) - TOLD)
 
     async def allowed(self) -> Allowed:
-        """What sessions may do on behalf of users."""
+        """Return the limits of sessions on behalf of users."""
         known = await self.map()
         endpoints = [each.endpoint for each in known.by_id.values()]
         return {
@@ -211,7 +211,7 @@ class Places:
         }
 
     async def policy(self) -> AddressPolicy:
-        """Which addresses may be connected to on behalf of users."""
+        """Return the policy for addresses that are connected to on behalf of users."""
         return (await self.map()).policy
 
     async def site(self, name: str) -> Site:

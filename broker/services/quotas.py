@@ -1,4 +1,4 @@
-"""How much users may add within an hour."""
+"""Quotas: rows that users may add within an hour."""
 
 import math
 import time

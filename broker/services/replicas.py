@@ -1,4 +1,4 @@
-"""Where datasets are, the best replica first: thousands of names at once, each with a forecast and a reason."""
+"""Replicas of datasets, the best first: thousands of names at once, each with a forecast and a reason."""
 
 import asyncio
 import time
@@ -73,7 +73,7 @@ class Replicas:
         self._hosts = Hosts()
 
     async def resolve(self, names: Sequence[str], sink: str, caller: Caller = NOBODY) -> AsyncIterator[list[Resolved]]:
-        """Each of the names, in this order, in parts; with the replicas that are there for the caller.
+        """Yield each of the names, in this order, in parts; with the replicas that are there for the caller.
 
         :param caller: who asks: their own transfers count more for them
         """
@@ -145,7 +145,7 @@ class Replicas:
         return addresses.get(numeric(host), ())
 
     async def _located(self, readable: Readable, hosts: Set[str]) -> tuple[Readable, dict[str, tuple[str, ...]]]:
-        """What a caller may read, by the addresses of hosts, and these, where there is any collection at all."""
+        """Return what a caller may read, by the addresses of hosts, and these, where there is any collection at all."""
         if not readable.asks:
             return readable, {}
         known = await self._hosts.addresses(hosts | readable.hosts)
@@ -155,7 +155,7 @@ class Replicas:
     async def _options(
         self, found: Mapping[str, Located], sink: str, places: Map, subject: str
     ) -> dict[tuple[int, int], Option]:
-        """What is expected of each endpoint for each class of sizes, by number and class."""
+        """Return the forecast of each endpoint for each class of sizes, by number and class."""
         classes = {size_class(each.size or 0) for each in found.values()}
         numbers = {endpoint for each in found.values() for endpoint, _ in each.replicas}
         readable = {i: places.by_id[i] for i in numbers if i in places.by_id and places.by_id[i].endpoint.read_priority}
@@ -212,7 +212,7 @@ class Replicas:
 
 
 def _readable(located: Located, places: Map, readable: Readable) -> Located:
-    """What was found, with the replicas that are there for the caller."""
+    """Return what was found, with the replicas that the caller may see."""
     if not readable.asks:
         return located
     there = [

@@ -59,7 +59,7 @@ class Notes:
             self._first = nsmallest(SHOWN, self._first)
 
     def first(self) -> list[Told]:
-        """Those of the first lines, in their order."""
+        """Return those of the first lines, in their order."""
         return nsmallest(SHOWN, self._first)
 
 
@@ -164,7 +164,7 @@ def _chunks(log: "Log", latest: float, refused: Notes) -> Iterator[list[Row]]:
 
 
 def _observed(each: Observation, what: object) -> Observed:
-    """As if it had been reported; what tells it from others makes its id.
+    """Return a line as if it had been reported; what tells it from others makes its id.
 
     :raises ValidationError: when it cannot be kept as it is
     """

@@ -1,4 +1,4 @@
-"""What several subjects have seen of one pair, as one forecast: each has one voice, however much it reports.
+"""One forecast from what several subjects have seen of a pair: each has one voice, however much it reports.
 
 The middle voice is what others are told, so that no single one moves it beyond what another one has seen. Of an even
 number the one that came last is left out: of two, the one that was there first counts. Pure.
@@ -38,7 +38,7 @@ class Voices:
 
     @property
     def size(self) -> int:
-        """How many bytes of memory they take, about."""
+        """Return about how many bytes of memory they take."""
         return sum(BARE + EACH * min(count, GROWING) for count in self._counts.values())
 
     def learn(self, kept: Kept) -> None:
@@ -55,7 +55,7 @@ class Voices:
         return subject if len(self._of) > 1 and self._counts.get(subject, 0) >= OWN else ""
 
     def forecast(self, query: Query, own: str = "") -> Forecast | None:
-        """What to expect; None where nothing is known.
+        """Return the forecast; None where nothing is known.
 
         :param own: whose own transfers are to count alone, as `own` says
         """

@@ -34,7 +34,7 @@ from broker.tasks.recorder import Recorder
 from broker.tasks.routes import Routes
 from broker.tasks.side_by_side import side_by_side
 from broker.tasks.standing import DENIED, Standing
-from coalloc.errors import CoallocError, Unsupported
+from coalloc.errors import CoallocError, PermissionRefused, Unsupported
 from coalloc.model import Estimate
 
 __all__ = ["Carrier"]
@@ -89,7 +89,7 @@ class Carrier:
             return await Standing.of(connection, task)
 
     async def _ends(self, task: Candidate, standing: Standing, limited: bool = True) -> tuple[End, End | None]:
-        """Those of a task; one that deletes has no second.
+        """Return the two ends of a task; one that deletes has no second.
 
         :param limited: to what the task's owner may reach by links
         :raises NotFound: when a collection is gone
@@ -107,7 +107,7 @@ class Carrier:
     async def _doer(
         self, kind: str, task: Candidate, standing: Standing, source: End, sink: End | None, recorder: Recorder
     ) -> Doer:
-        """Who does work of a kind."""
+        """Return the function that does work of a kind."""
         if kind in ("delete", "remove"):
             if sink is not None and await self._incomplete(task):
                 return _left_alone
@@ -129,13 +129,13 @@ class Carrier:
         return await self._copier(task, source, sink)
 
     async def _incomplete(self, task: Candidate) -> bool:
-        """Whether something could not be copied: then what is only at the destination may be all there is of it."""
+        """Return whether a copy failed: then what is only at the destination may be all there is of it."""
         async with self._database.read() as connection:
             known = await Tasks(connection).one(task.task)
         return known is None or bool(known.skipped or known.failed)
 
     async def _copier(self, task: Candidate, source: End, sink: End) -> Doer:
-        """Who copies between such collections."""
+        """Return the function that copies between such collections."""
         if task.options.encrypt_data:  # submitted before that was refused
             raise Unsupported("data are not encrypted between servers here", "submit the task without encrypt_data")
         limits = await self._limits(task)
@@ -155,7 +155,7 @@ class Carrier:
         )
 
     def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection, task: Candidate) -> Sources:
-        """Where to fetch what a path names."""
+        """Return a function that finds the sources of what a path names."""
 
         async def of(path: str) -> Located:
             if isinstance(tree, GridFTPTree):
@@ -172,7 +172,7 @@ class Carrier:
         return of
 
     def _where(self, tree: CatalogueTree, sink: Collection, task: Candidate) -> Callable[[str], Awaitable[ToRead]]:
-        """Where a dataset is that the task's owner may read now, with what is to be expected on the way to the sink."""
+        """Return a function that finds the replicas that the task's owner may read now, with forecasts."""
 
         async def of(path: str) -> ToRead:
             found = await self._replicas.to_read(await tree.did(path), await self._site(sink), _caller(task))
@@ -199,7 +199,8 @@ class Carrier:
                         with suppress(Unsupported):  # a server that is no GridFTP server tells of no links
                             await (await self._trees.gridftp(collection, reach)).readable(path)
             except CoallocError as error:
-                refused = error
+                if refused is None or isinstance(refused, PermissionRefused):  # another error may pass
+                    refused = error
             else:
                 kept.append(replica)
         if refused and not kept:
@@ -210,7 +211,7 @@ class Carrier:
         return (await self._places.endpoint(collection.endpoint)).site if collection.endpoint else collection.site
 
     async def _limits(self, task: Candidate) -> Limits:
-        """How fast bytes may be moved for a task."""
+        """Return the limits of rates for a task."""
         async with self._database.read() as connection:
             return Limits(self._promises, await Collections(connection).limited(), task.pair)
 
@@ -230,7 +231,7 @@ class Carrier:
 
 
 def _caller(task: Candidate) -> Caller:
-    """Whom a task is done for."""
+    """Return the user for whom a task is done."""
     return Caller.model_construct(subject=task.owner, role=task.role, site="")
 
 

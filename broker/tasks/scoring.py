@@ -114,7 +114,7 @@ class Scoring:
     async def _keep(
         self, pair: Behind, numbers: Collection[int], new: Sequence[Score], more: Mapping[Key, Tally]
     ) -> bool:
-        """Whether it was for us to keep: no other process had scored it meanwhile."""
+        """Keep scores; return False where another process had scored the pair meanwhile."""
         async with self._database.write() as connection:
             stored = Scores(connection)
             if not await stored.claim(pair):
@@ -128,7 +128,7 @@ class Scoring:
 
 
 async def _slowly(work: Iterator[tuple[int, Score | None] | None]) -> dict[int, Score | None]:
-    """What comes of some work, done in a thread, and little at a time: who asks something waits for the interpreter."""
+    """Return the result of work that is done in a thread, little at a time: requests wait for the interpreter."""
     done: dict[int, Score | None] = {}
     while True:
         began = time.monotonic()
@@ -195,7 +195,7 @@ def score(pair_id: int, learned: Learned, said: Said) -> Score | None:
 
 
 def _panel(said: Said) -> dict[str, Rates]:
-    """What all said, in five digits; nothing unless all said something: they are compared on the same transfers."""
+    """Return what all said, in five digits; nothing unless all did: they are compared on the same transfers."""
     if len(said.forecasts) < len(PANEL):
         return {}
     return {name: _rounded(forecast) for name, forecast in said.forecasts.items()}

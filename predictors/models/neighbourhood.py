@@ -1,4 +1,4 @@
-"""What transfers like this one came to: means and quantiles, weighted by how near they are.
+"""Results of transfers like this one: means and quantiles, weighted by how near they are.
 
 Source: kernel regression (Nadaraya 1964, Watson 1964). What is near may be seen so or so: by all that is known, by the
 state of the path (`predictors.models.past`), or lately. Each view is off where the others are not, so that all three
@@ -26,7 +26,7 @@ Shares = tuple[float, float, float]
 
 
 class Nearness(NamedTuple):
-    """How much a transfer counts: exp of minus its distance, which is a sum over features.
+    """Weight of a transfer: exp of minus its distance, which is a sum over features.
 
     Each field is the difference that makes a distance of 1. `kind`: that of another kind is one over it; `age`, and
     `late` for the view of what was lately: in transfers since.

@@ -48,7 +48,7 @@ SDK = "import json, os, sys\nimport globus_sdk\nfrom globus_sdk import *\n"
 
 
 def made(name: str) -> Path:
-    """The folder of one client's programs; made if it is not there, or if another version is wanted."""
+    """Return the folder of one client's programs; it is made if it is not there, or if another version is wanted."""
     folder, wanted = FOLDER / name, CLIENTS[name]
     FOLDER.mkdir(parents=True, exist_ok=True)
     with (FOLDER / f"{name}.lock").open("w") as lock:

@@ -1,6 +1,6 @@
-"""What takes long to make and many tests need, made before they begin: the Globus clients, and compiled forecasters.
+"""Preparation of what many tests need and takes long: the Globus clients, and compiled forecasters.
 
-python -m tests.support.prepared    makes what is not made yet; else each process of the tests would, all at once
+python -m tests.support.prepared    makes what is missing, once; else each process of the tests would
 """
 
 from concurrent.futures import ThreadPoolExecutor
