@@ -22,7 +22,7 @@ test: $(READY)
 	$(RUN) mypy
 	@$(RUN) tests.support.prepared
 	$(RUN) pytest --numprocesses 4 --dist loadfile -m "not wan"
-	$(RUN) pytest -m wan
+	$(RUN) pytest -m wan tests/benchmarks tests/faults tests/testbed
 
 # The tests that explore, in their long form.
 test-long: $(READY)

@@ -4,15 +4,12 @@ A rate is learned from transfers that went well and are of some size: below that
 and tells how far the server is, not how fast.
 """
 
-from collections import deque
-from typing import Generic, TypeVar
+from array import array
 
 from predictors.observation import Forecast, Observation, Query, Rates
 from predictors.text import NOTHING, counted, duration
 
 __all__ = ["RECENT", "SMALLEST", "Ago", "Experience", "telling"]
-
-T = TypeVar("T")
 
 SMALLEST = 1 << 20
 """Bytes from which on a transfer tells a rate."""
@@ -33,14 +30,14 @@ class Experience:
     """How much is known of one series, and since when. A clock that went backwards stands still here."""
 
     def __init__(self) -> None:
-        self._setups: deque[float] = deque(maxlen=SETUPS)
+        self._setups: tuple[float, ...] = ()
         self.count = 0
         self.newest = float("-inf")
 
     def setup(self, observation: Observation) -> None:
         """Take in a set-up time, if it was measured."""
         if observation.setup_seconds is not None:
-            self._setups.append(observation.setup_seconds)
+            self._setups = (*self._setups, observation.setup_seconds)[-SETUPS:]
 
     def at(self, moment: float) -> float:
         """A moment not before the newest transfer."""
@@ -66,19 +63,28 @@ class Experience:
         return Forecast(name, None, self.setup_seconds, 0, None, NOTHING)
 
 
-class Ago(Generic[T]):
-    """What was known after each of the newest transfers, so that an earlier moment can be asked for."""
+class Ago:
+    """What was known after each of the newest transfers, so that an earlier moment can be asked for.
 
-    def __init__(self) -> None:
-        self._known: deque[tuple[float, T]] = deque(maxlen=RECENT)
+    :param width: numbers that are known at a time: all are kept in one array, for there are thousands of these
+    """
 
-    def learn(self, end: float, known: T) -> None:
-        """What is known from this moment on, which is not before the last."""
-        self._known.append((end, known))
+    __slots__ = ("_known", "_width")
 
-    def at(self, moment: float) -> T | None:
+    def __init__(self, width: int) -> None:
+        self._width = 1 + width
+        self._known = array("d")
+
+    def learn(self, end: float, *known: float) -> None:
+        """Take in what is known from this moment on, which is not before the last."""
+        self._known.extend((end, *known))
+        if len(self._known) > RECENT * self._width:
+            del self._known[: self._width]
+
+    def at(self, moment: float) -> tuple[float, ...] | None:
         """What was known at a moment; the oldest that is remembered for one before that. None without any."""
-        for end, known in reversed(self._known):
-            if end <= moment:
-                return known
-        return self._known[0][1] if self._known else None
+        known, width = self._known, self._width
+        for row in range(len(known) - width, -1, -width):
+            if known[row] <= moment:
+                return tuple(known[row + 1 : row + width])
+        return tuple(known[1:width]) or None

@@ -65,7 +65,7 @@ class Series(Experience):
         self.past = Past()
         self.errors = Neighbourhood(ERRORS, REMEMBERED, fast)
         self.low, self.high = Adaptive(LOW, GAIN), Adaptive(HIGH, GAIN)
-        self.levels: Ago[tuple[float, float]] = Ago()
+        self.levels = Ago(2)
 
 
 class Hedge(Forecaster):
@@ -156,7 +156,7 @@ def _correct(series: Series, observation: Observation, features: Features, ratio
         series.low.learn(log(ratio) < bounds[0])
         series.high.learn(log(ratio) < bounds[1])
     series.errors.learn(log(ratio), observation.end, features)
-    series.levels.learn(series.at(observation.end), (series.low.level, series.high.level))
+    series.levels.learn(series.at(observation.end), series.low.level, series.high.level)
 
 
 def _around(series: Series, at: float, features: Features, expected: float) -> Rates:

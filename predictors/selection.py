@@ -131,7 +131,7 @@ class Series(Experience):
 
     def __init__(self, layout: Layout, kept: int, fast: bool) -> None:
         super().__init__()
-        self.ago: Ago[float] = Ago()
+        self.ago = Ago(1)
         self.row = floats(layout.empty, fast)
         self.account = floats(account_of(len(layout.members), kept), fast)
         self.bounds = Conformal()
@@ -179,8 +179,8 @@ class Selected(Forecaster):
         if rate is None:
             return
         at = series.at(observation.end)
-        if expected := series.ago.at(observation.start):
-            series.bounds.learn(expected, rate)
+        if (known := series.ago.at(observation.start)) and known[0]:
+            series.bounds.learn(known[0], rate)
         self._step(self._kinds, self._firsts, series.row, 0, series.account, 0, rate, at)
         series.rate(at)
         series.ago.learn(at, self._expected(series, at)[1])
@@ -192,8 +192,8 @@ class Selected(Forecaster):
         if not series.count:
             return series.nothing(self.name)
         best, expected = self._expected(series, series.at(query.at))
-        if query.at < series.newest:
-            expected = series.ago.at(query.at) or expected
+        if query.at < series.newest and (known := series.ago.at(query.at)):
+            expected = known[0] or expected
         member = self._layout.members[best]
         chosen = "" if len(self._layout.members) == 1 else f", the least off of {len(self._layout.members)} so far"
         said = f"{member.says}{self._by}{chosen}"

@@ -32,7 +32,7 @@ class Level(Experience):
 
     def __init__(self) -> None:
         super().__init__()
-        self.ago: Ago[tuple[float, float]] = Ago()
+        self.ago = Ago(2)
         self.weight = 0.0
         self.mean = 0.0
         self._voices: dict[str, tuple[float, float]] = {}
@@ -47,7 +47,7 @@ class Level(Experience):
         heard = heard if len(heard) % 2 else heard[:-1]  # of an even number the last that came is left out
         self.weight, self.mean = sorted(heard, key=lambda known: known[1])[len(heard) // 2]
         self.rate(end)
-        self.ago.learn(self.newest, (self.weight, self.mean))
+        self.ago.learn(self.newest, self.weight, self.mean)
 
 
 class Hierarchy(Forecaster):

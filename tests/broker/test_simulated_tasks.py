@@ -13,6 +13,7 @@ from typing import NamedTuple
 import pytest
 import sqlalchemy as sa
 
+from broker.storage import leftovers
 from broker.tasks import faults
 from broker.tasks import worker as working
 from broker.tasks.worker import Worker
@@ -45,6 +46,7 @@ class Folder(NamedTuple):
 @pytest.fixture
 async def world(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[World]:
     monkeypatch.setattr(faults, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(leftovers, "PAUSE", 0.5)
     monkeypatch.setattr(working, "BEAT", 0.2)
     monkeypatch.setattr(working, "LOOK", 0.5)
     ends = Folder(tmp_path / "from", "one.example"), Folder(tmp_path / "to", "other.example")
