@@ -8,6 +8,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 READY := .venv/.ready
 RUN := .venv/bin/python -m
+ON_A_WAN := tests/benchmarks tests/faults tests/testbed
 RESULTS := docs/reference/results/results.json
 
 # Three GridFTP servers behind links of different rates, one file, all of them at once.
@@ -22,11 +23,12 @@ test: $(READY)
 	$(RUN) mypy
 	@$(RUN) tests.support.prepared
 	$(RUN) pytest --numprocesses 4 --dist loadfile -m "not wan"
-	$(RUN) pytest -m wan tests/benchmarks tests/faults tests/testbed
+	$(RUN) pytest -m wan $(ON_A_WAN)
 
 # The tests that explore, in their long form.
 test-long: $(READY)
-	COGET_TESTS=long $(RUN) pytest --numprocesses 2 --dist loadfile -m long
+	COGET_TESTS=long $(RUN) pytest --numprocesses 2 --dist loadfile -m "long and not wan"
+	COGET_TESTS=long $(RUN) pytest -m "long and wan" $(ON_A_WAN)
 
 # What tests of random cases have not tried, for so many minutes; what fails is written down as a regression test.
 MINUTES := 10

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.effort import effort
 from tests.support.waiting import PATIENCE
 from tests.testbed import servers
 from tests.testbed.topology import Topology
@@ -17,6 +18,8 @@ pytestmark = pytest.mark.wan
 
 COGET = str(Path(sys.executable).with_name("coget"))
 LIMIT_SECONDS = PATIENCE
+SECONDS = effort(1, 2)
+"""How long each measurement takes."""
 LINKS = {
     "client-hub": {"rate": "400mbit", "delay": "1ms"},
     "hub-s1": {"rate": "80mbit", "delay": "2ms"},
@@ -25,6 +28,7 @@ LINKS = {
 }
 
 
+@pytest.mark.long
 def test_no_pair_and_no_server_is_faster_than_its_links(tmp_path: Path) -> None:
     with Wan(Topology.load({"links": LINKS})) as wan:
         names = ("s1", "s2", "s3")
@@ -36,7 +40,7 @@ def test_no_pair_and_no_server_is_faster_than_its_links(tmp_path: Path) -> None:
             servers.gridftp(wan, "s3", tmp_path / "s3") as three,
         ):
             urls = [f"ftp://{each.host}:{each.port}{each.root}/" for each in (one, two, three)]
-            command = wan.command("client", [COGET, "probe", "--json", "--blast", "--seconds", "2", *urls])
+            command = wan.command("client", [COGET, "probe", "--json", "--blast", "--seconds", str(SECONDS), *urls])
             variables = {**os.environ, "COGET_HISTORY": "off"}
             done = subprocess.run(
                 command, env=variables, capture_output=True, text=True, timeout=LIMIT_SECONDS, check=True
@@ -46,5 +50,5 @@ def test_no_pair_and_no_server_is_faster_than_its_links(tmp_path: Path) -> None:
     assert len(measured) == 12
     for each in measured:
         most = min(limits.get(each["source"], 30e6), limits.get(each["sink"], 30e6))
-        # What lay in queues before comes on top in these two seconds; the next faster link is twice as fast.
-        assert 0 < each["rate"] <= 1.25 * most, each
+        # What lay in queues before comes on top, half a second of it; the next faster link is twice as fast.
+        assert 0 < each["rate"] <= (1 + 0.5 / SECONDS) * most, each

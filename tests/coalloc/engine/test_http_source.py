@@ -233,7 +233,7 @@ async def test_what_is_no_http(start_nginx, content):
 async def test_a_server_that_does_not_answer():
     with socket.create_server(("127.0.0.1", 0)) as listener:
         url = f"http://127.0.0.1:{listener.getsockname()[1]}/file"
-        assert type(await failure(HTTPSource(url, options(connect_seconds=0.1)))) is Stalled
+        assert type(await failure(HTTPSource(url, options(connect_seconds=0.5)))) is Stalled
 
 
 async def test_a_proxy_from_the_environment(start_nginx, content, monkeypatch):

@@ -11,6 +11,7 @@ from coalloc.engine.places import CONNECTING, PROCESSES
 from coalloc.errors import NoFreeConnection, NoFreeProcess, NothingToFetchFrom
 from tests.support.fetching import options
 from tests.support.scripted import raw_server
+from tests.support.waiting import PATIENCE
 
 MANY = 150
 TOOL = """#!/bin/sh
@@ -72,14 +73,19 @@ async def test_who_finds_no_place_for_a_process_gets_one_when_another_is_done(to
 @pytest.mark.parametrize("act", [download, plan])
 @pytest.mark.parametrize("scheme", ["ftp", "http"])
 async def test_few_connect_at_once(tmp_path, monkeypatch, scheme, act):
-    """The server holds each connection until so many are there that no more come, and then ends it."""
+    """The server holds each connection until another one is there and no more come, and then ends it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     now = most = total = 0
+    another = asyncio.Event()
 
     async def serve(reader, writer):
         nonlocal now, most, total
         now, total = now + 1, total + 1
         most = max(most, now)
+        if now > 1:
+            another.set()
+        async with asyncio.timeout(PATIENCE):
+            await another.wait()
         for _ in range(20):  # rounds of the loop in which others may come
             await asyncio.sleep(0.005)
         now -= 1

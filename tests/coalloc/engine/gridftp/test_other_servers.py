@@ -120,7 +120,7 @@ async def test_what_is_no_ftp_server(greeting):
 
 async def test_a_silent_server_may_be_overloaded(gridftp_server):
     gridftp_server.pause()
-    error = await failure(gridftp_server.url("file"), connect_seconds=0.3)
+    error = await failure(gridftp_server.url("file"), connect_seconds=1.0)
     assert isinstance(error, NotThatProtocol)
     assert not error.permanent
 
