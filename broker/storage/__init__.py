@@ -1,4 +1,5 @@
-"""SQL in, models out: nothing above knows of rows, nothing below of rules.
+"""Access to the database: SQL goes in, models come out.
 
+Callers never see rows; nothing here decides rules.
 Each class works on one connection, inside a transaction that a service has begun.
 """

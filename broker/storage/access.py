@@ -12,11 +12,11 @@ __all__ = ["Records"]
 
 SHOWN = [tokens.c[name] for name in TokenRecord.model_fields]
 LASTING = ("token", "login")
-"""What admins look after; all else comes of these, or of a client, and ends with them."""
+"""The kinds that admins manage; every other token descends from one of these, or from a client, and ends with it."""
 
 
 class Records:
-    """Who may come in, and what they changed."""
+    """Tokens, and the audit log of changes."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -24,7 +24,7 @@ class Records:
     async def add(
         self, token: NewToken, hashed: str, now: float, expires_at: float | None, issuer: int | None
     ) -> TokenRecord:
-        """A new token, of which only the hash is kept."""
+        """Add a token; only its hash is stored."""
         values = {
             "hash": hashed,
             "subject": token.subject,
@@ -38,7 +38,7 @@ class Records:
         return TokenRecord.model_construct(**rows.one()._mapping)
 
     async def bearer(self, hashed: str, now: float) -> Bearer | None:
-        """Whose token this is, if it is good now, and one to send with requests."""
+        """Return the owner and limits of a token that callers send with requests, or None if it is not valid now."""
         asked = select(tokens, clients.c.made_by).outerjoin(clients, clients.c.id == tokens.c.client_id)
         asked = asked.where(tokens.c.hash == hashed, tokens.c.kind.in_(("token", "access")), good(now))
         row = (await self._connection.execute(asked)).one_or_none()
@@ -52,7 +52,7 @@ class Records:
         )
         if row.kind == "token":
             return known
-        # nobody vouches for a client that registered itself
+        # A client that registered itself was not approved by an admin.
         role = row.role if row.made_by is not None else lesser(row.role, "curator")
         return known._replace(
             caller=known.caller.model_copy(update={"role": role}),
@@ -63,12 +63,15 @@ class Records:
         )
 
     async def known(self, hashed: str) -> bool:
-        """Whether there is, or was, such a token."""
+        """Return whether such a token exists or existed."""
         asked = select(tokens.c.id).where(tokens.c.hash == hashed)
         return (await self._connection.execute(asked)).first() is not None
 
     async def _origin(self, number: int) -> int:
-        """The login or issued token from which this one came, else this one: what admins can end."""
+        """Return the number of the login or issued token that this token descends from, or else its own.
+
+        Admins can revoke that token.
+        """
         line = select(tokens.c.id, tokens.c.parent_id, tokens.c.kind).where(tokens.c.id == number)
         found = line.cte("line", recursive=True)
         above = select(tokens.c.id, tokens.c.parent_id, tokens.c.kind).where(tokens.c.id == found.c.parent_id)
@@ -77,16 +80,16 @@ class Records:
         return (await self._connection.execute(first)).scalar() or number
 
     async def issued(self, number: int, now: float) -> list[TokenRecord]:
-        """Good tokens that were issued with this one, or with one of those; the oldest first."""
+        """Return valid tokens that were issued with this token, directly or through others, the oldest first."""
         theirs = select(tokens.c.id).where(tokens.c.issuer_id == number).cte("theirs", recursive=True)
         theirs = theirs.union(select(tokens.c.id).where(tokens.c.issuer_id == theirs.c.id))
         listed = select(*SHOWN).where(tokens.c.id.in_(select(theirs.c.id)), good(now)).order_by(tokens.c.id)
         return [TokenRecord.model_construct(**row._mapping) for row in await self._connection.execute(listed)]
 
     async def ended(self, number: int, now: float) -> bool:
-        """Whether a token that tasks were submitted with was revoked, or has expired if an admin issued it.
+        """Return whether a token that tasks were submitted with was revoked, or was issued by an admin and has expired.
 
-        Logins and tokens of clients expire while tasks go on; when that was long ago, they are forgotten.
+        Logins and tokens of clients may expire while tasks go on; long after that, they are deleted.
         """
         asked = select(tokens.c.kind, tokens.c.revoked_at, tokens.c.expires_at).where(tokens.c.id == number)
         row = (await self._connection.execute(asked)).one_or_none()
@@ -96,12 +99,12 @@ class Records:
         return row.revoked_at is not None or expired
 
     async def tokens(self) -> list[TokenRecord]:
-        """Those that were issued, and people's logins, the newest first."""
+        """Return the issued tokens and the users' logins, the newest first."""
         listed = select(*SHOWN).where(tokens.c.kind.in_(LASTING)).order_by(tokens.c.id.desc())
         return [TokenRecord.model_construct(**row._mapping) for row in await self._connection.execute(listed)]
 
     async def revoke(self, number: int, now: float) -> bool:
-        """End a token and all that came of it; whether there was such a one that was not revoked."""
+        """Revoke a token and all its descendants; return whether it existed and was not yet revoked."""
         listed = select(tokens.c.revoked_at).where(tokens.c.id == number, tokens.c.kind.in_(LASTING))
         row = (await self._connection.execute(listed)).one_or_none()
         if row is None or row.revoked_at is not None:
@@ -110,7 +113,7 @@ class Records:
         return True
 
     async def note(self, at: float, subject: str, action: str, thing: str) -> None:
-        """Who changed what; in the transaction of the change."""
+        """Record which subject changed what, in the transaction of the change."""
         values = {"at": at, "subject": subject, "action": action, "thing": thing}
         await self._connection.execute(audit.insert().values(values))
 
@@ -123,9 +126,12 @@ class Records:
         before: int | None = None,
         after: int | None = None,
     ) -> list[AuditEntry]:
-        """The newest first, of a subject and of a kind where these are said; those before a number.
+        """Return changes, the newest first.
 
-        Those after one are the oldest of them: who goes back to what is newer misses none.
+        :param subject: subject that made the changes; None: all
+        :param action: kind of change; None: all
+        :param before: number; only earlier changes are returned
+        :param after: number; the oldest changes after it are returned, so that paging towards newer ones misses none
         """
         said = {audit.c.subject: subject, audit.c.action: action}
         asked = select(audit).where(*(column == value for column, value in said.items() if value is not None))

@@ -1,4 +1,4 @@
-"""How good forecasts were, as it was kept: scores of single transfers, and sums over many."""
+"""Accuracy of past forecasts: scores of single transfers, and sums over many."""
 
 import asyncio
 from collections.abc import Collection
@@ -17,13 +17,13 @@ from predictors.tally import Tally
 __all__ = ["Accuracy", "Chosen", "Trouble"]
 
 TURN = 50
-"""Rows after which others get their turn."""
+"""Rows after which other coroutines get to run."""
 LOOKED = 5000
-"""Newest transfers of a pair among which those are looked for that few are."""
+"""Number of a link's newest transfers that are searched for those with rare outcomes."""
 
 
 class Chosen(NamedTuple):
-    """Which scores: those that ended from `since` on and before `until`, of one pair, class and subject if given."""
+    """A choice of scores, by the end of the transfer (from `since`, before `until`), link, class and subject."""
 
     subject: str | None = None
     pair_id: int | None = None
@@ -32,7 +32,7 @@ class Chosen(NamedTuple):
     until: float | None = None
 
     def where(self) -> list[Any]:
-        """As the database has it."""
+        """Return the conditions as SQL expressions."""
         found = [scores.c.ended >= self.since] if self.since else []
         if self.until is not None:
             found.append(scores.c.ended < self.until)
@@ -43,7 +43,7 @@ class Chosen(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """A transfer of which something is told beside its rate."""
+    """A transfer with details beyond its rate."""
 
     started: float
     ended: float
@@ -55,13 +55,13 @@ class Trouble(NamedTuple):
 
 
 class Accuracy:
-    """What reports ask about forecasts."""
+    """Queries of reports about forecasts."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def newest(self, chosen: Chosen, limit: int) -> list[Score]:
-        """The newest scores, by the ends of the transfers, the oldest of them first."""
+        """Return the newest scores by the end of their transfers, the oldest of them first."""
         page = select(scores).where(*chosen.where()).order_by(scores.c.ended.desc(), scores.c.observation_id.desc())
         found: list[Score] = []
         for row in await self._connection.execute(page.limit(limit)):
@@ -71,13 +71,13 @@ class Accuracy:
         return found[::-1]
 
     async def count(self, chosen: Chosen) -> int:
-        """How many scores these are."""
+        """Return the number of these scores."""
         return (
             await self._connection.execute(select(func.count()).where(*chosen.where()).select_from(scores))
         ).scalar_one()
 
     async def went_well(self, pair_id: int, subject: str | None) -> int:
-        """How many transfers of a pair did, by the sums of traffic."""
+        """Return the number of successful transfers over a link, from the sums of traffic."""
         asked = select(func.coalesce(func.sum(traffic.c.transfers - traffic.c.failures), 0))
         asked = asked.where(traffic.c.pair_id == pair_id)
         if subject is not None:
@@ -87,10 +87,10 @@ class Accuracy:
     async def troubles(
         self, pair_id: int, subject: str | None, reporter: str | None, outcomes: Collection[str], limit: int
     ) -> list[Trouble]:
-        """Of the newest transfers of a pair those with one of these outcomes, the newest first.
+        """Return those of a link's newest transfers that had one of these outcomes, the newest first.
 
-        :param subject: whose alone may be seen; None: everybody's
-        :param reporter: whose are wanted; None: everybody's
+        :param subject: only subject whose transfers the caller may see; None: all
+        :param reporter: only subject whose transfers are wanted; None: all
         """
         of = observations.c
         names = ("started", "ended", "bytes", "outcome", "error", "subject", "busy_seconds")
@@ -113,7 +113,7 @@ class Accuracy:
         ]
 
     async def sums(self, chosen: Chosen) -> list[tuple[Key, Tally]]:
-        """Those over all pairs, of the weeks that begin in a period."""
+        """Return the sums over all links, for the weeks that begin in the chosen period."""
         page = select(accuracy).where(accuracy.c.pair_id == 0, *_weeks(chosen))
         found: list[tuple[Key, Tally]] = []
         for row in await self._connection.execute(page):
@@ -123,7 +123,7 @@ class Accuracy:
         return found
 
     async def records(self, chosen: Chosen) -> list[Record]:
-        """How each forecaster did on each pair, in the weeks that begin in a period."""
+        """Return the record of each forecaster on each link, for the weeks that begin in the chosen period."""
         of = accuracy.c
         wanted = [of.pair_id > 0, of.forecaster != IN_CHARGE, *_weeks(chosen)]
         count, errors = func.sum(of.transfers).label("transfers"), func.sum(of.absolute_log_errors).label("errors")
@@ -150,13 +150,13 @@ class Accuracy:
         ]
 
     async def pairs(self, numbers: Collection[int]) -> dict[int, Pair]:
-        """What these pairs are."""
+        """Return the links with these numbers."""
         page = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).where(pairs.c.id.in_(numbers))
         return {number: Pair(*rest) for number, *rest in await self._connection.execute(page)}
 
 
 def _weeks(chosen: Chosen) -> list[Any]:
-    """Sums of those weeks, and of that class; they are nobody's."""
+    """Return the conditions for the chosen weeks and size class; sums have no subject."""
     of = accuracy.c
     found: list[Any] = [of.week >= chosen.since / WEEK, of.transfers > 0]
     if chosen.until is not None:

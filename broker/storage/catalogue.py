@@ -39,7 +39,7 @@ NAMES: Columns = {"number": Integer(), "scope": String(), "name": String()}
 
 
 class Known(NamedTuple):
-    """What the catalogue has of a dataset."""
+    """A dataset as the catalogue has it."""
 
     id: int
     size: int | None
@@ -48,7 +48,7 @@ class Known(NamedTuple):
 
 
 class Registrar(NamedTuple):
-    """Who registers replicas: as an admin or not, and whether collections are theirs."""
+    """The registrar of replicas: the subject, whether it is an admin, and whether it owns collections."""
 
     subject: str | None = None
     admin: bool = False
@@ -59,10 +59,10 @@ UNKNOWN = Registrar()
 
 
 class Located(NamedTuple):
-    """A dataset, and where it is: an endpoint's number and the path below its folder, None for the dataset's name.
+    """A dataset and its replicas: each with its endpoint's number and its path below the endpoint's folder.
 
-    `suspicious` are the numbers of endpoints whose replica somebody has reported as bad, `registrations` those of all
-    replicas by the numbers of their endpoints.
+    A path of None stands for the dataset's name. `suspicious` has the numbers of endpoints whose replica was reported
+    as bad; `registrations` has the registration of every replica, by the number of its endpoint.
     """
 
     did: str
@@ -80,16 +80,16 @@ class Catalogue:
         self._connection = connection
 
     async def endpoints(self, names: Iterable[str]) -> set[str]:
-        """Of these endpoints, those that there are now: none of them goes before the transaction ends."""
+        """Return those of these endpoints that exist; none of them can be removed before the transaction ends."""
         asked = select(endpoints.c.name).where(endpoints.c.name.in_(set(names))).order_by(endpoints.c.id)
         if self._connection.dialect.name != "sqlite":
             asked = asked.with_for_update(read=True, key_share=True)
         return {name for (name,) in await self._connection.execute(asked)}
 
     async def known(self, dids: Iterable[str], lock: bool = False) -> dict[str, Known]:
-        """Of these datasets, those that there are.
+        """Return those of these datasets that exist.
 
-        :param lock: nobody else changes them before the transaction ends
+        :param lock: whether to lock them against changes until the transaction ends
         """
         asked = list(dict.fromkeys(dids))
         given = self._given(asked)
@@ -102,7 +102,7 @@ class Catalogue:
         return {asked[i]: Known(number, size, digests.get(i, {}), created) for i, number, size, created in rows}
 
     async def located(self, dids: Sequence[str]) -> dict[str, Located]:
-        """Of these datasets, those that there are, with the replicas that are handed out."""
+        """Return those of these datasets that exist, with their available and suspicious replicas."""
         given = self._given(dids)
         on = and_(replicas.c.dataset_id == datasets.c.id, replicas.c.state.in_(HANDED_OUT))
         rows = await self._connection.execute(
@@ -148,22 +148,22 @@ class Catalogue:
         return tabled(self._connection, [(i, *split(did)) for i, did in enumerate(dids)], NAMES)
 
     async def add(self, dids: Iterable[str], now: float) -> None:
-        """Datasets of which no more is known than the name; what is there already stays as it is."""
-        rows = sorted(split(did) for did in dids)  # in one order for all, lest two wait for each other
+        """Add datasets of which only the name is known; existing ones stay as they are."""
+        rows = sorted(split(did) for did in dids)  # one order for all writers, to avoid deadlocks
         given = tabled(self._connection, rows, {"scope": String(), "name": String()})
         fresh = select(given.c.scope, given.c.name, bindparam(None, now)).where(ALWAYS)
         statement = insert(self._connection, datasets).from_select(["scope", "name", "created_at"], fresh)
         await self._connection.execute(statement.on_conflict_do_nothing(index_elements=["scope", "name"]))
 
     async def say_sizes(self, sizes: Mapping[int, int]) -> None:
-        """Sizes of datasets, by their number, that were not known."""
+        """Set sizes that were unknown, by the datasets' numbers."""
         if sizes:
             unsaid = and_(datasets.c.id == bindparam("number"), datasets.c.size.is_(None))
             statement = update(datasets).where(unsaid).values(size=bindparam("said"))
             await self._connection.execute(statement, [{"number": i, "said": size} for i, size in sizes.items()])
 
     async def add_checksums(self, digests: Iterable[tuple[str, str, str]]) -> None:
-        """Checksums (dataset, algorithm, value) that are not there."""
+        """Add checksums (dataset, algorithm, value) that are not stored yet."""
         rows = [(*split(did), algorithm, value) for did, algorithm, value in digests]
         columns: Columns = {"scope": String(), "name": String(), "algorithm": String(), "value": String()}
         given = tabled(self._connection, rows, columns)
@@ -174,10 +174,11 @@ class Catalogue:
     async def put_replicas(
         self, said: Iterable[Replica], now: float, by: Registrar = UNKNOWN, mentioned: bool = False
     ) -> int:
-        """Replicas as they are said to be; how many that changed. Datasets and endpoints are there.
+        """Add or update replicas as stated; return how many changed. Their datasets and endpoints exist already.
 
-        :param by: who says it: it counts where nobody has registered the replica where it is, or nobody of more weight
-        :param mentioned: they are only said to be there: the state of those that are known stays as it is
+        :param by: registrar; recorded where none is on record for this place, or only one of lower rank
+        :param mentioned: whether the statement only mentions that the replicas exist: known replicas then keep their
+            state
         """
         given = self._stated(said)
         if given is None:
@@ -212,7 +213,7 @@ class Catalogue:
         return int(done.rowcount)
 
     def _stated(self, said: Iterable[Replica]) -> Subquery | None:
-        """Replicas as they are said to be, each once; None where there are none."""
+        """Return the stated replicas as a subquery, each once; None if there are none."""
         rows = {
             (replica.dataset, replica.endpoint): (
                 *split(replica.dataset),
@@ -236,12 +237,12 @@ class Catalogue:
         return tabled(self._connection, list(rows.values()), columns) if rows else None
 
     async def replicas(self, did: str) -> list[Replica]:
-        """All replicas of a dataset, whatever their state, by endpoint."""
+        """Return all replicas of a dataset, whatever their state, by endpoint."""
         parts = split(did)
         return await self._replicas(and_(datasets.c.scope == parts.scope, datasets.c.name == parts.name), None)
 
     async def all_replicas(self, dids: Sequence[str]) -> dict[str, list[Replica]]:
-        """All replicas of these datasets, whatever their state."""
+        """Return all replicas of these datasets, whatever their state."""
         given = self._given(dids)
         here = select(datasets.c.id).select_from(given).join(datasets, _same(given))
         found: dict[str, list[Replica]] = {}
@@ -250,7 +251,7 @@ class Catalogue:
         return found
 
     async def wanting(self, states: Sequence[str], after: str, endpoint: str, limit: int) -> list[Replica]:
-        """Replicas in one of these states, none of them AVAILABLE, by dataset and endpoint; those after one."""
+        """Return replicas in these states, except AVAILABLE, after a given one, by dataset and endpoint."""
         scope, name = split(after)
         here = and_(datasets.c.scope == scope, datasets.c.name == name, endpoints.c.name > endpoint)
         later = or_(datasets.c.scope > scope, and_(datasets.c.scope == scope, datasets.c.name > name), here)
@@ -279,7 +280,7 @@ class Catalogue:
         ]
 
     async def remove_replica(self, did: str, endpoint: str) -> bool:
-        """Forget a replica; whether there was one."""
+        """Delete a replica; return whether it existed."""
         parts = split(did)
         dataset = select(datasets.c.id).where(datasets.c.scope == parts.scope, datasets.c.name == parts.name)
         place = select(endpoints.c.id).where(endpoints.c.name == endpoint)
@@ -291,7 +292,7 @@ class Catalogue:
         return bool(done.rowcount)
 
     async def remove(self, did: str) -> bool:
-        """Forget a dataset with all that is known of it; whether there was one."""
+        """Delete a dataset with all that is known of it; return whether it existed."""
         parts = split(did)
         done = await self._connection.execute(
             delete(datasets).where(datasets.c.scope == parts.scope, datasets.c.name == parts.name)
@@ -299,10 +300,10 @@ class Catalogue:
         return bool(done.rowcount)
 
     async def listed(self, beginning: str, after: str, limit: int) -> list[Dataset]:
-        """Datasets by scope and name: those that begin so, after one."""
+        """Return datasets whose names have this beginning, ordered by scope and name, from after the given one."""
         begin, parts = split(beginning), split(after)
         later = or_(datasets.c.scope > parts.scope, and_(datasets.c.scope == parts.scope, datasets.c.name > parts.name))
-        # A range, not LIKE: the index serves it in both databases, and no character means anything else.
+        # A range instead of LIKE: both databases can use the index, and no character is a wildcard.
         named = and_(datasets.c.name >= begin.name, datasets.c.name < begin.name + "\U0010ffff")
         here = and_(datasets.c.scope == begin.scope, named) if begin.scope else named
         page = (
@@ -328,9 +329,10 @@ class Catalogue:
 
 
 def _counts_anew(stated: Any, by: Registrar) -> ColumnElement[bool]:
-    """Whether what is stated now says who registered a replica where it is.
+    """Return whether this statement replaces the registration of a replica.
 
-    An admin's word stands against all others, an owner's of collections against that of others.
+    It does if the replica moved, if no registrar is on record, or if this one has a higher rank: admins replace any
+    registrar, owners of collections any that is not an admin.
     """
     known = replicas.c
     moved = or_(known.path.is_distinct_from(stated.path), known.registered_moves != stated.registered_moves)

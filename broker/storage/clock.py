@@ -1,7 +1,8 @@
-"""The database's time: what one process writes and another compares with the time of now is of this clock only.
+"""The database's clock, used for every time that one process writes and another compares with the current time.
 
-Clocks of hosts differ, by hours where nobody sets them. By the database's a worker is alive or dead, a deadline is
-over, work may begin again, and bytes may be moved. How long something took in one process is measured by that process.
+Clocks of hosts can differ by hours if they are not synchronized. The database's clock decides whether a worker is
+alive, a deadline has passed, work may begin again, or bytes may be moved. A process measures durations of its own work
+by its own clock.
 """
 
 import time
@@ -13,9 +14,9 @@ __all__ = ["clock", "read_clock"]
 
 
 def clock(connection: AsyncConnection) -> ColumnElement[float]:
-    """Return the time as a part of a statement, in seconds since the epoch, as it is when that is carried out.
+    """Return an SQL expression for the time at which the statement runs, in seconds since the epoch.
 
-    All processes that use one SQLite file are on one host, so there it is that host's time.
+    All processes that use one SQLite file run on one host, so SQLite uses that host's time.
     """
     if connection.dialect.name == "sqlite":
         return literal(time.time(), Double)
@@ -23,7 +24,7 @@ def clock(connection: AsyncConnection) -> ColumnElement[float]:
 
 
 async def read_clock(connection: AsyncConnection) -> float:
-    """Ask for the time, in seconds since the epoch."""
+    """Read the database's time, in seconds since the epoch."""
     if connection.dialect.name == "sqlite":
         return time.time()
     return float((await connection.execute(select(clock(connection)))).scalar_one())

@@ -1,4 +1,4 @@
-"""Collections in the database, with who may use them, and what is paused there."""
+"""Collections in the database, with their access rules and pauses."""
 
 from collections.abc import Collection as Some
 from collections.abc import Iterable, Sequence
@@ -32,32 +32,32 @@ PAUSE = [pause_rules.c[name] for name in PauseRule.model_fields]
 
 
 class Limited(NamedTuple):
-    """A collection that has a rate, and the URL of its folder if it is at an endpoint."""
+    """A collection with a rate limit, and the URL of its folder if it has an endpoint."""
 
     id: str
     rate: float
     url: str | None
 
     def has(self, urls: Iterable[str]) -> bool:
-        """Whether one of these is in its folder."""
+        """Return whether any of these URLs lies in the collection's folder."""
         return self.url is not None and any(url.startswith(self.url) for url in urls)
 
 
 class Folder(NamedTuple):
-    """A collection at an endpoint, and where that is."""
+    """A collection at an endpoint, and the endpoint's address."""
 
     collection: Collection
     endpoint: Endpoint
 
 
 class Collections:
-    """The collections."""
+    """Collections, access rules, bookmarks and pause rules."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def all(self, numbers: Some[str] | None = None) -> list[Collection]:
-        """All by name, or those of these ids."""
+        """Return all collections by name, or those with these ids."""
         fields = [collections.c[name] for name in Collection.model_fields if name != "endpoint"]
         joined = select(*fields, endpoints.c.name.label("endpoint")).outerjoin(endpoints).order_by(collections.c.name)
         chosen = joined if numbers is None else joined.where(collections.c.id.in_(list(numbers)))
@@ -65,21 +65,21 @@ class Collections:
         return [Collection.model_construct(**{**row._mapping, "id": UUID(row.id)}) for row in rows]
 
     async def owns(self, subject: str) -> bool:
-        """Whether any is this subject's."""
+        """Return whether this subject owns any collection."""
         asked = select(collections.c.id).where(collections.c.owner == subject).limit(1)
         return (await self._connection.execute(asked)).first() is not None
 
     async def at(self, endpoint: str) -> list[Collection]:
-        """All at an endpoint, by name."""
+        """Return all collections at an endpoint, by name."""
         return [each for each in await self.all() if each.endpoint == endpoint]
 
     async def ends(self) -> dict[str, tuple[str | None, str]]:
-        """The endpoint of each, by id, if it has one; and the site that it is said to be at."""
+        """Return, by id, each collection's endpoint if it has one, and the site stated for it."""
         joined = select(collections.c.id, endpoints.c.name, collections.c.site).outerjoin_from(collections, endpoints)
         return {row.id: (row.name, row.site) for row in await self._connection.execute(joined)}
 
     async def folders(self) -> list[Folder]:
-        """All that are at endpoints, and where they were when somebody moved these who is no admin."""
+        """Return all collections at endpoints, and also their former folders where a non-admin moved the endpoint."""
         where = [endpoints.c[name] for name in ("scheme", "host", "port", "prefix")]
         fields = [collections.c[name] for name in Collection.model_fields if name != "endpoint"]
         found = []
@@ -96,17 +96,17 @@ class Collections:
         return found
 
     async def keep_folder(self, collection: UUID, host: str, folder: str) -> None:
-        """Remember where a collection was."""
+        """Remember the former folder of a collection."""
         values = {"collection_id": str(collection), "host": host, "folder": folder}
         await self._connection.execute(insert(self._connection, former_folders).values(values).on_conflict_do_nothing())
 
     async def forget_folders(self, endpoint: str) -> None:
-        """Forget where the collections at an endpoint were."""
+        """Delete the former folders of the collections at an endpoint."""
         these = select(collections.c.id).join_from(collections, endpoints).where(endpoints.c.name == endpoint)
         await self._connection.execute(delete(former_folders).where(former_folders.c.collection_id.in_(these)))
 
     async def limited(self) -> list[Limited]:
-        """All that have a rate."""
+        """Return all collections that have a rate limit."""
         where = [endpoints.c[name] for name in ("scheme", "host", "port", "prefix")]
         joined = select(collections.c.id, collections.c.rate, collections.c.base, *where).outerjoin_from(
             collections, endpoints
@@ -115,7 +115,7 @@ class Collections:
         return [Limited(row.id, row.rate, row.scheme and _url(row)) for row in rows]
 
     async def places(self) -> dict[str, list[str]]:
-        """The URLs of folders where a credential may be shown whose entry does not say it, by credential."""
+        """Return the URLs of folders that may see each credential, for credentials whose entry names no places."""
         columns = credential_places.c.credential, credential_places.c.url
         found: dict[str, list[str]] = {}
         for row in await self._connection.execute(select(*columns).order_by(*columns)):
@@ -123,7 +123,10 @@ class Collections:
         return found
 
     async def put(self, number: UUID, owner: str, new: NewCollection, now: float) -> UUID:
-        """Make it, or change the one of this name; its id. :raises NotFound: when there is no such endpoint"""
+        """Create the collection, or change the one with this name; return its id.
+
+        :raises NotFound: when the endpoint does not exist
+        """
         endpoint = None
         if new.endpoint is not None:
             found = await self._connection.execute(select(endpoints.c.id).where(endpoints.c.name == new.endpoint))
@@ -138,13 +141,19 @@ class Collections:
         return UUID((await self._connection.execute(put)).scalar_one())
 
     async def remove(self, number: UUID) -> None:
-        """:raises NotFound:"""
+        """Delete a collection.
+
+        :raises NotFound: when it does not exist
+        """
         done = await self._connection.execute(delete(collections).where(collections.c.id == str(number)))
         if not done.rowcount:
             raise NotFound(f"there is no collection {number}", "see GET /broker/v1/collections")
 
     async def rules(self, numbers: Some[str] | None = None) -> dict[str, list[AccessRule]]:
-        """Who may use which collection, of all or of these ids; by collection. Who is known is named by the subject."""
+        """Return the access rules by collection: of all collections, or of those with these ids.
+
+        Known identities are named by their subject.
+        """
         known = (access_rules.c.principal_type == "identity", access_rules.c.principal == identities.c.id)
         shown = (NAMED if column.name == "principal" else column for column in RULE)
         joined = outerjoin(access_rules, identities, and_(*known))
@@ -158,7 +167,7 @@ class Collections:
         return found
 
     async def add_rule(self, collection: UUID, rule: AccessRule, now: float) -> bool:
-        """Add it, or change that of the same principal and path; whether it is new."""
+        """Add a rule, or change the one for the same principal and path; return whether it is new."""
         values = {**rule.model_dump(), "id": str(rule.id), "collection_id": str(collection), "created_at": now}
         once = insert(self._connection, access_rules).values(values)
         where = ["collection_id", "principal_type", "principal", "path"]
@@ -168,39 +177,39 @@ class Collections:
         return bool((await self._connection.execute(changed)).scalar_one() == str(rule.id))
 
     async def rename_rule(self, rule: UUID, principal: str) -> None:
-        """Call the principal of a rule by another name."""
+        """Change the principal of a rule."""
         await self._connection.execute(
             access_rules.update().where(access_rules.c.id == str(rule)).values(principal=principal)
         )
 
     async def remove_rule(self, collection: UUID, rule: str) -> bool:
-        """Whether there was one."""
+        """Remove an access rule; return whether it existed."""
         mine = delete(access_rules).where(access_rules.c.collection_id == str(collection), access_rules.c.id == rule)
         return bool((await self._connection.execute(mine)).rowcount)
 
     async def bookmarks(self, owner: str) -> list[Bookmark]:
-        """Those of a user, by name."""
+        """Return the bookmarks of a user, by name."""
         chosen = select(*BOOKMARK).where(bookmarks.c.owner == owner).order_by(bookmarks.c.name)
         return [_of(Bookmark, row, BOOKMARK) for row in await self._connection.execute(chosen)]
 
     async def add_bookmark(self, owner: str, bookmark: Bookmark) -> bool:
-        """Whether there was none of that name."""
+        """Add a bookmark; return whether its name was free."""
         values = {**bookmark.model_dump(mode="json"), "owner": owner}
         once = insert(self._connection, bookmarks).values(values).on_conflict_do_nothing().returning(bookmarks.c.id)
         return (await self._connection.execute(once)).scalar() is not None
 
     async def change_bookmark(self, owner: str, number: str, values: dict[str, Any]) -> bool:
-        """Whether there was one of that id."""
+        """Change a bookmark; return whether it existed."""
         mine = bookmarks.update().where(bookmarks.c.owner == owner, bookmarks.c.id == number).values(values)
         return bool((await self._connection.execute(mine)).rowcount)
 
     async def remove_bookmark(self, owner: str, number: str) -> bool:
-        """Whether there was one of that id."""
+        """Remove a bookmark; return whether it existed."""
         mine = delete(bookmarks).where(bookmarks.c.owner == owner, bookmarks.c.id == number)
         return bool((await self._connection.execute(mine)).rowcount)
 
     async def pauses(self, numbers: Some[str], subject: str | None = None) -> list[PauseRule]:
-        """What is paused at these collections, for this subject or for anybody."""
+        """Return the pause rules of these collections; with a subject, only those that apply to it."""
         chosen = select(*PAUSE).where(pause_rules.c.collection_id.in_(list(numbers))).order_by(pause_rules.c.created_at)
         if subject is not None:
             chosen = chosen.where(or_(pause_rules.c.subject.is_(None), pause_rules.c.subject == subject))
@@ -208,25 +217,25 @@ class Collections:
         return [_of(PauseRule, (*row[:4], tuple(row.operations.split()), *row[5:]), PAUSE) for row in rows]
 
     async def put_pause(self, rule: PauseRule) -> None:
-        """Make it, or change that of this id."""
+        """Create a pause rule, or change the one with this id."""
         values = {**rule.model_dump(mode="json"), "operations": " ".join(rule.operations)}
         once = insert(self._connection, pause_rules).values(values)
         changes = {name: once.excluded[name] for name in values if name != "id"}
         await self._connection.execute(once.on_conflict_do_update(index_elements=["id"], set_=changes))
 
     async def remove_pause(self, number: str) -> bool:
-        """Whether there was one."""
+        """Remove a pause rule; return whether it existed."""
         done = await self._connection.execute(delete(pause_rules).where(pause_rules.c.id == number))
         return bool(done.rowcount)
 
 
 def _url(row: Row[Any]) -> str:
-    """Of a collection's folder, from its base and what its endpoint is."""
+    """Return the URL of a collection's folder, from its base and its endpoint's address."""
     at = Endpoint.model_construct(scheme=row.scheme, host=row.host, port=row.port, prefix=row.prefix)
     return at.url(row.base)
 
 
 def _of(model: Any, row: Sequence[Any], columns: Sequence[Any]) -> Any:
-    """The model of a row, with ids as they are on the wire."""
+    """Return the model of a row, with ids in wire format."""
     names = [column.name for column in columns]
     return model.model_validate(dict(zip(names, row, strict=True)))

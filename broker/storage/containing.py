@@ -1,4 +1,4 @@
-"""Text that contains other text, whatever marks are in it."""
+"""Case-insensitive search for literal text in columns."""
 
 from sqlalchemy import ColumnElement, func
 
@@ -6,6 +6,6 @@ __all__ = ["contains"]
 
 
 def contains(column: ColumnElement[str], text: str) -> ColumnElement[bool]:
-    """Whether a column has this in it, in capitals or not; nothing in it stands for anything else."""
+    """Return a condition for columns that contain this text, in any case; no character of it is a wildcard."""
     escaped = text.lower().replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
     return func.lower(column).like(f"%{escaped}%", escape="\\")

@@ -29,10 +29,10 @@ Result = TypeVar("Result")
 WAIT = 30
 """Seconds to wait for another process that writes to the same SQLite file."""
 GIVEN_BACK = 5.0
-"""Seconds for which the end waits for connections that somebody still has."""
+"""Seconds that closing waits for connections still in use."""
 CONNECTIONS = 10
 FROZEN, LONGEST_ALONE = 30, 600
-"""Seconds after which PostgreSQL ends a transaction in which nothing is asked, and one that keeps others out."""
+"""Seconds after which PostgreSQL ends an idle transaction, and one that holds an exclusive lock for `alone`."""
 LOST = {
     "keepalives": 1,
     "keepalives_idle": 10,
@@ -40,21 +40,21 @@ LOST = {
     "keepalives_count": 3,
     "tcp_user_timeout": 25_000,
 }
-"""How soon a connection to PostgreSQL is given up that carries nothing any more: libpq's seconds, and milliseconds."""
+"""Timeouts that detect dead connections to PostgreSQL: libpq's keepalives in seconds, its timeout in milliseconds."""
 WRITES = "coget_writes"
 UNDONE = ("40P01", "40001")
-"""What PostgreSQL calls a deadlock, and what could not be put in an order: all of the transaction is undone."""
+"""PostgreSQL's codes for deadlocks and serialization failures; the whole transaction is rolled back."""
 STOOD_STILL = "25P03"
-"""What it calls a transaction that was ended for `FROZEN`."""
+"""PostgreSQL's code for a transaction that was ended because it was idle for `FROZEN` seconds."""
 TRIES = 5
 PAUSE = 0.05
-"""Seconds before the second try, on average; twice as many before each that follows."""
+"""Seconds before the first retry, on average; doubled before each further one."""
 
 
 def addressed(url: str) -> str:
-    """The database's address as SQLAlchemy wants it for asynchronous use.
+    """Return the database's URL in the form that SQLAlchemy needs for asynchronous use.
 
-    :raises Invalid: when it is of no database that the broker knows
+    :raises Invalid: when the broker does not support this kind of database
 
     >>> addressed("sqlite:////var/lib/coget/broker.sqlite")
     'sqlite+aiosqlite:////var/lib/coget/broker.sqlite'
@@ -63,30 +63,30 @@ def addressed(url: str) -> str:
     drivers = {"sqlite": "sqlite+aiosqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
     driver = drivers.get(scheme.partition("+")[0])
     remedy = "use sqlite:///PATH or postgresql+psycopg://USER@HOST/NAME"
-    if not slashes:  # it is not shown: it may be a password, if a file is named that has no more
+    if not slashes:  # not shown: it may be a password, if it was read from a file with nothing else
         raise Invalid("the address of the database is no URL", remedy)
     if driver is None:
         raise Invalid(f"{scheme!r} is no database that the broker knows", remedy)
     address = f"{driver}://{rest}"
     try:
         make_url(address)
-    except (ArgumentError, ValueError):  # these show what they take for a port, which may be of a password
+    except (ArgumentError, ValueError):  # these errors show a supposed port, which may be part of a password
         why = "the address of the database makes no sense"
         raise Invalid(why, f"{remedy}; write / : @ ? # in a password as %2F %3A %40 %3F %23") from None
     return address
 
 
 def keep_private(url: str) -> None:
-    """Make the file of a SQLite database for its owner only, or take away what others may of it and its WAL.
+    """Create the file of a SQLite database for its owner only, or remove others' permissions from it and its WAL.
 
-    SQLite gives what it makes beside a file the mode of that file. A file that cannot be made or changed is left: what
-    is done next says why.
+    SQLite gives the files that it makes beside a database the mode of that database. Errors are ignored here: the next
+    access to the file reports them.
     """
     path = make_url(url).database if url.startswith("sqlite") else None
     if not path or path == ":memory:":
         return
-    path = os.path.realpath(path)  # SQLite, too, puts the WAL beside what a link leads to
-    with suppress(OSError):  # it is there; closing a descriptor of it would end locks that SQLite holds here
+    path = os.path.realpath(path)  # SQLite, too, puts the WAL beside the target of a symbolic link
+    with suppress(OSError):  # if the file exists, closing a descriptor of it would drop SQLite's own locks
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
     for each in (path, f"{path}-wal", f"{path}-shm", f"{path}-journal"):
         with suppress(OSError):
@@ -96,13 +96,14 @@ def keep_private(url: str) -> None:
 
 
 class Undone(Unavailable):
-    """The database has undone the transaction in favour of another: done again as a whole, it may succeed."""
+    """The database rolled back the transaction in favour of another; retried as a whole, it may succeed."""
 
 
 def retried(work: Callable[Given, Awaitable[Result]]) -> Callable[Given, Awaitable[Result]]:
-    """Work that is one transaction, done again when the database undid it in favour of another.
+    """Decorate a function that is one transaction, so that it is retried when the database rolled it back.
 
-    For all work that writes: it has to have no effect but through the database before its transaction ends.
+    All functions that write use it. Until its transaction ends, such a function must have no effect outside the
+    database.
     """
 
     @wraps(work)
@@ -119,12 +120,11 @@ def retried(work: Callable[Given, Awaitable[Result]]) -> Callable[Given, Awaitab
 
 
 class Database:
-    """One database; a transaction at a time for each task that asks.
+    """One database, with one transaction at a time for each asyncio task.
 
-    Who reads sees one state of it; who writes is the only writer on SQLite, so that no transaction fails for having
+    Readers see one consistent state. On SQLite there is one writer at a time, so that no transaction fails because it
     read before it wrote.
-
-    :param url: as `addressed` makes it
+    :param url: URL as returned by `addressed`
     """
 
     def __init__(self, url: str) -> None:
@@ -144,20 +144,20 @@ class Database:
 
     @property
     def shown(self) -> str:
-        """Its address, without password; a query can have one, too."""
+        """The database's URL without the password and the query, which can hold one too."""
         return make_url(self.url).set(query={}).render_as_string(hide_password=True)
 
     @asynccontextmanager
     async def read(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that only reads."""
+        """Begin a transaction that only reads."""
         async with self._mended(), self._engine.connect() as connection:
             yield connection
 
     @asynccontextmanager
     async def write(self) -> AsyncIterator[AsyncConnection]:
-        """A transaction that is kept when the block ends well, and then survives what may come.
+        """Begin a transaction that is committed, and then durable, when the block ends without an error.
 
-        It is begun in functions that are `retried`.
+        Call it in functions that are `retried`.
         """
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._mended())
@@ -170,7 +170,7 @@ class Database:
 
     @asynccontextmanager
     async def alone(self, work: str) -> AsyncIterator[None]:
-        """Keep other processes out of blocks for the same work; on SQLite one process serves."""
+        """Keep other processes out of blocks for the same work; SQLite needs no lock, as one process serves."""
         async with AsyncExitStack() as stack:
             if not self.sqlite:
                 connection = await stack.enter_async_context(self.read())
@@ -192,14 +192,14 @@ class Database:
             ) from error
 
     async def ready(self) -> None:
-        """Ask it something; :raises Unavailable: when it does not answer."""
+        """Send a query. :raises Unavailable: when the database does not answer"""
         async with self.read() as connection:
             await connection.execute(text("SELECT 1"))
 
     async def close(self) -> None:
-        """Close all connections; those that somebody has, when they are given back, as cancelled work does soon.
+        """Close all connections, after waiting a short time for those in use, which cancelled work returns soon.
 
-        One that came back to a pool that is disposed of would stay open.
+        A connection that returned to a disposed pool would stay open.
         """
         pool = cast(AsyncAdaptedQueuePool, self._engine.pool)
         with suppress(TimeoutError):
@@ -215,19 +215,19 @@ def _said(error: DBAPIError | NoFreeConnectionError) -> str:
 
 
 def _prepare(connection: Any, _: object) -> None:
-    """SQLite as a server's database: readers beside a writer, what is acknowledged is on disk, foreign keys hold."""
+    """Set up SQLite as a server's database: readers beside a writer, commits on disk, enforced foreign keys."""
     connection.isolation_level = None  # transactions begin where we say so
     cursor = connection.cursor()
     for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", f"busy_timeout={WAIT * 1000}"):
         cursor.execute(f"PRAGMA {pragma}")
-    cursor.execute("PRAGMA cache_size=-2048")  # 2 MiB of each connection; the file itself is in the system's cache
+    cursor.execute("PRAGMA cache_size=-2048")  # 2 MiB per connection; the system caches the file itself
     cursor.close()
 
 
 class _Closing(sqlite3.Connection):
-    """Lets go of the file when it is closed in the middle of a statement, as when whoever asked was cancelled.
+    """A SQLite connection that releases the file even if it is closed during a statement, as after a cancellation.
 
-    SQLite keeps the lock of such a connection until the statement is finalized, which is whenever memory is cleared.
+    Otherwise SQLite keeps the connection's lock until the statement is finalized, which happens at garbage collection.
     """
 
     def close(self) -> None:
@@ -237,15 +237,16 @@ class _Closing(sqlite3.Connection):
 
 
 def _hurry(connection: Any, _: object) -> None:
-    """PostgreSQL compiles what it takes for long queries, for longer than any of ours takes.
+    """Turn off PostgreSQL's JIT and limit idle transactions.
 
-    It waits without end for a process that stands still in a transaction, and whose locks others wait for.
+    JIT compilation for long queries would take longer than any of our queries. Without the limit, PostgreSQL would wait
+    forever for a process that hangs in a transaction whose locks others need.
     """
     cursor = connection.cursor()
     cursor.execute("SET jit = off")
     cursor.execute(f"SET idle_in_transaction_session_timeout = '{FROZEN}s'")
     cursor.close()
-    connection.commit()  # or it would be undone with the first transaction
+    connection.commit()  # else the settings would be rolled back with the first transaction
 
 
 def _begin(connection: Connection) -> None:

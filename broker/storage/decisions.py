@@ -1,4 +1,4 @@
-"""Decisions in the database: each once, what they cost in sums, and pages of them, the newest first."""
+"""Decisions in the database: each stored once, sums of their costs, and pages of them, the newest first."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -16,15 +16,15 @@ __all__ = ["WEEK", "Decisions", "Page", "Summed", "Wanted"]
 
 WEEK = 7 * 86_400
 LARGEST = 2**48
-"""Bytes that one decision can count for: ten thousand nonsensical ones are still a number that the database has."""
+"""Upper bound of bytes that one decision counts for: ten thousand absurd values still sum up to a valid integer."""
 LOOKED = 50_000
-"""Decisions that are looked at for a page: who searches for what is rare goes on from there."""
+"""Decisions that are searched for one page; searches for rare ones continue from there."""
 SHOWN = [decisions.c[name] for name in Listed._fields]
 SUMS = [each.name for each in regrets.c if not each.primary_key]
 
 
 class Wanted(NamedTuple):
-    """Which decisions; what is None does not matter. `text` is a part of what they are about, or of why."""
+    """A filter of decisions; None means no restriction. `text` is searched in names, errors and reasons."""
 
     subject: str | None = None
     text: str | None = None
@@ -38,14 +38,14 @@ class Wanted(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some decisions; `next` is the `before` of the page that follows, None if there is none."""
+    """A page of decisions; `next` is the `before` of the following page, or None if there is none."""
 
     decisions: list[Listed]
     next: int | None
 
 
 class Summed(NamedTuple):
-    """What decisions of a week cost, by source, sink and strategy; the columns of `regrets`."""
+    """Costs of a week's decisions by source, sink and strategy; the columns of `regrets`."""
 
     week: int
     source: str
@@ -64,19 +64,19 @@ class Summed(NamedTuple):
 
 
 class Decisions:
-    """The decisions."""
+    """Decisions in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def known(self, subject: str, keys: Iterable[str]) -> set[str]:
-        """Of what a subject calls so, what it has reported before."""
+        """Return those of these keys under which the subject has already reported decisions."""
         mine = select(decisions.c.key).where(decisions.c.subject == subject, decisions.c.key.in_(list(keys)))
         return set((await self._connection.execute(mine)).scalars())
 
     async def add(self, subject: str, judged: Sequence[tuple[Made, Regret]]) -> int:
-        """Keep those that this subject has not reported before, and add up what they cost; how many."""
-        ordered = sorted(judged, key=lambda each: each[0].decided.id)  # in one order for all
+        """Store the decisions that this subject has not reported yet, and add up their costs; return their number."""
+        ordered = sorted(judged, key=lambda each: each[0].decided.id)  # one order for all writers, to avoid deadlocks
         added = [each for each in ordered if await self._add(subject, *each)]
         sums: dict[tuple[Any, ...], list[float]] = {}
         for made, regret in added:
@@ -101,14 +101,14 @@ class Decisions:
         await self._connection.execute(row.on_conflict_do_update(index_elements=keys, set_=more))
 
     async def one(self, number: int, subject: str | None) -> Kept | None:
-        """The decision of this number, if there is one and it is the subject's; None is everybody."""
+        """Return the decision with this number, if it exists and is the subject's; with None, of any subject."""
         mine = decisions.c.subject == subject if subject is not None else literal(True)
         joined = select(*SHOWN, decisions.c.moved, traces.c.sources, traces.c.ranges).join(traces)
         row = (await self._connection.execute(joined.where(decisions.c.id == number, mine))).one_or_none()
         return None if row is None else _kept(row._mapping)
 
     async def page(self, wanted: Wanted, limit: int) -> Page:
-        """Those wanted, the newest first. It ends early where it has looked at very many."""
+        """Return a page of decisions, the newest first; it is short if `LOOKED` decisions were searched."""
         of, order = await self._of(wanted), (decisions.c.at.desc(), decisions.c.id.desc())
         looked = select(*SHOWN, decisions.c.sources).where(*of).order_by(*order).limit(LOOKED).subquery()
         columns = [looked.c[name] for name in Listed._fields]
@@ -124,7 +124,7 @@ class Decisions:
         return Page(found, (await self._connection.execute(last)).scalar())
 
     async def _of(self, wanted: Wanted) -> list[ColumnElement[bool]]:
-        """What an index finds."""
+        """Return the conditions that indexes serve."""
         columns = decisions.c
         where: list[ColumnElement[bool]] = []
         if wanted.subject is not None:
@@ -140,7 +140,7 @@ class Decisions:
         return where
 
     async def worst(self, wanted: Wanted, limit: int) -> list[Listed]:
-        """Those wanted that took longest beside what would have been best, among the newest 50,000."""
+        """Return the decisions that lost most time against the best ones in hindsight, among the newest 50,000."""
         of = await self._of(wanted)
         order = decisions.c.at.desc(), decisions.c.id.desc()
         looked = select(*SHOWN).where(*of).order_by(*order).limit(LOOKED).subquery()
@@ -154,9 +154,9 @@ class Decisions:
         return [Listed(*row) for row in await self._connection.execute(page)]
 
     async def summed(self, subject: str | None, since: int, until: int | None = None) -> list[Summed]:
-        """What decisions cost from one week on, before another one, added up over subjects."""
+        """Return the weekly costs of decisions from one week on and before another, summed over subjects."""
         keys = [regrets.c[name] for name in ("week", "source", "sink", "strategy")]
-        sums = [cast(func.sum(regrets.c[name]), regrets.c[name].type) for name in SUMS]  # PostgreSQL's are decimals
+        sums = [cast(func.sum(regrets.c[name]), regrets.c[name].type) for name in SUMS]  # PostgreSQL returns decimals
         where = [regrets.c.week >= since]
         where += [regrets.c.week < until] if until is not None else []
         where += [regrets.c.subject == subject] if subject is not None else []
@@ -165,7 +165,7 @@ class Decisions:
 
 
 def _fits(looked: Subquery, wanted: Wanted) -> list[ColumnElement[bool]]:
-    """What no index finds."""
+    """Return the conditions that no index serves."""
     same = {name: getattr(wanted, name) for name in ("outcome", "strategy", "sink")}
     fits = [looked.c[name] == value for name, value in same.items() if value is not None]
     if wanted.text:
@@ -214,7 +214,7 @@ def _kept(row: Mapping[Any, Any]) -> Kept:
 
 
 def _sums(subject: str, decided: Decided, regret: Regret) -> Iterable[tuple[tuple[Any, ...], list[float]]]:
-    """What a decision adds to which sums: to that of all its sources, and to that of each."""
+    """Return what a decision adds to each sum: to the one over all its sources, and to that of each source."""
     if regret.best is None:
         return
     week = int(decided.at // WEEK)

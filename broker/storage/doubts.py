@@ -1,4 +1,4 @@
-"""Reports that replicas are bad, curators' words about them, and subjects whose reports are set aside."""
+"""Reports of bad replicas, curators' judgements of them, and subjects whose reports are set aside."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
@@ -18,10 +18,10 @@ __all__ = ["Doubts", "Standing"]
 
 
 class Standing(NamedTuple):
-    """How a replica stands: its state, whether that is a curator's word, and who doubts it, the first one first.
+    """A replica's state, whether a curator judged it, and the subjects that doubt it, the earliest first.
 
-    `read` says whether its endpoint is one that files are read from, `reported` whether anybody has ever doubted it, be
-    their reports set aside or not.
+    `read` says whether its endpoint is one that files are read from; `reported` whether the replica was ever doubted,
+    even by subjects whose reports are set aside.
     """
 
     dataset_id: int
@@ -31,7 +31,7 @@ class Standing(NamedTuple):
     read: bool
     reported: bool
     doubters: Sequence[tuple[str, str]]
-    """Subjects and reasons, without those whose reports are set aside."""
+    """Subjects and reasons, without subjects whose reports are set aside."""
 
     @property
     def key(self) -> tuple[int, int]:
@@ -39,13 +39,13 @@ class Standing(NamedTuple):
 
 
 class Doubts:
-    """What is said of replicas, in the database."""
+    """Reports about replicas, in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def add(self, key: tuple[int, int], subject: str, at: float, reason: str) -> None:
-        """Note that a subject has reported a replica; of several reports the newest counts."""
+        """Store a subject's report about a replica; it replaces the subject's earlier one."""
         values = {"dataset_id": key[0], "endpoint_id": key[1], "subject": subject, "at": at, "reason": reason}
         new = insert(self._connection, doubts).values(values)
         changed = {"at": new.excluded.at, "reason": new.excluded.reason}
@@ -54,7 +54,7 @@ class Doubts:
         )
 
     async def standings(self, dataset_ids: Collection[int]) -> list[Standing]:
-        """All replicas of these datasets."""
+        """Return the standings of all replicas of these datasets."""
         word = and_(
             judgements.c.dataset_id == replicas.c.dataset_id, judgements.c.endpoint_id == replicas.c.endpoint_id
         )
@@ -97,7 +97,7 @@ class Doubts:
         await self._connection.execute(update(replicas).where(here).values(values))
 
     async def judge(self, by: str, said: Sequence[Replica], now: float) -> None:
-        """Note a curator's word about replicas that are there; what users said before is answered by it."""
+        """Store a curator's judgement of existing replicas; it settles earlier reports, which are deleted."""
         if not said:
             return
         fresh = self._found(said).add_columns(literal(by), literal(now)).where(ALWAYS)
@@ -109,19 +109,19 @@ class Doubts:
         await self.answer(said)
 
     async def answer(self, said: Sequence[Replica]) -> None:
-        """Forget what users have reported of replicas."""
+        """Delete the users' reports about replicas."""
         found = self._found(said)
         await self._connection.execute(
             delete(doubts).where(tuple_(doubts.c.dataset_id, doubts.c.endpoint_id).in_(found))
         )
 
     async def numbers(self, said: Replica) -> tuple[int, int] | None:
-        """Those of a replica's dataset and endpoint; None where there is no such replica."""
+        """Return the numbers of a replica's dataset and endpoint; None if there is no such replica."""
         row = (await self._connection.execute(self._found([said]))).first()
         return None if row is None else (row.dataset_id, row.endpoint_id)
 
     def _found(self, said: Sequence[Replica]) -> Any:
-        """The numbers of these replicas' datasets and endpoints."""
+        """Return a query for the numbers of these replicas' datasets and endpoints."""
         rows = [(*split(each.dataset), each.endpoint) for each in said]
         given = tabled(self._connection, rows, {"scope": String(), "name": String(), "endpoint": String()})
         named = and_(datasets.c.scope == given.c.scope, datasets.c.name == given.c.name)
@@ -134,24 +134,24 @@ class Doubts:
         )
 
     async def doubted_by(self, subject: str) -> list[int]:
-        """The datasets of which this subject has reported replicas."""
+        """Return the datasets with replicas that this subject has reported."""
         asked = select(doubts.c.dataset_id).where(doubts.c.subject == subject).distinct().order_by(doubts.c.dataset_id)
         return list((await self._connection.execute(asked)).scalars())
 
     # Subjects whose reports are set aside
 
     async def asides(self) -> list[Aside]:
-        """Those that there are, by name."""
+        """Return the subjects whose reports are set aside, by name."""
         rows = await self._connection.execute(select(asides).order_by(asides.c.subject))
         return [Aside.model_construct(**row._mapping) for row in rows]
 
     async def set_aside(self, subject: str, at: float, by: str) -> bool:
-        """Whether that is news."""
+        """Set a subject's reports aside; return whether that is new."""
         new = insert(self._connection, asides).values(subject=subject, at=at, by=by)
         done = await self._connection.execute(new.on_conflict_do_nothing())
         return bool(done.rowcount)
 
     async def take_back(self, subject: str) -> bool:
-        """Whether it had been set aside."""
+        """Stop setting a subject's reports aside; return whether they were."""
         done = await self._connection.execute(delete(asides).where(asides.c.subject == subject))
         return bool(done.rowcount)

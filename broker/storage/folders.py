@@ -1,7 +1,7 @@
-"""Datasets as files in folders: a folder is what names have in common up to a slash.
+"""Datasets as files in folders: a folder is the common beginning of names up to a slash.
 
-A folder is walked in leaps, each a look into the index for the next name that is not in the folder just found. So it
-takes as long as it has entries, however many datasets lie below them.
+A folder is listed in leaps: each looks up in the index the next name that is not in the folder just found. So listing a
+folder takes as long as it has entries, however many datasets lie below them.
 """
 
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ from broker.schema.catalogue import datasets
 __all__ = ["Child", "Folders"]
 
 AFTER_SLASH = "0"
-"""The character after the slash: a folder's names end before it, and the first that a part of a name may begin with."""
+"""The character after the slash: a bound above all names in a folder, and the least that can begin a part of a name."""
 LEAST = "!"
-"""Below all characters of names: a name with this after it comes before all that begin with that name."""
+"""A character below all those of names: a name followed by it sorts before all longer names that begin with it."""
 LAST = "\U0010ffff"
 
 
 class Child(NamedTuple):
-    """An entry of a folder: another folder, or a dataset with its size and when the catalogue came to know it."""
+    """An entry of a folder: another folder, or a dataset with its size and the time at which it was added."""
 
     name: str
     folder: bool
@@ -32,7 +32,7 @@ class Child(NamedTuple):
 
     @property
     def key(self) -> str:
-        """By what entries are ordered: as names are that go on within a folder."""
+        """The sort key of the entry: folders sort like the names inside them."""
         return self.name + "/" if self.folder else self.name
 
 
@@ -44,7 +44,7 @@ class Folders:
         self._find: Any = func.instr if connection.dialect.name == "sqlite" else func.strpos
 
     async def scopes(self) -> list[str]:
-        """All scopes that have datasets."""
+        """Return all scopes that have datasets."""
         first = select(func.min(datasets.c.scope).label("scope")).where(datasets.c.scope > "").cte(recursive=True)
         leap = select(func.min(datasets.c.scope)).where(datasets.c.scope > first.c.scope).scalar_subquery()
         every = first.union_all(select(leap).where(first.c.scope.is_not(None)))
@@ -52,9 +52,10 @@ class Folders:
         return sorted(rows.scalars())
 
     async def children(self, scope: str, beginning: str, after: str, limit: int) -> list[Child]:
-        """What a folder has, in the order of the keys; those after one.
+        """Return the entries of a folder in the order of their keys, from after the given one.
 
-        :param beginning: of all names in the folder, with a slash at its end unless it is a scope's root
+        :param beginning: beginning of all names in the folder, with a slash at its end unless the folder is a scope's
+            root
         """
         inside = and_(datasets.c.scope == scope, datasets.c.name < beginning + LAST)
         skipped = after + LEAST if after and not after.endswith("/") else after[:-1] + AFTER_SLASH
@@ -74,14 +75,14 @@ class Folders:
         return [_child(row.name[len(beginning) :], row.size, row.created_at) for row in rows]
 
     def _next(self, name: ColumnElement[str], beginning: str) -> ColumnElement[str]:
-        """Where the next entry begins: after the whole folder that the name leads into, or after the name itself."""
+        """Return the lower bound of the next entry: after the folder that holds the name, or after the name itself."""
         rest = func.substr(name, len(beginning) + 1)
         slash = self._find(rest, "/")
         folder = func.substr(name, 1, len(beginning) + slash - 1)
         return case((slash > 0, folder.concat(AFTER_SLASH)), else_=name.concat(LEAST))
 
     async def dataset(self, names: Sequence[Parts]) -> tuple[Parts, Child] | None:
-        """The first of these names that a dataset has."""
+        """Return the first of these names that belongs to a dataset."""
         any_of = or_(*(and_(datasets.c.scope == scope, datasets.c.name == name) for scope, name in names))
         columns = (datasets.c.scope, datasets.c.name, datasets.c.size, datasets.c.created_at)
         rows = await self._connection.execute(select(*columns).where(any_of))

@@ -1,4 +1,4 @@
-"""Forecasts as they were given: each once, when it was made."""
+"""Forecasts as they were given, each stored once, when it was made."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,7 +15,10 @@ __all__ = ["Given", "Ledger"]
 
 
 class Given(NamedTuple):
-    """A forecast that informed somebody: of which pair and class of sizes, by whom, who had seen how much."""
+    """A forecast that a client received.
+
+    It has the link, the size class, the forecaster, and the newest observation and number of observations behind it.
+    """
 
     pair_id: int
     size_class: int
@@ -56,7 +59,7 @@ class Ledger:
         self._connection = connection
 
     async def add(self, given: Sequence[Given]) -> None:
-        """Keep these; one that is there already stays as it was first given."""
+        """Store these forecasts; one that is stored already stays as it was first given."""
         rows = tabled(self._connection, given, COLUMNS)
         fresh = select(*(rows.c[name] for name in COLUMNS)).where(ALWAYS)
         statement = insert(self._connection, forecasts).from_select(list(COLUMNS), fresh)

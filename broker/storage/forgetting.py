@@ -1,4 +1,4 @@
-"""What was made of transfers is forgotten with them."""
+"""Deletion of what was derived from old transfers."""
 
 from sqlalchemy import delete
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -12,7 +12,7 @@ WEEK = 7 * DAY
 
 
 async def forget(connection: AsyncConnection, before: float) -> None:
-    """Forget what is of days and weeks that were over by then, at the beginning of a day."""
+    """Delete the sums, scores and decisions of days and weeks before a moment, which is the beginning of a day."""
     for old in (
         traffic.c.day < int(before // DAY),
         scores.c.ended < before,

@@ -1,4 +1,4 @@
-"""What transfers from several sources took, beside the best single one."""
+"""Durations of transfers from several sources, compared with the best single source."""
 
 from typing import Any
 
@@ -13,10 +13,12 @@ MOST = 10_000
 
 
 async def beside(connection: AsyncConnection, subject: str | None, since: float) -> list[tuple[float, float]]:
-    """Of transfers since a moment, the newest first: seconds from the best single source in hindsight, and those until
-    the last byte was there; at most 10,000 of those of which that is known.
+    """Return, for each successful transfer since a moment, two durations in seconds, the newest transfer first.
 
-    :param subject: whose; None: everybody's
+    The first is that from the best single source in hindsight, the second that until the last byte arrived. Transfers
+    without a known single-source duration are left out; at most 10,000 are returned.
+
+    :param subject: subject that made the transfers; None: all
     """
     of = decisions.c
     mine: Any = literal(True) if subject is None else of.subject == subject

@@ -1,4 +1,4 @@
-"""What came of logins, in the table of tokens: logins, codes, refresh tokens, access tokens."""
+"""Tokens that descend from logins: logins, codes, refresh tokens and access tokens."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -19,13 +19,13 @@ UNLOCKED = tokens.c.subject.not_in(select(locks.c.subject))
 
 
 def good(now: float) -> ColumnElement[bool]:
-    """A row of `tokens` that counts: neither revoked nor expired, nor of a subject that is locked."""
+    """Return the condition for valid rows of `tokens`: not revoked, not expired, of a subject that is not locked."""
     lasts = or_(tokens.c.expires_at.is_(None), tokens.c.expires_at > now)
     return and_(tokens.c.revoked_at.is_(None), lasts, UNLOCKED)
 
 
 class Grants:
-    """Tokens that come of other tokens."""
+    """Tokens that descend from other tokens."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
@@ -40,7 +40,7 @@ class Grants:
         server: str | None = None,
         scopes: Sequence[str] = (),
     ) -> int:
-        """A new one, of which only the hash is kept; its number."""
+        """Add a token, of which only the hash is stored; return its number."""
         values = {
             **source.caller.model_dump(),
             "hash": hashed,
@@ -58,7 +58,7 @@ class Grants:
         return int(rows.scalar_one())
 
     async def bind(self, number: int, code: Code) -> None:
-        """What a token of kind `code` is bound to."""
+        """Store the OAuth parameters that a token of kind `code` is bound to."""
         values = {
             "token_id": number,
             "redirect_uri": code.redirect_uri,
@@ -69,7 +69,7 @@ class Grants:
         await self._connection.execute(insert(codes).values(values))
 
     async def login(self, kind: Kind, hashed: str, now: float) -> Login | None:
-        """The login, or issued token, that this is, if it is good; until the transaction ends nobody revokes it."""
+        """Return the login or issued token with this hash if it is valid, and lock it until the transaction ends."""
         asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind == kind, good(now)).with_for_update()
         row = (await self._connection.execute(asked)).one_or_none()
         if row is None:
@@ -77,14 +77,14 @@ class Grants:
         return Login(row.id, _caller(row), row.login_at or now, row.expires_at if kind == "token" else row.limit_at)
 
     async def provided(self, subject: str, but: Role | None) -> list[int]:
-        """Logins of somebody that came of no token, of which something may be good; but those with a role."""
+        """Return a user's logins that came from no token and were not revoked, except those with the given role."""
         theirs = and_(tokens.c.kind == "login", tokens.c.subject == subject, tokens.c.parent_id.is_(None))
         other = true() if but is None else tokens.c.role != but
         asked = select(tokens.c.id).where(theirs, tokens.c.revoked_at.is_(None), other)
         return list((await self._connection.execute(asked)).scalars())
 
     async def bound(self, hashed: str, client: str) -> tuple[Grant, Code] | None:
-        """The code that this client was given, whether it is good or not."""
+        """Return the code that this client was given, whether it is still valid or not."""
         joined = (
             select(tokens, codes).join(codes).where(tokens.c.hash == hashed, tokens.c.client_id == client, UNLOCKED)
         )
@@ -95,46 +95,49 @@ class Grants:
         return _grant(row), Code(client, row.redirect_uri, scopes, row.challenge, row.nonce, row.offline)
 
     async def given(self, hashed: str) -> tuple[Grant, bool] | None:
-        """A token that a client was given, and whether it was revoked; nobody does so until the transaction ends."""
+        """Return a client's refresh or access token, and whether it was revoked.
+
+        It cannot be revoked before the transaction ends.
+        """
         asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind.in_(GIVEN), UNLOCKED).with_for_update()
         row = (await self._connection.execute(asked)).one_or_none()
         return row and (_grant(row), row.revoked_at is not None)
 
     async def of(self, subject: str, client: str | None, now: float) -> list[Grant]:
-        """What clients, or this one, were given for somebody and is good; the oldest first."""
+        """Return the valid tokens that clients, or one client, hold for a subject, the oldest first."""
         chosen = [tokens.c.subject == subject, tokens.c.kind.in_(GIVEN), good(now)]
         chosen += [tokens.c.client_id == client] if client else []
         asked = select(tokens).where(*chosen).order_by(tokens.c.id)
         return [_grant(row) for row in await self._connection.execute(asked)]
 
     async def spend(self, number: int, now: float) -> bool:
-        """End this one, but nothing that came of it; whether it was good until now."""
+        """Revoke this token, but not its descendants; return whether it was valid."""
         done = await self._connection.execute(
             update(tokens).where(tokens.c.id == number, good(now)).values(revoked_at=now)
         )
         return bool(done.rowcount)
 
     async def prolong(self, number: int, expires_at: float) -> None:
-        """Let this one last longer."""
+        """Change the time at which this token expires, to make it last longer."""
         await self._connection.execute(update(tokens).where(tokens.c.id == number).values(expires_at=expires_at))
 
     async def session(self, hashed: str, now: float) -> Caller | None:
-        """Whose session this is, if it is good."""
+        """Return the caller of a browser session, if it is valid."""
         asked = select(tokens).where(tokens.c.hash == hashed, tokens.c.kind == "session", good(now))
         row = (await self._connection.execute(asked)).one_or_none()
         return None if row is None else _caller(row)
 
     async def end_session(self, hashed: str, now: float) -> None:
-        """End this one."""
+        """Revoke a browser session."""
         await self._end(and_(tokens.c.hash == hashed, tokens.c.kind == "session"), now)
 
     async def revoke(self, number: int, now: float) -> None:
-        """End this one, and all that came of it: also what came of it while this waited for who held a row."""
+        """Revoke this token and its descendants, also those that were added while this waited for a locked row."""
         while await self._end(_family(number), now):
             pass
 
     async def first(self, number: int) -> int:
-        """The first of the refresh tokens that came one of the other until this one."""
+        """Return the first refresh token in the chain of refresh tokens that led to this one."""
         while True:
             above = select(tokens.c.parent_id).where(tokens.c.id == number)
             asked = select(tokens.c.id).where(tokens.c.id.in_(above), tokens.c.kind == "refresh")
@@ -144,16 +147,19 @@ class Grants:
             number = int(earlier)
 
     async def revoke_client(self, client: str, now: float) -> None:
-        """End all that this client was given."""
+        """Revoke all tokens of this client."""
         await self._end(tokens.c.client_id == client, now)
 
     async def _end(self, which: ColumnElement[bool], now: float) -> bool:
-        """Whether there were any; SQLite counts no rows of a statement that begins with a CTE."""
+        """Revoke these tokens; return whether any was revoked.
+
+        SQLite returns no row count for statements that begin with a CTE, so the rows themselves are counted.
+        """
         ended = update(tokens).where(which, tokens.c.revoked_at.is_(None)).values(revoked_at=now)
         return bool((await self._connection.execute(ended.returning(tokens.c.id))).all())
 
     async def forget(self, before: float) -> None:
-        """Remove what expired before, and has nothing left that came of it; what admins issue stays."""
+        """Delete tokens that expired before this time and have no descendants left; tokens that admins issued stay."""
         child = tokens.alias("child")
         childless = ~select(child.c.id).where(child.c.parent_id == tokens.c.id).exists()
         await self._connection.execute(
@@ -162,7 +168,7 @@ class Grants:
 
 
 def _family(number: int) -> ColumnElement[bool]:
-    """This one, and all that came of it."""
+    """Return the condition for a token and all its descendants."""
     family = select(tokens.c.id).where(tokens.c.id == number).cte("family", recursive=True)
     family = family.union_all(select(tokens.c.id).where(tokens.c.parent_id == family.c.id))
     return tokens.c.id.in_(select(family.c.id))

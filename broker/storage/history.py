@@ -1,4 +1,4 @@
-"""Observations: thousands in one statement, and the newest of a pair at once."""
+"""Observations of transfers: thousands are stored in one statement, the newest of a link are read at once."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -48,19 +48,19 @@ FIELDS: Columns = {
 }
 WELL = ("ok", "slow")
 IMPOSSIBLE = "no interface is as fast"
-"""Why an observation is set aside."""
+"""The reason for setting an observation aside."""
 USED = observations.c.set_aside.is_(None)
-"""Not known to be wrong."""
+"""The condition for observations that are not known to be wrong."""
 WRITERS = """
 SELECT virtualtransaction FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database
 WHERE datname = current_database() AND relation = 'observations'::regclass AND mode = 'RowExclusiveLock' AND granted
 """
-"""Who inserts locks the table before the first row gets its number, and until what was inserted can be seen."""
+"""Transactions that write observations: each locks the table before its first row gets a number, until it commits."""
 ASIDE = select(asides.c.subject)
 
 
 class Stand(NamedTuple):
-    """A pair's number, how many observations it has, and the number of the newest."""
+    """A link's number, its number of observations, and the number of the newest one."""
 
     id: int
     observations: int
@@ -68,7 +68,7 @@ class Stand(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """An observation's number, what it says, and who reported it."""
+    """An observation with its number, and the subject that reported it."""
 
     id: int
     observation: Observation
@@ -83,7 +83,10 @@ class History:
         self._sqlite = connection.dialect.name == "sqlite"
 
     async def add(self, subject: str, observed: Sequence[Observed]) -> int:
-        """Keep those that this subject has not reported before; how many. Months have their partitions."""
+        """Store the observations that this subject has not reported before; return how many are new.
+
+        The partitions of their months must exist.
+        """
         new = await self._new(subject, observed)
         if not new:
             return 0
@@ -109,7 +112,7 @@ class History:
         return len(new)
 
     async def _note_voice(self, subject: str, numbers: Sequence[int]) -> None:
-        """Note that this subject has reported something of these pairs, whose rows are locked."""
+        """Record that this subject has reported something about these links, whose rows are locked."""
         mine = and_(observations.c.pair_id == pairs.c.id, observations.c.subject == subject)
         newest = select(func.max(observations.c.id)).where(observations.c.pair_id == pairs.c.id).scalar_subquery()
         oldest = select(func.min(observations.c.id)).where(mine).scalar_subquery()
@@ -122,7 +125,7 @@ class History:
         await self._connection.execute(new.on_conflict_do_update(index_elements=["pair_id", "subject"], set_=changed))
 
     async def _new(self, subject: str, observed: Sequence[Observed]) -> list[Observed]:
-        once = {each.id: each for each in sorted(observed, key=lambda each: each.id)}  # in one order for all
+        once = {each.id: each for each in sorted(observed, key=lambda each: each.id)}  # the same order for all
         given = tabled(
             self._connection, [(each.id, each.ended) for each in once.values()], {"key": String(), "ended": Double()}
         )
@@ -132,18 +135,21 @@ class History:
         return [once[key] for (key,) in added]
 
     async def _pairs(self, named: set[Pair]) -> dict[Pair, Stand]:
-        """Those pairs, made if need be, and locked until the transaction ends."""
+        """Return these links, created if necessary, and locked until the transaction ends."""
         await self.make_pairs(named)
         return await self.stands(named, lock=True)
 
     async def make_pairs(self, named: Iterable[Pair]) -> None:
-        """Pairs that are not there yet."""
+        """Create links that do not exist yet."""
         values = [{**pair._asdict(), "observations": 0, "newest_id": 0, "newest_end": 0.0} for pair in sorted(named)]
         if values:
             await self._connection.execute(insert(self._connection, pairs).on_conflict_do_nothing(), values)
 
     async def stands(self, named: Iterable[Pair], lock: bool = False) -> dict[Pair, Stand]:
-        """Of these pairs, those that there are."""
+        """Return those of these links that exist.
+
+        :param lock: whether to lock their rows until the transaction ends
+        """
         wanted = list(named)
         rows = [(i, pair.source, pair.sink, pair.direction) for i, pair in enumerate(wanted)]
         columns: Columns = {"number": Integer(), "source": String(), "sink": String(), "direction": String()}
@@ -176,7 +182,7 @@ class History:
         await self._connection.execute(statement, values)
 
     async def voices(self, pair: int, limit: int) -> list[str]:
-        """Who has reported something of a pair, those who did last, in the order of their first reports."""
+        """Return the latest reporters on a link, without those set aside, in the order of their first reports."""
         heard = (
             select(voices.c.subject, voices.c.first_id)
             .where(voices.c.pair_id == pair, voices.c.subject.not_in(ASIDE))
@@ -187,29 +193,30 @@ class History:
         return list((await self._connection.execute(select(heard.c.subject).order_by(heard.c.first_id))).scalars())
 
     async def newest(self, pair: int, subject: str, limit: int) -> list[Kept]:
-        """The newest of a pair that went well and that one subject reported, by their ends, the oldest first."""
+        """Return one subject's newest successful observations of a link by their ends, the oldest of them first."""
         of = observations.c
         page = self._selected().where(of.pair_id == pair, of.subject == subject).order_by(of.ended.desc())
         return [kept(row) for row in await self._connection.execute(page.limit(limit))][::-1]
 
     async def asides(self) -> frozenset[str]:
-        """Subjects whose reports are set aside."""
+        """Return the subjects whose reports are set aside."""
         return frozenset((await self._connection.execute(ASIDE)).scalars())
 
     async def since(self, pair: int, newest_id: int, limit: int) -> list[Kept]:
-        """Those of a pair that went well and came after one, in the order in which they came."""
+        """Return successful observations of a link that follow the given one, in the order in which they arrived."""
         page = self._counted().where(observations.c.pair_id == pair, observations.c.id > newest_id)
         return [kept(row) for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))]
 
     async def following(self, newest_id: int, until: int, limit: int) -> list[Kept]:
-        """Those of all pairs that went well and came after one, up to another, in the order of their numbers."""
+        """Return all links' successful observations after one and up to another, in the order of their numbers."""
         page = self._counted().where(observations.c.id > newest_id, observations.c.id <= until)
         return [kept(row) for row in await self._connection.execute(page.order_by(observations.c.id).limit(limit))]
 
     async def sample(self, newest_id: int, until: int, limit: int) -> list[Kept]:
-        """Some of all pairs that went well and came after one, up to another, in the order of their numbers.
+        """Return a sample of all links' successful observations after one and up to another, ordered by their numbers.
 
-        If there are more than that, as many of each subject, the newest: else one could crowd out all others.
+        Where there are more than the limit, each subject gets an equal share, the newest of it: otherwise one subject
+        could crowd out all others.
         """
         place = func.row_number().over(partition_by=observations.c.subject, order_by=observations.c.id.desc())
         between = (observations.c.id > newest_id, observations.c.id <= until)
@@ -217,7 +224,7 @@ class History:
         return sorted((kept(row) for row in await self._connection.execute(page)), key=lambda each: each.id)
 
     async def near(self, pair: Pair, at: float, within: float) -> Observation | None:
-        """That of a pair which went well and ended nearest to a moment, so many seconds before or after at most."""
+        """Return the successful observation of a link that ended nearest to a moment, within so many seconds of it."""
         numbered = (pairs.c.source == pair.source, pairs.c.sink == pair.sink, pairs.c.direction == pair.direction)
         found = self._selected().where(*numbered)
         before = found.where(observations.c.ended.between(at - within, at)).order_by(observations.c.ended.desc())
@@ -227,18 +234,18 @@ class History:
         return min(some, key=lambda each: abs(each.end - at), default=None)
 
     async def last_id(self) -> int:
-        """The number of the newest of all; 0 when there is none."""
+        """Return the number of the newest observation of all; 0 if there is none."""
         return (await self._connection.execute(select(func.max(observations.c.id)))).scalar() or 0
 
     async def writers(self) -> frozenset[str]:
-        """Transactions that may have written observations which nobody else can see yet. On SQLite there are none."""
+        """Return transactions that may have written observations that others cannot see yet; none on SQLite."""
         if self._sqlite:
             return frozenset()
         return frozenset((await self._connection.execute(text(WRITERS))).scalars())
 
     @classmethod
     def _counted(cls) -> Any:
-        """Those of subjects whose reports count."""
+        """Return the query for successful observations by subjects whose reports are not set aside."""
         return cls._selected().where(observations.c.subject.not_in(ASIDE))
 
     @staticmethod
@@ -248,10 +255,10 @@ class History:
         return select(*chosen).join(pairs).where(observations.c.outcome.in_(WELL), USED)
 
     async def listed(self, wanted: Mapping[str, Any], before: int | None, limit: int) -> list[TransferRecord]:
-        """Observations, the newest report first; those before one.
+        """Return observations, the newest report first, from before the given one.
 
-        :param wanted: what the source, sink, direction, outcome or subject is to be; `since` and `until`, between
-            which they ended
+        :param wanted: required source, sink, direction, outcome or subject; `set_aside`, whether they are set aside;
+            `since` and `until`, the period in which they ended
         """
         page = select(pairs.c.source, pairs.c.sink, pairs.c.direction, observations).join(pairs)
         for name in ("source", "sink", "direction"):
@@ -270,11 +277,11 @@ class History:
         ]
 
     async def forget(self, before: float) -> int:
-        """Remove what ended before a moment, one row after the other; how many."""
+        """Delete observations that ended before a moment, row by row; return how many."""
         return int((await self._connection.execute(delete(observations).where(observations.c.ended < before))).rowcount)
 
     async def forget_keys(self, before: float) -> None:
-        """Forget who reported what ended before a moment: reported again, it would be news."""
+        """Delete the keys of observations that ended before a moment; if one is reported again, it counts as new."""
         await self._connection.execute(delete(observation_keys).where(observation_keys.c.ended < before))
 
 
@@ -302,13 +309,13 @@ def _row(each: Observed, pair: int) -> tuple[Any, ...]:
 
 
 def _is_impossible(each: Observed) -> bool:
-    """Whether it tells a rate that no interface has."""
+    """Return whether an observation states a rate that no network interface has."""
     took = each.ended - each.started if each.busy_seconds is None else each.busy_seconds
     return each.outcome in WELL and each.bytes >= SMALLEST and each.bytes > INTERFACE * took
 
 
 def kept(row: Any) -> Kept:
-    """The observation of a row that has its fields and those of its pair."""
+    """Return the observation of a row that has its columns and those of its link."""
     return Kept(
         row.id,
         Observation(

@@ -1,4 +1,4 @@
-"""Who was seen here, in the database."""
+"""Identities of the users seen here, in the database."""
 
 from collections.abc import Collection, Sequence
 from uuid import UUID
@@ -24,9 +24,9 @@ class Identities:
         self._connection = connection
 
     async def seen(self, subject: str, now: float, name: str | None = None, email: str | None = None) -> None:
-        """Somebody was here; what is known of them stays where nothing newer is said.
+        """Record that a subject made a request; known names and addresses stay unless newer ones are given.
 
-        :raises Forbidden: when nobody may be called so now
+        :raises Forbidden: when the subject is locked
         """
         if (await self._connection.execute(select(locks.c.reason).where(locks.c.subject == subject))).first():
             raise Forbidden(f"{subject} is locked: nobody can say whose it is", ASSIGN)
@@ -43,7 +43,7 @@ class Identities:
         await self._connection.execute(update(identities).where(identities.c.subject == subject).values(changes))
 
     async def ids(self, subjects: Collection[str]) -> dict[str, UUID]:
-        """The UUIDs of these: of those that were not seen yet, the ones that they would be given."""
+        """Return the UUIDs of these subjects: stored ones, or for subjects not seen yet those that they would get."""
         known = {each.subject: each.id for each in await self.by_subject(list(subjects))}
         unknown = [each for each in subjects if each not in known]
         taken: set[UUID] = set()
@@ -53,23 +53,23 @@ class Identities:
         return known | {each: next_id(each, first, taken.__contains__) for each, first in firsts.items()}
 
     async def _firsts(self, subjects: Collection[str]) -> dict[str, UUID]:
-        """The UUIDs that are meant for these: of who was called otherwise before, those that they were told then."""
+        """Return the UUIDs meant for these subjects; a subject that was renamed keeps the UUID of its former name."""
         formers = {row.host: row.issuer for row in await self._connection.execute(select(former_hosts))}
         found = {}
         for each in subjects:
             person, host = Foreign.read(each), each.rpartition("@")[2]
             names = [person.former(at) for at, issuer in formers.items() if person and person.issuer == issuer]
             found[each] = identity(next((name for name in names if name), each))
-            if host in formers:  # that one is somebody's whom its issuer has named
+            if host in formers:  # this UUID belongs to the user that the host's issuer names
                 found[each] = next_id(each, found[each], {found[each]}.__contains__)
         return found
 
     async def by_id(self, numbers: Sequence[UUID]) -> list[Identity]:
-        """Those of these that are known."""
+        """Return the known identities with these UUIDs."""
         return await self._where(identities.c.id.in_([str(number) for number in numbers]))
 
     async def by_subject(self, subjects: Sequence[str]) -> list[Identity]:
-        """Those of these that are known."""
+        """Return the known identities of these subjects."""
         return await self._where(identities.c.subject.in_(subjects))
 
     async def _where(self, which: ColumnElement[bool]) -> list[Identity]:

@@ -11,7 +11,7 @@ __all__ = ["Key", "Keys"]
 
 
 class Key(NamedTuple):
-    """A private key, PEM."""
+    """A private key, in PEM format."""
 
     id: str
     private: str
@@ -19,20 +19,20 @@ class Key(NamedTuple):
 
 
 class Keys:
-    """Keys that sign, or did so once."""
+    """Current and former signing keys."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def all(self) -> list[Key]:
-        """The newest first."""
+        """Return all keys, the newest first."""
         rows = await self._connection.execute(select(keys).order_by(keys.c.created_at.desc(), keys.c.id))
         return [Key(**row._mapping) for row in rows]
 
     async def add(self, key: Key) -> None:
-        """A new one."""
+        """Add a key."""
         await self._connection.execute(keys.insert().values(key._asdict()))
 
     async def forget(self, before: float) -> None:
-        """Remove those that were made before."""
+        """Delete keys that were made before this time."""
         await self._connection.execute(delete(keys).where(keys.c.created_at < before))

@@ -1,4 +1,7 @@
-"""Lanes in the database: which task gets the next one, how many each collection has, over all workers."""
+"""Lanes in the database, over all workers: which task gets the next one, and how many each collection has.
+
+A lane is one stream of a task's work that a worker has open: a transfer between two collections, or a deletion in one.
+"""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -19,7 +22,7 @@ __all__ = ["CANDIDATE", "Candidate", "Lanes", "Open", "Pair", "Tuning", "candida
 
 LOCKED = select(locks.c.subject)
 LOOKED = 10_000
-"""Tunings among which is searched."""
+"""Number of the newest tunings that are searched."""
 CANDIDATE = (
     "id",
     "owner",
@@ -34,18 +37,18 @@ CANDIDATE = (
     "role",
     "token_id",
 )
-"""The columns of `tasks` that make one."""
+"""The columns of `tasks` that make a `Candidate`."""
 
 
 class Pair(NamedTuple):
-    """From which collection to which; a task that deletes has no destination."""
+    """A source collection and a destination collection; a task that deletes has no destination."""
 
     source: str
     destination: str
 
 
 class Candidate(NamedTuple):
-    """A task that has work to be done now: the first of its owner's between a pair of collections."""
+    """A task with work that can begin now: the first of its owner's tasks of its kind between a pair of collections."""
 
     task: str
     owner: str
@@ -61,7 +64,7 @@ class Candidate(NamedTuple):
 
 
 class Open(NamedTuple):
-    """A lane that some worker has open."""
+    """A lane that a worker has open."""
 
     task: str
     owner: str
@@ -69,7 +72,7 @@ class Open(NamedTuple):
 
 
 class Tuning(NamedTuple):
-    """How many lanes a pair may have, by how much that was changed, and what it achieved when that was decided."""
+    """A tuning decision for a pair: its number of lanes, the change of it, and the rate and failures at that time."""
 
     pair: Pair
     at: float
@@ -81,23 +84,24 @@ class Tuning(NamedTuple):
 
 
 class Lanes:
-    """The lanes."""
+    """Lanes in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self._sqlite = connection.dialect.name == "sqlite"
 
     async def alone(self) -> None:
-        """Until the end of this transaction nobody else opens a lane."""
+        """Keep all other transactions from opening lanes until this one ends."""
         if not self._sqlite:
             await self._connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget lanes'))"))
 
     async def candidates(self, queues: Collection[str], now: float, idle: Collection[str] = ()) -> list[Candidate]:
-        """One of each owner, kind and pair: of the highest priority, then the nearest deadline, then the oldest.
+        """Return one task of each owner, kind and pair: by highest priority, then nearest deadline, then greatest age.
 
-        However many tasks wait, only the first of each group is looked at, and those before it that have no work now.
+        However many tasks wait, this looks only at the first of each group, and at those before it that have no work
+        now.
 
-        :param idle: tasks that had nothing to do a moment ago, though there is work in them
+        :param idle: tasks to leave out because they had nothing to do a moment ago, though they have work
         """
         group = (tasks.c.owner, tasks.c.kind, tasks.c.source, tasks.c.destination)
         groups = select(*group).where(tasks.c.status == "ACTIVE", tasks.c.owner.not_in(LOCKED)).distinct()
@@ -122,14 +126,14 @@ class Lanes:
         return found
 
     async def open(self) -> list[Open]:
-        """All that are open."""
+        """Return all open lanes."""
         rows = await self._connection.execute(
             select(lanes.c.task_id, lanes.c.owner, lanes.c.source, lanes.c.destination)
         )
         return [Open(row.task_id, row.owner, Pair(row.source, row.destination)) for row in rows]
 
     async def add(self, worker: str, of: Candidate, now: float) -> int:
-        """Open one for a task; its number."""
+        """Open a lane for a task; return the lane's number."""
         values = {"worker": worker, "task_id": of.task, "owner": of.owner, **of.pair._asdict(), "opened_at": now}
         number = await self._connection.execute(lanes.insert().values(values).returning(lanes.c.id))
         begun = update(tasks).where(tasks.c.id == of.task)
@@ -137,18 +141,18 @@ class Lanes:
         return int(number.scalar_one())
 
     async def close(self, numbers: Collection[int]) -> None:
-        """They have no more to do."""
+        """Close lanes that have no more work."""
         await self._connection.execute(delete(lanes).where(lanes.c.id.in_(sorted(numbers))))
 
     async def caps(self, of: Collection[str]) -> dict[str, int | None]:
-        """How many lanes these collections may have, those that still are; None: as many as help."""
+        """Return the limit of lanes for each of these collections that still exists; None: as many as help."""
         rows = await self._connection.execute(
             select(collections.c.id, collections.c.concurrency).where(collections.c.id.in_(list(of)))
         )
         return {row.id: row.concurrency for row in rows}
 
     async def paused(self, of: Collection[str]) -> dict[str, list[tuple[str | None, frozenset[str], str]]]:
-        """What is paused at these collections: for whom (None: all), which operations, and why."""
+        """Return the pause rules of these collections: for which subject (None: all), which operations, and why."""
         rows = await self._connection.execute(select(pause_rules).where(pause_rules.c.collection_id.in_(list(of))))
         found: dict[str, list[tuple[str | None, frozenset[str], str]]] = {}
         for row in rows:
@@ -157,7 +161,7 @@ class Lanes:
         return found
 
     async def promise(self, of: Collection[str], size: int) -> float:
-        """Promise bytes of collections that have a rate; in how many seconds they may be moved."""
+        """Reserve bytes of collections with a rate limit; return after how many seconds they may be moved."""
         waits = [0.0]
         later = func.max if self._sqlite else func.greatest
         for number in sorted(of):
@@ -170,19 +174,19 @@ class Lanes:
         return max(waits)
 
     async def keep(self, worker: str, mine: Collection[int]) -> None:
-        """Close those that a worker has and does not know of: the answer was lost when they were opened."""
+        """Close the lanes that a worker has but does not know of, because the reply was lost when they were opened."""
         unknown = (lanes.c.worker == worker, lanes.c.id.not_in(sorted(mine)))
         await self._connection.execute(delete(lanes).where(*unknown))
 
     async def say(self, waits: Mapping[str, str]) -> None:
-        """Keep for what each task waits, where that is news."""
+        """Store why each task waits, where the reason has changed."""
         if waits:
             row = update(tasks).where(tasks.c.id == bindparam("task"), tasks.c.waits != bindparam("why"))
             rows = [{"task": task, "why": why} for task, why in sorted(waits.items())]
             await self._connection.execute(row.values(waits=bindparam("why")), rows)
 
     async def tuned(self, pairs: Iterable[Pair]) -> dict[Pair, Tuning]:
-        """The newest tuning of each of these pairs that has one."""
+        """Return the newest tuning of each of these pairs that has one."""
         wanted = list(pairs)
         if not wanted:
             return {}
@@ -195,7 +199,7 @@ class Lanes:
         return {each.pair: each for each in known}
 
     async def tunings(self, text: str | None, since: float | None, until: float | None, limit: int) -> list[Tuning]:
-        """Tunings of a time, whose reason has this in it, the newest first; among the newest 10,000 of all."""
+        """Return tunings of a period whose reason contains a text, the newest first, among the newest 10,000 of all."""
         newest = select(tunings).order_by(tunings.c.id.desc()).limit(LOOKED).subquery()
         fits = [contains(newest.c.reason, text)] if text else []
         fits += [newest.c.at >= since] if since is not None else []
@@ -204,14 +208,14 @@ class Lanes:
         return [_tuning(row) for row in await self._connection.execute(page)]
 
     async def tune(self, new: Tuning) -> None:
-        """Keep a decision."""
+        """Store a tuning."""
         values = new._asdict()
         pair: Pair = values.pop("pair")
         await self._connection.execute(tunings.insert().values(**values, **pair._asdict()))
 
 
 def candidate(row: Row[Any]) -> Candidate:
-    """Of a row that has the columns of `CANDIDATE`."""
+    """Return the candidate of a row that has the columns of `CANDIDATE`."""
     return Candidate(
         row.id,
         row.owner,

@@ -1,4 +1,4 @@
-"""Tasks that are over and may have left something half-written: marked in the transaction that ends them."""
+"""Finished tasks that may have left partial files behind: marked in the transaction that ends them."""
 
 from collections.abc import Collection
 
@@ -13,26 +13,26 @@ from broker.storage.work import Works
 __all__ = ["Leftovers"]
 
 PAUSE = 60.0
-"""Seconds for which a task is left to who takes it, and until it is tried again; later as long as it is over."""
+"""Seconds until a task that a worker took is due again; if the task ended longer ago, it waits that time again."""
 LONGEST = 86_400.0
-"""Seconds after its end at which it is tried for the last time."""
+"""Seconds after its end at which a task is tried for the last time."""
 ENDS = ("canceled", "expired", "failed", "skipped")
 
 
 class Leftovers:
-    """What is to be cleared away."""
+    """Tasks whose leftovers still have to be removed."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def due(self, queues: Collection[str], now: float, most: int) -> list[str]:
-        """Tasks at which nobody is any more, the one that waits longest first."""
+        """Return tasks without open lanes that are due, the one that has waited longest first."""
         left = ~select(lanes.c.id).where(lanes.c.task_id == tasks.c.id).correlate(tasks).exists()
         chosen = select(tasks.c.id).where(tasks.c.unswept <= now, tasks.c.queue.in_(list(queues)), left)
         return list((await self._connection.execute(chosen.order_by(tasks.c.unswept).limit(most))).scalars())
 
     async def take(self, number: str, now: float) -> Candidate | None:
-        """One of these, unless somebody else has taken it; who does not say that it is done tries again later."""
+        """Take one of these tasks, unless another worker has; it is due again later unless it is reported as done."""
         age = now - tasks.c.completed_at
         again = case((age > LONGEST, None), (age > PAUSE, now + age), else_=now + PAUSE)
         mine = update(tasks).where(tasks.c.id == number, tasks.c.unswept <= now).values(unswept=again)
@@ -40,17 +40,17 @@ class Leftovers:
         return None if row is None else candidate(row)
 
     async def begun(self, number: str, after: int, most: int) -> list[Work]:
-        """Copies and links that were begun and never ended, or lost with a worker, in the order of their ids."""
+        """Return copies and symbolic links that were begun but not completed, or lost with a worker, by their ids."""
         tried = or_(work.c.attempt > 0, work.c.received.is_not(None))
         left = or_(and_(work.c.state.in_(ENDS), tried), work.c.lost > 0)
         of_task = (work.c.task_id == number, work.c.kind.in_(("copy", "link")), left)
         return await Works(self._connection).some(*of_task, work.c.id > after, most=most)
 
     async def again(self, numbers: Collection[str], now: float) -> None:
-        """Sweep those of these tasks once more that are over: a worker that was taken for dead was still at them."""
+        """Make finished ones of these tasks due again: a worker that was considered dead was still working on them."""
         over = and_(tasks.c.id.in_(sorted(numbers)), tasks.c.status != "ACTIVE")
         await self._connection.execute(update(tasks).where(over).values(unswept=now))
 
     async def done(self, number: str) -> None:
-        """Nothing of it is left."""
+        """Record that nothing of a task is left to remove."""
         await self._connection.execute(update(tasks).where(tasks.c.id == number).values(unswept=None))

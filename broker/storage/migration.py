@@ -1,4 +1,4 @@
-"""The version of a database's tables, and upgrades to ours: each is one transaction, after a copy of a SQLite file."""
+"""Version checks and upgrades of a database's tables: an upgrade is one transaction, after a copy of a SQLite file."""
 
 import fcntl
 import os
@@ -25,14 +25,14 @@ WAIT = 30
 
 
 def upgrade(url: str, namers: Sequence[tuple[str, str | None]] | None = None) -> bool:
-    """Bring the database to our version of the tables; make them where there are none.
+    """Upgrade the database to this broker's version of the tables; create them if there are none.
 
-    All or nothing: an upgrade that is killed can be started again. A SQLite file is copied first, to
-    `FILE.before-VERSION`, where VERSION is ours.
+    An upgrade is all or nothing: one that was killed can be started again. A SQLite file is first copied to
+    `FILE.before-VERSION`, where VERSION is this broker's.
 
-    :param namers: who names people, as `Settings` has it; None: nobody has said
-    :returns: whether there were none
-    :raises Invalid: when its tables are of a newer broker, or somebody else's; when it has to be said who names people
+    :param namers: issuers that name users, as in `Settings`; None: not stated
+    :returns: whether there were no tables
+    :raises Invalid: when the tables are of a newer broker or of another program, or when `namers` has to be stated
     """
     with _one_at_a_time(url):
         _keep_copy(url)
@@ -41,7 +41,7 @@ def upgrade(url: str, namers: Sequence[tuple[str, str | None]] | None = None) ->
 
 def _upgrade(url: str, namers: Sequence[tuple[str, str | None]] | None) -> bool:
     with _connected(url, "BEGIN IMMEDIATE") as connection:
-        if connection.dialect.name == "postgresql":  # of several that start at once the first makes them
+        if connection.dialect.name == "postgresql":  # when several start at once, the first one creates the tables
             connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget upgrade'))"))
         before = _version(connection)
         empty = before is None and not inspect(connection).get_table_names()
@@ -54,9 +54,9 @@ def _upgrade(url: str, namers: Sequence[tuple[str, str | None]] | None) -> bool:
 
 
 def check(url: str) -> bool:
-    """Whether the database has tables at all.
+    """Return whether the database has tables at all.
 
-    :raises Invalid: when they are not of our version, with the command that makes them so
+    :raises Invalid: when they are not of this broker's version, with the command that upgrades them
     """
     with _connected(url) as connection:
         version = _version(connection)
@@ -73,7 +73,7 @@ def check(url: str) -> bool:
 
 @contextmanager
 def _one_at_a_time(url: str) -> Iterator[None]:
-    """Have others wait who upgrade a SQLite file in this directory: each would take the other's copy for its own."""
+    """Let one process at a time upgrade SQLite files in this directory, since two would mix up their copies."""
     path = make_url(url).database
     if not url.startswith("sqlite") or not path or path == ":memory:":
         yield
@@ -83,7 +83,7 @@ def _one_at_a_time(url: str) -> Iterator[None]:
     except OSError as error:
         raise Unavailable(f"the database cannot be opened: {error.strerror}", "check --database") from error
     try:
-        with suppress(OSError):  # a file system that locks nothing
+        with suppress(OSError):  # for file systems without locks
             fcntl.flock(folder, fcntl.LOCK_EX)
         yield
     finally:
@@ -91,11 +91,11 @@ def _one_at_a_time(url: str) -> Iterator[None]:
 
 
 def _keep_copy(url: str) -> None:
-    """Copy the SQLite file of older tables, for this user only."""
+    """Copy a SQLite file with tables of an older version; only this user may read the copy."""
     path = make_url(url).database
     if not url.startswith("sqlite") or not path:
         return
-    with _connected(url, "") as connection:  # SQLite copies outside of transactions only
+    with _connected(url, "") as connection:  # SQLite copies only outside of transactions
         before, ours = _version(connection), _scripts(connection).get_current_head()
         if before is None or before == ours:
             return
@@ -108,7 +108,10 @@ def _keep_copy(url: str) -> None:
 
 
 def differences(url: str) -> None:
-    """:raises alembic.util.CommandError: when the tables are not what `broker.schema` says. For tests."""
+    """Compare the tables with `broker.schema`, for tests.
+
+    :raises alembic.util.CommandError: when they differ
+    """
     with _connected(url) as connection:
         alembic.command.check(_config(connection))
 
@@ -126,9 +129,9 @@ def _refuse_strange(connection: Connection, version: str | None, empty: bool) ->
 
 @contextmanager
 def _connected(url: str, begin: str = "BEGIN") -> Iterator[Connection]:
-    """A connection, and a transaction that is committed when the block ends well.
+    """Open a connection with a transaction that is committed when the block ends without an error.
 
-    :param begin: how it begins on SQLite, where Python's driver would leave changes of tables out of it
+    :param begin: statement that begins it on SQLite, as Python's driver would leave schema changes out of a transaction
     """
     sqlite = url.startswith("sqlite")
     keep_private(url)

@@ -1,4 +1,4 @@
-"""How far forecasts of pairs were off, and what was said of pairs last: from the scores of transfers."""
+"""Errors of forecasts for links, and the latest forecasts, from the scores of transfers."""
 
 from collections.abc import Collection
 from typing import Any, NamedTuple
@@ -17,11 +17,11 @@ from predictors.observation import Rates
 __all__ = ["Daily", "Missed", "Misses", "Said"]
 
 ERROR = func.abs(func.ln(scores.c.p50 / scores.c.rate))
-"""The same for twice as much as for half."""
+"""The error of a forecast, |log(forecast / actual)|: the same for twice as much as for half."""
 
 
 class Missed(NamedTuple):
-    """A pair, how many transfers over it were forecast, and the mean of |log(forecast / actual)|."""
+    """A link, its number of transfers with forecasts, and the mean of |log(forecast / actual)|."""
 
     pair: Pair
     transfers: int
@@ -29,7 +29,7 @@ class Missed(NamedTuple):
 
 
 class Daily(NamedTuple):
-    """The same of the transfers of one pair that ended on one day since the epoch."""
+    """The same values for the transfers of one link that ended on one day, counted from the epoch."""
 
     pair_id: int
     day: int
@@ -38,7 +38,7 @@ class Daily(NamedTuple):
 
 
 class Said(NamedTuple):
-    """What was to be expected of the newest transfer of a pair and a class of sizes, which ended then."""
+    """The forecast for the newest transfer of a link and size class, with the time at which that transfer ended."""
 
     pair_id: int
     ended: float
@@ -46,9 +46,9 @@ class Said(NamedTuple):
 
 
 class Misses:
-    """The scores.
+    """Queries of the scores.
 
-    :param subject: whose transfers; None: everybody's
+    :param subject: subject that made the transfers; None: all
     """
 
     def __init__(self, connection: AsyncConnection, subject: str | None) -> None:
@@ -56,7 +56,7 @@ class Misses:
         self._mine: Any = literal(True) if subject is None else scores.c.subject == subject
 
     async def worst(self, since: float, fewest: int, limit: int) -> list[Missed]:
-        """Pairs whose transfers since a moment were forecast worst, of those with so many at least."""
+        """Return the links with the worst forecasts since a moment, among those with at least `fewest` transfers."""
         asked = (
             select(scores.c.pair_id, func.count().label("transfers"), func.avg(ERROR).label("error"))
             .where(scores.c.ended >= since, self._mine)
@@ -71,7 +71,7 @@ class Misses:
         return [Missed(Pair(*row[:3]), row[3], row[4]) for row in await self._connection.execute(named)]
 
     async def daily(self, since: float, until: float) -> list[Daily]:
-        """All pairs, on each of some days."""
+        """Return the errors of all links for each day of a period."""
         day = day_of(self._connection, scores.c.ended).label("day")
         each = (
             select(scores.c.pair_id, day, ERROR.label("error"))
@@ -83,7 +83,7 @@ class Misses:
         return [Daily(*row) for row in await self._connection.execute(asked)]
 
     async def newest(self, numbers: Collection[int], size_class: int) -> dict[int, Said]:
-        """Of these pairs those of which something was said of this class."""
+        """Return the latest forecasts of this size class for those of these links that have one."""
         given = tabled(self._connection, [(number,) for number in numbers], {"id": ID})
         last = (
             select(scores.c.observation_id)

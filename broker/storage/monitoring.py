@@ -1,4 +1,4 @@
-"""What is measured of a broker as it runs: sums and counts that are cheap however much there is."""
+"""Measurements of a running broker: sums and counts that are cheap, whatever the amount of data."""
 
 from typing import NamedTuple
 
@@ -13,12 +13,12 @@ from broker.storage.clock import clock
 __all__ = ["Monitoring", "Moved", "Waiting"]
 
 MOST = 100_000
-"""Observations that are counted one by one."""
+"""The greatest number of observations that are counted one by one."""
 STATE = case((tasks.c.paused.is_not(None), "paused"), (tasks.c.started_at.is_(None), "queued"), else_="active")
 
 
 class Moved(NamedTuple):
-    """What transfers over a pair that ended on a day achieved together."""
+    """Totals of the transfers over a link that ended on one day."""
 
     day: int
     source: str
@@ -29,20 +29,20 @@ class Moved(NamedTuple):
 
 
 class Waiting(NamedTuple):
-    """How many observations are not yet in the sums of traffic, and not yet compared with forecasts."""
+    """The numbers of observations not yet in the sums of traffic, and not yet compared with forecasts."""
 
     traffic: int
     scores: int
 
 
 class Monitoring:
-    """The measures."""
+    """Queries for measurements."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def moved(self, since: int) -> list[Moved]:
-        """What was moved on each day since one, pairs in the order in which they became known."""
+        """Return the daily totals since a day, links in the order in which they became known."""
         sums = [func.sum(traffic.c[name]) for name in ("transfers", "failures", "bytes")]
         of = (traffic.c.day, pairs.c.id, pairs.c.source, pairs.c.sink)
         asked = select(*of, *sums).join(pairs).where(traffic.c.day >= since).group_by(*of).order_by(*of[:2])
@@ -50,18 +50,18 @@ class Monitoring:
         return [Moved(day, source, sink, *map(int, counts)) for day, _, source, sink, *counts in rows]
 
     async def tasks(self) -> dict[str, int]:
-        """How many tasks are under way (`active`), have not begun (`queued`), or are paused."""
+        """Return how many tasks are under way (`active`), have not begun (`queued`), or are paused."""
         asked = select(STATE, func.count()).where(tasks.c.status == "ACTIVE").group_by(STATE)
         return {row[0]: row[1] for row in await self._connection.execute(asked)}
 
     async def workers(self, seconds: float) -> int:
-        """How many workers were seen in the last seconds."""
+        """Return how many workers were seen in the last seconds."""
         since = clock(self._connection) - seconds
         seen = select(func.count()).select_from(workers).where(workers.c.seen_at >= since)
         return int((await self._connection.execute(seen)).scalar_one())
 
     async def waiting(self) -> Waiting:
-        """At most MOST each."""
+        """Return the numbers of waiting observations, each at most `MOST`."""
         return Waiting(await self._after(pairs.c.rolled_id), await self._after(pairs.c.scored_id))
 
     async def _after(self, done: ColumnElement[int]) -> int:

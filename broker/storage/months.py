@@ -1,4 +1,4 @@
-"""Partitions of the observations by month, on PostgreSQL: made as they are needed, dropped when they are too old."""
+"""Monthly partitions of the observations, on PostgreSQL: created when needed, dropped when too old."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -9,11 +9,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 __all__ = ["Months", "begin_of_month", "month_of"]
 
 ALONE = "SELECT pg_advisory_xact_lock(hashtext('coget observations'))"
-"""Who makes or drops partitions does so one after the other."""
+"""The lock that lets only one transaction at a time create or drop partitions."""
 
 
 def month_of(moment: float) -> tuple[int, int]:
-    """Year and month, UTC.
+    """Return the year and month of a moment, in UTC.
 
     >>> month_of(0.0), month_of(1.7e9)
     ((1970, 1), (2023, 11))
@@ -31,20 +31,20 @@ def _name(year: int, month: int) -> str:
 
 
 class Months:
-    """The partitions of one database; remembers which there are."""
+    """The partitions of one database, with a memory of those known to exist."""
 
     def __init__(self) -> None:
         self._made: set[tuple[int, int]] = set()
 
     def lacking(self, moments: Iterable[float]) -> set[tuple[int, int]]:
-        """Months that are not known to have a partition."""
+        """Return the months that are not known to have a partition."""
         return {month_of(moment) for moment in moments} - self._made
 
     async def make(self, connection: AsyncConnection, months: Iterable[tuple[int, int]]) -> None:
-        """Partitions for these months; those that are there stay."""
-        # Two that make the same at once would fail on the catalogue's index: one after the other.
+        """Create the partitions of these months; existing ones stay."""
+        # Two transactions that create the same partition at once would fail on the catalogue's index.
         await connection.execute(text(ALONE))
-        # A report locks pairs and then observations, a new partition the other way round.
+        # A report locks pairs and then observations; a new partition would lock them the other way round.
         await connection.execute(text("LOCK TABLE pairs IN SHARE ROW EXCLUSIVE MODE"))
         for year, month in sorted(months):
             await connection.execute(
@@ -55,15 +55,15 @@ class Months:
             )
 
     def forget(self) -> None:
-        """Nothing is known of what there is: another process may have dropped some."""
+        """Forget which partitions exist, as another process may have dropped some."""
         self._made.clear()
 
     def made(self, months: Iterable[tuple[int, int]]) -> None:
-        """These are there, now that it is committed."""
+        """Remember that these partitions exist, once their creation is committed."""
         self._made.update(months)
 
     async def drop_before(self, connection: AsyncConnection, moment: float) -> int:
-        """Drop partitions that end before a moment; how many. `forget` what there was once it is committed."""
+        """Drop partitions that end before a moment; return how many. Call `forget` once this is committed."""
         await connection.execute(text(ALONE))
         asked = text("SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'observations'::regclass")
         names = [name for (name,) in await connection.execute(asked)]
@@ -74,5 +74,5 @@ class Months:
 
 
 def begin_of_month(moment: float) -> float:
-    """When the month of a moment began: what is kept of the partitions that are left."""
+    """Return the time at which the month of a moment began; remaining partitions begin then or later."""
     return _begin(*month_of(moment))

@@ -1,4 +1,4 @@
-"""Pairs by their numbers."""
+"""Links by their numbers."""
 
 from collections.abc import Collection
 
@@ -14,7 +14,7 @@ __all__ = ["named"]
 
 
 async def named(connection: AsyncConnection, numbers: Collection[int]) -> dict[int, Pair]:
-    """What these pairs are."""
+    """Return the links with these numbers."""
     given = tabled(connection, [(number,) for number in numbers], {"id": ID})
     asked = select(pairs.c.id, pairs.c.source, pairs.c.sink, pairs.c.direction).join(given, given.c.id == pairs.c.id)
     return {number: Pair(*names) for number, *names in await connection.execute(asked)}

@@ -1,4 +1,4 @@
-"""Tasks whose end is still to be told: marked in the transaction that ends them, so that none is forgotten."""
+"""Tasks whose end still has to be announced: marked in the transaction that ends them, so that none is forgotten."""
 
 from collections.abc import Collection
 
@@ -13,22 +13,22 @@ __all__ = ["Notices"]
 
 
 class Notices:
-    """What is to be told."""
+    """Announcements of ended tasks that are still due."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def due(self, now: float, most: int) -> list[str]:
-        """Tasks of which it is time to tell, the oldest first."""
+        """Return tasks whose announcement is due, the oldest first."""
         chosen = select(tasks.c.id).where(tasks.c.untold <= now).order_by(tasks.c.untold).limit(most)
         return list((await self._connection.execute(chosen)).scalars())
 
     async def take(self, numbers: Collection[str], now: float, until: float) -> list[Task]:
-        """Those of these that nobody else is about to tell; until then they are ours."""
+        """Claim those of these tasks that no other process has claimed, until the given time; return them."""
         mine = update(tasks).where(tasks.c.id.in_(sorted(numbers)), tasks.c.untold <= now).values(untold=until)
         taken = (await self._connection.execute(mine.returning(tasks.c.id))).scalars()
         return await Tasks(self._connection).some(list(taken))
 
     async def put(self, number: str, at: float | None) -> None:
-        """When to tell of this one again; None: it is told."""
+        """Set when to announce the end of this task again; None: it is announced."""
         await self._connection.execute(update(tasks).where(tasks.c.id == number).values(untold=at))

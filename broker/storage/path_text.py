@@ -1,19 +1,19 @@
-"""Paths as text that both databases take, in which each name of a file stays apart from all others. Pure."""
+"""Paths as text that both databases can store, with a distinct text for every file name. Pure."""
 
 import re
 
 __all__ = ["kept", "restored"]
 
 SIGN = "\uf8ff"
-"""Stands in a path before what no database takes: a character for private use."""
+"""The escape sign in front of characters that a database cannot store; it is a private-use character."""
 ODD = re.compile("[\0\ud800-\udfff\uf8ff]")
 KEPT = re.compile(f"{SIGN}([0-9a-f]{{4}})")
 
 
 def kept(path: str) -> str:
-    """Return the text that a path is kept as.
+    """Return the text under which a path is stored.
 
-    A name that is no UTF-8 has surrogates for its bytes; these, NUL and the sign itself follow a sign.
+    A name that is not valid UTF-8 has surrogates for its bytes; these, NUL and the sign itself are escaped by the sign.
 
     >>> ascii(kept("caf\\udce9")), kept("x")
     ("'caf\\\\uf8ffdce9'", 'x')
@@ -22,7 +22,7 @@ def kept(path: str) -> str:
 
 
 def restored(text: str) -> str:
-    """Return the path that is kept as a text.
+    """Return the path that is stored as this text.
 
     >>> restored(kept("caf\\udce9\\uf8ff")) == "caf\\udce9\\uf8ff"
     True

@@ -1,4 +1,4 @@
-"""Sites and endpoints: few, and read whole."""
+"""Sites and endpoints: few enough to be read as a whole."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -15,13 +15,13 @@ __all__ = ["Placed", "Places"]
 
 
 Opened = Literal["", "admin", "upgrade"]
-"""Who lets an endpoint have an inner address: an admin; or it was there before that was asked."""
+"""The approval of an endpoint's private address: none, by an admin, or by the upgrade that introduced approvals."""
 
 
 class Placed(NamedTuple):
-    """An endpoint, its number, the coordinates that it has or its site gives it, and who opened it.
+    """An endpoint with its number, its own or its site's coordinates, and the approval of its private address.
 
-    One that is opened may have a private or a loopback address. `moves`: how often it got another address or folder.
+    An endpoint that is opened may have a private or loopback address. `moves` counts changes of its address or folder.
     """
 
     id: int
@@ -38,14 +38,14 @@ class Places:
         self._connection = connection
 
     async def sites(self) -> list[Site]:
-        """All, by name."""
+        """Return all sites, by name."""
         rows = await self._connection.execute(
             select(sites.c.name, sites.c.latitude, sites.c.longitude).order_by(sites.c.name)
         )
         return [Site.model_construct(**row._mapping) for row in rows]
 
     async def put_site(self, site: Site) -> None:
-        """Make it, or change it."""
+        """Create the site, or change it."""
         new = insert(self._connection, sites).values(site.model_dump())
         await self._connection.execute(
             new.on_conflict_do_update(
@@ -54,11 +54,15 @@ class Places:
         )
 
     async def remove_site(self, name: str) -> None:
-        """:raises NotFound: :raises Conflict: when endpoints are there"""
+        """Remove a site.
+
+        :raises NotFound: when it does not exist
+        :raises Conflict: when it has endpoints
+        """
         await self._remove(delete(sites).where(sites.c.name == name), f"site {name}", "endpoints are there")
 
     async def endpoints(self) -> list[Placed]:
-        """All, by name."""
+        """Return all endpoints, by name."""
         joined = (
             select(
                 endpoints, sites.c.name.label("site"), sites.c.latitude.label("north"), sites.c.longitude.label("east")
@@ -80,9 +84,11 @@ class Places:
         return placed
 
     async def put_endpoint(self, endpoint: Endpoint, opened: bool = False) -> None:
-        """Make it, or change it. :raises NotFound: when there is no such site
+        """Create the endpoint, or change it.
 
-        :param opened: whether an admin does: else it is closed when it is moved
+        :param opened: whether an admin approves a private address; otherwise a change of scheme, host or port ends the
+            approval
+        :raises NotFound: when its site does not exist
         """
         found = await self._connection.execute(select(sites.c.id).where(sites.c.name == endpoint.site))
         site = found.scalar()
@@ -102,7 +108,11 @@ class Places:
         await self._connection.execute(new.on_conflict_do_update(index_elements=["name"], set_=changes))
 
     async def remove_endpoint(self, name: str) -> None:
-        """:raises NotFound: :raises Conflict: when replicas are there"""
+        """Remove an endpoint.
+
+        :raises NotFound: when it does not exist
+        :raises Conflict: when it has replicas
+        """
         gone = delete(endpoints).where(endpoints.c.name == name)
         await self._remove(gone, f"endpoint {name}", "replicas are there")
 
@@ -116,6 +126,6 @@ class Places:
 
 
 def _where(endpoint: Any) -> tuple[ColumnElement[Any], ...]:
-    """The columns that say where an endpoint is; a scheme's own port is the same as none."""
+    """Return the columns that say where an endpoint is; a scheme's default port equals none."""
     port = func.coalesce(endpoint.port, case(PORTS, value=endpoint.scheme))
     return endpoint.scheme, endpoint.host, port, endpoint.prefix

@@ -1,7 +1,7 @@
-"""Which ways between servers nobody has used lately, and who measures them: claims that only one process gets.
+"""Links between servers that were not used lately, and claims to measure them, each of which only one process gets.
 
-A claim is a key of the history's, under a subject of its own: so it is forgotten as all else is, and counts what was
-spent since yesterday.
+A claim is a key in the history under a subject of its own: it expires with the rest of the history, and claims since
+yesterday count as spent.
 """
 
 from collections.abc import Collection
@@ -18,12 +18,12 @@ from broker.storage.upsert import insert
 __all__ = ["CLAIMS", "Probes", "Way"]
 
 CLAIMS = "broker.probes"
-"""As whom claims are kept; no caller is called so, for its observations are the broker's own."""
+"""The subject under which claims are stored; no caller has this name, so these observations are the broker's own."""
 DAY = 86_400.0
 
 
 class Way(NamedTuple):
-    """From an endpoint to another one, by their names, and what transfers over it are filed under."""
+    """A link from one endpoint to another, by their names, and the pair under which its transfers are stored."""
 
     source: str
     sink: str
@@ -31,30 +31,30 @@ class Way(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What tells it from others."""
+        """The text that identifies the link."""
         return f"{self.source}/{self.sink}"
 
 
 class Probes:
-    """The claims."""
+    """Claims and requests to measure links."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self._sqlite = connection.dialect.name == "sqlite"
 
     async def alone(self) -> None:
-        """Until the end of this transaction nobody else claims anything."""
+        """Keep all other transactions from claiming anything until this one ends."""
         if not self._sqlite:
             await self._connection.execute(text("SELECT pg_advisory_xact_lock(hashtext('coget probes'))"))
 
     async def spent(self, now: float) -> int:
-        """Claims of a day."""
+        """Return the number of claims in the last day."""
         mine = (observation_keys.c.subject == CLAIMS, observation_keys.c.ended > now - DAY)
         count = await self._connection.execute(select(func.count()).select_from(observation_keys).where(*mine))
         return int(count.scalar_one())
 
     async def used(self, ways: Collection[Way], since: float) -> dict[Way, float]:
-        """When each was last used, or claimed after a moment; those that never were are left out."""
+        """Return when each link was last used, or claimed after a moment; links without either are left out."""
         by_source = {way.pair.source for way in ways}
         rows = await self._connection.execute(
             select(pairs.c.source, pairs.c.sink, pairs.c.newest_end).where(
@@ -76,19 +76,19 @@ class Probes:
         return found
 
     async def want(self, source: str, sink: str, subject: str, now: float) -> bool:
-        """That somebody wants this way measured; whether that is new."""
+        """Store a user's request to measure a link; return whether it is new."""
         values = {"source": source, "sink": sink, "subject": subject, "asked_at": now}
         added = insert(self._connection, probes_wanted).values(values).on_conflict_do_nothing()
         return (await self._connection.execute(added.returning(probes_wanted.c.source))).scalar() is not None
 
     async def wanted(self) -> dict[tuple[str, str], float]:
-        """From which endpoint to which, and since when; what was asked for first comes first."""
+        """Return the requested links by their endpoints, with the times of the requests, the earliest first."""
         of = probes_wanted.c
         listed = select(of.source, of.sink, of.asked_at).order_by(of.asked_at, of.source, of.sink)
         return {(source, sink): at for source, sink, at in await self._connection.execute(listed)}
 
     async def claim(self, way: Way, now: float) -> None:
-        """Measure this one; nobody has to want that any more."""
+        """Claim a link for measurement; requests for it are then fulfilled."""
         of = probes_wanted.c
         await self._connection.execute(delete(probes_wanted).where(of.source == way.source, of.sink == way.sink))
         values = {"subject": CLAIMS, "key": f"{way.key}/{now:.3f}", "ended": now}

@@ -1,4 +1,4 @@
-"""What went wrong lately: transfers, and tasks."""
+"""Recent failures of transfers and tasks."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ __all__ = ["Lost", "Problems", "Stopped"]
 
 
 class Lost(NamedTuple):
-    """A transfer that failed, or brought something else."""
+    """A transfer that failed or delivered wrong bytes."""
 
     at: float
     pair: Pair
@@ -31,9 +31,9 @@ class Stopped(NamedTuple):
 
 
 class Problems:
-    """The newest first.
+    """Queries for failures, the newest first.
 
-    :param subject: whose; None: everybody's
+    :param subject: subject whose failures are wanted; None: all
     """
 
     def __init__(self, connection: AsyncConnection, subject: str | None) -> None:
@@ -41,7 +41,7 @@ class Problems:
         self._subject = subject
 
     async def transfers(self, since: float, limit: int) -> list[Lost]:
-        """Transfers that ended badly since a moment."""
+        """Return transfers since a moment that failed or were corrupt."""
         of = observations.c
         mine = literal(True) if self._subject is None else of.subject == self._subject
         asked = (
@@ -54,7 +54,7 @@ class Problems:
         return [Lost(row[0], Pair(*row[1:4]), *row[4:]) for row in await self._connection.execute(asked)]
 
     async def tasks(self, since: float, limit: int) -> list[Stopped]:
-        """Tasks that failed since a moment; those that somebody canceled did not."""
+        """Return tasks that failed since a moment, without canceled ones."""
         of = tasks.c
         mine = literal(True) if self._subject is None else of.owner == self._subject
         asked = (

@@ -1,4 +1,4 @@
-"""Who registered replicas where they are, or confirmed that."""
+"""Registrations of replicas: who stated or confirmed that a replica is at its place."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -17,9 +17,9 @@ NAMES: Columns = {"number": Integer(), "scope": String(), "name": String()}
 
 
 class Registration(NamedTuple):
-    """Who registered a replica where it is, or confirmed that; None: not known.
+    """The registration of a replica at its place: the subject that stated or confirmed it; None: not known.
 
-    `moves` is how often its endpoint had been moved by then: once it is moved again, the registration does not count.
+    `moves` is how often the endpoint had been moved at that time; the registration is void once it is moved again.
     """
 
     by: str | None = None
@@ -28,7 +28,7 @@ class Registration(NamedTuple):
 
 
 class Stated(NamedTuple):
-    """A replica: its dataset, the number of its endpoint, its path there (None: as the dataset), who registered it."""
+    """A replica's dataset, endpoint number, path there (None: the dataset's name) and registration."""
 
     dataset: str
     endpoint: int
@@ -43,7 +43,7 @@ class Registrations:
         self._connection = connection
 
     async def of(self, dids: Sequence[str]) -> list[Stated]:
-        """All replicas of these datasets."""
+        """Return all replicas of these datasets."""
         given = tabled(self._connection, [(i, *split(did)) for i, did in enumerate(dids)], NAMES)
         same = and_(datasets.c.scope == given.c.scope, datasets.c.name == given.c.name)
         rows = await self._connection.execute(
@@ -55,7 +55,10 @@ class Registrations:
         return [Stated(dids[row[0]], row[1], row[2], Registration(*row[3:])) for row in rows]
 
     async def unopened(self, places: Sequence[int], after: str, endpoint: str, limit: int) -> list[Stated]:
-        """Replicas at these endpoints that no admin has registered where they are, by dataset and endpoint."""
+        """Return replicas at these endpoints that no admin has registered at their present place.
+
+        They are ordered by dataset and endpoint, from after the given one.
+        """
         scope, name = split(after)
         here = and_(datasets.c.scope == scope, datasets.c.name == name, endpoints.c.name > endpoint)
         later = or_(datasets.c.scope > scope, and_(datasets.c.scope == scope, datasets.c.name > name), here)
@@ -73,7 +76,7 @@ class Registrations:
         return [Stated(str(Parts(row[0], row[1])), row[2], row[3], Registration(*row[4:])) for row in rows]
 
     async def register(self, stated: Stated) -> bool:
-        """Let a replica be registered as it is stated; whether it is still at this path."""
+        """Store the stated registration of a replica; return whether the replica is still at the stated path."""
         parts = split(stated.dataset)
         dataset = select(datasets.c.id).where(datasets.c.scope == parts.scope, datasets.c.name == parts.name)
         done = await self._connection.execute(

@@ -1,4 +1,4 @@
-"""Which replicas lie at or below a path of an endpoint."""
+"""Search for replicas at or below a path of an endpoint."""
 
 from sqlalchemy import func, literal, or_, select
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -9,9 +9,9 @@ __all__ = ["lies_below"]
 
 
 async def lies_below(connection: AsyncConnection, endpoint: int, path: str) -> bool:
-    """Return whether any replica at an endpoint is at a path, or below it; of all, where the path is empty.
+    """Return whether an endpoint has any replica at a path or below it; an empty path stands for the whole endpoint.
 
-    :param path: from the endpoint's folder, without slashes at its ends
+    :param path: path from the endpoint's folder, without slashes at its ends
     """
     place = func.ltrim(func.coalesce(replicas.c.path, datasets.c.name), "/")
     below = or_(literal(not path), place == path, func.substr(place, 1, len(path) + 1) == f"{path}/")

@@ -1,4 +1,4 @@
-"""Forecasts beside what came of them: what is still to be compared, what was, and the sums over it."""
+"""Scores, which compare forecasts with actual transfers: observations still to be scored, scores, and sums of them."""
 
 import asyncio
 from collections.abc import Collection, Mapping, Sequence
@@ -21,9 +21,9 @@ from predictors.tally import Tally
 __all__ = ["Behind", "Extent", "Learned", "Scores", "Told", "score_of", "tally_of"]
 
 TURN = 100
-"""Observations after which others get their turn."""
+"""Observations after which other coroutines get to run."""
 PAIRS = 1000
-"""Pairs that are looked at in turn."""
+"""Links that are looked at in one turn."""
 SCORE: Columns = {
     "observation_id": BigInteger(),
     "pair_id": ID,
@@ -57,7 +57,7 @@ SUMS: Columns = {
 
 
 class Behind(NamedTuple):
-    """A pair, up to which observation it is scored, and which is the newest."""
+    """A link, the number of its last scored observation, and that of its newest one."""
 
     pair_id: int
     scored_id: int
@@ -65,9 +65,9 @@ class Behind(NamedTuple):
 
 
 class Extent(NamedTuple):
-    """Of a pair: when the first of the new transfers ended, None without any, and how many it has, the new included.
+    """The earliest end of a link's new successful transfers (None without any), and the number of all of them.
 
-    Both of those that went well.
+    That number includes the older successful transfers.
     """
 
     earliest: float | None
@@ -75,7 +75,7 @@ class Extent(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A forecast that informed somebody."""
+    """A forecast that a client received."""
 
     forecaster: str
     leader: str
@@ -84,7 +84,7 @@ class Told(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """An observation, who reported it, and the newest forecast that was given before it began."""
+    """An observation, its reporter, and the newest forecast that was given before it began."""
 
     id: int
     subject: str
@@ -99,14 +99,14 @@ class Scores:
         self._connection = connection
 
     async def behind(self) -> list[Behind]:
-        """Pairs of which there is something new; where there are very many, those that wait for longest."""
+        """Return links with observations to score, at most `PAIRS`, those scored least far first."""
         lacking = select(pairs.c.id, pairs.c.scored_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.scored_id)
         return [
             Behind(*row) for row in await self._connection.execute(lacking.order_by(pairs.c.scored_id).limit(PAIRS))
         ]
 
     async def extent(self, pair: Behind) -> Extent:
-        """How much there is to look at."""
+        """Return how much of a link there is to look at."""
         well = select(func.min(observations.c.ended), func.count()).where(
             observations.c.pair_id == pair.pair_id,
             observations.c.id <= pair.newest_id,
@@ -119,7 +119,7 @@ class Scores:
         return Extent(first, transfers)
 
     async def newest(self, pair: Behind, limit: int) -> list[Learned]:
-        """The newest of a pair that went well, by their ends."""
+        """Return the newest successful observations of a link, by their ends, the newest first."""
         of, told = observations.c, forecasts.c
         chosen = (pairs.c.source, pairs.c.sink, pairs.c.direction, of.id, of.subject, *(of[name] for name in FIELDS))
         page = (
@@ -138,33 +138,33 @@ class Scores:
         return found
 
     async def claim(self, pair: Behind) -> bool:
-        """Whether it is scored as far as it was; if so, until the transaction ends nobody else scores it."""
+        """Return whether a link is still scored as far as stated; if so, lock it until the transaction ends."""
         same = and_(pairs.c.id == pair.pair_id, pairs.c.scored_id == pair.scored_id)
         return (await self._connection.execute(select(pairs.c.id).where(same).with_for_update())).first() is not None
 
     async def mark(self, pair: Behind) -> None:
-        """It is scored so far."""
+        """Record that a link is scored up to its newest observation."""
         done = update(pairs).where(pairs.c.id == pair.pair_id).values(scored_id=pair.newest_id)
         await self._connection.execute(done)
 
     async def take_back(self, numbers: Collection[int]) -> list[Score]:
-        """Remove the scores of these observations; what they were."""
+        """Delete the scores of these observations; return them."""
         given = tabled(self._connection, [(number,) for number in numbers], {"id": BigInteger()})
         old = delete(scores).where(scores.c.observation_id.in_(select(given.c.id))).returning(*scores.c)
         return [score_of(row) for row in await self._connection.execute(old)]
 
     async def add(self, new: Sequence[Score]) -> None:
-        """Keep these."""
+        """Store these scores."""
         given = tabled(self._connection, [_row(each) for each in new], SCORE)
         fresh = select(*(given.c[name] for name in SCORE))
         await self._connection.execute(scores.insert().from_select(list(SCORE), fresh))
 
     async def count(self, more: Mapping[Key, Tally], less: Mapping[Key, Tally]) -> None:
-        """Add to the sums, and take back from them."""
+        """Add to the sums, and subtract from them."""
         keys = tabled(self._connection, sorted({*more, *less}), KEY)
         zeros = (*(literal(0) for _ in range(len(SUMS) - 1)), literal("{}"))
         named = [keys.c[name] for name in KEY]
-        nothing = select(*named, *zeros).where(ALWAYS).order_by(*named)  # in one order for all, as below
+        nothing = select(*named, *zeros).where(ALWAYS).order_by(*named)  # one order for all writers, as below
         statement = insert(self._connection, accuracy).from_select([*KEY, *SUMS], nothing)
         await self._connection.execute(statement.on_conflict_do_nothing())
         same = and_(*(accuracy.c[name] == keys.c[name] for name in KEY))
@@ -194,7 +194,7 @@ def _row(score: Score) -> tuple[Any, ...]:
 
 
 def score_of(row: Any) -> Score:
-    """That of a row with all columns."""
+    """Return the score of a row with all columns."""
     *fields, p10, p50, p90, panel = row
     said = {name: Rates(*rates) for name, rates in orjson.loads(panel).items()}
     return Score._make((*fields, Rates(p10, p50, p90), said))
@@ -206,7 +206,7 @@ def _sums(tally: Tally) -> tuple[Any, ...]:
 
 
 def tally_of(row: Any) -> Tally:
-    """The sums of a row."""
+    """Return the sums of a row."""
     numbers = {name: getattr(row, name) for name in SUMS}
     steps = orjson.loads(row.errors)
     return Tally(**{**numbers, "errors": dict(zip(map(int, steps), steps.values(), strict=True))})

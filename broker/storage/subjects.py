@@ -1,4 +1,4 @@
-"""Subjects that are locked, and how one is called by another name wherever it stands."""
+"""Locked subjects, and the renaming of a subject in all tables."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -13,18 +13,18 @@ from broker.schema.collections import access_rules
 __all__ = ["SUBJECTS", "Lock", "Subjects"]
 
 SUBJECTS = tuple(column for table in METADATA.sorted_tables for column in table.columns if "subject" in column.info)
-"""All columns that have subjects in them."""
+"""All columns that hold subjects."""
 ONLY = {
     access_rules.c.principal: access_rules.c.principal_type == "identity",
     clients.c.name: clients.c.role.is_not(None),
 }
-"""Where only some rows have one."""
+"""Conditions for columns in which only some rows hold a subject."""
 
 
 class Lock(NamedTuple):
-    """A subject of which nobody can say whose it is.
+    """A locked subject: the broker does not know which user it belongs to.
 
-    :param was: as it was called before that was asked
+    :param was: its name before it was locked
     """
 
     subject: str
@@ -34,27 +34,27 @@ class Lock(NamedTuple):
 
 
 class Subjects:
-    """What is whose."""
+    """Subjects and what belongs to them."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def locks(self, name: str | None = None) -> list[Lock]:
-        """Those that are locked, by name; or the one that is, or was, called so."""
+        """Return the locks by name, or the one whose subject has, or had, this name."""
         chosen = select(locks).order_by(locks.c.was)
         chosen = chosen if name is None else chosen.where(or_(locks.c.subject == name, locks.c.was == name))
         return [Lock(*row) for row in await self._connection.execute(chosen)]
 
     async def unlock(self, lock: Lock) -> None:
-        """Let it count again."""
+        """Unlock a subject."""
         await self._connection.execute(delete(locks).where(locks.c.subject == lock.subject))
 
     async def keep_locked(self, lock: Lock, reason: str) -> None:
-        """Lock it for another reason."""
+        """Change the reason of a lock."""
         await self._connection.execute(update(locks).where(locks.c.subject == lock.subject).values(reason=reason))
 
     async def give(self, old: str, new: str) -> int:
-        """Call what is of one subject by the other, but for rows that the other has, too; how many these are."""
+        """Rename a subject in all its rows, except those that the new name has too; return how many rows were left."""
         await self._keep_older_id(old, new)
         left = 0
         for column in SUBJECTS:
@@ -67,7 +67,7 @@ class Subjects:
         return left
 
     async def _keep_older_id(self, old: str, new: str) -> None:
-        """Of two UUIDs the older one stays; rules that name the other name the subject."""
+        """Keep the older of two UUIDs; access rules that name the newer one then name the subject."""
         both = select(identities).where(identities.c.subject.in_((old, new)))
         rows = (await self._connection.execute(both.order_by(identities.c.first_seen, identities.c.subject))).all()
         for row in rows[1:]:
@@ -78,14 +78,14 @@ class Subjects:
 
 
 def _keys(table: Table, name: str) -> Iterable[tuple[str, ...]]:
-    """What else is in each key of a table that a column is in."""
+    """Return, for each key of a table that has this column, the key's other columns."""
     keys = [table.primary_key, *(each for each in table.constraints if isinstance(each, UniqueConstraint))]
     found = [tuple(column.name for column in key.columns) for key in keys]
     return [tuple(each for each in key if each != name) for key in found if name in key]
 
 
 def _same(table: Table, name: str, key: tuple[str, ...], value: str) -> ColumnElement[bool]:
-    """Whether there is a row with this value that is the same in the rest of the key."""
+    """Return the condition that another row has this value and the same values in the rest of the key."""
     other = table.alias("other")
     alike = (other.c[each].is_not_distinct_from(table.c[each]) for each in key)
     return select(other).where(other.c[name] == value, *alike).correlate(table).exists()

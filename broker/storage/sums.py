@@ -1,4 +1,4 @@
-"""What was moved, by days, ways and classes of sizes: from the sums that are kept of it."""
+"""Totals of transfers by day, link and size class, from the stored sums of traffic."""
 
 from typing import Any, NamedTuple
 
@@ -13,11 +13,11 @@ from broker.storage.named import named
 __all__ = ["Cell", "Day", "Sums", "Way"]
 
 MOVED = [func.sum(cast(traffic.c[name], Double)) for name in ("transfers", "failures", "bytes")]
-"""As floats: sums of sums have no bound."""
+"""Sums as floats, since sums of sums have no bound."""
 
 
 class Day(NamedTuple):
-    """A day since the epoch: how many transfers ended on it, how many of them badly, and what they moved."""
+    """A day since the epoch, with the numbers of its transfers and of failures among them, and the bytes moved."""
 
     day: int
     transfers: int
@@ -26,7 +26,7 @@ class Day(NamedTuple):
 
 
 class Way(NamedTuple):
-    """A pair: how many transfers went over it, and how many of them ended badly."""
+    """A link, with the numbers of its transfers and of failures among them."""
 
     pair: Pair
     transfers: int
@@ -34,7 +34,7 @@ class Way(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """Of a pair what is of a class of sizes; `newest_end` is when the newest of it ended, as far as that was asked."""
+    """A link's totals for one size class; `newest_end` is the end of the newest transfer, or 0 if not queried."""
 
     pair_id: int
     pair: Pair
@@ -46,9 +46,9 @@ class Cell(NamedTuple):
 
 
 class Sums:
-    """The sums.
+    """Queries of the sums.
 
-    :param subject: whose transfers they are of; None: everybody's
+    :param subject: subject that made the transfers; None: all
     """
 
     def __init__(self, connection: AsyncConnection, subject: str | None) -> None:
@@ -56,12 +56,12 @@ class Sums:
         self._subject = subject
 
     async def days(self, since: int) -> list[Day]:
-        """The days since one, in their order; those on which nothing ended are left out."""
+        """Return the days since a day, in order; days without transfers are left out."""
         asked = select(traffic.c.day, *MOVED).where(self._mine(since)).group_by(traffic.c.day).order_by(traffic.c.day)
         return [Day(day, *map(int, sums)) for day, *sums in await self._connection.execute(asked)]
 
     async def worst(self, since: int, fewest: int, limit: int) -> list[Way]:
-        """Pairs of which the greatest share ended badly since a day, of those with so many transfers at least."""
+        """Return the links with the greatest share of failures since a day, among those with enough transfers."""
         transfers, failures, _ = MOVED
         share = failures / transfers
         asked = (
@@ -79,14 +79,14 @@ class Sums:
         return [Way(Pair(*row[:3]), int(row.transfers), int(row.failures)) for row in rows]
 
     async def newest_day(self) -> int | None:
-        """The newest on which anything ended."""
+        """Return the newest day on which a transfer ended."""
         newest: int | None = (
             await self._connection.execute(select(func.max(traffic.c.day)).where(self._mine(0)))
         ).scalar()
         return newest
 
     async def cells(self, since: int) -> list[Cell]:
-        """All pairs and classes since a day."""
+        """Return the totals of all links and size classes since a day."""
         of = (traffic.c.pair_id, traffic.c.size_class)
         asked = select(*of, *MOVED, func.max(traffic.c.newest_end)).where(self._mine(since)).group_by(*of)
         rows = (await self._connection.execute(asked)).all()
@@ -97,7 +97,7 @@ class Sums:
         ]
 
     async def quiet(self, since: int, direction: str, size_class: int, limit: int) -> list[Cell]:
-        """Pairs over which transfers of a class went, but none did since a day; those that were used last first."""
+        """Return links that had transfers of a size class, but none since a day; the most recently used ones first."""
         own: Any = literal(True) if self._subject is None else traffic.c.subject == self._subject
         of_class = (traffic.c.pair_id == pairs.c.id, traffic.c.size_class == size_class, own)
         used = select(traffic.c.day).where(*of_class)

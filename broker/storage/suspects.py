@@ -1,4 +1,4 @@
-"""Replicas that are not to be had, and what went wrong with transfers from where they are."""
+"""Replicas that are not available, and failures of transfers from their addresses."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -18,7 +18,7 @@ WANTING = text("state <> 'AVAILABLE'")
 
 
 class Suspect(NamedTuple):
-    """A replica in another state than AVAILABLE, since when and why."""
+    """A replica that is not AVAILABLE, with its state, the time of the last change, and the reason."""
 
     dataset: str
     endpoint: str
@@ -28,7 +28,7 @@ class Suspect(NamedTuple):
 
 
 class Trouble(NamedTuple):
-    """What went wrong with transfers from one address: how many, of which so many brought wrong bytes; the last one."""
+    """Failures of transfers from one address: their number, how many of them were corrupt, and the last one."""
 
     source: str
     badly: int
@@ -38,9 +38,9 @@ class Trouble(NamedTuple):
 
 
 class Suspects:
-    """What somebody should look at.
+    """Queries for replicas that an admin should look at.
 
-    :param subject: whose transfers count; None: everybody's
+    :param subject: subject whose transfers count; None: all
     """
 
     def __init__(self, connection: AsyncConnection, subject: str | None) -> None:
@@ -48,12 +48,12 @@ class Suspects:
         self._subject = subject
 
     async def counts(self) -> Mapping[str, int]:
-        """How many replicas are in each state but AVAILABLE."""
+        """Return the number of replicas in each state except AVAILABLE."""
         asked = select(replicas.c.state, func.count()).where(WANTING).group_by(replicas.c.state)
         return {row[0]: row[1] for row in await self._connection.execute(asked)}
 
     async def replicas(self, state: str | None, limit: int) -> list[Suspect]:
-        """Those in this state, or in any but AVAILABLE: the last to get there first."""
+        """Return replicas in this state, or in any except AVAILABLE, the last changed first."""
         of = replicas.c
         these = literal(True) if state is None else of.state == state
         newest = (
@@ -74,7 +74,7 @@ class Suspects:
         return [Suspect(str(Parts(row[0], row[1])), row[2], row.state, row.changed_at, row.reason) for row in rows]
 
     async def troubles(self, since: float) -> list[Trouble]:
-        """Addresses from which transfers ended badly since a moment."""
+        """Return the addresses from which transfers failed since a moment."""
         of = observations.c
         corrupt = func.count().filter(of.outcome == "corrupt")
         grouped = (
@@ -95,7 +95,7 @@ class Suspects:
         return [Trouble(row.source, row.badly, row.corrupt, row.last_at, row.error) for row in rows]
 
     async def transfers(self, since: float) -> Mapping[str, int]:
-        """How many transfers there were from each address, since the day of a moment."""
+        """Return the number of transfers from each address since the day of a moment."""
         asked = (
             select(pairs.c.source, func.sum(cast(traffic.c.transfers, Double)))
             .join(pairs)

@@ -1,7 +1,7 @@
-"""Many rows as one parameter: a list sent as JSON, read back as a table by the database; and many as one answer.
+"""Conversion of many rows to one JSON parameter that the database reads as a table, and of many rows to one answer.
 
-One statement then joins or inserts thousands, which is what keeps a request for 10,000 names from being 10,000
-questions. Rows of an answer come one by one from SQLite, and for each its thread waits for Python's lock.
+One statement then joins or inserts thousands of rows, so that a request for 10,000 names does not need 10,000 queries.
+SQLite returns the rows of an answer one by one, and for each its thread waits for Python's lock.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,7 +35,7 @@ Columns = Mapping[str, TypeEngine[Any]]
 
 
 def tabled(connection: AsyncConnection, rows: Sequence[Sequence[Any]], columns: Columns) -> Subquery:
-    """The rows as a subquery with these columns, in their order."""
+    """Return the rows as a subquery with these columns, in their order."""
     document = orjson.dumps([tuple(row) for row in rows]).decode()
     if connection.dialect.name == "sqlite":
         each = func.json_each(bindparam(None, document, type_=Text)).table_valued("value", name="each")
@@ -50,7 +50,7 @@ def tabled(connection: AsyncConnection, rows: Sequence[Sequence[Any]], columns: 
 
 
 def among(connection: AsyncConnection, column: Column[int], numbers: Sequence[int]) -> ColumnElement[bool]:
-    """Whether a column has one of these, which are one parameter: the rows are found by its index, however many."""
+    """Return the condition that a column has one of these values, sent as one parameter; the index finds the rows."""
     if connection.dialect.name == "sqlite":
         each = func.json_each(orjson.dumps(numbers).decode()).table_valued("value", name="one")
         return column.in_(select(each.c.value))
@@ -58,9 +58,9 @@ def among(connection: AsyncConnection, column: Column[int], numbers: Sequence[in
 
 
 async def gathered(connection: AsyncConnection, question: Select[Any], documents: Collection[str] = ()) -> list[Any]:
-    """The rows of an answer, as lists, in their order; columns of texts and integers only.
+    """Return the rows of an answer as lists, in order; for columns of texts and integers only.
 
-    :param documents: columns whose texts are JSON, which is then read, too
+    :param documents: columns whose texts are JSON to be parsed
     """
     found = question.subquery("found")
     sqlite = connection.dialect.name == "sqlite"

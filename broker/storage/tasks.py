@@ -1,4 +1,4 @@
-"""Tasks in the database: taken once, listed, changed, and what happened in them. Their work is in `storage.work`."""
+"""Tasks in the database: added once, listed and changed, with their events. Their work is in `storage.work`."""
 
 from collections.abc import Collection, Sequence
 from typing import Any, Literal, NamedTuple, get_args
@@ -25,16 +25,15 @@ ORDERED = {
     "status": tasks.c.status,
     "type": tasks.c.kind,
 }
-"""By what lists may be ordered, as Globus names it."""
+"""The columns by which lists can be ordered, under Globus's names."""
 
 
 class Wanted(NamedTuple):
-    """Which tasks; what is None does not matter.
+    """A filter of tasks; None means no restriction.
 
-    Each of `labels` is (a label, or `~` and a pattern with `*` in any case; whether it is to fit): one of those that
-    are, none of those that are not.
-    `before` is the request and the id of the last one of a page of the newest first; `side` the end at which a task
-    has its collection.
+    Each of `labels` is a pair: a label, or `~` and a case-insensitive pattern with `*`; and whether it has to match. A
+    task matches one of those that have to, and none of the others. `before` is the request time and the id of the last
+    task of a page (the newest first); `side` the end at which a task has its collection.
     """
 
     owner: str | None = None
@@ -52,14 +51,14 @@ class Wanted(NamedTuple):
 
 
 class Page(NamedTuple):
-    """Some tasks, and how many there are in all."""
+    """A page of tasks, and how many there are in all."""
 
     tasks: list[Task]
     total: int
 
 
 class Done(NamedTuple):
-    """A piece of work that is over: a file that was transferred, or skipped for its error."""
+    """A finished piece of work: a file that was transferred, or was skipped because of its error."""
 
     id: int
     kind: str
@@ -73,15 +72,15 @@ class Done(NamedTuple):
 
 
 class Tasks:
-    """The tasks."""
+    """Tasks in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def add(self, new: NewTask, planned: Sequence[Planned], now: float) -> tuple[str, bool]:
-        """Take a task, unless its owner has submitted it before; its id, and whether it is new.
+        """Add a task, unless its owner has submitted it before; return its id, and whether it is new.
 
-        :raises Conflict: when what was submitted before is of the other kind
+        :raises Conflict: when the earlier submission is of the other kind
         """
         values = {
             "id": str(uuid4()),
@@ -111,17 +110,20 @@ class Tasks:
         return number, True
 
     async def one(self, number: str) -> Task | None:
-        """The task of this id, if there is one."""
+        """Return the task with this id, if it exists."""
         row = (await self._connection.execute(select(*SHOWN).where(tasks.c.id == number))).one_or_none()
         return None if row is None else _task(row)
 
     async def some(self, numbers: Collection[str]) -> list[Task]:
-        """Those of these ids that there are."""
+        """Return those of these tasks that exist."""
         rows = await self._connection.execute(select(*SHOWN).where(tasks.c.id.in_(list(numbers))))
         return [_task(row) for row in rows]
 
     async def page(self, wanted: Wanted, order: Sequence[tuple[str, bool]], limit: int, offset: int) -> Page:
-        """Those wanted; `order` is of names in ORDERED, each with whether it descends."""
+        """Return a page of the tasks that fit.
+
+        :param order: names in `ORDERED`, each with whether the order is descending
+        """
         where = and_(*_conditions(wanted))
         by = [ORDERED[name].desc() if down else ORDERED[name].asc() for name, down in order]
         page = select(*SHOWN).where(where).order_by(*by, tasks.c.id).limit(limit).offset(offset)
@@ -130,20 +132,21 @@ class Tasks:
         return Page(found, total.scalar_one())
 
     async def change(self, number: str, **values: Any) -> bool:
-        """Change an active task; whether it was one."""
+        """Change an active task; return whether it was active."""
         active = update(tasks).where(tasks.c.id == number, tasks.c.status == "ACTIVE").values(values)
         return bool((await self._connection.execute(active)).rowcount)
 
     async def end(
         self, number: str, now: float, code: str, error: str, state: str, by: float | None = None, **also: Any
     ) -> bool:
-        """End an active task before its work is done: what is left of that gets this state; whether this ended it.
+        """End an active task before its work is done; return whether this call ended it.
 
-        Its row comes first. So nobody adds to its work or leases any of it from then on, and what others had added
-        or leased before is seen.
+        Its row is locked first. From then on no other transaction adds or leases work of the task, and all work that
+        was added or leased before is visible.
 
-        :param by: only if its deadline is no later than that
-        :param also: more values of its columns
+        :param state: new state of the unfinished work
+        :param by: latest deadline of a task that is ended; None: any
+        :param also: further values of the task's columns
         """
         active = select(tasks.c.id).where(tasks.c.id == number, tasks.c.status == "ACTIVE")
         if by is not None:
@@ -158,12 +161,12 @@ class Tasks:
         return await self.change(number, **values, **also, untold=now, unswept=now, **{column.name: column + count})
 
     async def rise(self, number: str, **counts: int) -> None:
-        """Let counters rise."""
+        """Increase counters of a task."""
         values = {name: tasks.c[name] + count for name, count in counts.items()}
         await self._connection.execute(update(tasks).where(tasks.c.id == number).values(values))
 
     async def finish(self, numbers: Collection[str], now: float) -> list[Task]:
-        """End those of these tasks whose work is all over."""
+        """End those of these tasks whose work is all finished; return them."""
         over = tasks.c.total == tasks.c.succeeded + tasks.c.failed + tasks.c.skipped
         ended = update(tasks).where(tasks.c.id.in_(sorted(numbers)), tasks.c.status == "ACTIVE", over)
         bad = tasks.c.failed > 0
@@ -182,7 +185,7 @@ class Tasks:
         return finished
 
     async def _blame(self, number: str) -> None:
-        """What failed first is why the task did."""
+        """Set a task's error to that of its first failed work."""
         failed = select(work.c.error_code, work.c.error).where(work.c.task_id == number, work.c.state == "failed")
         first = (await self._connection.execute(failed.order_by(work.c.id).limit(1))).one()
         await self._connection.execute(
@@ -190,18 +193,18 @@ class Tasks:
         )
 
     async def expired(self, now: float) -> list[str]:
-        """Active tasks whose deadline is over."""
+        """Return active tasks whose deadline has passed."""
         late = select(tasks.c.id).where(tasks.c.status == "ACTIVE", tasks.c.deadline <= now)
         return list((await self._connection.execute(late)).scalars())
 
     async def stopped(self, numbers: Collection[str]) -> set[str]:
-        """Those of these that workers are to leave: over, canceled or paused."""
+        """Return those of these tasks that workers have to stop: finished, canceled or paused."""
         left = or_(tasks.c.status != "ACTIVE", tasks.c.paused.is_not(None))
         rows = await self._connection.execute(select(tasks.c.id).where(tasks.c.id.in_(sorted(numbers)), left))
         return set(rows.scalars())
 
     async def progress(self, numbers: Collection[str], now: float, before: float) -> None:
-        """Note how far these tasks are, of which nothing was told since."""
+        """Add progress events to those of these tasks that have had no event since `before`."""
         told = select(events.c.id).where(events.c.task_id == tasks.c.id, events.c.at > before).exists()
         moved = (tasks.c.id, tasks.c.bytes_transferred, tasks.c.started_at)
         quiet = select(*moved).where(tasks.c.id.in_(sorted(numbers)), tasks.c.started_at < before, ~told)
@@ -216,14 +219,17 @@ class Tasks:
             await self.note([(row.id, Event(now, "PROGRESS", False, "progress", orjson.dumps(details).decode()))])
 
     async def note(self, happened: Sequence[tuple[str, Event]]) -> None:
-        """Keep what happened in which task."""
+        """Store the events of tasks."""
         if happened:
             shown = [(number, event._replace(details=one_line(event.details))) for number, event in happened]
             rows = [{"task_id": number, **event._asdict()} for number, event in shown]
             await self._connection.execute(events.insert(), rows)
 
     async def events(self, number: str, errors: bool | None, limit: int, offset: int) -> tuple[list[Event], int]:
-        """The newest first, errors only or no errors if that is wanted; and how many there are in all."""
+        """Return a page of a task's events, the newest first, and how many there are in all.
+
+        :param errors: whether only errors are wanted, or only other events; None: all events
+        """
         where = and_(events.c.task_id == number, literal(True) if errors is None else events.c.is_error.is_(errors))
         page = select(events).where(where).order_by(events.c.id.desc()).limit(limit).offset(offset)
         found = [Event.of(row) for row in await self._connection.execute(page)]
@@ -233,7 +239,7 @@ class Tasks:
     async def done(
         self, number: str, state: str, after: int, limit: int, kinds: Sequence[WorkKind] = get_args(WorkKind)
     ) -> list[Done]:
-        """Work of a task, of these kinds, that came to this state, in the order of its ids, those after one."""
+        """Return work of a task, of these kinds and in this state, from after a given one, in the order of its ids."""
         columns = [work.c[name] for name in Done._fields]
         where = (work.c.task_id == number, work.c.state == state, work.c.id > after, work.c.kind.in_(kinds))
         rows = await self._connection.execute(select(*columns).where(*where).order_by(work.c.id).limit(limit))

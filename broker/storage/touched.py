@@ -1,4 +1,4 @@
-"""What a task's folders are, as their servers tell them apart: one may be reached by many paths, links and names."""
+"""Identity of a task's folders as their servers tell them apart: one folder may have many paths, links and names."""
 
 from collections.abc import Collection
 from typing import Literal, NamedTuple
@@ -14,13 +14,13 @@ from broker.storage.upsert import ALWAYS, insert
 __all__ = ["Role", "Touch", "Touched"]
 
 Role = Literal["source", "above", "destination", "aim"]
-"""Copied from; a folder that an item lies in; copied to; where an item goes."""
+"""The roles of a folder: copied from; parent of an item; copied to; target of an item."""
 
 
 class Touch(NamedTuple):
-    """A folder or a file that a task reads or writes.
+    """A folder or file that a task reads or writes.
 
-    :param token: tells it apart from all else at its server
+    :param token: identity of the folder or file at its server
     """
 
     role: Role
@@ -29,13 +29,13 @@ class Touch(NamedTuple):
 
 
 class Touched:
-    """What tasks read and write."""
+    """Folders and files that tasks read and write."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def add(self, task: str, found: Collection[Touch]) -> None:
-        """Remember what a task reads or writes; what is known stays."""
+        """Remember what a task reads or writes; known entries stay."""
         if not found:
             return
         columns = dict.fromkeys(Touch._fields, Text())
@@ -45,7 +45,7 @@ class Touched:
         await self._connection.execute(added.on_conflict_do_nothing())
 
     async def of(self, task: str, tokens: Collection[str], *roles: Role) -> set[str]:
-        """Return those of these tokens that are known of a task in one of these roles."""
+        """Return those of these tokens that a task has in one of these roles."""
         if not tokens:
             return set()
         given = tabled(self._connection, [(token,) for token in sorted(set(tokens))], {"token": Text()})
@@ -55,7 +55,7 @@ class Touched:
         return set((await self._connection.execute(asked)).scalars())
 
     async def paths(self, task: str, token: str, role: Role) -> set[str]:
-        """Return by which paths a task reaches something in a role."""
+        """Return the paths by which a task reaches a folder or file in a role."""
         asked = select(touched.c.path).where(
             touched.c.task_id == task, touched.c.role == role, touched.c.token == token
         )

@@ -1,4 +1,4 @@
-"""Sums of what was moved, added to as observations arrive: each is counted once, whatever ends in between."""
+"""Sums of traffic, updated as observations arrive: each observation is counted once, even after a crash."""
 
 from typing import Any, NamedTuple
 
@@ -16,18 +16,18 @@ __all__ = ["DAY", "Traffic", "class_of", "day_of"]
 
 DAY = 86_400.0
 ROWS = 10_000
-"""Observations that are counted in one transaction: who reports waits meanwhile."""
+"""Observations that are counted in one transaction, during which reporters wait."""
 PAIRS = 200
-"""Pairs whose observations these are, at most."""
+"""The greatest number of links to which these observations belong."""
 MOST = 2**63 - 1
 LARGEST = 2**48
-"""Bytes that one transfer can count for: ten thousand nonsensical reports are still a number that the database has."""
+"""Upper bound of bytes that one transfer counts for: ten thousand absurd reports still sum up to a valid integer."""
 BEHIND: Columns = {"pair_id": ID, "rolled_id": ID, "until": ID}
 COUNTED = ("transfers", "failures", "bytes", "busy_seconds", "setups", "setup_seconds")
 
 
 class _Behind(NamedTuple):
-    """A pair, up to which observation it is counted, and up to which it is to be."""
+    """A link, the number of its last counted observation, and the number up to which to count."""
 
     pair_id: int
     rolled_id: int
@@ -35,19 +35,19 @@ class _Behind(NamedTuple):
 
 
 class Traffic:
-    """The sums."""
+    """Sums of traffic in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self._sqlite = connection.dialect.name == "sqlite"
 
     async def lacks(self) -> bool:
-        """Whether some observations are not counted yet."""
+        """Return whether some observations are not counted yet."""
         lacking = select(pairs.c.id).where(pairs.c.newest_id > pairs.c.rolled_id).limit(1)
         return (await self._connection.execute(lacking)).scalar() is not None
 
     async def roll(self) -> int:
-        """Count observations that were not yet, some at a time; of how many pairs."""
+        """Count some of the observations not counted yet; return the number of their links."""
         behind = await self._behind()
         if behind:
             given = tabled(self._connection, behind, BEHIND)
@@ -56,7 +56,10 @@ class Traffic:
         return len(behind)
 
     async def _behind(self) -> list[_Behind]:
-        """Pairs whose turn it is, locked. Those that are locked already are left: who has them may wait for others."""
+        """Return the links to count next, locked.
+
+        Links that are locked already are skipped: their holder may wait for other links.
+        """
         turn = select(pairs.c.id, pairs.c.rolled_id, pairs.c.newest_id).where(pairs.c.newest_id > pairs.c.rolled_id)
         turn = turn.order_by(pairs.c.rolled_id).limit(PAIRS).with_for_update(skip_locked=True)
         found = [_Behind(*row) for row in await self._connection.execute(turn)]
@@ -102,7 +105,7 @@ class Traffic:
         )  # fmt: skip
         if self._sqlite:
             each: Any = chosen.subquery("each")
-        else:  # PostgreSQL would read all that there is, did it not have to find the first of each pair by an index
+        else:  # Without LIMIT, PostgreSQL would read the whole table rather than look up each pair in the index
             first = chosen.correlate(given).order_by(of.id).limit(ROWS).lateral("first")
             each = select(first).select_from(given.join(first, true())).subquery("each")
         key = (each.c.day, each.c.pair_id, each.c.size_class, each.c.subject)
@@ -123,11 +126,11 @@ class Traffic:
 
 
 def day_of(connection: AsyncConnection, moment: ColumnElement[float]) -> ColumnElement[int]:
-    """Days since the epoch (UTC), of a moment after it."""
+    """Return the number of days from the epoch (UTC) to a moment after it."""
     days = moment / literal(DAY, Double)
-    return cast(days if connection.dialect.name == "sqlite" else func.floor(days), Integer)  # one cuts, one rounds
+    return cast(days if connection.dialect.name == "sqlite" else func.floor(days), Integer)  # PostgreSQL's cast rounds
 
 
 def class_of(nbytes: ColumnElement[int]) -> ColumnElement[int]:
-    """The class of a size, as `predictors.context.size_class` has it."""
+    """Return the class of a size, as `predictors.context.size_class` defines it."""
     return case(*((nbytes < int(limit), number) for number, limit in enumerate(SIZES)), else_=len(SIZES))

@@ -1,4 +1,4 @@
-"""INSERT ... ON CONFLICT, which both databases know and SQLAlchemy keeps apart."""
+"""INSERT ... ON CONFLICT: both databases support it, but SQLAlchemy has it apart for each."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 __all__ = ["ALWAYS", "insert"]
 
 ALWAYS = literal(1) == literal(1)
-"""SQLite needs a WHERE between SELECT and ON CONFLICT, or it takes the ON for a join's."""
+"""A true condition: SQLite needs a WHERE between SELECT and ON CONFLICT, or it reads ON as part of a join."""
 
 
 def insert(connection: AsyncConnection, table: Table) -> Any:
-    """An insert that has `on_conflict_do_update` and `on_conflict_do_nothing`."""
+    """Return an INSERT that has `on_conflict_do_update` and `on_conflict_do_nothing`."""
     return (sqlite if connection.dialect.name == "sqlite" else postgresql).insert(table)

@@ -1,4 +1,4 @@
-"""The work of tasks in the database: leased in batches to workers, and completed in batches, each under a fence."""
+"""The work of tasks in the database: leased to workers and completed in batches, each piece fenced by its lease."""
 
 import hashlib
 from collections import Counter, defaultdict
@@ -60,21 +60,21 @@ ABOUT: dict[WorkKind, str] = {
     "expand": "directories",
     "remove": "directories",
 }
-"""Which counters say what a task is about."""
+"""The task counter that each kind of work raises."""
 HELD: Columns = {"id": BigInteger(), "leases": BigInteger()}
 WORK = [work.c[name] for name in Work._fields]
 WRITTEN = ("details", "received")
-"""Columns that are JSON."""
+"""Columns that hold JSON."""
 LARGEST = 2**63 - 1
 WELL = {"error_code": None, "error": None}
-"""What stands in a task's row where nothing gives trouble."""
+"""The error columns of a task without trouble."""
 LINKED = 1
-"""The phase in which links are made: when all is copied, since servers want what they lead to to be there."""
+"""The phase in which symbolic links are made: after all copies, since servers require that a link's target exists."""
 COUNTED = {"succeeded": "succeeded", "failed": "failed", "skipped": "skipped"}
 
 
 class Planned(NamedTuple):
-    """A piece of work to be done."""
+    """A planned piece of work."""
 
     kind: WorkKind
     source: str
@@ -85,7 +85,7 @@ class Planned(NamedTuple):
 
     @classmethod
     def of(cls, kind: WorkKind, item: Item) -> Self:
-        """The first piece of work about an item that was submitted."""
+        """Return the first piece of work for a submitted item."""
         details = Details(checksum=item.checksum, recursive=item.recursive)
         if item.symlink:
             return cls("link", item.source, item.destination, details=details, phase=LINKED)
@@ -93,16 +93,16 @@ class Planned(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The same for the same work."""
+        """The identity of the work: the same for the same work."""
         what = orjson.dumps((self.kind, kept(self.source), kept(self.destination)))
         return hashlib.blake2b(what, digest_size=16).hexdigest()
 
 
 class Result(NamedTuple):
-    """What became of a piece of work, or of an attempt if its state is `pending` again.
+    """The result of a piece of work, or of an attempt if its state is `pending` again.
 
     :param pause: seconds until the next attempt
-    :param counts: what the task's counters rise by
+    :param counts: increments of the task's counters
     """
 
     work: Work
@@ -117,9 +117,10 @@ class Result(NamedTuple):
 
 
 def earliest(task: ColumnElement[str]) -> ScalarSelect[int]:
-    """The first phase of a task that has unfinished work: nothing of a later one begins before.
+    """Return the first phase of a task with unfinished work; work of later phases may not begin before.
 
-    Of each state the index has the first at once; to find that of both, all the work would be gone through.
+    There is one query for each state, since the index finds the first row of a state at once; a query for both states
+    would scan all the work.
     """
     of_task = select(func.min(work.c.phase).label("phase")).where(work.c.task_id == task, UNFINISHED)
     firsts = [of_task.where(work.c.state == state).correlate(tasks) for state in ("pending", "leased")]
@@ -127,18 +128,21 @@ def earliest(task: ColumnElement[str]) -> ScalarSelect[int]:
 
 
 class Works:
-    """The work."""
+    """Work in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self._going_on: set[tuple[str, str]] = set()
 
     async def add(self, task: str, planned: Collection[Planned]) -> int:
-        """Add work to a task; how much of it is new. The task's counters of what it is about rise by that."""
+        """Add work to a task, and raise the task's counters by it; return how much of it is new.
+
+        Nothing is added to a task that is not active.
+        """
         active = select(tasks.c.id).where(tasks.c.id == task, tasks.c.status == "ACTIVE")
-        active = active.with_for_update(key_share=True)  # the strongest lock beside which others may still lease
+        active = active.with_for_update(key_share=True)  # the strongest lock that still lets others lease
         if not planned or (await self._connection.execute(active)).scalar() is None:
-            return 0  # it was ended in the meantime
+            return 0  # the task has ended in the meantime
         first: dict[str, Planned] = {}
         for each in planned:
             first.setdefault(each.key, each)
@@ -151,7 +155,7 @@ class Works:
         return len(fresh)
 
     async def _add(self, task: str, planned: Mapping[str, Planned]) -> list[Planned]:
-        """What was new; nobody else adds to the task meanwhile."""
+        """Add work whose key is new; return it. The caller's lock keeps others from adding to the task meanwhile."""
         known = await self._known(task, planned)
         fresh = {key: each for key, each in planned.items() if key not in known}
         if not fresh:
@@ -164,16 +168,16 @@ class Works:
         return list(fresh.values())
 
     async def total(self, task: str) -> int:
-        """How many pieces of work a task has, or had."""
+        """Return how many pieces of work a task has, finished ones included."""
         return (await self._connection.execute(select(tasks.c.total).where(tasks.c.id == task))).scalar() or 0
 
     async def unplanned(self, task: str, planned: Collection[Planned]) -> int:
-        """How much of this the task does not have: an attempt that was interrupted may have planned the rest."""
+        """Return how much of this work the task lacks; an interrupted attempt may have planned the rest."""
         keys = {each.key for each in planned}
         return len(keys - await self._known(task, keys)) if keys else 0
 
     async def _known(self, task: str, keys: Collection[str]) -> set[str]:
-        """Those of these keys under which the task has work."""
+        """Return those of these keys under which the task has work."""
         given = tabled(self._connection, [(key,) for key in keys], {"key": Text()})
         there = select(work.c.key).where(work.c.task_id == task, work.c.key.in_(select(given.c.key)))
         return set((await self._connection.execute(there)).scalars())
@@ -188,9 +192,9 @@ class Works:
         most_bytes: int,
         now: float | ColumnElement[float],
     ) -> list[Work]:
-        """Work that may begin now, for this worker only: at least one piece if there is any, at most so many bytes.
+        """Lease work that may begin now to a worker, of at most `most_bytes`, but at least one piece if there is any.
 
-        None of a task that is over, and none for a worker that was taken for dead: nobody would ever free that.
+        A task that has ended gets no leases, nor does a worker that was considered dead, since nothing would free them.
         """
         if (task, worker) not in self._going_on and not await self._may_lease(task, worker):
             return []
@@ -217,7 +221,7 @@ class Works:
             if chosen and (total > most_bytes or each.lost):
                 break
             chosen.append(each._replace(attempt=each.attempt + 1, leases=each.leases + 1))
-            if each.lost:  # what was lost with a worker is done alone: it may have been its end
+            if each.lost:  # work that was lost with a worker is leased alone, as it may have caused the loss
                 break
         if chosen:
             taken = update(work).where(among(self._connection, work.c.id, [each.id for each in chosen]))
@@ -226,31 +230,34 @@ class Works:
         return chosen
 
     async def _may_lease(self, task: str, worker: str) -> bool:
-        """Whether both go on; who ends one of them waits until this transaction is over, and finds what it leased."""
+        """Return whether task and worker are both active, and lock them in that case.
+
+        A transaction that ends one of them waits for this one, and then sees what it leased.
+        """
         active = (tasks.c.id == task, tasks.c.status == "ACTIVE")
         both = select(workers.c.id, tasks.c.id).join_from(workers, tasks, and_(*active)).where(workers.c.id == worker)
         both = both.with_for_update(read=True, key_share=True)
         return (await self._connection.execute(both)).first() is not None
 
     async def leased(self, worker: str) -> set[tuple[int, int]]:
-        """All leases that a worker has."""
+        """Return all leases of a worker."""
         mine = select(work.c.id, work.c.leases).where(work.c.worker == worker, work.c.state == "leased")
         return {(number, lease) for number, lease in await gathered(self._connection, mine)}
 
     async def held(self, worker: str, leases: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
-        """Those of these leases that a worker still has."""
+        """Return those of these leases that a worker still has."""
         numbers = sorted({number for number, _ in leases})
         ours = (work.c.worker == worker, work.c.state == "leased")
         found = select(work.c.id, work.c.leases).where(among(self._connection, work.c.id, numbers), *ours)
         return {(number, lease) for number, lease in await self._connection.execute(found)} & set(leases)
 
     async def some(self, *which: ColumnElement[bool], most: int | None = None) -> list[Work]:
-        """Work of which all this is true, in the order of its ids."""
+        """Return the work that meets all conditions, in the order of its ids."""
         chosen = select(*WORK).where(*which).order_by(work.c.id).limit(most)
         return [_work(row) for row in await gathered(self._connection, chosen, WRITTEN)]
 
     async def writing(self, numbers: Collection[int]) -> list[Work]:
-        """Work of these numbers, of whichever tasks, of which something partial may be there."""
+        """Return work with these numbers, of any tasks, that may have left partial files."""
         unswept = select(tasks.c.id).where(tasks.c.unswept.is_not(None))
         there = or_(work.c.state.in_(("pending", "leased")), work.c.task_id.in_(unswept))
         return await self.some(among(self._connection, work.c.id, list(numbers)), there)
@@ -258,9 +265,10 @@ class Works:
     async def complete(
         self, worker: str, results: Sequence[Result], now: float, moved: Mapping[str, int] = {}
     ) -> set[tuple[int, int]]:
-        """Record results of leases that this worker still has; which these are. Of two for one the first counts.
+        """Record the results of leases that this worker still has, and return these leases.
 
-        :param moved: bytes of tasks that have arrived
+        Of two results for one lease the first counts.
+        :param moved: bytes that have arrived, by task
         """
         first: dict[tuple[int, int], Result] = {}
         for each in results:
@@ -284,7 +292,7 @@ class Works:
         return {(number, lease) for number, lease in await gathered(self._connection, now_over)} & set(first)
 
     async def progress(self, worker: str, received: Sequence[tuple[Work, tuple[tuple[int, int], ...]]]) -> None:
-        """Keep what of these files has arrived, of those leases that this worker still has."""
+        """Store which ranges of these files have arrived, for leases that this worker still has."""
         if not received:
             return
         rows = [
@@ -296,9 +304,9 @@ class Works:
         await self._connection.execute(held.values(received=bindparam("ranges")), rows)
 
     async def _count(self, results: Sequence[Result], moved: Mapping[str, int]) -> None:
-        """Add children, let counters rise, and keep what gives trouble until something succeeds.
+        """Add the results' children, raise counters, and keep the latest error of a task until something succeeds.
 
-        Tasks in the order of their ids, so that none waits in a circle.
+        Tasks are updated in the order of their ids, to avoid deadlocks.
         """
         rises = defaultdict(Counter, {task: Counter(bytes_transferred=count) for task, count in moved.items()})
         children: defaultdict[str, list[Planned]] = defaultdict(list)
@@ -327,9 +335,9 @@ class Works:
             await self.add(task, children[task])
 
     async def release(self, worker: str, held: Collection[tuple[int, int]]) -> None:
-        """Give back those leases that this worker still has, as if they had not been; but for what is `received`.
+        """Return leases that this worker still has, as if they had never been given, but keep the ranges `received`.
 
-        Their numbers are not used again: who gives one of them back late frees no other.
+        Their numbers are not used again, so that a late release of one of them frees no newer lease.
         """
         if held:
             given = tabled(self._connection, list(held), HELD)
@@ -339,16 +347,16 @@ class Works:
 
     @staticmethod
     def _held(worker: str, given: Subquery) -> ColumnElement[bool]:
-        """Whether a row is one of these leases, and still this worker's.
+        """Return the condition that a row is one of these leases and is still this worker's.
 
-        Rows are to be found by their ids, so the rest is in a CASE, of which no planner thinks anything: both would go
-        through all that the worker has leased, for each of these.
+        The rows should be found by their ids. The other conditions are in a CASE, which planners do not use for
+        indexes; otherwise both databases would scan all leases of the worker for each row.
         """
         ours = and_(work.c.leases == given.c.leases, work.c.worker == worker, work.c.state == "leased")
         return and_(work.c.id == given.c.id, case((ours, literal(True)), else_=literal(False)))
 
     async def items(self, task: str) -> list[tuple[str, str]]:
-        """Where the items of a task come from and go, as they were submitted."""
+        """Return the source and destination of each item of a task, as submitted."""
         asked = select(work.c.kind, work.c.source, work.c.destination, work.c.details).where(
             work.c.task_id == task, work.c.kind.in_(("look", "link"))
         )
@@ -360,7 +368,10 @@ class Works:
         ]
 
     async def lock(self, numbers: Collection[str]) -> None:
-        """Have these tasks end before, or after, this transaction: whoever changes work of several locks all first."""
+        """Lock these tasks so that they cannot end during this transaction.
+
+        Transactions that change work of several tasks lock all of them first.
+        """
         rows = select(tasks.c.id).where(tasks.c.id.in_(sorted(numbers))).order_by(tasks.c.id)
         await self._connection.execute(rows.with_for_update(key_share=True))
 

@@ -1,4 +1,4 @@
-"""Workers in the database: who is there, by the database's time; what they write is numbered, so that it counts once.
+"""Workers in the database, with their signs of life by its clock; their writes are numbered, so that each counts once.
 
 A transaction that locks rows of several of these tables locks them in this order: workers, tasks by their ids, work.
 """
@@ -15,48 +15,48 @@ __all__ = ["Workers"]
 
 
 class Workers:
-    """The workers."""
+    """Workers in the database."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
 
     async def enrol(self, worker: str, site: str, place: str) -> None:
-        """A worker begins."""
+        """Register a worker that starts."""
         now = clock(self._connection)
         await self._connection.execute(
             workers.insert().values(id=worker, site=site, place=place, started_at=now, seen_at=now)
         )
 
     async def beat(self, worker: str) -> bool:
-        """A worker is there; False when it was taken for dead, and its leases are others' by now."""
+        """Record that a worker is alive; return false if it was declared dead and its leases went to others."""
         seen = update(workers).where(workers.c.id == worker).values(seen_at=clock(self._connection))
         return bool((await self._connection.execute(seen)).rowcount)
 
     async def may_flush(self, worker: str, number: int) -> float | None:
-        """The time, where a worker that is there has not written this yet; it is not dead before this transaction ends.
+        """Return the database's time if a live worker has not made this write yet; otherwise None.
 
-        None where it has, or is taken for dead.
+        The worker cannot be declared dead before this transaction ends.
         """
         fresh = select(clock(self._connection)).where(workers.c.id == worker, workers.c.flushed < number)
         fresh = fresh.with_for_update(read=True, key_share=True, of=workers)
         return (await self._connection.execute(fresh)).scalar()
 
     async def flushed(self, worker: str, number: int) -> bool:
-        """A worker has written this; False when it had before, in a transaction that ended only now.
+        """Record that a worker has made this write; return false if another transaction recorded it in the meantime.
 
-        This comes last in a transaction: the row is locked from then on, and the worker cannot say that it is there.
+        Call it last in a transaction: it locks the row, and until the end the worker cannot report that it is alive.
         """
         written = update(workers).where(workers.c.id == worker, workers.c.flushed < number).values(flushed=number)
         return bool((await self._connection.execute(written)).rowcount)
 
     async def leave(self, gone: Collection[str], died: bool = False) -> None:
-        """Workers have gone: what they had leased is free again, and counted as lost with them if they died.
+        """Remove workers and free their leases; if they died, count the leases as lost with them.
 
-        A worker that is taken for dead may still write: so what has arrived at its files is nobody's, and they begin
-        anew under other names (`tasks.beside`).
+        A worker that is considered dead may still write. So the ranges that have arrived in its files are discarded,
+        and the files are begun again under other names (`tasks.beside`).
         """
         there = select(workers.c.id).where(workers.c.id.in_(sorted(gone))).order_by(workers.c.id)
-        await self._connection.execute(there.with_for_update())  # none of them leases anything from now on
+        await self._connection.execute(there.with_for_update())  # from now on none of them can lease anything
         mine = and_(work.c.worker.in_(list(gone)), work.c.state == "leased")
         lost = {"lost": work.c.lost + 1, "received": None} if died else {}
         await self._connection.execute(update(work).where(mine).values(state="pending", worker=None, **lost))
@@ -64,9 +64,9 @@ class Workers:
         await self._connection.execute(delete(workers).where(workers.c.id.in_(list(gone))))
 
     async def dead(self, silence: float) -> list[str]:
-        """Workers that were silent for so many seconds; none of them is heard before this transaction is over.
+        """Return workers that were silent for so many seconds, and lock them until this transaction ends.
 
-        One that writes something just now is not dead, whatever it said last.
+        A worker that is writing at the moment is not dead, whenever it last reported.
         """
         silent = select(workers.c.id).where(workers.c.seen_at < clock(self._connection) - silence)
         rows = await self._connection.execute(silent.order_by(workers.c.id).with_for_update(skip_locked=True))
