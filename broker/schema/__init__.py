@@ -1,4 +1,4 @@
-"""The tables, for SQLite and PostgreSQL alike. Alembic's versions in `broker.migrations` make them.
+"""The tables, the same for SQLite and PostgreSQL. Alembic's versions in `broker.migrations` create them.
 
 Moments are seconds since the epoch, in double precision: both databases order and partition by them.
 """

@@ -1,4 +1,4 @@
-"""Tokens, the clients to which some were given, who people are, keys that sign, and the audit log."""
+"""Tokens, OAuth clients, identities of users, signing keys, and the audit log."""
 
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Table, Text
 
@@ -10,21 +10,21 @@ clients = Table(
     "clients",
     METADATA,
     Column("id", Text, primary_key=True),  # a UUID
-    Column("name", Text, nullable=False, info=HELD),  # a subject, where it has a role
-    Column("hash", Text),  # of its secret; NULL: it cannot keep one
-    Column("role", Text),  # what it may do for itself; NULL: nothing, people log in with it
+    Column("name", Text, nullable=False, info=HELD),  # a subject, if the client has a role
+    Column("hash", Text),  # hash of its secret; NULL: it cannot keep one
+    Column("role", Text),  # rights of the client itself; NULL: none, users log in with it
     Column("made_by", Text, info=TOLD),  # NULL: it registered itself
     Column("created_at", MOMENT, nullable=False),
     Column("used_at", MOMENT),
     Column("revoked_at", MOMENT),
 )
-"""Programs that are given tokens (OAuth2)."""
+"""OAuth2 clients, to which tokens are issued."""
 
 tokens = Table(
     "tokens",
     METADATA,
     Column("id", ID, primary_key=True),
-    Column("hash", Text, nullable=False, unique=True),  # sha256: tokens are random, and long enough for it
+    Column("hash", Text, nullable=False, unique=True),  # SHA-256, which suffices as tokens are random and long
     Column("subject", Text, nullable=False, info=HELD),
     Column("role", Text, nullable=False),
     Column("site", Text, nullable=False),
@@ -34,17 +34,19 @@ tokens = Table(
     Column("kind", Text, nullable=False, server_default="token"),
     Column("parent_id", ForeignKey("tokens.id", ondelete="SET NULL")),
     Column("client_id", ForeignKey(clients.c.id, ondelete="CASCADE")),
-    Column("server", Text),  # for whom it is good; NULL: for all of the broker
+    Column("server", Text),  # the resource server that accepts it; NULL: all of the broker
     Column("scopes", Text),
     Column("login_at", MOMENT),
-    Column("limit_at", MOMENT),  # nothing that comes of it may last longer
-    Column("issuer_id", ID),  # the token with which an admin issued it: such are never removed
+    Column("limit_at", MOMENT),  # latest expiry of its descendants
+    Column("issuer_id", ID),  # the token with which an admin issued it; such tokens are never removed
     Index(None, "parent_id"),
     Index(None, "issuer_id"),
     Index(None, "expires_at"),
 )
-"""What admins issue (`token`), and what comes of it when somebody logs in: the browser's `login`, a `code` for each
-program, then `refresh` and `access`. Each knows what it came from: who revokes one revokes all that came of it.
+"""Tokens that admins issue (`token`), and the tokens that descend from them at a login.
+
+These are the browser's `login`, a `code` for each client, then `refresh` and `access`. Each row names its parent: a
+token is revoked together with all its descendants.
 """
 
 codes = Table(
@@ -56,12 +58,12 @@ codes = Table(
     Column("nonce", Text),
     Column("offline", Boolean, nullable=False),
 )
-"""What a token of kind `code` is bound to."""
+"""The OAuth parameters that a token of kind `code` is bound to."""
 
 identities = Table(
     "identities",
     METADATA,
-    Column("id", Text, primary_key=True),  # a UUID, for good: a subject may be renamed
+    Column("id", Text, primary_key=True),  # a UUID that never changes, while a subject may be renamed
     Column("subject", Text, nullable=False, unique=True, info=HELD),
     Column("name", Text),
     Column("email", Text),
@@ -73,11 +75,11 @@ locks = Table(
     "locks",
     METADATA,
     Column("subject", Text, primary_key=True),
-    Column("was", Text, nullable=False, unique=True),  # as it was called: reserved ones had to be renamed
+    Column("was", Text, nullable=False, unique=True),  # the former name, as reserved names had to be replaced
     Column("reason", Text, nullable=False),
     Column("at", MOMENT, nullable=False),
 )
-"""Subjects of which nobody can say whose they are, until an admin does: nothing counts that is theirs."""
+"""Subjects whose user is unknown until an admin assigns them; nothing of theirs counts."""
 
 former_hosts = Table(
     "former_hosts",
@@ -85,8 +87,9 @@ former_hosts = Table(
     Column("host", Text, primary_key=True),
     Column("issuer", Text, nullable=False),
 )
-"""Where people were called SUB@HOST by one issuer alone, before subjects had the whole of it: their UUIDs are made of
-that, also of those who have left nothing here but the UUID in somebody's rule.
+"""Hosts whose users were called SUB@HOST by one issuer only, before subjects included the whole issuer.
+
+The UUIDs of these users are derived from that name, also of users who left nothing but a UUID in an access rule.
 """
 
 keys = Table(
@@ -96,7 +99,7 @@ keys = Table(
     Column("private", Text, nullable=False),  # PEM
     Column("created_at", MOMENT, nullable=False),
 )
-"""What the broker signs with, the newest; the others are shown so that what they signed can still be verified."""
+"""Signing keys: the broker signs with the newest; older ones stay published to verify earlier signatures."""
 
 audit = Table(
     "audit",

@@ -1,4 +1,4 @@
-"""What the tables have in common."""
+"""Metadata and column types that all tables share."""
 
 from sqlalchemy import BigInteger, Double, Integer, MetaData, Text
 from sqlalchemy.dialects import postgresql
@@ -14,11 +14,11 @@ METADATA = MetaData(
     }
 )
 ID = BigInteger().with_variant(Integer(), "sqlite")
-"""SQLite numbers rows by itself only in a column called INTEGER."""
+"""SQLite numbers rows by itself only in a column of type INTEGER."""
 MOMENT: Double[float] = Double()
 NAME = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
-"""Ordered by its characters, in both databases: pages and prefixes are ranges of an index."""
+"""Names that both databases order by their characters, so that pages and prefixes are ranges of an index."""
 HELD = {"subject": "held"}
-"""Marks a column with the subject to whom the row belongs, or to whom it gives something."""
+"""The mark of a column with the subject that owns the row, or that the row grants something to."""
 TOLD = {"subject": "told"}
-"""Marks a column with the subject of whom the row tells what they did: the broker itself, too."""
+"""The mark of a column with the subject whose action the row records; it can be the broker itself."""

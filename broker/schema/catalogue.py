@@ -1,4 +1,4 @@
-"""Sites, endpoints, datasets with their checksums, replicas."""
+"""Sites, endpoints, datasets with their checksums, and replicas."""
 
 from sqlalchemy import (
     BigInteger,
@@ -46,9 +46,9 @@ endpoints = Table(
     Column("latitude", Double),
     Column("longitude", Double),
     Column("delegate", Boolean, nullable=False, server_default=false()),  # whether it may be given a proxy
-    Column("data_hosts", Text, nullable=False, server_default=""),  # with blanks between them
-    Column("opened", Text, nullable=False, server_default=""),  # who lets it have an inner address: admin, upgrade
-    Column("moves", Integer, nullable=False, server_default="0"),  # how often its address or its folder was changed
+    Column("data_hosts", Text, nullable=False, server_default=""),  # separated by blanks
+    Column("opened", Text, nullable=False, server_default=""),  # approval of a private address: by admin or upgrade
+    Column("moves", Integer, nullable=False, server_default="0"),  # number of changes of its address or folder
 )
 
 datasets = Table(
@@ -81,9 +81,9 @@ replicas = Table(
     Column("verified_at", MOMENT),
     Column("changed_at", MOMENT, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("registered_by", Text, info=TOLD),  # who registered it where it is, or confirmed that; NULL: not known
+    Column("registered_by", Text, info=TOLD),  # subject that stated or confirmed its place; NULL: not known
     Column("registered_as_admin", Boolean, nullable=False, server_default=false()),
-    Column("registered_moves", Integer, nullable=False, server_default="0"),  # of its endpoint, at that time
+    Column("registered_moves", Integer, nullable=False, server_default="0"),  # `moves` of its endpoint at that time
     Index(
         "ix_replicas_wanting",
         "state",
@@ -94,7 +94,7 @@ replicas = Table(
     Index(None, "endpoint_id"),
     sqlite_with_rowid=False,
 )
-"""By dataset, so that all replicas of one lie side by side."""
+"""The key begins with the dataset, so that all replicas of a dataset are stored together."""
 
 REPLICA = (["dataset_id", "endpoint_id"], ["replicas.dataset_id", "replicas.endpoint_id"])
 
@@ -110,7 +110,7 @@ doubts = Table(
     Index(None, "subject"),
     sqlite_with_rowid=False,
 )
-"""Who has reported that a replica is bad, until a curator has judged it."""
+"""Reports that a replica is bad, until a curator judges it."""
 
 judgements = Table(
     "judgements",
@@ -122,4 +122,4 @@ judgements = Table(
     ForeignKeyConstraint(*REPLICA, ondelete="CASCADE"),
     sqlite_with_rowid=False,
 )
-"""Replicas whose state is a curator's word."""
+"""Replicas whose state was set by a curator."""

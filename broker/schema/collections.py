@@ -1,4 +1,4 @@
-"""Collections as Globus knows them: what users name in tasks; who may use them, bookmarks, and what is paused."""
+"""Collections, which users name in tasks, as Globus defines them; access rules, bookmarks and pause rules."""
 
 from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
 
@@ -10,7 +10,7 @@ __all__ = ["access_rules", "bookmarks", "collections", "credential_places", "for
 collections = Table(
     "collections",
     METADATA,
-    Column("id", Text, primary_key=True),  # a UUID, as Globus's clients demand
+    Column("id", Text, primary_key=True),  # a UUID, as Globus clients require
     Column("name", NAME, nullable=False, unique=True),
     Column("kind", Text, nullable=False),
     Column("endpoint_id", ForeignKey(endpoints.c.id)),
@@ -21,7 +21,7 @@ collections = Table(
     Column("credential", Text, nullable=False),
     Column("concurrency", Integer),
     Column("rate", Double),
-    Column("rate_until", MOMENT, nullable=False),  # until then its bytes per second are promised
+    Column("rate_until", MOMENT, nullable=False),  # the time until which its bytes per second are reserved
     Column("created_at", MOMENT, nullable=False),
 )
 
@@ -31,8 +31,9 @@ credential_places = Table(
     Column("credential", Text, primary_key=True),
     Column("url", Text, primary_key=True),
 )
-"""Where credentials may be shown whose entries in the workers' TOML do not say it: where their collections were when
-that was first asked.
+"""URLs that may see credentials whose entry in the workers' TOML does not name any.
+
+They are the places of their collections at the time when this was first required.
 """
 
 former_folders = Table(
@@ -42,7 +43,7 @@ former_folders = Table(
     Column("host", Text, primary_key=True),
     Column("folder", Text, primary_key=True),
 )
-"""Where collections were when their endpoints were moved, and not by an admin: the catalogue opens no files there."""
+"""Former places of collections whose endpoint was moved by a non-admin: the catalogue opens no files there."""
 
 access_rules = Table(
     "access_rules",
@@ -63,7 +64,7 @@ bookmarks = Table(
     Column("id", Text, primary_key=True),
     Column("owner", Text, nullable=False, info=HELD),
     Column("name", Text, nullable=False),
-    Column("collection_id", Text, nullable=False),  # it may be gone by now
+    Column("collection_id", Text, nullable=False),  # the collection may be gone by now
     Column("path", Text, nullable=False),
     Column("pinned", Boolean, nullable=False),
     UniqueConstraint("owner", "name"),
@@ -74,9 +75,9 @@ pause_rules = Table(
     METADATA,
     Column("id", Text, primary_key=True),
     Column("collection_id", ForeignKey(collections.c.id, ondelete="CASCADE"), nullable=False),
-    Column("subject", Text, info=HELD),  # NULL: everybody
+    Column("subject", Text, info=HELD),  # NULL: all users
     Column("message", Text, nullable=False),
-    Column("operations", Text, nullable=False),  # of models.collections.PAUSABLE, with blanks between
+    Column("operations", Text, nullable=False),  # names from models.collections.PAUSABLE, separated by blanks
     Column("modified_by", Text, nullable=False, info=TOLD),
     Column("created_at", MOMENT, nullable=False),
     Column("modified_at", MOMENT, nullable=False),

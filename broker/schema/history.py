@@ -1,4 +1,4 @@
-"""What transfers achieved, and what was expected of them."""
+"""Observations of transfers, and the forecasts for them."""
 
 from sqlalchemy import BigInteger, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint, text
 
@@ -7,7 +7,7 @@ from broker.schema.base import ID, METADATA, MOMENT, TOLD
 __all__ = ["BADLY", "asides", "forecasts", "observation_keys", "observations", "pairs", "voices"]
 
 BADLY = text("outcome IN ('failed', 'corrupt')")
-"""What is no success. Who asks for it in these words finds it by an index."""
+"""The condition for failures. Queries must use these words for SQLite to use the index."""
 
 SET_ASIDE = text("set_aside IS NOT NULL")
 
@@ -21,14 +21,14 @@ pairs = Table(
     Column("observations", BigInteger, nullable=False),
     Column("newest_id", BigInteger, nullable=False),
     Column("newest_end", MOMENT, nullable=False),
-    Column("rolled_id", BigInteger, nullable=False, server_default="0"),  # so far `traffic` has counted
-    Column("scored_id", BigInteger, nullable=False, server_default="0"),  # so far forecasts have been scored
+    Column("rolled_id", BigInteger, nullable=False, server_default="0"),  # last observation counted in `traffic`
+    Column("scored_id", BigInteger, nullable=False, server_default="0"),  # last observation with scored forecasts
     UniqueConstraint("source", "sink", "direction"),
 )
-"""Each way that bytes went, with what is needed to notice that there is something new about it.
+"""Links (source, sink, direction) with transfers, and the numbers that show whether there is anything new.
 
-Who adds observations of a pair locks its row first: so a pair's observations are numbered in the order in which they
-can be seen, and "what has a greater number than I know" misses none.
+Transactions that add observations of a link lock its row first. So a link's observations get their numbers in the order
+in which they become visible, and a query for greater numbers than the last one seen misses none.
 """
 
 voices = Table(
@@ -40,7 +40,7 @@ voices = Table(
     Column("newest_id", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )
-"""Who has reported transfers of a pair, with the numbers of the first and the newest."""
+"""Subjects that reported transfers of a link, with the numbers of their first and newest observations."""
 
 asides = Table(
     "asides",
@@ -50,7 +50,7 @@ asides = Table(
     Column("by", Text, nullable=False, info=TOLD),
     sqlite_with_rowid=False,
 )
-"""Subjects whose reports an admin has set aside: forecasts and states of replicas are as if they had said nothing."""
+"""Subjects whose reports an admin has set aside: they do not influence forecasts or the states of replicas."""
 
 observation_keys = Table(
     "observation_keys",
@@ -61,7 +61,7 @@ observation_keys = Table(
     Index(None, "ended"),
     sqlite_with_rowid=False,
 )
-"""Who reported what: apart from the observations, since those are partitioned by another column."""
+"""Keys of reported observations, by subject: a separate table, as observations are partitioned by another column."""
 
 observations = Table(
     "observations",
@@ -80,16 +80,16 @@ observations = Table(
     Column("outcome", Text, nullable=False),
     Column("error", Text),
     Column("subject", Text, nullable=False, info=TOLD),
-    Column("forecast_id", BigInteger),  # what was expected of it, if anybody had asked
-    Column("set_aside", Text),  # why it is known to be wrong: it is shown, and no forecast rests on it
+    Column("forecast_id", BigInteger),  # the newest forecast before it began, if there was one
+    Column("set_aside", Text),  # the reason why it is known to be wrong: it is listed, but no forecast uses it
     Index(None, "pair_id", "ended"),
     Index(None, "pair_id", "id"),
     Index("ix_observations_pair_id_subject_ended", "pair_id", "subject", "ended"),
     Index("ix_observations_badly", "ended", sqlite_where=BADLY, postgresql_where=BADLY),
     Index("ix_observations_set_aside", "id", sqlite_where=SET_ASIDE, postgresql_where=SET_ASIDE),
-    sqlite_autoincrement=True,  # no number twice, even after the newest were forgotten
+    sqlite_autoincrement=True,  # never reuse a number, even if the newest rows were deleted
 )
-"""On PostgreSQL the key is (id, ended), and the table is partitioned by month of `ended`."""
+"""Observations of transfers. On PostgreSQL the key is (id, ended), and the table is partitioned by month of `ended`."""
 
 forecasts = Table(
     "forecasts",
@@ -98,7 +98,7 @@ forecasts = Table(
     Column("pair_id", ForeignKey(pairs.c.id), nullable=False),
     Column("size_class", Integer, nullable=False),
     Column("forecaster", Text, nullable=False),
-    Column("newest_id", BigInteger, nullable=False),  # the state it was in: what it had seen of the pair
+    Column("newest_id", BigInteger, nullable=False),  # number of the newest observation of the link that it had seen
     Column("made_at", MOMENT, nullable=False),
     Column("bytes", BigInteger),
     Column("p10", Double, nullable=False),
@@ -107,7 +107,7 @@ forecasts = Table(
     Column("setup_seconds", Double),
     Column("observations", Integer, nullable=False),
     Column("reason", Text, nullable=False),
-    Column("leader", Text, nullable=False, server_default=""),  # whose word weighed most with it
+    Column("leader", Text, nullable=False, server_default=""),  # the forecaster with the greatest weight in it
     UniqueConstraint("pair_id", "size_class", "forecaster", "newest_id"),
     Index(None, "pair_id", "size_class", "made_at"),
 )

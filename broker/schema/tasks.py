@@ -1,7 +1,7 @@
-"""Tasks, the work that they consist of, who is at it, and what happened.
+"""Tasks, their work, the workers that do it, and events.
 
-The tables are the truth. What is leased is in `work`, fenced by worker and number of the lease; a worker that is gone
-from `workers` has no leases. Rows are locked in this order: `workers`, `tasks` by their ids, `work`.
+The tables are the truth. Leases are in `work`, fenced by worker and lease number; a worker that is gone from `workers`
+has no leases. Rows are locked in this order: `workers`, `tasks` by their ids, `work`.
 """
 
 from sqlalchemy import (
@@ -23,7 +23,7 @@ from broker.schema.base import HELD, ID, METADATA, MOMENT, TOLD
 __all__ = ["FAILED", "UNFINISHED", "events", "lanes", "tasks", "touched", "tunings", "work", "workers"]
 
 UNFINISHED = text("state IN ('pending', 'leased')")
-"""SQLite uses an index of some rows only where a question says the same in the same words."""
+"""The condition for unfinished work. SQLite uses a partial index only for queries with the same words."""
 ACTIVE = text("status = 'ACTIVE'")
 FAILED = text("status = 'FAILED'")
 UNTOLD = text("untold IS NOT NULL")
@@ -35,8 +35,8 @@ tasks = Table(
     METADATA,
     Column("id", Text, primary_key=True),
     Column("owner", Text, nullable=False, info=HELD),
-    Column("role", Text, nullable=False, server_default="transfer"),  # of its owner, when it was submitted
-    Column("token_id", ID),  # with which it was submitted, or from which that came; NULL: none of ours
+    Column("role", Text, nullable=False, server_default="transfer"),  # the owner's role at submission
+    Column("token_id", ID),  # the token or login behind the submission; NULL: not issued by this broker
     Column("submission_id", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("status", Text, nullable=False),
@@ -44,20 +44,20 @@ tasks = Table(
     Column("source", Text, nullable=False),
     Column("destination", Text),
     Column("options", Text, nullable=False),  # JSON of models.tasks.Options
-    Column("queue", Text, nullable=False),  # of the site whose workers do it; empty: any
-    Column("nice", Integer, nullable=False),  # less is first, so that an index has the order; -1 times the priority
+    Column("queue", Text, nullable=False),  # the site whose workers do it; empty: any
+    Column("nice", Integer, nullable=False),  # -1 times the priority: the index has the least first
     Column("deadline", MOMENT, nullable=False),
     Column("requested_at", MOMENT, nullable=False),
     Column("started_at", MOMENT),
     Column("completed_at", MOMENT),
-    Column("paused", Text),  # why, by an admin; NULL: not
-    Column("canceled", Text, info=TOLD),  # by whom; NULL: not
+    Column("paused", Text),  # reason of the admin who paused it; NULL: not paused
+    Column("canceled", Text, info=TOLD),  # subject that canceled it; NULL: not canceled
     Column("canceled_by_admin", Boolean, nullable=False),
     Column("cancel_message", Text),
-    Column("waits", Text, nullable=False),  # for what, in a sentence; empty: it does not
-    Column("error_code", Text),  # why it failed, or what it tries to overcome; NULL: all goes well
+    Column("waits", Text, nullable=False),  # reason for waiting, as a sentence; empty: not waiting
+    Column("error_code", Text),  # reason of failure, or of the current trouble; NULL: no trouble
     Column("error", Text),
-    Column("total", BigInteger, nullable=False),  # rows of `work`, by what became of them
+    Column("total", BigInteger, nullable=False),  # rows of `work`; the following columns count them by result
     Column("succeeded", BigInteger, nullable=False),
     Column("failed", BigInteger, nullable=False),
     Column("skipped", BigInteger, nullable=False),
@@ -66,17 +66,17 @@ tasks = Table(
     Column("files", BigInteger, nullable=False),
     Column("directories", BigInteger, nullable=False),
     Column("symlinks", BigInteger, nullable=False),
-    Column("bytes", BigInteger, nullable=False),  # of files that are to be copied, or were, as far as they are known
+    Column("bytes", BigInteger, nullable=False),  # bytes of files to copy or copied, as far as their sizes are known
     Column("files_skipped", BigInteger, nullable=False),
     Column("files_transferred", BigInteger, nullable=False),
     Column("bytes_transferred", BigInteger, nullable=False),
     Column("bytes_checksummed", BigInteger, nullable=False),
     Column("faults", BigInteger, nullable=False),
-    # of the destination, in which a sync deleted nothing, since it does not know what is extra
-    Column("files_unverified", BigInteger, nullable=False, server_default="0"),  # though they should have been
+    # folders_not_cleared: folders of the destination where a sync deleted nothing, as it does not know what is extra
+    Column("files_unverified", BigInteger, nullable=False, server_default="0"),  # copied without the required check
     Column("folders_not_cleared", BigInteger, nullable=False, server_default="0"),
-    Column("untold", MOMENT),  # when to tell of its end; NULL: there is nothing to tell
-    Column("unswept", MOMENT),  # when to clear away what it had begun; NULL: there is nothing
+    Column("untold", MOMENT),  # when to announce its end; NULL: nothing to announce
+    Column("unswept", MOMENT),  # when to remove its leftovers; NULL: nothing to remove
     UniqueConstraint("owner", "submission_id"),
     Index(None, "owner", "requested_at"),
     Index(
@@ -102,20 +102,20 @@ work = Table(
     METADATA,
     Column("id", ID, primary_key=True),
     Column("task_id", ForeignKey(tasks.c.id, ondelete="CASCADE"), nullable=False),
-    Column("key", Text, nullable=False),  # a hash of what is to be done: to find it again adds nothing
+    Column("key", Text, nullable=False),  # a hash of the work: adding the same work again has no effect
     Column("kind", Text, nullable=False),
-    Column("phase", Integer, nullable=False),  # nothing of a later one begins before
+    Column("phase", Integer, nullable=False),  # work of a later phase begins only when this one is done
     Column("source", Text, nullable=False),
     Column("destination", Text, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("details", Text, nullable=False),  # JSON of models.tasks.Details
     Column("state", Text, nullable=False),
     Column("attempt", Integer, nullable=False),
-    Column("lost", Integer, nullable=False),  # attempts that ended with the worker that made them
-    Column("leases", BigInteger, nullable=False, server_default="0"),  # so many so far: the number of the last one
+    Column("lost", Integer, nullable=False),  # attempts lost with the worker that made them
+    Column("leases", BigInteger, nullable=False, server_default="0"),  # count so far, so the last one's number
     Column("worker", Text),
     Column("not_before", MOMENT, nullable=False),
-    Column("received", Text),  # JSON: ranges that the destination has of an attempt that failed or was given back
+    Column("received", Text),  # JSON: ranges that arrived in an attempt that failed or was released
     Column("checksum", Text),  # ALGORITHM:HEX
     Column("error_code", Text),
     Column("error", Text),
@@ -134,22 +134,22 @@ touched = Table(
     "touched",
     METADATA,
     Column("task_id", ForeignKey(tasks.c.id, ondelete="CASCADE"), primary_key=True),
-    Column("role", Text, primary_key=True),  # as storage.touched names them
-    Column("token", Text, primary_key=True),  # as the server tells it apart from all else there
-    Column("path", Text, primary_key=True),  # from its collection's root
+    Column("role", Text, primary_key=True),  # roles as in storage.touched
+    Column("token", Text, primary_key=True),  # identity of the file or folder at its server
+    Column("path", Text, primary_key=True),  # path from its collection's root
     sqlite_with_rowid=False,
 )
-"""What a task that deletes reads and writes, by whichever path: so that it deletes nothing of that."""
+"""Files and folders that a task with deletions reads and writes, by every path, so that it deletes none of them."""
 
 workers = Table(
     "workers",
     METADATA,
     Column("id", Text, primary_key=True),
     Column("site", Text, nullable=False),
-    Column("place", Text, nullable=False),  # host and process, for people
+    Column("place", Text, nullable=False),  # host and process, shown to users
     Column("started_at", MOMENT, nullable=False),
     Column("seen_at", MOMENT, nullable=False),
-    Column("flushed", BigInteger, nullable=False, server_default="0"),  # the number of the last that it wrote
+    Column("flushed", BigInteger, nullable=False, server_default="0"),  # number of its last write
 )
 
 lanes = Table(
@@ -164,7 +164,7 @@ lanes = Table(
     Column("opened_at", MOMENT, nullable=False),
     Index(None, "worker"),
 )
-"""Each is a transfer under way: what the concurrency of collections counts, over all workers."""
+"""Transfers under way; the concurrency limits of collections count them over all workers."""
 
 tunings = Table(
     "tunings",
@@ -180,7 +180,7 @@ tunings = Table(
     Column("reason", Text, nullable=False),
     Index(None, "source", "destination", "id"),
 )
-"""How many lanes a pair of collections has, each change with its reason."""
+"""Changes of the number of lanes of a pair of collections, with their reasons."""
 
 events = Table(
     "events",
