@@ -1,4 +1,4 @@
-"""Routes, one resource a file. A handler declares its route and its policy, calls one service, returns a model."""
+"""Routes, one resource per file. A handler declares its route and its policy, calls one service, returns a model."""
 
 from broker.handlers import (
     access,
@@ -41,11 +41,11 @@ MODULES = (
     reports.data,
 )
 own = [route for module in MODULES for route in module.router.routes]
-"""Routes of our own interface."""
+"""Routes of the broker's own API."""
 others = [*ga4gh.router.routes, *oauth.routes, *globus.routes, *reports.routes, *health.router.routes]
 UNLIMITED = frozenset(f"{root}{OWN}{path}" for root in ("", "/v0.10") for path in bulk.PATHS + transfers.PATHS)
 TAKING_MANY = ("/transfers", "/decisions", "/forecasts", "/plans", "/replicas/resolve", "/tasks")
 MANY = frozenset(
     [*(f"{root}{OWN}{path}" for root in ("", "/v0.10") for path in TAKING_MANY), "/v0.10/transfer", "/v0.10/delete"]
 )
-"""Paths that take thousands of things in one request."""
+"""Paths that accept thousands of entries in one request."""

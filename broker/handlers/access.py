@@ -1,4 +1,4 @@
-"""Tokens, the audit log, and who one is."""
+"""Tokens, the audit log, and the caller's identity."""
 
 from typing import Annotated
 
@@ -17,13 +17,13 @@ router = own_router("access")
 
 
 class Tokens(Wire):
-    """Tokens, but for the tokens themselves."""
+    """Descriptions of tokens, without the tokens themselves."""
 
     tokens: list[TokenRecord]
 
 
 class Audit(Wire):
-    """A page; `next` is the `before` of the page that follows."""
+    """A page of the audit log; `next` is the `before` of the following page."""
 
     entries: list[AuditEntry]
     next: int | None
@@ -31,19 +31,19 @@ class Audit(Wire):
 
 @router.get("/whoami")
 async def whoami(caller: Reader) -> Caller:
-    """Who the token says that one is."""
+    """Return the caller that the token stands for."""
     return caller
 
 
 @router.get("/tokens")
 async def tokens(caller: Admin, services: Services) -> Tokens:
-    """All tokens, the newest first."""
+    """List all tokens, the newest first."""
     return Tokens.model_construct(tokens=await services.access.tokens())
 
 
 @router.post("/tokens", status_code=status.HTTP_201_CREATED)
 async def issue(new: NewToken, caller: Issuer, bearer: Sent, services: Services) -> IssuedToken:
-    """Issue a token. It is shown only now. Takes a token that was issued itself, not one of a login or a client."""
+    """Issue a token, which is shown only now. The caller needs an issued token, not one from a login or a client."""
     return await services.access.issue(caller.subject, new, bearer.number)
 
 
@@ -54,9 +54,9 @@ async def revoke(
     services: Services,
     issued: Annotated[bool, Query(description="end the tokens that were issued with it, too")] = False,
 ) -> Tokens | Response:
-    """End a token, and list those that were issued with it.
+    """Revoke a token, and list those that were issued with it.
 
-    Other processes of the broker may believe it for five seconds more.
+    Other processes of the broker may accept it for five more seconds.
     """
     found = await services.access.revoke(caller.subject, number, issued)
     if not found:
@@ -66,6 +66,6 @@ async def revoke(
 
 @router.get("/audit")
 async def audit(caller: Admin, services: Services, before: Before = None, limit: Limit = 100) -> Audit:
-    """Who changed what, the newest change first."""
+    """List who changed what, the newest change first."""
     page = await services.access.audit(before, limit)
     return Audit.model_construct(entries=page, next=page[-1].id if len(page) == limit else None)

@@ -1,4 +1,4 @@
-"""Subjects whose reports count for nothing, as an admin has decided."""
+"""Subjects whose reports an admin has set aside, so that they have no effect."""
 
 from typing import Annotated
 
@@ -29,13 +29,13 @@ class NewAside(Wire):
 
 @router.get("/asides")
 async def asides(caller: Admin, services: Services) -> Asides:
-    """Subjects whose reports are set aside, by name."""
+    """List the subjects whose reports are set aside, by name."""
     return Asides.model_construct(asides=await services.doubts.asides())
 
 
 @router.put("/asides")
 async def set_aside(said: NewAside, caller: Admin, services: Services) -> Asides:
-    """Set all reports of a subject aside: forecasts and states of replicas are as if it had reported nothing."""
+    """Set all reports of a subject aside, so that they do not influence forecasts or the states of replicas."""
     await services.doubts.set_aside(caller.subject, said.subject)
     return Asides.model_construct(asides=await services.doubts.asides())
 

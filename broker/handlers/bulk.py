@@ -1,4 +1,4 @@
-"""Whole catalogues in and out."""
+"""Import and export of whole catalogues."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ __all__ = ["PATHS", "router"]
 
 router = own_router("bulk")
 PATHS = ("/import",)
-"""Whose bodies may have any length."""
+"""Paths whose request bodies may have any length."""
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {"description": "lines of JSON; the last says the end", "content": {NDJSON: {}}}
 }
@@ -37,13 +37,13 @@ async def read(
     endpoint: Annotated[Named | None, Query(description="that has the files of a list of checksums")] = None,
     scope: Annotated[Named | None, Query(description="of names that have none")] = None,
 ) -> Response:
-    """Datasets and replicas from a stream: what makes sense is kept, what does not is reported line by line.
+    """Import datasets and replicas from a stream: valid entries are stored, invalid ones are reported line by line.
 
-    The last line of the answer is `{"end": true, "read": n, "kept": n, "changed": n, "refused": n}`. A thousand
-    entries are kept together; sent again, they change nothing.
+    The last line of the response is `{"end": true, "read": n, "kept": n, "changed": n, "refused": n}`. Entries are
+    stored in groups of a thousand; sending them again changes nothing.
     """
     report = services.bulk.read(caller.subject, format, request.stream(), endpoint, scope or "", caller.role)
-    first = await anext(report)  # all is kept by now, or an error is said as one
+    first = await anext(report)  # by now all is stored, or an error gets its own response
 
     async def lines() -> AsyncIterator[bytes]:
         yield first
@@ -59,7 +59,7 @@ async def write(
     services: Services,
     prefix: Annotated[Beginning | None, Query(description="how names begin; SCOPE:BEGINNING within a scope")] = None,
 ) -> Response:
-    """All datasets with their replicas, one a line, as `import` takes them; the last line says how many."""
+    """Export all datasets with their replicas, one per line, as `import` takes them; the last line has their number."""
     if not caller.may("admin"):
         services.large.admit(caller.subject, "exports")
     return StreamingResponse(services.bulk.write(prefix or "", caller), media_type=NDJSON)

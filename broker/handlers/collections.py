@@ -1,4 +1,4 @@
-"""Collections: made by admins, for Globus's clients to use."""
+"""Collections, which admins create for Globus clients to use."""
 
 from typing import Annotated
 from uuid import UUID
@@ -21,20 +21,20 @@ Name = Annotated[Title, Path()]
 
 
 class Collections(Wire):
-    """Some collections: those that the caller may grant are told in full."""
+    """Some collections, in full where the caller may change who has access."""
 
     collections: list[Collection | UsableCollection]
 
 
 class Rules(Wire):
-    """Who may use a collection."""
+    """The access rules of a collection."""
 
     rules: list[AccessRule]
 
 
 @router.get("/collections")
 async def collections(caller: Reader, services: Services) -> Collections:
-    """Those collections of which one may use something, by name; for admins all."""
+    """List the collections in which the caller may use something, by name; admins see all."""
     seen = await services.collections.visible(caller)
     return Collections.model_construct(collections=[_told(each, caller) for each in seen])
 
@@ -47,13 +47,13 @@ def _told(seen: Seen, caller: Caller) -> Collection | UsableCollection:
 
 @router.get("/collections/{name}")
 async def collection(name: Name, caller: Admin, services: Services) -> Collection:
-    """One collection."""
+    """Return one collection."""
     return await services.collections.called(name)
 
 
 @router.put("/collections/{name}")
 async def put_collection(name: Name, collection: NewCollection, caller: Admin, services: Services) -> Collection:
-    """Make a collection, or change it."""
+    """Create a collection, or change it."""
     if collection.name != name:
         raise Invalid(f"the address says {name}, and the body {collection.name}", "say the same name in both")
     return await services.collections.put(caller.subject, collection)
@@ -61,24 +61,24 @@ async def put_collection(name: Name, collection: NewCollection, caller: Admin, s
 
 @router.delete("/collections/{name}", status_code=status.HTTP_204_NO_CONTENT)
 async def remove_collection(name: Name, caller: Admin, services: Services) -> None:
-    """Forget a collection, and who may use it. No file is touched."""
+    """Delete a collection and its access rules. No files are deleted."""
     await services.collections.remove(caller.subject, name)
 
 
 @router.get("/collections/{name}/rules")
 async def rules(name: Name, caller: Admin, services: Services) -> Rules:
-    """Who may use a collection."""
+    """List the access rules of a collection."""
     number = (await services.collections.called(name)).id
     return Rules.model_construct(rules=list(await services.collections.rules(caller, number)))
 
 
 @router.post("/collections/{name}/rules", status_code=status.HTTP_201_CREATED)
 async def grant(name: Name, rule: NewRule, caller: Admin, services: Services) -> AccessRule:
-    """Let somebody use a path of a collection; again to the same, it is changed."""
+    """Grant access to a path of a collection; a second grant to the same principal changes the first one."""
     return await services.collections.add_rule(caller, (await services.collections.called(name)).id, rule)
 
 
 @router.delete("/collections/{name}/rules/{number}", status_code=status.HTTP_204_NO_CONTENT)
 async def take_back(name: Name, number: UUID, caller: Admin, services: Services) -> None:
-    """Take back what was granted."""
+    """Revoke a grant."""
     await services.collections.remove_rule(caller, (await services.collections.called(name)).id, number)

@@ -1,4 +1,4 @@
-"""Datasets: what they are, and all that is known of where."""
+"""Datasets, with all their replicas."""
 
 from typing import Annotated
 
@@ -20,7 +20,7 @@ Name = Annotated[Did, Path()]
 
 
 class Datasets(Wire):
-    """A page; `next` is the `after` of the page that follows."""
+    """A page of datasets; `next` is the `after` of the following page."""
 
     datasets: list[Dataset]
     next: str | None
@@ -40,21 +40,21 @@ async def datasets(
     after: Annotated[Did | None, Query()] = None,
     limit: Limit = 100,
 ) -> Datasets:
-    """Datasets by scope and name."""
+    """List datasets by scope and name."""
     page = await services.catalogue.listed(prefix or "", after or "", limit)
     return Datasets.model_construct(datasets=page, next=page[-1].name if len(page) == limit else None)
 
 
 @router.get("/datasets/{name:path}")
 async def dataset(name: Name, caller: Reader, services: Services) -> Described:
-    """One dataset, with all its replicas."""
+    """Return one dataset with all its replicas."""
     found, replicas = await services.catalogue.dataset(name, caller)
     return Described.model_construct(**found.model_dump(), replicas=replicas)
 
 
 @router.put("/datasets/{name:path}")
 async def put_dataset(name: Name, dataset: Dataset, caller: Curator, services: Services) -> Dataset:
-    """Make a dataset, or say more of it. What is known of it cannot be changed."""
+    """Create a dataset, or add to its data. Known values cannot be changed."""
     if dataset.name != name:
         raise Invalid(f"the address says {name}, and the body {dataset.name}", "say the same name in both")
     return await services.catalogue.put(caller.subject, dataset)
@@ -62,5 +62,5 @@ async def put_dataset(name: Name, dataset: Dataset, caller: Curator, services: S
 
 @router.delete("/datasets/{name:path}", status_code=status.HTTP_204_NO_CONTENT)
 async def remove_dataset(name: Name, caller: Curator, services: Services) -> None:
-    """Forget a dataset, and where it is. No file is touched."""
+    """Delete a dataset and the records of its replicas. No files are deleted."""
     await services.catalogue.remove(caller.subject, name)

@@ -1,4 +1,4 @@
-"""Decisions: which replicas were chosen for a transfer, and what came of it."""
+"""Decisions: which replicas were chosen for a transfer, and the result."""
 
 from typing import Annotated
 
@@ -27,6 +27,6 @@ async def report(
     caller: Transferrer,
     services: Services,
 ) -> Taken:
-    """Report how files were fetched: one, or some. The answer means that they are kept; again, nothing changes."""
+    """Report how one or several files were fetched. The response means that they are stored; repeats change nothing."""
     some = decided if isinstance(decided, list) else [decided]
     return await services.decisions.keep(caller.subject, [Made(each) for each in some], caller.role)

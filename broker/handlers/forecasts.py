@@ -1,4 +1,4 @@
-"""Forecasts: what to expect of a transfer."""
+"""Forecasts for transfers."""
 
 from typing import Annotated
 
@@ -29,7 +29,7 @@ async def forecast(
     direction: Annotated[Direction, Query()] = "read",
     file_class: Annotated[FileClass, Query()] = "",
 ) -> Expected:
-    """What to expect of a transfer that begins now."""
+    """Forecast a transfer that begins now."""
     here = caller.site if sink is None else sink
     asked = Asked(source=source, sink=here, size=size, direction=direction, file_class=file_class)
     return (await services.forecasting.ask([asked], caller))[0]
@@ -37,5 +37,5 @@ async def forecast(
 
 @router.post("/forecasts")
 async def forecasts(questions: Questions, caller: Reader, services: Services) -> Forecasts:
-    """What to expect of several."""
+    """Forecast several transfers."""
     return Forecasts.model_construct(forecasts=await services.forecasting.ask(questions.forecasts, caller))

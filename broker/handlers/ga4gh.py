@@ -1,4 +1,4 @@
-"""GA4GH's Data Repository Service 1.5, to read: clients for it exist. Its documents and errors have its own shapes.
+"""GA4GH's Data Repository Service 1.5, read-only, for existing clients. Its documents and errors have their own forms.
 
 A DRS object is a dataset, its id the dataset's name; an access method is a replica, its id the endpoint's name.
 """
@@ -23,14 +23,14 @@ __all__ = ["Error", "router"]
 router = APIRouter(prefix="/ga4gh/drs/v1", tags=["ga4gh"], route_class=Guarded)
 Id = Annotated[Did, Path()]
 NAMES = {"sha224": "sha-224", "sha256": "sha-256", "sha384": "sha-384", "sha512": "sha-512"}
-"""As DRS writes those that are written otherwise here."""
+"""DRS names of checksum algorithms that differ from the broker's."""
 
 TYPES = {"ftp": "ftp", "gsiftp": "gsiftp", "http": "https", "https": "https"}
-"""DRS has no word for plain HTTP; the URL says it."""
+"""DRS types by URL scheme. DRS has no type for plain HTTP, but the URL shows it."""
 
 
 class Error(Wire):
-    """What went wrong, as DRS says it."""
+    """An error in the form of DRS."""
 
     msg: str
     status_code: int
@@ -41,7 +41,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {status: {"model": Error} for status i
 
 @router.get("/service-info")
 async def service_info(caller: Open, home: Home) -> dict[str, Any]:
-    """What this service is."""
+    """Describe this service."""
     return {
         "id": "coget.broker",
         "name": "coget broker",
@@ -57,7 +57,7 @@ async def service_info(caller: Open, home: Home) -> dict[str, Any]:
 async def access(
     name: Id, endpoint: Annotated[Named, Path()], request: Request, caller: Reader, services: Services, home: Home
 ) -> dict[str, Any]:
-    """Where one replica is; or an object that is called so: an id may have `/access/` in it."""
+    """Return the address of one replica, or the object with this path as its id: ids may contain `/access/`."""
     whole = f"{name}/access/{endpoint}"
     if await _called(whole, request, caller, services):
         return await drs_object(whole, caller, services, home)
@@ -68,9 +68,10 @@ async def access(
 
 
 async def _called(whole: str, request: Request, caller: Caller, services: Factory) -> bool:
-    """Whether the address means the object of this id.
+    """Return whether the path means the object with this id rather than a replica.
 
-    Clients write the slashes of an id as %2F; of those that do not, an object that there is is meant.
+    Clients should write the slashes of an id as %2F. Where a client does not, an existing replica comes first, then an
+    existing object.
     """
     raw: bytes = request.scope.get("raw_path") or b""
     if not raw.lower().partition(b"?")[0].endswith(b"%2f" + whole.rpartition("/")[2].lower().encode()):
@@ -94,7 +95,7 @@ async def _replica(name: str, endpoint: str, caller: Caller, services: Factory) 
 
 @router.get("/objects/{name:path}", responses=ERRORS)
 async def drs_object(name: Id, caller: Reader, services: Services, home: Home) -> dict[str, Any]:
-    """A dataset, and where its replicas are, the best first."""
+    """Return a dataset with the addresses of its replicas, the best first."""
     resolved = await services.replicas.one(name, caller.site, caller)
     if resolved.size is None or not resolved.checksums:
         raise NotFound(f"{name} has no size or no checksum yet, and DRS knows no object without")

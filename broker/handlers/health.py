@@ -1,4 +1,4 @@
-"""Whether the broker lives, whether it can work, and how it does."""
+"""Health checks and request metrics of the broker."""
 
 from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -13,25 +13,25 @@ router = APIRouter(tags=["operation"], route_class=Guarded)
 
 
 class Health(Wire):
-    """It is well."""
+    """The response of a healthy broker."""
 
     status: str = "ok"
 
 
 @router.get("/healthz")
 async def healthz(caller: Open) -> Health:
-    """Whether the process answers."""
+    """Report that the process responds."""
     return Health()
 
 
 @router.get("/readyz", responses={503: {"model": Problem}})
 async def readyz(caller: Open, services: Services) -> Health:
-    """Whether the database answers, too."""
+    """Report that the database responds, too."""
     await services.database.ready()
     return Health()
 
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(caller: Open, request: Request) -> Response:
-    """Counts and times of requests, for Prometheus."""
+    """Return the counts and times of requests, for Prometheus."""
     return Response(generate_latest(request.app.state.registry), media_type=CONTENT_TYPE_LATEST)

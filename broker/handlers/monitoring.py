@@ -1,4 +1,4 @@
-"""The numbers of the reports, as Prometheus reads them."""
+"""The figures of the reports, as Prometheus metrics."""
 
 from collections.abc import Iterator
 
@@ -21,9 +21,9 @@ router = own_router("operation")
 
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(caller: Reader, request: Request, services: Services) -> Response:
-    """What /metrics has, and what was moved from where to where, tasks, workers, and how good forecasts are.
+    """Return the metrics of /metrics, and those of transfers by link, tasks, workers, and the quality of forecasts.
 
-    For all who may read, since they may list all transfers, too.
+    They are open to all readers, who may list all transfers anyway.
     """
     registry = CollectorRegistry()
     registry.register(_Shown(await services.monitoring.measured()))
@@ -32,13 +32,13 @@ async def metrics(caller: Reader, request: Request, services: Services) -> Respo
 
 
 class _Shown(Collector):
-    """What was measured, in the shape that the library writes."""
+    """The measurements, as a collector of the Prometheus library."""
 
     def __init__(self, measured: Measured | None) -> None:
         self._measured = measured
 
     def collect(self) -> Iterator[Metric]:
-        """Nothing but that, where nothing could be measured."""
+        """Yield only `coget_measured` if nothing could be measured."""
         known = self._measured is not None
         yield GaugeMetricFamily("coget_measured", "Whether the database could be asked for what follows", known)
         if self._measured:
@@ -73,7 +73,7 @@ def _work(measured: Measured) -> Iterator[Metric]:
 
 
 def _forecasts(measured: Measured) -> Iterator[Metric]:
-    """Of this week and the one before, by size of files."""
+    """Yield the metrics of forecasts of this week and the last one, by file size."""
     rest = GaugeMetricFamily("coget_forecast_transfers", "Transfers that forecasts are compared with", labels=SIZE)
     error = GaugeMetricFamily("coget_forecast_error_ratio", "Median of |forecast / actual - 1|", labels=SIZE)
     bias = GaugeMetricFamily("coget_forecast_bias_ratio", "Median of forecast / actual", labels=SIZE)

@@ -1,4 +1,4 @@
-"""Pages by key: each says where the next begins."""
+"""Parameters of pages by key, each of which states where the next page begins."""
 
 from typing import Annotated
 

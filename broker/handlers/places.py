@@ -33,52 +33,52 @@ class Endpoints(Wire):
 
 @router.get("/sites")
 async def sites(caller: Reader, services: Services) -> Sites:
-    """All sites, by name."""
+    """List all sites, by name."""
     return Sites(sites=list((await services.places.map()).sites.values()))
 
 
 @router.get("/sites/{name}")
 async def site(name: Name, caller: Reader, services: Services) -> Site:
-    """One site."""
+    """Return one site."""
     return await services.places.site(name)
 
 
 @router.put("/sites/{name}")
 async def put_site(name: Name, site: Site, caller: Curator, services: Services) -> Site:
-    """Make a site, or change it."""
+    """Create a site, or change it."""
     return await services.places.put_site(caller.subject, _called(site, name))
 
 
 @router.delete("/sites/{name}", status_code=status.HTTP_204_NO_CONTENT)
 async def remove_site(name: Name, caller: Curator, services: Services) -> None:
-    """Forget a site that has no endpoints."""
+    """Delete a site that has no endpoints."""
     await services.places.remove_site(caller.subject, name)
 
 
 @router.get("/endpoints")
 async def endpoints(caller: Reader, services: Services) -> Endpoints:
-    """All endpoints, by name."""
+    """List all endpoints, by name."""
     return Endpoints(endpoints=[placed.endpoint for placed in (await services.places.map()).by_name.values()])
 
 
 @router.get("/endpoints/{name}")
 async def endpoint(name: Name, caller: Reader, services: Services) -> Endpoint:
-    """One endpoint."""
+    """Return one endpoint."""
     return await services.places.endpoint(name)
 
 
 @router.put("/endpoints/{name}")
 async def put_endpoint(name: Name, endpoint: Endpoint, caller: Curator, services: Services) -> Endpoint:
-    """Make an endpoint, or change it. Where an admin does, it may have a private or loopback address.
+    """Create an endpoint, or change it. If an admin does so, it may have a private or loopback address.
 
-    Only an admin moves one below collections that log in with a credential, and says that it may be given a proxy.
+    Only admins may move an endpoint of collections that log in with a credential, or allow that it is given a proxy.
     """
     return await services.places.put_endpoint(caller.subject, _called(endpoint, name), caller.role)
 
 
 @router.delete("/endpoints/{name}", status_code=status.HTTP_204_NO_CONTENT)
 async def remove_endpoint(name: Name, caller: Curator, services: Services) -> None:
-    """Forget an endpoint that has no replicas."""
+    """Delete an endpoint that has no replicas."""
     await services.places.remove_endpoint(caller.subject, name)
 
 

@@ -1,4 +1,4 @@
-"""Plans: how a dataset would be fetched, or files moved through a network."""
+"""Plans for fetching a dataset, or for moving files through a network."""
 
 from typing import Annotated
 
@@ -14,7 +14,7 @@ __all__ = ["router"]
 
 
 class Apart(Guarded):
-    """A route whose work is done in a process of its own."""
+    """A route whose work is done in a separate process."""
 
     elsewhere = True
 
@@ -35,9 +35,9 @@ Wanted = Annotated[
 
 @router.post("/plans", response_model=Planned | FlowsPlanned)
 async def plan(wanted: Wanted, caller: Reader, services: Services) -> Planned | Response:
-    """Of a dataset, what each source should deliver; of files in a network, who should send what to whom.
+    """Plan which source should deliver what of a dataset, or which host should send which files to which other host.
 
-    With when it should be done, and why. Moves nothing, and asks no server.
+    A plan includes times and reasons. Planning moves nothing, and contacts no server.
     """
     if isinstance(wanted, FlowsWanted):
         return Response(await services.flows.make(wanted, caller), media_type="application/json")

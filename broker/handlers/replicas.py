@@ -1,4 +1,4 @@
-"""Replicas: said, marked bad, and found."""
+"""Replicas: registration, reports of bad ones, and search."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import UTC, datetime
@@ -37,7 +37,7 @@ FOUND: dict[int | str, dict[str, Any]] = {
 
 
 class Replicas(Wire):
-    """A page; `next` and `next_endpoint` are `after` and `after_endpoint` of the page that follows."""
+    """A page of replicas; `next` and `next_endpoint` are `after` and `after_endpoint` of the following page."""
 
     replicas: list[Replica]
     next: str | None
@@ -45,7 +45,7 @@ class Replicas(Wire):
 
 
 class Unconfirmed(Wire):
-    """A page; `next` and `next_endpoint` are `after` and `after_endpoint` of the page that follows."""
+    """A page of replicas; `next` and `next_endpoint` are the `after` and `after_endpoint` of the following page."""
 
     replicas: list[UnconfirmedReplica]
     next: str | None
@@ -64,7 +64,7 @@ async def wanting(
     after_endpoint: Annotated[Named | None, Query(description="its endpoint")] = None,
     limit: Limit = 100,
 ) -> Replicas:
-    """Replicas that are not available, by dataset and endpoint: what somebody should look at."""
+    """List replicas that are not available and need attention, by dataset and endpoint."""
     page = await services.catalogue.wanting(
         [state] if state else ["BAD", "SUSPICIOUS"], after or "", after_endpoint or "", limit, caller
     )
@@ -76,7 +76,7 @@ async def wanting(
 
 @router.put("/replicas")
 async def put_replica(replica: Replica, caller: Curator, services: Services) -> Replica:
-    """Make a replica, or change it."""
+    """Create a replica, or change it."""
     return await services.catalogue.put_replica(caller.subject, replica, caller.role)
 
 
@@ -84,7 +84,7 @@ async def put_replica(replica: Replica, caller: Curator, services: Services) -> 
 async def remove_replica(
     dataset: Annotated[Did, Query()], endpoint: Annotated[Named, Query()], caller: Curator, services: Services
 ) -> None:
-    """Forget a replica. No file is touched."""
+    """Delete a replica's record. No file is deleted."""
     await services.catalogue.remove_replica(caller.subject, dataset, endpoint)
 
 
@@ -96,9 +96,10 @@ async def unconfirmed(
     after_endpoint: Annotated[Named | None, Query(description="its endpoint")] = None,
     limit: Limit = 100,
 ) -> Unconfirmed:
-    """Replicas inside the caller's collections, for admins inside any, that are read only with the grants of who asks.
+    """List the caller's unconfirmed replicas, which can be read only with the grants of each reader.
 
-    They are open to all by the catalogue when a collection's owner, or an admin, has confirmed them.
+    These are replicas inside the caller's collections, or for admins inside any. Once a collection's owner or an admin
+    has confirmed them, the catalogue opens them to all.
     """
     page = await services.confirming.unconfirmed(caller, after or "", after_endpoint or "", limit)
     last = page[-1] if len(page) == limit else None
@@ -111,19 +112,19 @@ async def confirm(
     caller: Transferrer,
     services: Services,
 ) -> None:
-    """Open a replica, or up to a thousand, inside a collection of the caller's; an admin any. All, or none.
+    """Confirm up to a thousand replicas inside collections of the caller (for admins: any) to open them; all or none.
 
-    That counts until the replica, or its endpoint, is moved.
+    A confirmation counts until the replica or its endpoint is moved.
     """
     await services.confirming.confirm(caller, named if isinstance(named, list) else [named])
 
 
 @router.post("/replicas/bad")
 async def bad(bad: BadReplica, caller: Transferrer, services: Services) -> Replica:
-    """Say that a replica is bad: it is handed out no more until a curator says that it is AVAILABLE.
+    """Report that a replica is bad: it is not offered again until a curator states that it is AVAILABLE.
 
-    The last one that is available is only SUSPICIOUS from then on, and still handed out. What a curator has said of a
-    replica is not changed by one subject's report.
+    The last available replica only becomes SUSPICIOUS, and is still offered. A curator's statement about a replica is
+    not changed by the report of one subject.
     """
     return await services.doubts.report(caller.subject, bad, caller.role)
 
@@ -136,16 +137,16 @@ async def resolve_few(
     services: Services,
     sink: Annotated[SinkName | None, Query(description="a site; the caller's own unless given")] = None,
 ) -> Response:
-    """The same for some names, for programs that only know GET: `aria2c` asks for a Metalink, and follows it."""
+    """Find the replicas of some datasets by GET, for clients such as `aria2c` that ask for a Metalink and follow it."""
     return await _found(name, sink, request, caller, services)
 
 
 @router.post("/replicas/resolve", response_class=Response, responses=FOUND)
 async def resolve(wanted: Wanted, request: Request, caller: Reader, services: Services) -> Response:
-    """Where up to 10,000 datasets are, the best replica of each first, with what to expect of it and why.
+    """Find the replicas of up to 10,000 datasets, the best replica of each first, with its forecast and the reason.
 
-    NDJSON, one dataset a line, then `{"end": true, "count": n}`: an answer without that line is not whole. With
-    `Accept: application/metalink4+xml` a Metalink 4 document of those that have replicas.
+    The response is NDJSON, one dataset per line, then `{"end": true, "count": n}`; without that line it is incomplete.
+    With `Accept: application/metalink4+xml` it is a Metalink 4 document of those that have replicas.
     """
     return await _found(wanted.names, wanted.sink, request, caller, services)
 
@@ -158,7 +159,7 @@ async def _found(
         found = [each async for part in parts for each in part]
         return Response(metalinked(found, datetime.now(UTC)), media_type=METALINK)
     first: Sequence[Resolved] = ()
-    async for part in parts:  # what is wrong is said before the answer begins
+    async for part in parts:  # errors are reported before the response begins
         first = part
         break
     return StreamingResponse(_lines(first, parts), media_type=NDJSON)

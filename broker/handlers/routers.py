@@ -1,4 +1,5 @@
-"""Routers of the broker's interfaces. Each is complete when a handler adds routes to it, and is included nowhere:
+"""Routers of the broker's interfaces. Each is complete once handlers have added routes to it, and is included nowhere.
+
 FastAPI prepares a route again for each router that includes another, which took most of a broker's start.
 """
 
@@ -16,9 +17,9 @@ OWN = "/broker/v1"
 
 
 def errors_of(model: type[BaseModel], *statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Document errors that all have one form: in full for the first status, by reference for the others.
+    """Document errors that share one form: in full for the first status, by reference for the others.
 
-    FastAPI makes a validator for each form in full, of each route: thousands, at each start.
+    FastAPI would build a validator for each form in full, of each route: thousands at each start.
     """
     first, *others = statuses
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
@@ -27,14 +28,14 @@ def errors_of(model: type[BaseModel], *statuses: int) -> dict[int | str, dict[st
 
 
 OWN_ERRORS = errors_of(Problem, 400, 401, 403, 404, 409, 413, 422, 429, 503)
-"""What any route of our own interface may answer instead."""
+"""The errors that any route of the broker's own API may return."""
 
 
 def own_router(tag: str, prefix: str = "", route_class: type[Guarded] = Guarded) -> APIRouter:
-    """Make a router of our own interface, for a resource below `prefix`."""
+    """Create a router of the broker's own API, for a resource below `prefix`."""
     return APIRouter(prefix=f"{OWN}{prefix}", tags=[tag], responses=OWN_ERRORS, route_class=route_class)
 
 
 def page_router(prefix: str = "", route_class: type[Guarded] = Guarded) -> APIRouter:
-    """Make a router of pages, which are not in the document of the interface."""
+    """Create a router of pages, which are not in the OpenAPI document."""
     return APIRouter(prefix=prefix, include_in_schema=False, route_class=route_class)

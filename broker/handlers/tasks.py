@@ -1,4 +1,4 @@
-"""Tasks: handed over, looked at, watched, canceled."""
+"""Tasks: submission, lists, progress, and cancellation."""
 
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable
@@ -34,28 +34,28 @@ STREAM: dict[int | str, dict[str, Any]] = {
 
 
 class Tasks(Wire):
-    """A page; `next` is the `before` of the page that follows."""
+    """A page of tasks; `next` is the `before` of the following page."""
 
     tasks: list[TaskRecord]
     next: str | None
 
 
 class Events(Wire):
-    """A page; `next` is the `offset` of the page that follows."""
+    """A page of events; `next` is the `offset` of the following page."""
 
     events: list[TaskEvent]
     next: int | None
 
 
 class Files(Wire):
-    """A page; `next` is the `after` of the page that follows."""
+    """A page of files; `next` is the `after` of the following page."""
 
     files: list[FileRecord]
     next: int | None
 
 
 async def _shown(services: Factory, tasks: Iterable[Task]) -> list[TaskRecord]:
-    """Tasks with the names of their collections."""
+    """Return the records of tasks, with the names of their collections."""
     every, now = list(tasks), time.time()
     ends = {number for task in every for number in (task.source, task.destination) if number}
     collections = await services.collections.named(ends)
@@ -64,7 +64,7 @@ async def _shown(services: Factory, tasks: Iterable[Task]) -> list[TaskRecord]:
 
 @router.post("/tasks", status_code=status.HTTP_202_ACCEPTED)
 async def submit(submission: Submission, caller: Transferrer, bearer: Sent, services: Services) -> Accepted:
-    """Hand over a task: a transfer, or what is to be deleted. Sent again with the same id, it is the same task."""
+    """Submit a transfer or a deletion. If it is submitted again with the same id, the response names the same task."""
     task, new = await services.submissions.submit(caller, submission, bearer.number)
     return Accepted(id=task, new=new)
 
@@ -85,7 +85,7 @@ async def tasks(
     before: Annotated[UUID | None, Query(description="what the page before said of the next")] = None,
     limit: Limit = 100,
 ) -> Tasks:
-    """One's own tasks, the newest first."""
+    """List the caller's tasks, the newest first; admins can name another owner."""
     whose = owner or caller.subject
     if whose != caller.subject and not caller.may("admin"):
         raise Forbidden(f"{caller.subject} may not see tasks of others", "leave owner out")
@@ -106,13 +106,13 @@ async def tasks(
 
 @router.get("/tasks/{number}")
 async def task(number: UUID, caller: Reader, services: Services) -> TaskRecord:
-    """One task."""
+    """Return one task."""
     return (await _shown(services, [await services.tasks.one(caller, str(number))]))[0]
 
 
 @router.post("/tasks/{number}/cancel")
 async def cancel(number: UUID, caller: Transferrer, services: Services) -> TaskRecord:
-    """End a task; what was transferred stays. One that is over stays as it is."""
+    """Cancel a task; files that were transferred stay. A task that is over does not change."""
     await services.tasks.cancel(caller, str(number))
     return await task(number, caller, services)
 
@@ -126,7 +126,7 @@ async def events(
     offset: Annotated[int, Query(ge=0, lt=2**31)] = 0,
     limit: Limit = 100,
 ) -> Events:
-    """What happened in a task, the newest first."""
+    """List the events of a task, the newest first."""
     page, total = await services.tasks.events(caller, str(number), errors, limit, offset)
     after = offset + len(page) if offset + len(page) < total else None
     return Events.model_construct(events=[TaskEvent.of(each) for each in page], next=after)
@@ -141,7 +141,7 @@ async def files(
     after: Annotated[int, Query(ge=0, lt=2**63, description="what the page before said of the next")] = 0,
     limit: Limit = 100,
 ) -> Files:
-    """Files of a task that were transferred; that were left out for an error; or that failed, with folders that did."""
+    """List files of a task that were transferred, were skipped because of an error, or failed; failed folders too."""
     page = await services.tasks.done(caller, str(number), state, after, limit)
     following = page[-1].id if len(page) == limit else None
     return Files.model_construct(files=[_file(each) for each in page], next=following)
@@ -155,7 +155,7 @@ async def planned(
     after: Annotated[int, Query(ge=0, lt=2**63, description="what the page before said of the next")] = 0,
     limit: Limit = 100,
 ) -> Files:
-    """What a dry run would `copy`, `link` and `delete`, as far as it has found out; of what is deleted the `source`."""
+    """List what a dry run would `copy`, `link` and `delete`, as far as it is known; for deletions with the `source`."""
     page = await services.tasks.planned(caller, str(number), after, limit)
     following = page[-1].id if len(page) == limit else None
     return Files.model_construct(files=[_file(each) for each in page], next=following)
@@ -175,15 +175,15 @@ async def progress(
     still: Still,
     last_event_id: Annotated[str, Header(max_length=100)] = "",
 ) -> Response:
-    """A task as it goes, as server-sent events: `progress` at once and when something changed, `end` when it is over.
+    """Stream a task's progress as server-sent events: `progress` at once and at each change, `end` when it is over.
 
-    The stream may end before, after ten minutes or when the broker does: then ask again, with Last-Event-ID.
+    The stream may end earlier, after ten minutes or when the broker stops: then ask again, with Last-Event-ID.
     """
     known = await services.tasks.one(caller, str(number))
     collections = await services.collections.named([each for each in (known.source, known.destination) if each])
     now = TaskRecord.of(known, collections, time.time())
     if now.completed_at is not None and version(now) == last_event_id:
-        return Response(status_code=status.HTTP_204_NO_CONTENT)  # by which browsers know that they need not come again
+        return Response(status_code=status.HTTP_204_NO_CONTENT)  # 204 tells browsers not to reconnect
     watch = services.watching.watch(caller, known, collections, last_event_id)
     return EventSourceResponse(_events(watch, still), headers=UNHINDERED)
 
@@ -191,7 +191,7 @@ async def progress(
 async def _events(
     watch: AsyncGenerator[TaskRecord | None, None], still: Callable[[], Awaitable[bool]]
 ) -> AsyncIterator[bytes]:
-    """What is told at each beat; ends when the token of who listens is not good any more."""
+    """Yield an event for each beat; end when the listener's token is no longer valid."""
     async with aclosing(watch):
         async for record in watch:
             if not await still():

@@ -1,4 +1,4 @@
-"""The history: what transfers achieved."""
+"""The history of transfers."""
 
 from collections.abc import AsyncIterator
 from typing import Annotated, Any, Literal
@@ -29,12 +29,12 @@ Some = Annotated[
     Discriminator(one_or_list),
 ]
 PATHS = ("/transfers/import",)
-"""Whose bodies are streams; how long they may be is the service's to say."""
+"""Paths whose bodies are streams; the service limits their length."""
 BYTES = {"requestBody": {"content": {"application/octet-stream": {"schema": {"type": "string"}}}}}
 
 
 class Transfers(Wire):
-    """A page; `next` is the `before` of the page that follows."""
+    """A page of transfers; `next` is the `before` of the following page."""
 
     transfers: list[TransferRecord]
     next: int | None
@@ -46,7 +46,7 @@ async def report(
     caller: Transferrer,
     services: Services,
 ) -> Ingested:
-    """Report transfers: one, or thousands. The answer means that they are kept; reported again, nothing changes."""
+    """Report one or thousands of transfers. The response means that they are stored; repeats change nothing."""
     return await services.transfers.take(
         caller.subject, observed if isinstance(observed, list) else [observed], caller.role
     )
@@ -54,7 +54,7 @@ async def report(
 
 @router.post("/transfers/import", openapi_extra=BYTES)
 async def report_log(request: Request, caller: Transferrer, services: Services) -> LogTaken:
-    """Report what another program logged: a GridFTP server's log, or what else `coget history import` knows."""
+    """Report another program's log: a GridFTP server's, or any other that `coget history import` can read."""
     return await services.logs.take(caller.subject, request.stream(), caller.role)
 
 
@@ -68,7 +68,7 @@ def wanted(
     since: Annotated[Moment | None, Query(description="ended at or after")] = None,
     until: Annotated[Moment | None, Query(description="ended before")] = None,
 ) -> dict[str, Any]:
-    """Which transfers are meant: all that fit what is given."""
+    """Return the filter of transfers; all transfers fit that have the given values."""
     return dict(locals())
 
 
@@ -79,7 +79,7 @@ Filter = Annotated[dict[str, Any], Depends(wanted)]
 async def export(
     caller: Reader, services: Services, wanted: Filter, format: Annotated[Literal["csv", "parquet"], Query()] = "csv"
 ) -> Response:
-    """All that was reported, the newest first, as a table; Parquet where the broker has pyarrow."""
+    """Export all reported transfers that fit, the newest first, as a table; Parquet requires pyarrow in the broker."""
     if not caller.may("admin"):
         services.large.admit(caller.subject, "exports")
     pages = _in_turns(await services.transfers.pages(wanted, caller), caller, services)
@@ -91,7 +91,7 @@ async def export(
 async def _in_turns(
     pages: AsyncIterator[list[TransferRecord]], caller: Caller, services: Factory
 ) -> AsyncIterator[list[TransferRecord]]:
-    """The same pages, between which others have their turns."""
+    """Yield the same pages, and let other callers take turns between them."""
     while True:
         async with services.large.turn(caller.subject, "exports", admitted=True):
             page = await anext(pages, None)
@@ -104,6 +104,6 @@ async def _in_turns(
 async def transfers(
     caller: Reader, services: Services, wanted: Filter, before: Before = None, limit: Limit = 100
 ) -> Transfers:
-    """What was reported, the newest first."""
+    """List the reported transfers that fit, the newest first."""
     page = await services.transfers.listed(wanted, before, limit, caller)
     return Transfers.model_construct(transfers=page, next=page[-1].id if len(page) == limit else None)

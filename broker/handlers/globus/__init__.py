@@ -1,4 +1,4 @@
-"""The Globus Transfer API, as far as its command line and its SDK use it. Its documents go no deeper than here."""
+"""The Globus Transfer API, as far as its command line and SDK use it. Its documents stay inside this package."""
 
 from broker.handlers.globus import access, bookmarks, endpoints, manager, operations, pausing, submit, tasks
 from broker.handlers.globus.errors import error

@@ -1,4 +1,4 @@
-"""Who may use a collection, for Globus's clients: `globus endpoint permission`."""
+"""Access rules of collections, for Globus clients: `globus endpoint permission`."""
 
 from typing import Annotated
 from uuid import UUID
@@ -22,7 +22,7 @@ router = globus_router("/endpoint/{endpoint_id}")
 
 
 class Rule(Document):
-    """What is granted to whom."""
+    """A grant to a principal."""
 
     principal_type: PrincipalType
     principal: str = ""
@@ -31,14 +31,14 @@ class Rule(Document):
 
 
 class Permission(Document):
-    """What may be changed of a rule."""
+    """The part of a rule that may be changed."""
 
     permissions: Permissions
 
 
 @router.get("/access_list")
 async def access_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
-    """Who may use a collection."""
+    """List the access rules of a collection."""
     rules = await services.collections.rules(caller, endpoint_id)
     return documents.some("access_list", await named.access(services, rules), endpoint=str(endpoint_id))
 
@@ -51,14 +51,17 @@ async def grant(
     services: Services,
     request: Request,
 ) -> Answer:
-    """Let somebody use a path of a collection."""
+    """Grant access to a path of a collection."""
     rule = await services.collections.add_rule(caller, endpoint_id, _rule(document))
     said = "Access rule created successfully."
     return documents.result("access_create_result", "Created", said, request.url.path, access_id=str(rule.id))
 
 
 def _rule(document: Rule) -> NewRule:
-    """As the broker knows rules: Globus's have a principal even where it says nothing. :raises Invalid:"""
+    """Return the rule in the broker's form, without the principal that Globus sends even where it has no meaning.
+
+    :raises Invalid: when the rule is not valid
+    """
     named = document.principal_type in ("identity", "role")
     try:
         return NewRule(**document.model_dump() | ({} if named else {"principal": ""}))
@@ -68,7 +71,7 @@ def _rule(document: Rule) -> NewRule:
 
 @router.get("/access/{rule_id}")
 async def access(endpoint_id: CollectionId, rule_id: UUID, caller: Reader, services: Services) -> Answer:
-    """One rule."""
+    """Return one access rule."""
     return (await named.access(services, [await services.collections.rule(caller, endpoint_id, rule_id)]))[0]
 
 
@@ -81,7 +84,7 @@ async def regrant(
     services: Services,
     request: Request,
 ) -> Answer:
-    """Let somebody do more, or less."""
+    """Change the permissions of a rule."""
     rule = await services.collections.rule(caller, endpoint_id, rule_id)
     changed = NewRule(**rule.model_dump(exclude={"id"}) | {"permissions": document.permissions})
     await services.collections.add_rule(caller, endpoint_id, changed)
@@ -93,6 +96,6 @@ async def regrant(
 async def take_back(
     endpoint_id: CollectionId, rule_id: UUID, caller: Transferrer, services: Services, request: Request
 ) -> Answer:
-    """Take back what was granted."""
+    """Revoke a grant."""
     await services.collections.remove_rule(caller, endpoint_id, rule_id)
     return documents.result("result", "Deleted", f"Access rule '{rule_id}' deleted successfully", request.url.path)

@@ -1,4 +1,4 @@
-"""Bookmarks, for Globus's clients."""
+"""Bookmarks, for Globus clients."""
 
 from typing import Annotated
 from uuid import UUID
@@ -39,7 +39,7 @@ class NewBookmark(Document):
 
 
 class Change(Document):
-    """What may be changed of one."""
+    """The parts of a bookmark that may be changed."""
 
     name: Name | None = None
     pinned: bool | None = None
@@ -47,14 +47,14 @@ class Change(Document):
 
 @router.get("/bookmark_list")
 async def bookmark_list(caller: Reader, services: Services) -> Answer:
-    """One's own bookmarks, by name."""
+    """List the caller's bookmarks, by name."""
     found = await services.bookmarks.all(caller.subject)
     return documents.some("bookmark_list", map(documents.bookmark, found))
 
 
 @router.post("/bookmark", status_code=status.HTTP_201_CREATED)
 async def create(document: Annotated[NewBookmark, Body()], caller: Transferrer, services: Services) -> Answer:
-    """Make a bookmark."""
+    """Create a bookmark."""
     await services.collections.one(caller, document.endpoint_id)
     path = normal(document.path).rstrip("/") + "/"
     made = await services.bookmarks.add(caller.subject, document.name, document.endpoint_id, path)
@@ -63,7 +63,7 @@ async def create(document: Annotated[NewBookmark, Body()], caller: Transferrer, 
 
 @router.get("/bookmark/{bookmark_id}")
 async def bookmark(bookmark_id: UUID, caller: Reader, services: Services) -> Answer:
-    """One bookmark."""
+    """Return one bookmark."""
     return documents.bookmark(await services.bookmarks.one(caller.subject, bookmark_id))
 
 
@@ -71,13 +71,13 @@ async def bookmark(bookmark_id: UUID, caller: Reader, services: Services) -> Ans
 async def change(
     bookmark_id: UUID, document: Annotated[Change, Body()], caller: Transferrer, services: Services
 ) -> Answer:
-    """Give a bookmark another name."""
+    """Change the name of a bookmark, or whether it is pinned."""
     values = document.model_dump(exclude_none=True)
     return documents.bookmark(await services.bookmarks.change(caller.subject, bookmark_id, values))
 
 
 @router.delete("/bookmark/{bookmark_id}")
 async def delete(bookmark_id: UUID, caller: Transferrer, services: Services, request: Request) -> Answer:
-    """Forget a bookmark."""
+    """Delete a bookmark."""
     await services.bookmarks.remove(caller.subject, bookmark_id)
     return documents.result("result", "Deleted", f"Bookmark '{bookmark_id}' deleted successfully", request.url.path)

@@ -1,4 +1,4 @@
-"""What Globus's clients are told of collections and files, as documents of theirs; pure. Tasks are in `progress`."""
+"""Globus documents of collections and files; pure. Those of tasks are in `progress`."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -72,7 +72,7 @@ UNTRUE = (
 
 
 def result(kind: str, code: str, message: str, resource: str, **more: Any) -> dict[str, Any]:
-    """What became of a request."""
+    """Return the document for the result of a request."""
     said = {"code": code, "message": message, "request_id": request_id(), "resource": resource}
     return {"DATA_TYPE": kind, **said, **more}
 
@@ -80,11 +80,11 @@ def result(kind: str, code: str, message: str, resource: str, **more: Any) -> di
 def endpoint(
     collection: Collection, people: People, mine: bool, shown: bool, servers: Sequence[dict[str, Any]] = ()
 ) -> dict[str, Any]:
-    """A collection.
+    """Return the document of a collection.
 
-    :param people: who know its owner
-    :param mine: the caller may change who may use it
-    :param shown: everybody may see it
+    :param people: identities that include the collection's owner
+    :param mine: whether the caller may change its access rules
+    :param shown: whether all users may see it
     """
     return {
         "DATA_TYPE": "endpoint",
@@ -115,7 +115,7 @@ def endpoint(
 
 
 def server(known: Endpoint) -> dict[str, Any]:
-    """The GridFTP server that a collection is at."""
+    """Return the document of a collection's GridFTP server."""
     port = known.port or {"ftp": 21, "gsiftp": 2811}.get(known.scheme)
     return {
         "DATA_TYPE": "server",
@@ -135,9 +135,9 @@ def server(known: Endpoint) -> dict[str, Any]:
 
 
 def file(entry: Entry) -> dict[str, Any]:
-    """A file or a folder; of a symbolic link what it leads to, as far as the server says.
+    """Return the document of a file or folder; for a symbolic link with its target, as far as the server names it.
 
-    Where a link leads that leaves the collection would tell where the collection is.
+    Absolute targets are left out, as they would reveal where the collection is.
     """
     return {
         "DATA_TYPE": "file",
@@ -157,12 +157,12 @@ def file(entry: Entry) -> dict[str, Any]:
 
 
 def _shown(name: str) -> str:
-    """A name that is no text has parts that cannot be sent."""
+    """Return the name with parts that are not valid text replaced, since they cannot be sent."""
     return name if name.isascii() else name.encode(errors="replace").decode()
 
 
 def listing(collection: Collection, path: str, files: list[dict[str, Any]], total: int) -> dict[str, Any]:
-    """What a folder has; a part of it where there is more."""
+    """Return the document of a folder's listing, or of a part of it."""
     inside = path.rstrip("/") + "/"
     return {
         "DATA_TYPE": "file_list",
@@ -178,7 +178,7 @@ def listing(collection: Collection, path: str, files: list[dict[str, Any]], tota
 
 
 def access(rule: AccessRule, people: People) -> dict[str, Any]:
-    """Who may use a path of a collection. Globus has no rules for roles: they have a type of their own."""
+    """Return the document of an access rule. Globus has no rules for roles, so these have a type of their own."""
     known = rule.principal
     if rule.principal_type == "identity" and number(known) is None:
         known = people.id(known)
@@ -197,7 +197,7 @@ def access(rule: AccessRule, people: People) -> dict[str, Any]:
 
 
 def bookmark(known: Bookmark) -> dict[str, Any]:
-    """A name for a path."""
+    """Return the document of a bookmark."""
     return {
         "DATA_TYPE": "bookmark",
         "id": str(known.id),
@@ -209,7 +209,7 @@ def bookmark(known: Bookmark) -> dict[str, Any]:
 
 
 def pause_rule(rule: PauseRule, people: People, name: str, editable: bool) -> dict[str, Any]:
-    """What is paused at a collection called so."""
+    """Return the document of a pause rule at a collection with this name."""
     return {
         "DATA_TYPE": "pause_rule",
         "id": str(rule.id),
@@ -230,6 +230,6 @@ def pause_rule(rule: PauseRule, people: People, name: str, editable: bool) -> di
 
 
 def some(kind: str, documents: Iterable[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    """A list of documents."""
+    """Return a list of documents as a document."""
     data = list(documents)
     return {"DATA_TYPE": kind, "length": len(data), **more, "DATA": data}

@@ -1,4 +1,4 @@
-"""Collections, for Globus's clients, which call them endpoints."""
+"""Collections for Globus clients, which call them endpoints."""
 
 from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal
@@ -38,11 +38,11 @@ Scope = Literal[
     "shared-with-me",
 ]
 RECENT = 100
-"""Tasks whose collections count as used recently."""
+"""Number of the newest tasks whose collections count as recently used."""
 
 
 class Description(Document):
-    """What may be changed of a collection, and what else somebody would like to change."""
+    """The part of a collection that may be changed; it also accepts other fields, to name them in the error."""
 
     model_config = ConfigDict(extra="allow")
     DATA_TYPE: Literal["endpoint"] = "endpoint"
@@ -61,7 +61,7 @@ async def search(
     offset: Offset = 0,
     fields: Fields = "",
 ) -> Answer:
-    """Collections that one may use, by name; with all the words of a text in what is said of them."""
+    """Search the collections that the caller may use, by name, for those whose data contain all words of a text."""
     fits = await _scope(filter_scope, caller, services)
     words, kinds = filter_fulltext.lower().split(), [each for each in filter_entity_type.split(",") if each]
     found = [
@@ -82,7 +82,7 @@ async def search(
 
 
 async def _scope(scope: Scope, caller: Caller, services: Factory) -> Callable[[Seen], bool]:
-    """Which collections a search is about."""
+    """Return the test for collections in a search scope."""
     if scope in ("recently-used", "in-use"):
         used = await _used(caller, services, active=scope == "in-use")
         return lambda seen: str(seen.collection.id) in used
@@ -120,12 +120,12 @@ async def _owners(services: Factory, seen: Iterable[Seen]) -> People:
 
 @router.get("/endpoint/{endpoint_id}")
 async def endpoint(endpoint_id: CollectionId, caller: Reader, services: Services, fields: Fields = "") -> Answer:
-    """One collection."""
+    """Return one collection."""
     try:
         seen = await services.collections.one(caller, endpoint_id)
     except NoCollection as error:
         if endpoint_id in {each.collection_id for each in await services.bookmarks.all(caller.subject)}:
-            # `globus bookmark list` shows what else there is only if it hears this word.
+            # `globus bookmark list` shows the other bookmarks only if it gets this error code.
             raise GlobusError(404, "EndpointDeleted", error.message, "remove your bookmark of it") from None
         raise
     return chosen(_document(seen, await _owners(services, [seen]), caller, await _servers(seen, services)), fields)
@@ -144,7 +144,7 @@ async def describe(
     services: Services,
     request: Request,
 ) -> Answer:
-    """Say what a collection is; nothing else of it can be changed here."""
+    """Change the description of a collection; nothing else can be changed here."""
     if document.model_extra or "description" not in document.model_fields_set:
         said = ", ".join(document.model_extra or ())[:200] or "no description"
         raise Invalid(f"only a collection's description can be changed here: {said} was given", "ask an admin")
@@ -154,14 +154,14 @@ async def describe(
 
 @router.get("/endpoint/{endpoint_id}/server_list")
 async def server_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
-    """The servers of a collection: one, or none that clients could speak to."""
+    """List the servers of a collection: one, or none where there is no server that clients could connect to."""
     servers = await _servers(await services.collections.one(caller, endpoint_id), services)
     return documents.some("endpoint_server_list", servers, endpoint=str(endpoint_id))
 
 
 @router.post("/endpoint/{endpoint_id}/autoactivate")
 async def autoactivate(endpoint_id: CollectionId, caller: Reader, services: Services, request: Request) -> Answer:
-    """Nothing: collections are ready at all times. Old clients ask."""
+    """Do nothing, as collections are always active. Old clients call this."""
     await services.collections.one(caller, endpoint_id)
     return documents.result(
         "activation_result", "AutoActivated.CachedCredential", "Nothing is needed", request.url.path
@@ -170,7 +170,7 @@ async def autoactivate(endpoint_id: CollectionId, caller: Reader, services: Serv
 
 @router.get("/endpoint/{endpoint_id}/my_effective_pause_rule_list")
 async def effective_pause_rules(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
-    """What is paused there for oneself."""
+    """List the pause rules of a collection that apply to the caller."""
     collection = (await services.collections.one(caller, endpoint_id)).collection
     rules = await services.pauses.all([endpoint_id], caller.subject)
     return documents.some("pause_rule_list", await pause_rules(services, rules, {collection.id: collection}, False))
@@ -178,7 +178,7 @@ async def effective_pause_rules(endpoint_id: CollectionId, caller: Reader, servi
 
 @router.get("/endpoint/{endpoint_id}/role_list")
 async def role_list(endpoint_id: CollectionId, caller: Reader, services: Services) -> Answer:
-    """Who administers a collection: its owner."""
+    """List the administrators of a collection: its owner."""
     seen = await services.collections.one(caller, endpoint_id)
     owner = {"DATA_TYPE": "role", "id": None, "principal_type": "identity", "role": "administrator"}
     people = await _owners(services, [seen])

@@ -1,4 +1,4 @@
-"""Errors as Globus's clients know them, and what servers of collections refuse as one of these."""
+"""Errors in the form of Globus, and the translation of servers' refusals into them."""
 
 import secrets
 from collections.abc import Iterator
@@ -12,9 +12,9 @@ __all__ = ["PREFIX", "ErrorDocument", "GlobusError", "NoItems", "error", "refusa
 
 PREFIX = "/v0.10"
 ROOTS = (PREFIX, "/v2")
-"""Below which its clients ask; of `/v2` what is no login is tunnels and other things that there are none of here."""
+"""Path prefixes of Globus clients. Below `/v2`, Globus has tunnels and other services that do not exist here."""
 OWN = f"{PREFIX}/broker/"
-"""Our own interface, where the globus CLI can reach it: its errors have our own shape."""
+"""The broker's own API where the globus CLI can reach it; its errors have their own form."""
 KINDS: dict[type[BrokerError], str] = {
     NoBookmark: "BookmarkNotFound",
     NoCollection: "EndpointNotFound",
@@ -41,7 +41,7 @@ CODES = {
 
 
 class ErrorDocument(Wire):
-    """What went wrong, as Globus says it; `resource` is the path that was asked for."""
+    """An error in the form of Globus; `resource` is the path of the request."""
 
     code: str
     message: str
@@ -50,7 +50,7 @@ class ErrorDocument(Wire):
 
 
 class GlobusError(BrokerError):
-    """What a server of a collection refused; SDKs do not repeat requests that fail with 502 and such a code."""
+    """A refusal by a collection's server; SDKs do not repeat requests that fail with status 502 and such a code."""
 
     def __init__(self, status: int, code: str, message: str, remedy: str) -> None:
         super().__init__(message, remedy)
@@ -59,14 +59,14 @@ class GlobusError(BrokerError):
 
 
 class NoItems(BrokerError):
-    """A task with nothing to do."""
+    """A task without items."""
 
     status = 400
     code = "ClientError.BadRequest.NoTransferItems"
 
 
 def error(path: str, status: int, fault: Fault, cause: BrokerError | None) -> tuple[int, ErrorDocument] | None:
-    """The status and the document of a failed request to this path; None where Globus has no say."""
+    """Return the status and document for a failed request to this path; None if the path is not Globus's."""
     if not f"{path}/".startswith(tuple(f"{root}/" for root in ROOTS)) or path.startswith(OWN):
         return None
     known = CODES.get(fault.code, fault.code)
@@ -77,15 +77,15 @@ def error(path: str, status: int, fault: Fault, cause: BrokerError | None) -> tu
 
 
 def request_id() -> str:
-    """What users may quote."""
+    """Return an id that users can quote."""
     return secrets.token_urlsafe(7)[:9]
 
 
 @contextmanager
 def refusals(operation: str) -> Iterator[None]:
-    """What a server refuses becomes Globus's error.
+    """Translate refusals by a server into Globus errors.
 
-    :param operation: as Globus calls its failure: `DirListing`, `Mkdir`, `Rename`, `Stat`
+    :param operation: name that Globus gives the operation: `DirListing`, `Mkdir`, `Rename`, `Stat`
     """
     try:
         yield
@@ -98,7 +98,7 @@ def _said(operation: str, refused: CoallocError) -> tuple[int, str]:
     if isinstance(refused, PermissionRefused):
         return 403, "EndpointPermissionDenied"
     if operation == "Stat" and isinstance(refused, NoSuchFile):
-        return 404, "NotFound"  # the CLI knows it by this word
+        return 404, "NotFound"  # the CLI recognizes this code
     if isinstance(refused, NotDirectory | IsDirectory):
         return 502, f"ExternalError.{operation}Failed.{type(refused).__name__}"
     if isinstance(refused, NoSuchFile):

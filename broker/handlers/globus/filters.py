@@ -1,4 +1,4 @@
-"""What lists are asked for: filters, orders and fields, as Globus's clients write them; pure.
+"""Filters, orders and field lists of requests, in the syntax of Globus; pure.
 
 name:~*.txt/type:file            both
 status:ACTIVE,INACTIVE           one of the two
@@ -16,10 +16,9 @@ __all__ = ["between", "chosen", "clauses", "fitting", "moment", "ordered", "stam
 
 
 def clauses(said: str, known: Collection[str]) -> dict[str, list[str]]:
-    """What a filter asks of which field.
+    """Return the values that a filter requires, by field.
 
-    :raises Invalid: when it is none, or of a field that is not known
-
+    :raises Invalid: when it is not a filter, or has an unknown field
     >>> clauses("type:TRANSFER,DELETE/label:~x*", ("type", "label"))
     {'type': ['TRANSFER', 'DELETE'], 'label': ['~x*']}
     """
@@ -35,9 +34,9 @@ def clauses(said: str, known: Collection[str]) -> dict[str, list[str]]:
 
 
 def moment(said: str) -> float:
-    """Seconds since the epoch, of a date or a date with a time; in UTC unless it says otherwise.
+    """Return the seconds since the epoch of a date or time, which is in UTC unless it has an offset.
 
-    :raises Invalid:
+    :raises Invalid: when it is not a time
 
     >>> moment("1970-01-02"), moment("1970-01-01 00:00:10"), moment("1970-01-01T02:00:00+02:00")
     (86400.0, 10.0, 0.0)
@@ -53,7 +52,7 @@ def moment(said: str) -> float:
 
 
 def stamp(seconds: float, between: str = "T") -> str:
-    """Seconds since the epoch, as Globus writes them; with a blank instead of the T for files.
+    """Return seconds since the epoch as Globus writes them; for files, with a blank instead of the T.
 
     >>> stamp(10), stamp(10, " ")
     ('1970-01-01T00:00:10+00:00', '1970-01-01 00:00:10+00:00')
@@ -62,7 +61,9 @@ def stamp(seconds: float, between: str = "T") -> str:
 
 
 def between(values: Sequence[str]) -> tuple[float | None, float | None]:
-    """From when and until when; either may be left open. :raises Invalid:
+    """Return the start and end of a period; either may be open.
+
+    :raises Invalid: when it is not a period
 
     >>> between(["1970-01-02", ""])
     (86400.0, None)
@@ -74,7 +75,9 @@ def between(values: Sequence[str]) -> tuple[float | None, float | None]:
 
 
 def ordered(said: str, known: Collection[str]) -> list[tuple[str, bool]]:
-    """By which fields, and whether each descends. :raises Invalid: when one of them is not known
+    """Return the fields of an order, and whether each descends.
+
+    :raises Invalid: when a field is unknown
 
     >>> ordered("request_time DESC,label", ("request_time", "label"))
     [('request_time', True), ('label', False)]
@@ -89,7 +92,9 @@ def ordered(said: str, known: Collection[str]) -> list[tuple[str, bool]]:
 
 
 def fitting(said: Iterable[str], known: Collection[str]) -> Callable[[Mapping[str, Any]], bool]:
-    """Whether a document fits one of these filters; none means that all do. :raises Invalid:
+    """Return a test for documents that fit one of these filters; without filters all fit.
+
+    :raises Invalid: when a filter is not valid
 
     >>> fits = fitting(["name:~*.txt", "type:dir"], ("name", "type"))
     >>> fits({"name": "a.txt", "type": "file"}), fits({"name": "b", "type": "file"}), fits({"name": "b", "type": "dir"})
@@ -109,7 +114,7 @@ def _test(field: str, values: Sequence[str]) -> Callable[[Mapping[str, Any]], bo
     tests = [(value[1:] if value.startswith("!") else value, value.startswith("!")) for value in values]
 
     def fits(document: Mapping[str, Any]) -> bool:
-        """One of those that are to fit, and all of those that are not."""
+        """Return whether a value fits one of the patterns, and none of the negated ones."""
         told = [_fits(pattern, document[field]) is not wrong for pattern, wrong in tests]
         wanted = [fits for fits, (_, wrong) in zip(told, tests, strict=True) if not wrong]
         return all(fits for fits, (_, wrong) in zip(told, tests, strict=True) if wrong) and (not wanted or any(wanted))
@@ -141,7 +146,7 @@ def _fits(pattern: str, value: Any) -> bool:
 
 
 def chosen(document: dict[str, Any], fields: str) -> dict[str, Any]:
-    """The document with these fields only, all if none are named.
+    """Return the document with its type and these fields only; with all fields if none are named.
 
     >>> chosen({"DATA_TYPE": "task", "task_id": "x", "status": "ACTIVE"}, "task_id")
     {'DATA_TYPE': 'task', 'task_id': 'x'}

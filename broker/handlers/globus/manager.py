@@ -1,4 +1,4 @@
-"""All users' tasks, for admins: Globus's endpoint manager. What may be paused at collections is in `pausing`."""
+"""Tasks of all users, for admins: Globus's endpoint manager. Its pause rules are in `pausing`."""
 
 from typing import Annotated, Literal, cast
 from uuid import UUID, uuid4
@@ -25,19 +25,22 @@ PAGE = 100
 
 
 class Chosen(Document):
-    """Some tasks."""
+    """A selection of tasks."""
 
     task_id_list: Annotated[list[UUID], Field(max_length=1000)]
 
 
 class Told(Chosen):
-    """Some tasks, and what their owners are told."""
+    """A selection of tasks, with a message to their owners."""
 
     message: Message
 
 
 async def subject(services: Factory, number: UUID) -> str:
-    """Whose identity this is. :raises NotFound:"""
+    """Return the subject with this identity.
+
+    :raises NotFound: when the identity is unknown
+    """
     for each in await services.identities.by_id([number]):
         return each.subject
     raise NotFound(f"{number} is nobody who was here", "see the owners of tasks")
@@ -59,7 +62,7 @@ async def task_list(
     limit: Annotated[int, Query(ge=1, le=1000)] = PAGE,
     fields: Fields = "",
 ) -> Answer:
-    """Tasks of all users, the newest first."""
+    """List the tasks of all users, the newest first."""
     wanted = Wanted(
         owner=await subject(services, filter_owner_id) if filter_owner_id else None,
         statuses=cast("list[Status]", filter_status.split(",")) if filter_status else None,
@@ -96,7 +99,7 @@ def _key(said: str) -> tuple[float, str] | None:
 
 @router.get("/task/{task_id}")
 async def task(task_id: TaskId, caller: Admin, services: Services, fields: Fields = "") -> Answer:
-    """One task, whoever it belongs to."""
+    """Return one task of any user."""
     return await tasks.task(task_id, caller, services, fields)
 
 
@@ -109,31 +112,31 @@ async def event_list(
     offset: Offset = 0,
     filter_is_error: bool | None = None,
 ) -> Answer:
-    """What happened in it, the newest first."""
+    """List the events of a task, the newest first."""
     return await tasks.event_list(task_id, caller, services, limit, offset, "", filter_is_error)
 
 
 @router.get("/task/{task_id}/successful_transfers")
 async def successful_transfers(task_id: TaskId, caller: Admin, services: Services, marker: Marker = 0) -> Answer:
-    """Files that were transferred."""
+    """List the files that a task transferred."""
     return await tasks.done(services, caller, task_id, "succeeded", marker)
 
 
 @router.get("/task/{task_id}/skipped_errors")
 async def skipped_errors(task_id: TaskId, caller: Admin, services: Services, marker: Marker = 0) -> Answer:
-    """What was left out for its errors."""
+    """List the files that a task skipped because of errors."""
     return await tasks.done(services, caller, task_id, "skipped", marker)
 
 
 @router.get("/task/{task_id}/pause_info")
 async def pause_info(task_id: TaskId, caller: Admin, services: Services) -> Answer:
-    """Why it is paused."""
+    """Return the reasons why a task is paused."""
     return await tasks.pause_info(task_id, caller, services)
 
 
 @router.post("/admin_cancel")
 async def cancel(document: Annotated[Told, Body()], caller: Admin, services: Services) -> Answer:
-    """End tasks; their owners are told why."""
+    """Cancel tasks, with a message to their owners."""
     await _known(services, document)
     for number in document.task_id_list:
         await services.tasks.cancel(caller, str(number), document.message, admin=True)
@@ -142,13 +145,13 @@ async def cancel(document: Annotated[Told, Body()], caller: Admin, services: Ser
 
 @router.get("/admin_cancel/{admin_cancel_id}")
 async def canceled(admin_cancel_id: UUID, caller: Admin) -> Answer:
-    """Whether tasks were ended: they are when `admin_cancel` answers."""
+    """Return whether tasks were canceled; they are, as soon as `admin_cancel` responds."""
     return {"DATA_TYPE": "admin_cancel", "id": str(admin_cancel_id), "done": True}
 
 
 @router.post("/admin_pause")
 async def pause(document: Annotated[Told, Body()], caller: Admin, services: Services, request: Request) -> Answer:
-    """Let tasks wait; their owners are told why."""
+    """Pause tasks, with a message to their owners."""
     await _known(services, document)
     for number in document.task_id_list:
         await services.tasks.pause(caller, str(number), document.message)
@@ -157,7 +160,7 @@ async def pause(document: Annotated[Told, Body()], caller: Admin, services: Serv
 
 @router.post("/admin_resume")
 async def resume(document: Annotated[Chosen, Body()], caller: Admin, services: Services, request: Request) -> Answer:
-    """Let tasks go on."""
+    """Resume tasks."""
     await _known(services, document)
     for number in document.task_id_list:
         await services.tasks.pause(caller, str(number), None)
@@ -165,7 +168,7 @@ async def resume(document: Annotated[Chosen, Body()], caller: Admin, services: S
 
 
 async def _known(services: Factory, chosen: Chosen) -> None:
-    """:raises NoTask: before anything is done"""
+    """Check that all these tasks exist, before anything is done. :raises NoTask: when one does not"""
     numbers = {str(number) for number in chosen.task_id_list}
     page = await services.tasks.page(Wanted(ids=numbers), [], len(numbers), 0)
     if missing := numbers - {task.id for task in page.tasks}:

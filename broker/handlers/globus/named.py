@@ -1,4 +1,4 @@
-"""Documents that name people, with the UUIDs that these are known by."""
+"""Documents that name users, by their UUIDs."""
 
 from collections.abc import Mapping, Sequence
 from uuid import UUID
@@ -12,7 +12,7 @@ __all__ = ["access", "pause_rules"]
 
 
 async def access(services: Factory, rules: Sequence[AccessRule]) -> list[Answer]:
-    """Who may use a collection."""
+    """Return the documents of access rules."""
     people = await services.identities.people(each.principal for each in rules if each.principal_type == "identity")
     return [documents.access(each, people) for each in rules]
 
@@ -20,7 +20,7 @@ async def access(services: Factory, rules: Sequence[AccessRule]) -> list[Answer]
 async def pause_rules(
     services: Factory, rules: Sequence[PauseRule], collections: Mapping[UUID, Collection], editable: bool
 ) -> list[Answer]:
-    """What is paused at these collections."""
+    """Return the documents of these collections' pause rules."""
     subjects = [each for rule in rules for each in (rule.subject, rule.modified_by) if each is not None]
     people = await services.identities.people(subjects)
     return [documents.pause_rule(each, people, collections[each.collection_id].name, editable) for each in rules]

@@ -1,4 +1,4 @@
-"""Files and folders of collections, for Globus's clients: listed, looked at, made and renamed at once."""
+"""Immediate operations on files and folders of collections, for Globus clients: list, stat, mkdir and rename."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
@@ -29,17 +29,17 @@ router = globus_router("/operation/endpoint/{endpoint_id}")
 FIELDS = ("name", "type", "size", "last_modified", "permissions", "user", "group", "link_target")
 MOST = 100_000
 HELD = 1_000_000
-"""Entries of a folder that are held to be put in order."""
+"""The greatest number of a folder's entries that are held to be sorted."""
 
 
 class NewFolder(Document):
-    """A folder to be made."""
+    """A folder to be created."""
 
     path: Text
 
 
 class Renaming(Document):
-    """What is to be called otherwise."""
+    """A file or folder to be renamed."""
 
     old_path: Text
     new_path: Text
@@ -57,7 +57,7 @@ async def ls(
     orderby: Order = "name",
     filter: Annotated[Sequence[str], Query(max_length=20)] = (),
 ) -> Response:
-    """What a folder has."""
+    """List a folder."""
     inside = normal(path)
     reach = await _allowed(services, caller, "ls", Use(endpoint_id, inside))
     fits, order = fitting(filter, FIELDS), ordered(orderby, FIELDS) or [("name", False)]
@@ -76,7 +76,7 @@ async def ls(
 
 
 def _rank(field: str, document: dict[str, Any]) -> tuple[bool, Any]:
-    """What is not said comes first."""
+    """Return the sort key of a document; missing values come first."""
     return document[field] is not None, document[field]
 
 
@@ -84,7 +84,7 @@ def _rank(field: str, document: dict[str, Any]) -> tuple[bool, Any]:
 async def stat(
     endpoint_id: CollectionId, caller: Reader, services: Services, path: Annotated[str, Query(max_length=5000)]
 ) -> Answer:
-    """What is at a path."""
+    """Return the file or folder at a path."""
     where = normal(path)
     reach = await _allowed(services, caller, "ls", Use(endpoint_id, where))
     with refusals("Stat"):
@@ -100,7 +100,7 @@ async def mkdir(
     services: Services,
     request: Request,
 ) -> Answer:
-    """Make a folder in one that there is."""
+    """Create a folder inside an existing one."""
     path = normal(document.path)
     reach = await _allowed(services, caller, "mkdir", Use(endpoint_id, path, writes=True))
     with refusals("Mkdir"):
@@ -118,7 +118,7 @@ async def rename(
     services: Services,
     request: Request,
 ) -> Answer:
-    """Give a file or a folder another path in its collection."""
+    """Give a file or folder another path in its collection."""
     old, new = normal(document.old_path).rstrip("/") or "/", normal(document.new_path).rstrip("/") or "/"
     uses = (Use(endpoint_id, path, writes=True) for path in (old, new))
     reach = await _allowed(services, caller, "rename", *uses)
@@ -130,7 +130,7 @@ async def rename(
 
 
 async def _allowed(services: Factory, caller: Caller, operation: str, *uses: Use) -> Reach:
-    """What the caller may reach of the collection, where they may do that, and nobody has paused it."""
+    """Return the caller's reach in the collection, after a check of access rules and pause rules."""
     number: UUID = uses[0].collection
     reach = (await services.collections.allow(caller, uses))[number]
     await services.pauses.check(caller, reach.collection, operation)

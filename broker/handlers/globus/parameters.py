@@ -1,4 +1,4 @@
-"""Parameters that several of Globus's routes have, and answers that are large."""
+"""Parameters that several of Globus's routes share, and large responses."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -22,5 +22,5 @@ Answer = dict[str, Any]
 
 
 def quick(document: Answer) -> Response:
-    """An answer that may have 100,000 parts: nothing looks at each of them again."""
+    """Return a response that may have 100,000 entries, without validating each of them again."""
     return Response(orjson.dumps(document), media_type="application/json")

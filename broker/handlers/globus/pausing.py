@@ -1,4 +1,4 @@
-"""What admins pause at collections, for Globus's clients; and what else these ask an endpoint manager."""
+"""Pause rules of collections, for Globus clients, and other requests of these to an endpoint manager."""
 
 import time
 from typing import Annotated
@@ -22,7 +22,7 @@ router = globus_router("/endpoint_manager")
 
 
 class Change(Document):
-    """What is paused, and what users are told."""
+    """The operations that are paused, and the message to users."""
 
     message: Message | None = None
     pause_ls: bool | None = None
@@ -34,13 +34,13 @@ class Change(Document):
     pause_task_transfer_write: bool | None = None
 
     def operations(self, known: tuple[str, ...]) -> tuple[str, ...]:
-        """What is paused then: what it does not speak of is as it was."""
+        """Return the paused operations after this change; those that it does not mention stay as they were."""
         said = {operation: getattr(self, f"pause_{operation}") for operation in PAUSABLE}
         return tuple(each for each in PAUSABLE if (each in known if said[each] is None else said[each]))
 
 
 class NewPauseRule(Change):
-    """What is paused at which collection, for one user or for all; everything unless it says what."""
+    """A new pause rule of a collection, for one user or for all; it pauses everything unless it names operations."""
 
     message: Message
     endpoint_id: UUID
@@ -49,7 +49,7 @@ class NewPauseRule(Change):
 
 @router.get("/monitored_endpoints")
 async def monitored(caller: Admin, services: Services) -> Answer:
-    """Collections that an admin watches over: all."""
+    """List the collections that an admin manages: all of them."""
     seen = await services.collections.visible(caller)
     people = await services.identities.people(each.collection.owner for each in seen)
     found = (documents.endpoint(each.collection, people, True, each.public) for each in seen)
@@ -58,7 +58,7 @@ async def monitored(caller: Admin, services: Services) -> Answer:
 
 @router.get("/endpoint/{endpoint_id}")
 async def endpoint(endpoint_id: CollectionId, caller: Admin, services: Services) -> Answer:
-    """One collection."""
+    """Return one collection."""
     seen = await services.collections.one(caller, endpoint_id)
     people = await services.identities.people([seen.collection.owner])
     return documents.endpoint(seen.collection, people, True, seen.public)
@@ -66,14 +66,14 @@ async def endpoint(endpoint_id: CollectionId, caller: Admin, services: Services)
 
 @router.get("/endpoint/{endpoint_id}/access_list")
 async def access_list(endpoint_id: CollectionId, caller: Admin, services: Services) -> Answer:
-    """Who may use it."""
+    """List the access rules of a collection."""
     rules = await services.collections.rules(caller, endpoint_id)
     return documents.some("access_list", await named.access(services, rules), endpoint=str(endpoint_id))
 
 
 @router.get("/pause_rule_list")
 async def pause_rules(caller: Admin, services: Services, filter_endpoint: UUID | None = None) -> Answer:
-    """What is paused, everywhere or at one collection."""
+    """List the pause rules of all collections, or of one."""
     every = await _every(services)
     rules = await services.pauses.all(every if filter_endpoint is None else [filter_endpoint])
     return documents.some("pause_rule_list", await named.pause_rules(services, rules, every, editable=True))
@@ -81,7 +81,7 @@ async def pause_rules(caller: Admin, services: Services, filter_endpoint: UUID |
 
 @router.post("/pause_rule", status_code=status.HTTP_201_CREATED)
 async def pause(document: Annotated[NewPauseRule, Body()], caller: Admin, services: Services) -> Answer:
-    """Pause something at a collection."""
+    """Pause operations at a collection."""
     await services.collections.one(caller, document.endpoint_id)
     named = any(getattr(document, f"pause_{operation}") is not None for operation in PAUSABLE)
     now = time.time()
@@ -100,14 +100,14 @@ async def pause(document: Annotated[NewPauseRule, Body()], caller: Admin, servic
 
 @router.get("/pause_rule/{pause_rule_id}")
 async def pause_rule(pause_rule_id: UUID, caller: Admin, services: Services) -> Answer:
-    """One rule."""
+    """Return one pause rule."""
     every = await _every(services)
     return await _shown(services, await services.pauses.one(list(every), pause_rule_id), every)
 
 
 @router.put("/pause_rule/{pause_rule_id}")
 async def change(pause_rule_id: UUID, document: Annotated[Change, Body()], caller: Admin, services: Services) -> Answer:
-    """Pause something else, or say something else."""
+    """Change the operations or the message of a pause rule."""
     every = await _every(services)
     known = await services.pauses.one(list(every), pause_rule_id)
     changed = {
@@ -121,7 +121,7 @@ async def change(pause_rule_id: UUID, document: Annotated[Change, Body()], calle
 
 @router.delete("/pause_rule/{pause_rule_id}")
 async def resume(pause_rule_id: UUID, caller: Admin, services: Services, request: Request) -> Answer:
-    """Let go on what was paused."""
+    """Delete a pause rule, so that its operations go on."""
     await services.pauses.remove(caller.subject, pause_rule_id)
     return documents.result("result", "Deleted", f"Pause rule '{pause_rule_id}' deleted", request.url.path)
 

@@ -1,4 +1,4 @@
-"""What Globus's clients are told of tasks, as documents of theirs; pure."""
+"""Globus documents of tasks; pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -66,7 +66,7 @@ UNSAID = (
 
 
 def task(known: Task, people: People, collections: Mapping[str, Collection], now: float) -> dict[str, Any]:
-    """A task, at this moment."""
+    """Return the document of a task at this moment."""
     over = known.completed_at is not None
     options = known.options
     return {
@@ -106,7 +106,7 @@ def task(known: Task, people: People, collections: Mapping[str, Collection], now
 
 
 def _end(side: str, number: str | None, collections: Mapping[str, Collection]) -> dict[str, Any]:
-    """One of the two collections of a task; it may be gone by now."""
+    """Return the fields for one of the two collections of a task, which may be gone by now."""
     found = collections.get(number or "")
     name = found.name if found else None
     return {f"{side}_endpoint": name or number, f"{side}_endpoint_id": number, f"{side}_endpoint_display_name": name}
@@ -118,7 +118,7 @@ def _rate(known: Task, now: float) -> int:
 
 
 def _nice(known: Task, over: bool) -> dict[str, Any]:
-    """How an active task does, in a word, in a few, and in a sentence."""
+    """Return the status of an active task, as a code, a short description and a sentence."""
     if over:
         ok, word, sentence = None, None, None
     elif known.paused is not None:
@@ -139,13 +139,13 @@ def _nice(known: Task, over: bool) -> dict[str, Any]:
 
 
 def submitted(number: str) -> dict[str, Any]:
-    """The task that a submission became, and where it is looked at."""
+    """Return the id of a submitted task, and the link to it."""
     link = {"DATA_TYPE": "link", "href": f"{PREFIX}/task/{number}?format=json"}
     return {"task_id": number, "task_link": {**link, "rel": "related", "resource": "task", "title": "related task"}}
 
 
 def event(known: Event) -> dict[str, Any]:
-    """What happened in a task."""
+    """Return the document of a task's event."""
     return {
         "DATA_TYPE": "event",
         "code": known.code,
@@ -157,7 +157,7 @@ def event(known: Event) -> dict[str, Any]:
 
 
 def transferred(done: Done) -> dict[str, Any]:
-    """A file that was transferred."""
+    """Return the document of a transferred file."""
     algorithm, _, value = (done.checksum or "").partition(":")
     return {
         "DATA_TYPE": "successful_transfer",
@@ -171,7 +171,7 @@ def transferred(done: Done) -> dict[str, Any]:
 
 
 def skipped(done: Done) -> dict[str, Any]:
-    """What was left out for its error."""
+    """Return the document of a file that was skipped because of its error."""
     return {
         "DATA_TYPE": "skipped_error",
         "source_path": done.source,

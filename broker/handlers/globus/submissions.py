@@ -1,4 +1,4 @@
-"""Tasks as Globus's clients submit them, and as the broker takes them; pure."""
+"""Task submissions in Globus's form, and their translation to the broker's; pure."""
 
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -19,12 +19,12 @@ __all__ = ["DeleteDocument", "Message", "TransferDocument", "label", "later"]
 LONGEST_LABEL = 128
 Text = Annotated[str, Field(max_length=5000)]
 Message = Annotated[str, Field(max_length=1000, pattern=KEPT)]
-"""What an admin tells users."""
+"""A message of an admin to users."""
 Priority = Annotated[int, Field(ge=-100, le=100)]
 
 
 class Document(Exact):
-    """What a client sends: what we do not know in it is no harm."""
+    """A document that a client sends; unknown fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -40,9 +40,9 @@ class TransferItem(Document):
     checksum_algorithm: Annotated[str, Field(pattern=r"^[A-Za-z0-9-]{1,20}$")] | None = None
 
     def item(self) -> Item:
-        """As the broker takes it. :raises Invalid: when a path makes no sense"""
+        """Return the item in the broker's form. :raises Invalid: when a path is not valid"""
         algorithm = (self.checksum_algorithm or "md5").lower().replace("-", "")
-        said = self.external_checksum or self.checksum_algorithm  # without the first it is verified by the second
+        said = self.external_checksum or self.checksum_algorithm  # with an algorithm alone, the copy is verified by it
         return Item(
             source=normal(self.source_path),
             destination=normal(self.destination_path),
@@ -60,7 +60,7 @@ class DeleteItem(Document):
 
 
 class Rule(Document):
-    """Which names are left out, or are not."""
+    """A rule that includes or excludes names."""
 
     method: Literal["include", "exclude"] = "exclude"
     name: Annotated[str, Field(min_length=1, max_length=1000)]
@@ -68,7 +68,7 @@ class Rule(Document):
 
 
 class Submission(Document):
-    """What both kinds have."""
+    """The fields that transfers and deletions share."""
 
     submission_id: UUID
     label: str | None = None
@@ -79,7 +79,11 @@ class Submission(Document):
     notify_on_inactive: bool = True
 
     def usual(self, caller: Caller, now: float) -> dict[str, Any]:
-        """What all tasks have. :raises Invalid: :raises Forbidden: for a priority that is no admin's"""
+        """Return the values that all tasks have.
+
+        :raises Invalid: when the label or the deadline is not valid
+        :raises Forbidden: when the caller sets a priority and is no admin
+        """
         if self.priority and not caller.may("admin"):
             raise Forbidden(f"{caller.subject} may not set a priority", "leave it out, or ask an admin")
         return {
@@ -92,7 +96,7 @@ class Submission(Document):
 
 
 class TransferDocument(Submission):
-    """A transfer, with all that the clients can say of it; `perf_*` tune GridFTP."""
+    """A transfer, with all options of the clients; `perf_*` tune GridFTP."""
 
     DATA_TYPE: Literal["transfer"] = "transfer"
     source_endpoint: UUID
@@ -112,7 +116,7 @@ class TransferDocument(Submission):
     DATA: list[TransferItem] = Field(default=[])
 
     def task(self, caller: Caller, now: float) -> NewTask:
-        """As the broker takes it, but for its queue. :raises NoItems: :raises Invalid: :raises Forbidden:"""
+        """Return the task in the broker's form, without queue. :raises NoItems: :raises Invalid: :raises Forbidden:"""
         if not self.DATA:
             raise NoItems("A transfer requires at least one item")
         shared = set(Options.model_fields) & set(TransferDocument.model_fields) - {"filter_rules"}
@@ -129,7 +133,7 @@ class TransferDocument(Submission):
 
 
 class DeleteDocument(Submission):
-    """What is to be deleted."""
+    """A request to delete files and folders."""
 
     DATA_TYPE: Literal["delete"] = "delete"
     endpoint: UUID
@@ -139,7 +143,7 @@ class DeleteDocument(Submission):
     DATA: list[DeleteItem] = Field(default=[])
 
     def task(self, caller: Caller, now: float) -> NewTask:
-        """As the broker takes it, but for its queue. :raises NoItems: :raises Invalid: :raises Forbidden:"""
+        """Return the task in the broker's form, without queue. :raises NoItems: :raises Invalid: :raises Forbidden:"""
         if not self.DATA:
             raise NoItems("A delete requires at least one item")
         shared = set(Options.model_fields) & set(DeleteDocument.model_fields)
@@ -153,12 +157,12 @@ class DeleteDocument(Submission):
 
 
 def later(said: str, now: float) -> float:
-    """A deadline, in seconds since the epoch. :raises Invalid: when it has passed, is too far away, or is no time"""
+    """Return a deadline in seconds since the epoch. :raises Invalid: when it is past, too far away, or not a time"""
     return due(moment(said), now)
 
 
 def label(said: str | None) -> str | None:
-    """:raises Invalid: when it is too long, or has what no line of text has"""
+    """Return the label unchanged. :raises Invalid: when it is too long, or is not one printable line"""
     if said is not None and (len(said) > LONGEST_LABEL or not said.isprintable()):
         raise Invalid(f"{said[:80]!r} is no label", f"name one of at most {LONGEST_LABEL} characters, in one line")
     return said

@@ -1,4 +1,4 @@
-"""Tasks, submitted by Globus's clients: once, however often they are sent."""
+"""Submission of tasks by Globus clients: each is taken once, however often it is sent."""
 
 import time
 from typing import Annotated
@@ -24,7 +24,7 @@ router = globus_router()
 
 @router.get("/submission_id")
 async def submission_id(caller: Reader) -> Answer:
-    """A name for a submission: sent with it again, it makes no second task."""
+    """Return a submission id; a submission that is sent again with the same id creates no second task."""
     return {"DATA_TYPE": "submission_id", "value": str(uuid4())}
 
 

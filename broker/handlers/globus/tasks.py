@@ -1,4 +1,4 @@
-"""A user's tasks, for Globus's clients."""
+"""A user's tasks, for Globus clients."""
 
 import time
 from collections.abc import Iterable
@@ -27,14 +27,14 @@ PAGE = 1000
 
 
 class Change(Document):
-    """What may be changed of a task: null leaves it as it is."""
+    """The parts of a task that may be changed; null leaves them as they are."""
 
     label: str | None = None
     deadline: Annotated[str, Query(max_length=100)] | None = None
 
 
 def wanted(said: str, owner: str) -> Wanted:
-    """Which tasks a filter means. :raises Invalid: when it is none"""
+    """Return the filter of tasks that the text describes. :raises Invalid: when it is not a filter"""
     asked = clauses(said, FILTERS)
     labels = [(value.removeprefix("!"), not value.startswith("!")) for value in asked.get("label", ())]
     return Wanted(
@@ -49,7 +49,7 @@ def wanted(said: str, owner: str) -> Wanted:
 
 
 async def shown(services: Factory, tasks: Iterable[Task], fields: str = "") -> list[Answer]:
-    """Documents of tasks, with the names of their collections."""
+    """Return the documents of tasks, with the names of their collections."""
     every, now = list(tasks), time.time()
     numbers = {number for task in every for number in (task.source, task.destination) if number}
     collections = await services.collections.named(numbers)
@@ -67,7 +67,7 @@ async def task_list(
     filter: Said = "",
     fields: Fields = "",
 ) -> Answer:
-    """One's own tasks, the newest first."""
+    """List the caller's tasks, the newest first unless another order is given."""
     order = ordered(orderby, ORDERED) or [("request_time", True)]
     page = await services.tasks.page(wanted(filter, caller.subject), order, limit, offset)
     found = await shown(services, page.tasks, fields)
@@ -76,7 +76,7 @@ async def task_list(
 
 @router.get("/task/{task_id}")
 async def task(task_id: TaskId, caller: Reader, services: Services, fields: Fields = "") -> Answer:
-    """One task."""
+    """Return one task."""
     return (await shown(services, [await services.tasks.one(caller, str(task_id))], fields))[0]
 
 
@@ -84,7 +84,7 @@ async def task(task_id: TaskId, caller: Reader, services: Services, fields: Fiel
 async def change(
     task_id: TaskId, document: Annotated[Change, Body()], caller: Transferrer, services: Services, request: Request
 ) -> Answer:
-    """Give a task that is under way another label, or another deadline."""
+    """Change the label or the deadline of an active task."""
     deadline = None if document.deadline is None else later(document.deadline, time.time())
     await services.tasks.change(caller, str(task_id), label(document.label), deadline)
     return documents.result("result", "Updated", "Updated task", request.url.path)
@@ -92,7 +92,7 @@ async def change(
 
 @router.post("/task/{task_id}/cancel")
 async def cancel(task_id: TaskId, caller: Transferrer, services: Services, request: Request) -> Answer:
-    """End a task; what was transferred stays."""
+    """Cancel a task; files that were transferred stay."""
     if await services.tasks.cancel(caller, str(task_id)):
         return documents.result("result", "Canceled", "The task has been cancelled successfully.", request.url.path)
     return documents.result(
@@ -110,7 +110,7 @@ async def event_list(
     filter: Said = "",
     filter_is_error: bool | None = None,
 ) -> Answer:
-    """What happened in a task, the newest first."""
+    """List the events of a task, the newest first."""
     said = clauses(filter, ("is_error",)).get("is_error")
     errors = filter_is_error if said is None else said[0] in ("1", "true")
     events, total = await services.tasks.events(caller, str(task_id), errors, limit, offset)
@@ -120,18 +120,18 @@ async def event_list(
 
 @router.get("/task/{task_id}/successful_transfers")
 async def successful_transfers(task_id: TaskId, caller: Reader, services: Services, marker: Marker = 0) -> Answer:
-    """Files that were transferred."""
+    """List the files that a task transferred."""
     return await done(services, caller, task_id, "succeeded", marker)
 
 
 @router.get("/task/{task_id}/skipped_errors")
 async def skipped_errors(task_id: TaskId, caller: Reader, services: Services, marker: Marker = 0) -> Answer:
-    """What was left out for its errors."""
+    """List the files that a task skipped because of errors."""
     return await done(services, caller, task_id, "skipped", marker)
 
 
 async def done(services: Factory, caller: Caller, task_id: TaskId, state: str, marker: int) -> Answer:
-    """A page of files that came to a state; those after a marker."""
+    """Return a page of files that reached a state, from after a marker."""
     kind, document = (
         ("successful_transfers", progress.transferred) if state == "succeeded" else ("skipped_errors", progress.skipped)
     )
@@ -142,7 +142,7 @@ async def done(services: Factory, caller: Caller, task_id: TaskId, state: str, m
 
 @router.get("/task/{task_id}/pause_info")
 async def pause_info(task_id: TaskId, caller: Reader, services: Services) -> Answer:
-    """Why a task is paused: by an admin, or by rules of its collections."""
+    """Return the reasons why a task is paused: an admin's message, and pause rules of its collections."""
     task = await services.tasks.one(caller, str(task_id))
     over = task.status in ("SUCCEEDED", "FAILED")
     numbers = [number for number in (task.source, task.destination) if number and not over]

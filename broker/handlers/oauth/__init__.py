@@ -1,6 +1,7 @@
-"""OAuth2 and OpenID Connect as Globus's clients speak them, under /v2: pages, tokens, and who somebody is.
+"""OAuth2 and OpenID Connect for Globus clients, under /v2: pages, tokens, and identities.
 
-Not in our document of the interface: clients find it by the standard's own, /.well-known/openid-configuration.
+These routes are not in the broker's OpenAPI document; clients find them by the standard's own discovery,
+/.well-known/openid-configuration.
 """
 
 from broker.handlers.oauth import authorize, clients, openid, tokens

@@ -1,4 +1,4 @@
-"""What a program asks of somebody's browser, and whether it may: decided before anything is shown or done."""
+"""Checks of authorization requests, before a page is shown or anything is done."""
 
 import posixpath
 import re
@@ -12,29 +12,32 @@ from broker.models.oauth import PAGES, Client, Code, granted
 __all__ = ["PAGES_AT", "SHOWN_AT", "Asked", "origin"]
 
 SHOWN_AT = "/v2/web/auth-code"
-"""Where a code is shown to be copied, for programs that cannot listen."""
+"""The page that shows a code to be copied, for programs that cannot listen."""
 PAGES_AT = "/reports/login/done"
-"""Where our own pages take theirs."""
+"""The page to which logins for the broker's own pages return."""
 LOOPBACK = ("localhost", "127.0.0.1")
 PLAIN = re.compile(r"[!#-;=?-\[\]_a-z~]{1,2000}")
-"""Characters that URIs have; no quote, backslash, blank or angle bracket."""
+"""Characters of URIs, without quotes, backslashes, blanks and angle brackets."""
 CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
 PARAMETERS = re.compile(r";[^/]*")
 MOST = 1000
 
 
 class Asked(NamedTuple):
-    """A request for authorization (RFC 6749, 4.1.1), whose client and place to return to are good."""
+    """An authorization request (RFC 6749, 4.1.1) whose client and redirect URI have been checked."""
 
     client: Client
     redirect_uri: str
     said: Mapping[str, str]
     ours: bool
-    """Whether the place to return to is a page of this broker."""
+    """Whether the redirect URI is a page of this broker."""
 
     @classmethod
     def of(cls, client: Client | None, said: Mapping[str, str], home: str, homes: Collection[str]) -> Self:
-        """:raises Refused: when the browser must not be sent anywhere"""
+        """Check the client and the redirect URI of a request.
+
+        :raises Refused: when the browser must not be redirected
+        """
         if client is None:
             raise Refused("unauthorized_client", "the program that sent you here is not known to this broker")
         uri = said.get("redirect_uri", "")
@@ -44,7 +47,7 @@ class Asked(NamedTuple):
         return cls(client, uri, said, ours)
 
     def code(self) -> Code:
-        """What it asks for. :raises Refused: when that is not given to anybody"""
+        """Return the data that a code for this request is bound to. :raises Refused: when no user could grant it"""
         said = self.said
         if said.get("response_type") != "code":
             raise Refused("unsupported_response_type", "response_type has to be code")
@@ -64,7 +67,7 @@ class Asked(NamedTuple):
         return Code(self.client.id, self.redirect_uri, scopes, challenge, said.get("nonce"), offline)
 
     def back(self, issuer: str, **answer: str) -> str:
-        """Where the browser goes with the answer (RFC 9207: which says whose it is)."""
+        """Return the URL to which the browser takes the response, with the issuer in it (RFC 9207)."""
         state = {"state": self.said["state"]} if "state" in self.said else {}
         query = urlencode({**answer, **state, "iss": issuer})
         place = urlsplit(self.redirect_uri).path if self.ours else self.redirect_uri
@@ -72,14 +75,14 @@ class Asked(NamedTuple):
 
 
 def _our_page(client: Client, uri: str, home: str, homes: Collection[str]) -> bool:
-    """Whether the answer goes to a page of this broker: to that of reports, or for others to where codes are shown."""
+    """Return whether a URI is a page of this broker: the login page of reports, or for others the one with codes."""
     if client.id == PAGES:
         return uri == f"{home}{PAGES_AT}"
     return uri in {f"{each}{SHOWN_AT}" for each in homes}
 
 
 def _path(uri: str) -> str:
-    """Return the path that a server may make of it, however it is spelt.
+    """Return the path that a server may read in a URI, however it is encoded.
 
     >>> _path("http://localhost:1/a/%252e%252e/Reports//login;v=1/./done/")
     '/reports/login/done'
@@ -92,12 +95,12 @@ def _path(uri: str) -> str:
 
 
 def _this_machine(uri: str) -> bool:
-    """RFC 8252, 7.3: any port of the machine where the browser is; nothing that only looks like it."""
+    """Return whether a URI is on the browser's own machine, on any port (RFC 8252, 7.3), beyond any doubt."""
     return bool(PLAIN.fullmatch(uri)) and origin(uri) is not None and "#" not in uri
 
 
 def origin(uri: str) -> str | None:
-    """Of an address on the machine where the browser is, the host and port; None for any other."""
+    """Return the origin of a URI on the browser's machine; None for any other."""
     try:
         parts = urlsplit(uri)
         port = parts.port

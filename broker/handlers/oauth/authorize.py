@@ -1,7 +1,7 @@
-"""Where browsers come to log in: the form, the hand-over to an identity provider, and the code to copy.
+"""Login pages: the form, the redirect to an identity provider, and the code to copy.
 
-A login lasts in the browser, as a cookie that no script can read and no other site can send with a form. A form counts
-only with the secret that its page was given, which the same browser has in another cookie.
+A login lasts in the browser as a cookie that no script can read and no other site can send with a form. A form is
+accepted only with the secret that was given to its page, which the same browser has in another cookie.
 """
 
 import hmac
@@ -36,7 +36,7 @@ CODE = re.compile(r"[A-Za-z0-9_-]{1,200}")
 
 @router.get(PATH)
 async def ask(request: Request, caller: Open, services: Services, home: Home) -> Response:
-    """Ask whoever sits there who they are, and whether the program may act for them."""
+    """Show the form that asks users to log in, and whether the program may act for them."""
     asked = await _asked(request, services, home)
     try:
         asked.code()
@@ -48,7 +48,7 @@ async def ask(request: Request, caller: Open, services: Services, home: Home) ->
 
 @router.post(PATH)
 async def decide(request: Request, caller: Open, services: Services, home: Home) -> Response:
-    """What they have decided."""
+    """Process the user's decision."""
     asked, said = await _asked(request, services, home), await form(request)
     kept = request.cookies.get(cookie("form", home), "")
     if not kept or not hmac.compare_digest(kept.encode(), said.get("form", "").encode()):
@@ -74,7 +74,7 @@ async def decide(request: Request, caller: Open, services: Services, home: Home)
 
 @router.get(AWAY)
 async def away(request: Request, caller: Open, services: Services, home: Home) -> Response:
-    """Send somebody to the identity provider; the query is that of the request for which they log in."""
+    """Redirect the user to the identity provider, with the query of the request for which they log in."""
     await _asked(request, services, home)
     url, sealed = await _provider(services).away(f"{home}{BACK}", request.url.query)
     return keep(_sent(url), "away", home, sealed, PATIENCE)
@@ -82,7 +82,7 @@ async def away(request: Request, caller: Open, services: Services, home: Home) -
 
 @router.get(BACK)
 async def back(request: Request, caller: Open, services: Services, home: Home) -> Response:
-    """Whom the identity provider has named; they are then asked what they were to be asked."""
+    """Log in the user whom the identity provider named, and return to the original request."""
     said = pairs(request.url.query)
     if "code" not in said:
         raise Unauthenticated("the identity provider did not let you in", "go back to the program, and begin again")
@@ -99,7 +99,7 @@ async def back(request: Request, caller: Open, services: Services, home: Home) -
 
 @router.get(SHOWN_AT)
 async def shown(request: Request, caller: Open) -> Response:
-    """Show the code, for people to copy."""
+    """Show the code for users to copy."""
     said = pairs(request.url.query)
     code = said.get("code", "")
     if CODE.fullmatch(code):

@@ -1,4 +1,4 @@
-"""Clients and identities, where Globus's clients look for them."""
+"""Clients and identities, at the paths that Globus clients use."""
 
 from typing import Annotated, Any
 from uuid import UUID
@@ -22,24 +22,24 @@ __all__ = ["router"]
 
 router = page_router("/v2/api")
 MOST = 500
-"""Identities in one request."""
+"""The greatest number of identities in one request."""
 
 
 class Wanted(BaseModel):
-    """How a program wants to be called; whatever else Globus would be told means nothing here."""
+    """The name of a new client; other fields of Globus have no meaning here."""
 
     name: Annotated[Called, Field(min_length=1, max_length=100)]
 
 
 class Registration(BaseModel):
-    """A program that registers itself."""
+    """A client that registers itself."""
 
     client: Wanted
 
 
 @router.post("/clients", status_code=status.HTTP_201_CREATED)
 async def register(request: Request, caller: Open, services: Services) -> dict[str, Any]:
-    """A client that people may log in with; its secret is shown only now. The globus CLI makes one for each home."""
+    """Register a client for logins; its secret is shown only now. The globus CLI makes one for each home directory."""
     try:
         wanted = Registration.model_validate(document(await body(request)))
     except ValueError:
@@ -51,15 +51,15 @@ async def register(request: Request, caller: Open, services: Services) -> dict[s
 
 @router.get("/clients/{number}")
 async def client(number: str, request: Request, caller: Open, services: Services) -> dict[str, Any]:
-    """A client, for itself."""
+    """Return a client to itself."""
     return {"client": client_document(await _itself(number, request, services))}
 
 
 @router.delete("/clients/{number}")
 async def remove(number: str, request: Request, caller: Open, services: Services) -> dict[str, Any]:
-    """End a client, which asks for it itself, and all that it was given."""
+    """Revoke a client at its own request, with all its tokens."""
     client = await _itself(number, request, services)
-    await services.clients.revoke(client.id, client.id)  # its name is whatever it called itself
+    await services.clients.revoke(client.id, client.id)  # its name is of its own choice
     return {"client": client_document(client)}
 
 
@@ -70,7 +70,7 @@ async def identities(
     ids: Annotated[str, Query(max_length=20_000)] = "",
     usernames: Annotated[str, Query(max_length=100_000, pattern=KEPT)] = "",
 ) -> dict[str, Any]:
-    """Those of these that are known: by UUIDs or by user names, separated by commas."""
+    """Return the known identities with these UUIDs or user names, which are separated by commas."""
     if bool(ids) == bool(usernames):
         raise Invalid("either ids or usernames have to be said", "say one of both")
     words = [word.strip() for word in (ids or usernames).split(",")]
@@ -89,7 +89,7 @@ async def consents(
     services: Services,
     every: Annotated[bool, Query(alias="all")] = False,
 ) -> dict[str, Any]:
-    """What who asks lets the program do with which they ask; or every program, if the token lets one see that."""
+    """Return the caller's consents for the requesting client, or for all clients if the token allows that."""
     who = (await services.identities.of(caller.subject)).id
     if number.lower() != str(who):
         raise Forbidden("people may only ask for their own consents", f"ask for those of {who}")
@@ -107,7 +107,7 @@ def _uuids(words: list[str]) -> list[UUID]:
 
 
 async def _itself(number: str, request: Request, services: Factory) -> Client:
-    """The client that asks. :raises Refused: :raises Forbidden: when it asks for another"""
+    """Return the requesting client. :raises Refused: :raises Forbidden: when it asks for another client"""
     client = await authenticated(request, {}, services)
     if client.id != number.lower():
         raise Forbidden("a client may only ask for itself", "send the credentials of that client")

@@ -1,4 +1,4 @@
-"""Identities and clients as Globus writes them."""
+"""Identities, clients and consents in Globus's form."""
 
 import hashlib
 from collections.abc import Collection
@@ -13,11 +13,11 @@ from broker.models.usernames import Usernames
 __all__ = ["about", "client_document", "consent_document", "identity_document", "identity_set"]
 
 SCOPES = UUID("0d3b0f5c-6b0e-5a0b-8f0e-9a6a3c1f7d52")
-"""Of scopes UUIDs are made, which Globus's clients want to have."""
+"""The namespace of the UUIDs of scopes, which Globus clients require."""
 
 
 def about(who: Identity, usernames: Usernames, scopes: Collection[str]) -> dict[str, Any]:
-    """The claims of OpenID Connect that these scopes let one see."""
+    """Return the claims of OpenID Connect that these scopes reveal."""
     claims: dict[str, Any] = {"sub": str(who.id), "preferred_username": usernames.of(who.subject)}
     if "profile" in scopes:
         claims |= {"name": who.name, "organization": None, "identity_provider": None}
@@ -27,14 +27,14 @@ def about(who: Identity, usernames: Usernames, scopes: Collection[str]) -> dict[
 
 
 def identity_set(who: Identity) -> list[str]:
-    """Nobody is several people here."""
+    """Return the UUIDs of all identities of a user, which is only one here."""
     return [str(who.id)]
 
 
 def identity_document(who: Identity, usernames: Usernames, own: bool) -> dict[str, Any]:
-    """An identity.
+    """Return the document of an identity.
 
-    :param own: of who asks: others are not told the address
+    :param own: whether it is the caller's own: the email address of others is not shown
     """
     return {
         "id": str(who.id),
@@ -49,7 +49,10 @@ def identity_document(who: Identity, usernames: Usernames, own: bool) -> dict[st
 
 
 def consent_document(given: Consent, who: UUID) -> dict[str, Any]:
-    """What somebody lets a client do. Its number is the same while the three are; nothing here depends on others."""
+    """Return the document of a consent of a user to a client.
+
+    Its number is derived from the user, the client and the scope. No consent depends on others.
+    """
     said = f"{who} {given.client} {given.scope}".encode()
     number = int.from_bytes(hashlib.blake2b(said, digest_size=6).digest())
     created, used = (datetime.fromtimestamp(at, UTC).isoformat() for at in (given.created_at, given.used_at))
@@ -71,7 +74,7 @@ def consent_document(given: Consent, who: UUID) -> dict[str, Any]:
 
 
 def client_document(client: Client) -> dict[str, Any]:
-    """A client."""
+    """Return the document of a client."""
     own = [] if client.role is None else ["client_credentials"]
     return {
         "id": client.id,

@@ -1,4 +1,4 @@
-"""Faults in the shapes that each path's clients read."""
+"""Errors in the forms that clients expect at each path."""
 
 from collections.abc import Mapping
 from uuid import uuid4
@@ -17,13 +17,16 @@ WORDS = {
     "unavailable": "temporarily_unavailable",
     "defect": "server_error",
 }
-"""RFC 6749 and 6750 have words of their own; all others of ours say that the request makes no sense."""
+"""Error codes of RFC 6749 and 6750; all other codes of the broker become `invalid_request`."""
 TITLES = {401: "UNAUTHORIZED", 403: "FORBIDDEN", 404: "NOT_FOUND", 429: "TOO_MANY_REQUESTS"}
 OURS = frozenset({"malformed", "invalid", "too_large", "not_found", "method_not_allowed", "conflict", "refused"})
 
 
 def oauth(status: int, fault: Fault, headers: Mapping[str, str]) -> Response:
-    """RFC 6749, 5.2; with the word once more where globus-sdk looks for a message, and the CLI for what to do."""
+    """Return an error in the form of RFC 6749, 5.2.
+
+    The code is repeated in `errors`, where globus-sdk looks for a message, and the CLI for instructions.
+    """
     word = WORDS.get(fault.code, "invalid_request" if fault.code in OURS else fault.code)
     each = {"status": str(status), "code": word.upper(), "title": word}
     shape = {"error": word, "error_description": fault.message, "errors": [each]}
@@ -31,7 +34,7 @@ def oauth(status: int, fault: Fault, headers: Mapping[str, str]) -> Response:
 
 
 def api(status: int, fault: Fault, headers: Mapping[str, str]) -> Response:
-    """As Globus Auth writes it, and globus-sdk reads it."""
+    """Return an error in the form of Globus Auth, which globus-sdk reads."""
     code = TITLES.get(status, fault.code.upper())
     each = {"status": str(status), "id": str(uuid4()), "code": code, "title": fault.code, "detail": fault.message}
     shape = {"errors": [each], "error": fault.code, "error_description": fault.message}
@@ -39,7 +42,7 @@ def api(status: int, fault: Fault, headers: Mapping[str, str]) -> Response:
 
 
 def people(status: int, fault: Fault, headers: Mapping[str, str]) -> Response:
-    """A page."""
+    """Return an error as a page."""
     answer = page("fault", status, message=fault.message, remedy=fault.remedy)
     answer.headers.update(headers)
     return answer
@@ -53,4 +56,4 @@ SHAPES = {
     "/v2/oauth2/": oauth,
     "/v2/api/": api,
 }
-"""By how paths begin; the first that fits."""
+"""Error forms by the beginning of the path; the first match counts."""

@@ -1,4 +1,4 @@
-"""What comes in queries and forms, and which client says so."""
+"""Queries and forms of requests, and the authentication of clients."""
 
 import base64
 import binascii
@@ -19,9 +19,9 @@ FORM = "application/x-www-form-urlencoded"
 
 
 def pairs(text: str) -> dict[str, str]:
-    """Names and values, each name once; what has no value is as good as absent (RFC 6749, 3.1).
+    """Return names and values, each name once; names without a value are treated as absent (RFC 6749, 3.1).
 
-    :raises Refused: when it cannot be read
+    :raises Refused: when the text cannot be read
     """
     if len(text) > LONGEST:
         raise Refused("invalid_request", f"the request is longer than {LONGEST} characters")
@@ -38,7 +38,7 @@ def pairs(text: str) -> dict[str, str]:
 
 
 async def form(request: Request) -> dict[str, str]:
-    """The form that was sent. :raises Refused: when it is none"""
+    """Return the form in the request. :raises Refused: when the body is not a form"""
     if request.headers.get("Content-Type", "").partition(";")[0].strip().lower() != FORM:
         raise Refused("invalid_request", f"the request has to be {FORM}")
     try:
@@ -48,7 +48,7 @@ async def form(request: Request) -> dict[str, str]:
 
 
 async def body(request: Request) -> bytes:
-    """What was sent, by who may be nobody: so little of it is read. :raises TooLarge: when there is more"""
+    """Return the body of a request, limited as the sender may be anonymous. :raises TooLarge: when it is longer"""
     taken = b""
     async for part in request.stream():
         taken += part
@@ -58,12 +58,12 @@ async def body(request: Request) -> bytes:
 
 
 def address(request: Request) -> str:
-    """From where it comes; from the proxy's word where uvicorn trusts the proxy."""
+    """Return the client's address; as stated by the proxy, if uvicorn trusts it."""
     return request.client.host if request.client else ""
 
 
 async def authenticated(request: Request, said: Mapping[str, str], services: Factory) -> Client:
-    """The client that asks: by its header, or by the form, never by both.
+    """Return the client that sent the request, authenticated by the header or by the form, but not by both.
 
     :raises Refused: invalid_client, invalid_request
     """
@@ -78,7 +78,7 @@ async def authenticated(request: Request, said: Mapping[str, str], services: Fac
 
 
 def _basic(header: str) -> tuple[str, str]:
-    """RFC 6749, 2.3.1: both halves are form-encoded."""
+    """Return the client id and secret of a header; both are form-encoded (RFC 6749, 2.3.1)."""
     kind, _, rest = header.partition(" ")
     try:
         number, colon, secret = base64.b64decode(rest.strip(), validate=True).decode().partition(":")

@@ -1,4 +1,4 @@
-"""OpenID Connect: what there is, with which keys it is signed, and who somebody is."""
+"""OpenID Connect: discovery, signing keys, and claims about the user."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ router = page_router()
 
 @router.get("/.well-known/openid-configuration")
 async def configuration(caller: Open, home: Home) -> dict[str, Any]:
-    """What there is, and where."""
+    """Return the discovery document."""
     methods = ["client_secret_basic", "client_secret_post"]
     return {
         "issuer": home,
@@ -41,13 +41,13 @@ async def configuration(caller: Open, home: Home) -> dict[str, Any]:
 
 @router.get("/jwk.json")
 async def keys(caller: Open, services: Services) -> dict[str, Any]:
-    """The public halves of the keys that sign, the one that signs now before those that did."""
+    """Return the public halves of the signing keys, the current one first."""
     return await services.keys.shown()
 
 
 @router.get("/v2/oauth2/userinfo")
 async def userinfo(caller: Named, bearer: Sent, services: Services) -> dict[str, Any]:
-    """Who has sent the token."""
+    """Return the claims about the user who sent the token."""
     who = await services.identities.of(caller.subject)
     claims = about(who, services.identities.usernames, bearer.scopes)
     if VIEW_IDENTITY_SET in bearer.scopes:

@@ -1,4 +1,4 @@
-"""Tokens: given, looked at, ended (RFC 6749, 7009, 7662)."""
+"""Endpoints that issue, check and revoke tokens (RFC 6749, 7009, 7662)."""
 
 import time
 from collections.abc import Mapping
@@ -21,12 +21,12 @@ __all__ = ["router"]
 
 router = page_router()
 LASTS = 3600
-"""Seconds of an ID token: it says who has logged in, and is read at once."""
+"""Seconds for which an ID token is valid; it only tells who has logged in, and is read at once."""
 
 
 @router.post("/v2/oauth2/token")
 async def token(request: Request, caller: Open, services: Services, home: Home) -> JSONResponse:
-    """Tokens for a code, for a refresh token, or for the client itself."""
+    """Issue tokens for a code, for a refresh token, or for the client itself."""
     said = await form(request)
     kind = said.get("grant_type")
     if kind is None:
@@ -46,7 +46,7 @@ async def token(request: Request, caller: Open, services: Services, home: Home) 
 
 @router.post("/v2/oauth2/token/revoke")
 async def revoke(request: Request, caller: Open, services: Services) -> JSONResponse:
-    """End a token. Who has it may end it: the globus CLI asks in the name of another client than it got it for."""
+    """Revoke a token for any client that has it: the globus CLI sends another client id than the one that got it."""
     said = await form(request)
     if "Authorization" in request.headers:
         await authenticated(request, said, services)
@@ -58,13 +58,13 @@ async def revoke(request: Request, caller: Open, services: Services) -> JSONResp
 
 @router.post("/v2/oauth2/token/validate")
 async def validate(request: Request, caller: Open, services: Services) -> JSONResponse:
-    """Whether a token is good, access or refresh: of the client that asks, none else."""
+    """Return whether an access or refresh token of the requesting client is valid."""
     return _unstored({"active": await _own(request, services) is not None})
 
 
 @router.post("/v2/oauth2/token/introspect")
 async def introspect(request: Request, caller: Open, services: Services, home: Home) -> JSONResponse:
-    """What a token is, if it is good and of the client that asks."""
+    """Describe a valid token of the requesting client."""
     grant = await _own(request, services)
     if grant is None:
         return _unstored({"active": False})

@@ -1,4 +1,4 @@
-"""Reports: pages for people in browsers under /reports, and the same as data under /broker/v1/reports."""
+"""Reports: pages under /reports, and the same as data under /broker/v1/reports."""
 
 from broker.handlers.reports import actions, data, downloads, events, pages, session, static
 
@@ -6,4 +6,4 @@ __all__ = ["data", "routes"]
 
 MODULES = (session, static, actions, downloads, events, pages)
 routes = [route for module in MODULES for route in module.router.routes]
-"""Of the pages."""
+"""Routes of the pages."""

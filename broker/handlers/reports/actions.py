@@ -1,4 +1,4 @@
-"""What buttons of reports do."""
+"""Actions of the buttons in reports."""
 
 from fastapi import Request
 from fastapi.responses import RedirectResponse, Response
@@ -15,7 +15,7 @@ router = page_router("/reports")
 
 @router.post("/probes")
 async def probe(request: Request, caller: BrowsingCurator, form: Form, services: Services) -> Response:
-    """Have a way measured; back to the page on which that was wanted."""
+    """Request the measurement of a link, and return to the page of the button."""
     said = await meant(request, form)
     await services.probes.want(caller, said.get("source", ""), said.get("sink", ""))
     return RedirectResponse(place(said.get("back", "")), 303, {"Cache-Control": "no-store"})

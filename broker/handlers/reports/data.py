@@ -1,4 +1,4 @@
-"""Reports as data, for programs: JSON of all of it, CSV of each table."""
+"""Reports as data for programs: whole reports as JSON, each table as CSV."""
 
 from typing import Any
 

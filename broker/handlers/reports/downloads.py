@@ -1,4 +1,4 @@
-"""What pages offer to be kept: figures, tables, and all of a report."""
+"""Downloads offered by pages: figures, tables, and whole reports."""
 
 from fastapi.responses import JSONResponse, Response
 
@@ -18,7 +18,7 @@ router = page_router("/reports", Tidy)
 
 
 async def _svg(figure: Figure, caller: Caller, services: Factory) -> Response:
-    """A browser that is sent there shows it as a file would be: nothing in it is run or fetched."""
+    """Return a figure as SVG; a browser that opens its address shows it without running or fetching anything in it."""
     alone = {**KEPT, "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; sandbox"}
     drawing = await services.drawing.run(DRAWING, caller.subject, svg, figure, True)
     return Response(drawing, media_type="image/svg+xml", headers=alone)

@@ -1,4 +1,4 @@
-"""Pages that are kept up to date while somebody looks at them: as server-sent events, in the words of the page."""
+"""Live updates of pages while users look at them, sent as server-sent events with the page's text."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
@@ -23,9 +23,9 @@ __all__ = ["router"]
 
 router = page_router("/reports")
 EVERY = 3.0
-"""Seconds."""
+"""Seconds between updates."""
 QUIET = 5
-"""So many times without news, then those who listen are told that there is still somebody."""
+"""Updates without changes after which a comment shows clients that the connection is alive."""
 
 Live = Callable[[Archive, Scope], Awaitable[Report]]
 
@@ -51,7 +51,7 @@ def _stream(kind: Kind, live: Live) -> Callable[..., Any]:
 async def _events(
     beats: AsyncGenerator[None, None], now: Callable[[], Awaitable[Mapping[str, str] | None]]
 ) -> AsyncIterator[bytes]:
-    """What has changed, each time; nothing is held between. Ends when nobody is logged in any more."""
+    """Yield the changed parts at each beat; no connection is held in between. End when the session has ended."""
     told: Mapping[str, str] = {}
     quiet = 0
     async with aclosing(beats):

@@ -1,4 +1,4 @@
-"""What may be asked of a report, as the fields of a form."""
+"""Query parameters of a report, as fields of a form."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
@@ -13,11 +13,11 @@ NUMBERS = ("integer", "number")
 
 
 class Asked(NamedTuple):
-    """A field.
+    """A field of a form.
 
-    :param value: what was asked, empty for nothing
-    :param options: what can be, and how people call it; empty where anything can
-    :param kind: what else it is: a date, or a number
+    :param value: current value; empty if none
+    :param options: possible values and their labels; empty if any value is possible
+    :param kind: type of the field: text, number or date
     """
 
     name: str
@@ -29,7 +29,7 @@ class Asked(NamedTuple):
 
 
 def fields(wanted: BaseModel) -> list[Asked]:
-    """Those of this query, with what it says; but for those whose schema says that they are `hidden`."""
+    """Return the fields of this query with its values, except those that its schema marks as `hidden`."""
     schema = type(wanted).model_json_schema()
     said = wanted.model_dump(mode="json")
     shown = {name: each for name, each in schema["properties"].items() if not each.get("hidden")}
@@ -57,7 +57,7 @@ def _options(kind: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _label(name: str, title: str) -> str:
-    """As people write; what nobody has given a title has one that is made of its name, with capitals everywhere."""
+    """Return the label: an explicit title, or one made from the name, of which only the first letter is a capital."""
     return title.capitalize() if title == name.replace("_", " ").title() else title
 
 
@@ -67,5 +67,5 @@ def _resolved(schema: Mapping[str, Any], named: Mapping[str, Any]) -> Mapping[st
 
 
 def _said(value: Any) -> str:
-    """As it stands in a query."""
+    """Return a value as written in a query."""
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)

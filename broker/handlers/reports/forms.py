@@ -1,4 +1,4 @@
-"""Forms of our own pages, and nobody else's."""
+"""Forms of the broker's own pages, protected against forms of other sites."""
 
 import hmac
 import re
@@ -14,27 +14,27 @@ __all__ = ["START", "acts", "meant", "place"]
 
 START = "/reports"
 PLACE = re.compile(r"/reports(/[A-Za-z0-9._-]{1,100}){0,2}(\?[!#-;=?-\[\]_a-z~]{0,700})?")
-"""Pages of ours and no others: nobody is sent anywhere else."""
+"""The broker's own report pages; redirects lead nowhere else."""
 
 
 def place(said: str) -> str:
-    """Where somebody goes who said so: that page of ours, else the first."""
+    """Return the requested page if it is one of the broker's reports, otherwise the first page."""
     return said if PLACE.fullmatch(said) else START
 
 
 def acts(caller: Caller, secret: str, page: str) -> Mapping[str, str]:
-    """What the buttons of a page say besides what they are about; none, for who may not press them.
+    """Return the hidden fields that the buttons of a page share; none if the caller may not use the buttons.
 
-    :param secret: what our own forms say in this session
+    :param secret: secret of the session's own forms
     """
     return {"form": secret, "back": page} if caller.may("curator") else {}
 
 
 async def meant(request: Request, secret: str) -> Mapping[str, str]:
-    """What was sent with a form of ours.
+    """Return the fields of a form of the broker's own pages.
 
-    :param secret: what such a form says in this session
-    :raises Forbidden: when it is not ours
+    :param secret: secret of the session's own forms
+    :raises Forbidden: when the form does not have the secret
     """
     said = await form(request)
     if not hmac.compare_digest(said.get("form", "").encode(errors="replace"), secret.encode()):

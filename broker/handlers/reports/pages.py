@@ -1,4 +1,4 @@
-"""Reports for people: a page each."""
+"""Reports as pages in the browser, one page per report."""
 
 from collections.abc import Callable
 from typing import Any
@@ -23,13 +23,13 @@ router = page_router("/reports", Tidy)
 
 
 def _menu(caller: Caller) -> list[Kind]:
-    """Those that this caller may see, and that need no word of what about."""
+    """Return the reports for the menu: those that the caller may see and that need no arguments."""
     return [kind for kind in REPORTS.values() if kind.listed and (caller.may("admin") or not kind.admin)]
 
 
 @router.get("")
 async def first(caller: Browsing) -> Response:
-    """The first report, from which one goes on."""
+    """Redirect to the first report."""
     return RedirectResponse(f"/reports/{_menu(caller)[0].name}", 303, {"Cache-Control": "no-store"})
 
 

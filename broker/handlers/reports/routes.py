@@ -1,4 +1,4 @@
-"""Routes of reports: one of each kind for each report, with what may be asked of it."""
+"""Handlers for reports: one of each kind for each report, with the report's own query parameters."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
@@ -26,11 +26,11 @@ KEPT = {
     "X-Content-Type-Options": "nosniff",
     "Cross-Origin-Resource-Policy": "same-origin",
 }
-"""Of what only some may see, and browsers must not take for anything else."""
+"""Headers for content that only some callers may see, and that browsers must not take for another type."""
 
 
 class Tidy(Guarded):
-    """A route that takes what a form says nothing of as not said: browsers send empty fields, too."""
+    """A route that ignores empty parameters, since browsers also send the empty fields of a form."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -46,19 +46,19 @@ class Tidy(Guarded):
 
 
 def asking(kind: Kind, handler: Callable[..., Any], caller: object) -> Callable[..., Any]:
-    """The handler, whose parameters `caller` and `wanted` are those of this report.
+    """Annotate the handler's parameters `caller` and `wanted` with the types for this report, and return it.
 
-    Each report has another type of query, which no annotation in a source file can say.
+    Each report has its own query type, which no annotation in the source can state.
     """
     handler.__annotations__ |= {"caller": caller, "wanted": Annotated[kind.wanted, Query()]}
     return handler
 
 
 async def made(kind: Kind, services: Factory, caller: Caller, wanted: BaseModel) -> Report:
-    """The report, with what this caller may see.
+    """Return the report, with the data that this caller may see.
 
-    :raises Invalid: when it is asked for what PostgreSQL takes for no text
-    :raises TooManyRequests: when their reports have taken too long
+    :raises Invalid: when a parameter contains NUL, which PostgreSQL does not accept in text
+    :raises TooManyRequests: when the caller's reports have taken too long
     """
     if strange := [name for name, value in wanted if isinstance(value, str) and "\0" in value]:
         raise Invalid(f"{strange[0]} has a character that means nothing", "leave it out")
@@ -67,7 +67,7 @@ async def made(kind: Kind, services: Factory, caller: Caller, wanted: BaseModel)
 
 
 def whole(kind: Kind, caller: object) -> Callable[..., Any]:
-    """A handler that gives all of a report as JSON, to this kind of caller."""
+    """Return a handler that sends the whole report as JSON, for this type of caller."""
 
     async def give(caller: Any, services: Services, wanted: Any) -> Response:
         return JSONResponse(document(await made(kind, services, caller, wanted)), headers=KEPT)
@@ -81,10 +81,10 @@ def part_of(
     find: Callable[[Report, str], Any],
     give: Callable[[Any, Caller, Factory], Awaitable[Response]],
 ) -> Callable[..., Any]:
-    """A handler that gives one part of a report, to this kind of caller.
+    """Return a handler that sends one part of a report, for this type of caller.
 
-    :param find: the part of a name, or None
-    :param give: what it is given as
+    :param find: function that returns the part with a name, or None
+    :param give: function that turns the part into a response
     """
 
     async def handle(part: str, caller: Any, services: Services, wanted: Any) -> Response:
@@ -97,5 +97,5 @@ def part_of(
 
 
 async def csv(table: Table, caller: Caller, services: Factory) -> Response:
-    """A table as a file."""
+    """Return a table as a CSV file."""
     return Response(await asyncio.to_thread(csv_of, table), media_type="text/csv", headers=KEPT)

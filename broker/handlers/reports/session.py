@@ -1,7 +1,7 @@
-"""How browsers log in for reports, and out: by our own OAuth2, as any other program's users do.
+"""Login and logout of browsers for reports, through the broker's own OAuth2, like the users of any other client.
 
-What the browser keeps while it is away is one secret. Of it, and of a number that goes along in `state`, the verifier
-of PKCE is made; and what proves that the state, with the page to which somebody wanted, is of this very browser.
+While the login is under way, the browser keeps only one secret in a cookie. The PKCE verifier is derived from it and
+a number in `state`; so is the proof that `state`, including the page to return to, belongs to this browser.
 """
 
 import base64
@@ -29,13 +29,13 @@ __all__ = ["router"]
 
 router = page_router()
 PATIENCE = 900.0
-"""Seconds that somebody may take to log in."""
+"""Seconds that a user may take to log in."""
 AWAY = "pages"
 
 
 @router.get(LOGIN)
 async def begin(request: Request, caller: Open, home: Home, to: str = START) -> Response:
-    """Let somebody log in; the page to which they want goes along."""
+    """Begin a login; the page to return to is part of the state."""
     secret = request.cookies.get(cookie(AWAY, home)) or secrets.token_urlsafe(32)
     number = secrets.token_urlsafe(16)
     wanted = place(to)
@@ -53,7 +53,7 @@ async def begin(request: Request, caller: Open, home: Home, to: str = START) -> 
 
 @router.get(PAGES_AT)
 async def done(request: Request, caller: Open, services: Services, home: Home) -> Response:
-    """Whoever has logged in goes where they wanted to go."""
+    """Complete a login, and redirect to the page that the user wanted."""
     said, secret = pairs(request.url.query), request.cookies.get(cookie(AWAY, home), "")
     number, proof, wanted = [*said.get("state", "").split(".", 2), "", "", ""][:3]
     right = _made(secret, "state", number, wanted)
@@ -68,7 +68,7 @@ async def done(request: Request, caller: Open, services: Services, home: Home) -
 
 @router.post("/reports/logout")
 async def leave(request: Request, caller: Browsing, form: Form, services: Services, home: Home) -> Response:
-    """End the session and the login of this browser, and what programs were given by that login."""
+    """End the session and the login of this browser, and revoke the tokens that programs got through that login."""
     await meant(request, form)
     await services.sessions.end(request.cookies.get(cookie("session", home), ""))
     await services.logins.end(request.cookies.get(cookie("login", home), ""))

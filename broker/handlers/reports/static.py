@@ -1,4 +1,4 @@
-"""The style and the script of pages: the same for all, kept by browsers until there are others."""
+"""The style and the script of pages: the same for all users, cached by browsers until they change."""
 
 from fastapi.responses import Response
 
@@ -15,7 +15,7 @@ FOREVER = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Ty
 
 @router.get("/{name}")
 async def static(name: str, caller: Open) -> Response:
-    """One file, whose name tells what is in it."""
+    """Return one file, whose name identifies its content."""
     if name not in STATIC:
         raise NotFound(f"there is no {name[:100]}", "open /reports once more")
     return Response(STATIC[name].content, media_type=STATIC[name].kind, headers=FOREVER)
