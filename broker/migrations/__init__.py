@@ -1,1 +1,1 @@
-"""Versions of the tables, by alembic; `coget-broker upgrade` runs them."""
+"""Alembic versions of the tables; `coget-broker upgrade` runs them."""

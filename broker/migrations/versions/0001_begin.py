@@ -1,7 +1,7 @@
 """The first tables: access, catalogue, history, forecasts.
 
-Observations are partitioned by month on PostgreSQL; the months are made as they are needed
-(`broker.storage.history`). Elsewhere the tables are as `broker.schema` had them at this version.
+On PostgreSQL, observations are partitioned by month; the partitions are created as they are needed
+(`broker.storage.months`). All other tables are as `broker.schema` had them at this version.
 """
 
 import sqlalchemy as sa

@@ -1,4 +1,4 @@
-"""Logins by OAuth2: clients, what their tokens came from, identities, keys."""
+"""OAuth2 logins: clients, parents of tokens, identities, keys."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Collections, tasks and the work that these consist of."""
+"""Collections, tasks and their work."""
 
 import sqlalchemy as sa
 from alembic import op

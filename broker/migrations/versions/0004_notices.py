@@ -1,4 +1,4 @@
-"""Tasks know whether their end is still to be told."""
+"""Marks of tasks whose end still has to be announced."""
 
 import sqlalchemy as sa
 from alembic import op

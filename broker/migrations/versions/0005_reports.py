@@ -1,4 +1,4 @@
-"""Sums, scores and decisions, of which reports are made; pairs know how far they are in them."""
+"""Sums, scores and decisions for reports; for each pair, the last observation that is included."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -35,7 +35,7 @@ def upgrade() -> None:
 
 
 def _pages() -> None:
-    """The client that the broker's own pages are (`models.oauth.PAGES`)."""
+    """Add the client of the broker's own pages (`models.oauth.PAGES`)."""
     clients = sa.table(
         "clients",
         *(sa.column(name, sa.Text) for name in ("id", "name", "made_by")),

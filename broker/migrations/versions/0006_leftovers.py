@@ -1,4 +1,4 @@
-"""Tasks know whether what they had begun is still to be cleared away."""
+"""Marks of tasks whose leftovers still have to be removed."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Endpoints know who lets them have a private or loopback address: those that are there keep theirs."""
+"""Approvals of endpoints' private and loopback addresses; existing endpoints are approved."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Tokens know with which token an admin issued them, as far as the audit log tells."""
+"""The token with which an admin issued each token, as far as the audit log shows."""
 
 import re
 
@@ -27,7 +27,7 @@ def upgrade() -> None:
 
 
 def _issued(tokens: sa.TableClause, number: int, by: str, at: float) -> sa.Update:
-    """The newest token of the admin at that time issued it: the log names the admin, not the token."""
+    """Set a token's issuer to the admin's newest token at that time: the log names the admin, not the token."""
     theirs = tokens.alias("theirs")
     newest = (
         sa.select(sa.func.max(theirs.c.id))

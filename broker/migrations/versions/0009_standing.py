@@ -1,6 +1,7 @@
-"""Tasks know with which role and token they were submitted; rules name principals in one form.
+"""The role and token with which each task was submitted; one form for principals in access rules.
 
-Of two rules that named one user by two names the narrower stays. The audit log and the log list those that went.
+If two rules named one user in different ways, only the narrower permission stays. The audit log and the log list the
+rules that were merged.
 """
 
 import logging
@@ -41,7 +42,7 @@ def upgrade() -> None:
 
 
 def _roles() -> None:
-    """Of tasks from before: the most that a token of their owner ever said."""
+    """Give earlier tasks the highest role that any token of their owner has had."""
     connection = op.get_bind()
     most: dict[str, str] = {}
     for row in connection.execute(sa.select(tokens.c.subject, tokens.c.role).where(tokens.c.kind == "token")):

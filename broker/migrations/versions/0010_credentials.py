@@ -1,4 +1,4 @@
-"""Credentials are bound to places: those that their collections have now. Admins say who may be given a proxy."""
+"""Places of credentials: those of their collections at present. Only admins let endpoints be given a proxy."""
 
 from urllib.parse import quote
 

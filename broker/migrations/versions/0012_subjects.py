@@ -1,7 +1,7 @@
-"""Subjects have the whole issuer. Those of whom it is clear who they are are moved; the others are locked, and listed.
+"""Subjects with the whole issuer. Subjects of known users are renamed; the others are locked, and listed.
 
-UUIDs stay: what is in `identities` is the truth from now on, and who is not there yet is added with the UUID that
-programs were told. Each subject gets a name of its own, and no two the same: so no row meets another.
+UUIDs stay: `identities` has them from now on, and subjects that are not in it yet are added with the UUID that programs
+were given. Each subject gets a name of its own, so that no two rows become equal.
 """
 
 import re
@@ -33,10 +33,10 @@ HELD = {
     ("lanes", "owner"): ALL,
     ("clients", "name"): sa.column("role").is_not(None),
 }
-"""What is somebody's, or given to them."""
+"""Columns with the subjects that own a row, or are granted something by it."""
 TOLD = {
     ("clients", "made_by"): ALL,
-    ("audit", "subject"): sa.column("action") != "revoke client",  # by a client, which is called as it likes
+    ("audit", "subject"): sa.column("action") != "revoke client",  # by the client, under a name of its choice
     ("doubts", "subject"): ALL,
     ("judgements", "by"): ALL,
     ("pause_rules", "modified_by"): ALL,
@@ -52,13 +52,13 @@ TOLD = {
     ("probes_wanted", "subject"): ALL,
     ("tasks", "canceled"): ALL,
 }
-"""What tells who did something: what the broker itself did, too."""
+"""Columns with the subjects whose actions are recorded; the broker itself can be among them."""
 ISSUED = {("tokens", "subject"): sa.column("kind") == "token", ("clients", "name"): HELD["clients", "name"]}
-"""To whom admins gave tokens."""
+"""Columns with the subjects that admins gave tokens to."""
 CALLED = {(table, "owner") for table in ("collections", "bookmarks", "tasks")} | {
     (table, "subject") for table in ("tokens", "voices", "decisions", "doubts", "probes_wanted")
 }
-"""Where only those are who were here."""
+"""Columns with only such subjects as have used the broker."""
 BROKERS = frozenset({"broker", "broker.probes", "broker.reports", "coget-broker"})
 RESERVED = BROKERS | {"anonymous"}
 CUT = 200
@@ -68,7 +68,7 @@ audit = sa.table("audit", *map(sa.column, ("at", "subject", "action", "thing")))
 
 
 class Judgement(NamedTuple):
-    """What a subject is called from now on, and why nobody can say whose it is, if that is so."""
+    """The new name of a subject, and the reason to lock it if its user is unknown."""
 
     name: str
     reason: str = ""
@@ -98,7 +98,7 @@ def upgrade() -> None:
         op.bulk_insert(formers, alone)
     judged = {each: _judged(each, each in issued, hosts) for each in held | told}
     _keep_ids(now)
-    aside = {was: to.name for was, to in judged.items() if was != to.name and to.reason}  # for whom the name is
+    aside = {was: to.name for was, to in judged.items() if was != to.name and to.reason}  # so that the name is free
     _move(HELD, aside)
     _move(TOLD, {was: name for was, name in aside.items() if was not in BROKERS})
     _move(HELD | TOLD, {was: to.name for was, to in judged.items() if _moved(was, to)})
@@ -117,7 +117,7 @@ def _moved(was: str, to: Judgement) -> bool:
 
 
 def _found(columns: Mapping[tuple[str, str], sa.ColumnElement[bool]]) -> set[str]:
-    """The subjects there; what is a UUID in rules is another name of one."""
+    """Return the subjects in these columns; a UUID in an access rule is left out, since it stands for another name."""
     found: set[str] = set()
     for (table, name), which in columns.items():
         column: sa.ColumnClause[str] = sa.column(name)
@@ -128,10 +128,10 @@ def _found(columns: Mapping[tuple[str, str], sa.ColumnElement[bool]]) -> set[str
 
 
 def _hosts(subjects: Iterable[str]) -> Mapping[str, set[str | None]]:
-    """The issuers of each host, as subjects had it; None for one that is not known.
+    """Return the issuers of each host as it was written in subjects; None stands for an unknown issuer.
 
-    :param subjects: to which no admin gave a token
-    :raises Invalid: when nobody has said who they are, and there are subjects that none of ours can be
+    :param subjects: subjects that no admin gave a token to
+    :raises Invalid: when the issuers are not stated, and some subjects must come from an issuer
     """
     said: Iterable[tuple[str, str | None]] | None = context.config.attributes.get("namers")
     if said is None:
@@ -149,7 +149,7 @@ def _hosts(subjects: Iterable[str]) -> Mapping[str, set[str | None]]:
 
 
 def _judged(subject: str, issued: bool, hosts: Mapping[str, set[str | None]]) -> Judgement:
-    """Whose a subject of before is."""
+    """Return the new name of an old subject, and the reason to lock it if its user is unknown."""
     local, at, host = subject.rpartition("@")
     issuers = hosts.get(host, set())
     if subject.casefold() in RESERVED or _is_uuid(subject) or FOREIGN.search(subject):
@@ -188,7 +188,7 @@ def _is_uuid(subject: str) -> bool:
 
 
 def _keep_ids(now: float) -> None:
-    """Who was here, and is not among the identities, had a UUID made of the subject."""
+    """Add identities for known users without one; their UUIDs were derived from the subject."""
     held, told = ({key: which for key, which in each.items() if key in CALLED} for each in (HELD, TOLD))
     known = set(op.get_bind().execute(sa.select(identities.c.subject)).scalars())
     here = _found(held) | (_found(told) - BROKERS)
@@ -201,7 +201,7 @@ def _keep_ids(now: float) -> None:
 
 
 def _move(columns: Mapping[tuple[str, str], sa.ColumnElement[bool]], names: Mapping[str, str]) -> None:
-    """Call these subjects by their new names."""
+    """Rename these subjects in these columns."""
     if not names:
         return
     moves = op.create_table("moves", sa.Column("was", sa.Text, primary_key=True), sa.Column("name", sa.Text))

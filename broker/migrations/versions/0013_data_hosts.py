@@ -1,4 +1,4 @@
-"""Endpoints say which other hosts their data may come from."""
+"""Other hosts from which an endpoint's data may come."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Who registered a replica where it is, or confirmed that: of those that are there nobody knows. Former folders."""
+"""Registrars of replicas, which are unknown for existing ones; former folders of collections."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""In how many folders a sync deleted nothing."""
+"""The number of folders in which a sync deleted nothing."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""How many files of a task were copied that could not be verified."""
+"""The number of a task's files that were copied but could not be verified."""
 
 import sqlalchemy as sa
 from alembic import op

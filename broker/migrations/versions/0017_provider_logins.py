@@ -1,4 +1,4 @@
-"""What logins at an identity provider gave before its word had an end: it lasts for 30 days from the login."""
+"""A time limit for tokens from earlier logins at an identity provider: 30 days from the login."""
 
 from alembic import op
 
@@ -6,11 +6,14 @@ revision = "0017"
 down_revision = "0016"
 
 WORD = 30 * 86_400
-"""Seconds."""
+"""Seconds from the login."""
 
 
 def upgrade() -> None:
-    """What came of a token that an admin issued lasts as long as that does; this knows no other login."""
+    """Limit tokens that descend from logins, except those that descend from a token that an admin issued.
+
+    The latter last as long as that token. There were no other kinds of login at this version.
+    """
     op.execute(
         f"""
         WITH RECURSIVE issued(id) AS (

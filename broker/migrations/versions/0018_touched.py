@@ -1,4 +1,4 @@
-"""What a task that deletes reads and writes, by whichever path it is reached."""
+"""Files and folders that a task with deletions reads and writes, by every path."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Numbers of leases and of what workers write, which never repeat; and work that was left in tasks that are over."""
+"""Numbers of leases and of workers' writes, which never repeat; unfinished work of finished tasks is canceled."""
 
 import sqlalchemy as sa
 from alembic import op

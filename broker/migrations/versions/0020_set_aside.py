@@ -1,7 +1,7 @@
-"""Transfers whose rate was not measured are set aside: they are shown, and no forecast rests on them.
+"""Transfers without a measured rate are set aside: they are listed, but no forecast uses them.
 
-Of what a task gathered from several servers, the time that a source was busy was taken to be a millisecond where all
-had come at one moment. And no interface has 800 Gbit/s, whoever says so.
+For files that a task fetched from several servers, a source's busy time was reported as a millisecond if all its bytes
+arrived at one moment. Rates of 800 Gbit/s or more are set aside too, since no network interface reaches them.
 """
 
 import time
@@ -13,13 +13,13 @@ revision = "0020"
 down_revision = "0019"
 
 TELLING = 1 << 20
-"""Bytes from which on a rate was learnt."""
+"""Bytes from which a rate was used for forecasts."""
 FLOOR = 0.001001
-"""Seconds: the least that was reported, and what rounding adds to it."""
+"""Seconds: the shortest busy time that was reported, with an allowance for rounding."""
 FASTEST = 1e11
 UNMEASURED, IMPOSSIBLE = "its busy time was not measured", "no interface is as fast"
 OF_TASKS = "task.%.%.%.%"
-"""Keys of what tasks gathered; those of copies between two servers have one part less."""
+"""Pattern of the keys of files from several servers; keys of copies between two servers have one part less."""
 
 of = sa.table(
     "observations",
@@ -31,7 +31,7 @@ audit = sa.table("audit", *map(sa.column, ("at", "subject", "action", "thing")))
 
 def upgrade() -> None:
     op.add_column("observations", sa.Column("set_aside", sa.Text))
-    if op.get_bind().dialect.name == "postgresql":  # of tables that it knows nothing of it joins each row with each
+    if op.get_bind().dialect.name == "postgresql":  # without statistics, PostgreSQL would join each row with each other
         op.execute("ANALYZE observations, observation_keys")
     telling = sa.and_(of.c.outcome.in_(("ok", "slow")), of.c.bytes >= TELLING, of.c.set_aside.is_(None))
     gathered = sa.exists().where(keys.c.subject == of.c.subject, keys.c.ended == of.c.ended, keys.c.key.like(OF_TASKS))
