@@ -19,6 +19,5 @@ async def forget(connection: AsyncConnection, before: float) -> None:
         accuracy.c.week < int(before // WEEK),
         decisions.c.at < before,
         regrets.c.week < int(before // WEEK),
-        regrets.c.week < int(before // WEEK),
     ):
         await connection.execute(delete(old.left.table).where(old))
