@@ -1,4 +1,4 @@
-"""Carries tasks out: workers lease work, do it over kept sessions, and record what came of it."""
+"""Task execution: workers lease work items, carry them out over kept sessions, and record the results."""
 
 from broker.factory import Factory
 from broker.tasks.carrier import Carrier
@@ -14,7 +14,7 @@ __all__ = ["Queue", "followers_of", "poster_of", "prober_of", "worker_of"]
 
 
 def worker_of(factory: Factory) -> Worker:
-    """A worker of this process, for its site; it is told of tasks that are submitted here."""
+    """Return a worker of this process for its site; tasks submitted to this process wake it."""
     carrier = Carrier(
         factory.database, factory.trees, factory.places, factory.replicas, factory.settings.copy_unverified
     )
@@ -24,19 +24,19 @@ def worker_of(factory: Factory) -> Worker:
 
 
 def prober_of(factory: Factory) -> Prober | None:
-    """What measures ways between endpoints, where the settings want it."""
+    """Return the prober that measures links between endpoints; None unless the settings ask for it."""
     probing = factory.settings.probing
     return probing and Prober(factory.database, factory.places, factory.transfers, probing)
 
 
 def poster_of(factory: Factory) -> Poster | None:
-    """What posts each week's report, where the settings want it."""
+    """Return the poster of weekly reports; None unless the settings ask for it."""
     posting = factory.settings.posting
     return posting and Poster(factory.database, factory.archive, posting, factory.drawing)
 
 
 def followers_of(factory: Factory) -> list[Follower]:
-    """What reports are made from, kept up with what is reported; they are told of what is reported here."""
+    """Return the followers that keep the data behind reports current; new observations of this process wake them."""
     scoring = Scoring(factory.database, factory.forecasting.compiled)
     followers = [Follower("traffic", Rolling(factory.database).step), Follower("forecasts", scoring.step, rest=0.0)]
     factory.transfers.listeners += [each.news for each in followers]

@@ -1,10 +1,10 @@
-"""Names under which files are written until they are whole: random, on record, one for each worker that was lost.
+"""Temporary names of files that are being written: unpredictable, on record, and new after each lost worker.
 
-Users' files may be called anything. So no name of ours can be taken for theirs, or the other way around: each has the
-number of a piece of work and what only the random number of its task tells, so that who sees one foresees no other, and
-counts as ours only where that work is in the database. A worker that was taken for dead may go on for a while: what it
-writes has a name that whoever takes its work never uses, and all names that a piece of work ever had can be told from
-its row, also when its task is over.
+Users may give their files any name, so a temporary name must never be mistaken for a user's file, nor the other way
+around. Each temporary name contains the number of a work item and a hash keyed with the random number of its task, so
+that one name does not reveal another, and it counts as temporary only if that work item is in the database. A worker
+that was taken for dead may go on for a while: it writes under a name that the next worker with this work item never
+uses. All names that a work item ever had can be derived from its row, also after its task has ended.
 """
 
 import hashlib
@@ -17,12 +17,12 @@ from coalloc.partial import LONGEST, beside, data_folder
 __all__ = ["earlier", "folder", "folders", "names", "on_record", "temporary", "written"]
 
 FORMER = 200
-"""Bytes of a file's name in that of its partial data, when this had the beginning of the task's number only."""
+"""Bytes of the file's name kept in the name of its partial data, when that had only the start of the task's number."""
 OURS = re.compile(r"\..*\.coget-(?:[0-9a-f]{32}|[0-9a-f]{8})-([1-9][0-9]{0,17})(?:-[0-9]+)?(?:\.coget)?", re.DOTALL)
 
 
 def temporary(path: str, work: Work) -> str:
-    """Return the name beside a path that is written now: the same for the same work, until a worker is lost with it.
+    """Return the temporary name beside a path; it stays the same for a work item until a worker is lost with it.
 
     >>> from broker.models.tasks import Details
     >>> work = Work(7, "0123abcd-0123-4567-89ab-0123456789ab", "copy", 0, "", "", 0, Details(), 1)
@@ -36,7 +36,7 @@ def temporary(path: str, work: Work) -> str:
 
 
 def names(path: str, work: Work) -> list[str]:
-    """Return all names under which a path was ever written, also by brokers of before; the last is that of now."""
+    """Return all names under which a path was ever written, also by older brokers; the current name is the last."""
     attempts = [work._replace(lost=lost) for lost in range(work.lost + 1)]
     former = [_beside(path, each, work.task_id[:8], FORMER) for each in attempts]
     former += [_beside(path, each, work.task_id.replace("-", "")) for each in attempts]
@@ -44,12 +44,12 @@ def names(path: str, work: Work) -> list[str]:
 
 
 def earlier(path: str, work: Work) -> list[str]:
-    """Return names under which a path may have been written before, which are nobody's now."""
+    """Return the names under which a path may have been written before and is not written now."""
     return names(path, work)[:-1] if work.lost or work.attempt > 1 else []
 
 
 def folder(name: str) -> str:
-    """Return the name of the folder in which a file is written that comes to this machine, for one from here.
+    """Return the name of the folder in which a file is written when it is fetched to this machine.
 
     >>> folder("/a/.run.root.coget-0123abcd0123456789ab0123456789ab-7")
     '.run.root.coget-0123abcd0123456789ab0123456789ab-7.coget'
@@ -58,12 +58,12 @@ def folder(name: str) -> str:
 
 
 def folders(path: str, work: Work) -> list[str]:
-    """Return the names of all folders in which a path was ever written; the last is that of now."""
+    """Return the names of all folders in which a path was ever written; the current folder is the last."""
     return [folder(name) for name in names(path, work)]
 
 
 def written(name: str) -> int | None:
-    """Return the number of the work that may be written under a name in a folder; None where it cannot be any.
+    """Return the number of the work item that may be written under this name; None if it is no temporary name.
 
     >>> written(".x.coget-0123abcd0123456789ab0123456789ab-7-2.coget"), written("run2.coget"), written(".x.coget-7")
     (7, None, None)
@@ -73,7 +73,7 @@ def written(name: str) -> int | None:
 
 
 def on_record(works: Iterable[Work]) -> set[str]:
-    """Return all names that files and folders of ours ever had for this work, as they are called in their folders."""
+    """Return all names that temporary files and folders of these work items ever had, without their paths."""
     found = {name.rpartition("/")[2] for work in works for name in names(work.destination, work)}
     return found | {folder(name) for name in found}
 

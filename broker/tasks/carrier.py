@@ -1,4 +1,4 @@
-"""Does the work of tasks: knows which collections there are, and who does what between them."""
+"""Execution of work items: finds the collections of a task and the function for each kind of work."""
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -41,11 +41,11 @@ __all__ = ["Carrier"]
 
 LOOKS_AT_ONCE = 8
 Doer = Callable[[Sequence[Work], Recorder], Awaitable[None]]
-"""Does all of a batch of one kind, and reports each."""
+"""A function that does a batch of work items of one kind and reports each result."""
 
 
 class End(NamedTuple):
-    """A collection, and what it looks like."""
+    """A collection and its tree of files."""
 
     collection: Collection
     tree: Tree
@@ -54,7 +54,7 @@ class End(NamedTuple):
 class Carrier:
     """Carries out work in one process.
 
-    :param lenient: whether files that cannot be verified are copied all the same
+    :param lenient: whether files that cannot be verified are copied anyway
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Carrier:
         self._promises = Promises(database)
 
     async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
-        """Do all of a batch, and report each piece."""
+        """Do a batch of work items and report each."""
         try:
             standing = await self._standing(task)
             source, sink = await self._ends(task, standing)
@@ -89,11 +89,11 @@ class Carrier:
             return await Standing.of(connection, task)
 
     async def _ends(self, task: Candidate, standing: Standing, limited: bool = True) -> tuple[End, End | None]:
-        """Return the two ends of a task; one that deletes has no second.
+        """Return the source and the destination of a task; a task that deletes has no destination.
 
-        :param limited: to what the task's owner may reach by links
-        :raises NotFound: when a collection is gone
-        :raises CoallocError: when it cannot be reached from here
+        :param limited: whether links lead only to what the task's owner may reach
+        :raises NotFound: when a collection no longer exists
+        :raises CoallocError: when a collection cannot be reached from here
         """
         for number in filter(None, task.pair):
             if number not in standing.collections:
@@ -107,7 +107,7 @@ class Carrier:
     async def _doer(
         self, kind: str, task: Candidate, standing: Standing, source: End, sink: End | None, recorder: Recorder
     ) -> Doer:
-        """Return the function that does work of a kind."""
+        """Return the function that does work items of a kind."""
         if kind in ("delete", "remove"):
             if sink is not None and await self._incomplete(task):
                 return _left_alone
@@ -129,14 +129,14 @@ class Carrier:
         return await self._copier(task, source, sink)
 
     async def _incomplete(self, task: Candidate) -> bool:
-        """Return whether a copy failed: then what is only at the destination may be all there is of it."""
+        """Return whether something failed or was skipped: data only at the destination may then be the last copy."""
         async with self._database.read() as connection:
             known = await Tasks(connection).one(task.task)
         return known is None or bool(known.skipped or known.failed)
 
     async def _copier(self, task: Candidate, source: End, sink: End) -> Doer:
-        """Return the function that copies between such collections."""
-        if task.options.encrypt_data:  # submitted before that was refused
+        """Return the function that copies between these collections."""
+        if task.options.encrypt_data:  # tasks submitted before this option was refused
             raise Unsupported("data are not encrypted between servers here", "submit the task without encrypt_data")
         limits = await self._limits(task)
         whose = (task.owner, await self._site(sink.collection))
@@ -155,7 +155,7 @@ class Carrier:
         )
 
     def _sources(self, tree: GridFTPTree | CatalogueTree, sink: Collection, task: Candidate) -> Sources:
-        """Return a function that finds the sources of what a path names."""
+        """Return a function that finds the sources of a path."""
 
         async def of(path: str) -> Located:
             if isinstance(tree, GridFTPTree):
@@ -181,9 +181,9 @@ class Carrier:
         return of
 
     async def _without_links_out(self, found: ToRead) -> ToRead:
-        """Leave out replicas that are reached by links to what their reader was not granted.
+        """Leave out replicas that are only reached by links to files which the reader was not granted.
 
-        :raises CoallocError: when none is left
+        :raises CoallocError: when no replica is left
         """
         numbers = {str(reach.collection.id) for granted in found.by_grant.values() for reach, _ in granted}
         if not numbers:
@@ -196,10 +196,10 @@ class Carrier:
             try:
                 for reach, path in found.by_grant.get(replica.endpoint, ()):
                     if collection := whole.get(reach.collection.id):
-                        with suppress(Unsupported):  # a server that is no GridFTP server tells of no links
+                        with suppress(Unsupported):  # only GridFTP servers report links
                             await (await self._trees.gridftp(collection, reach)).readable(path)
             except CoallocError as error:
-                if refused is None or isinstance(refused, PermissionRefused):  # another error may pass
+                if refused is None or isinstance(refused, PermissionRefused):  # replace it by an error that may pass
                     refused = error
             else:
                 kept.append(replica)
@@ -211,32 +211,32 @@ class Carrier:
         return (await self._places.endpoint(collection.endpoint)).site if collection.endpoint else collection.site
 
     async def _limits(self, task: Candidate) -> Limits:
-        """Return the limits of rates for a task."""
+        """Return the rate limits of a task."""
         async with self._database.read() as connection:
             return Limits(self._promises, await Collections(connection).limited(), task.pair)
 
     async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
-        """Clear away what was begun of copies that will not be ended."""
+        """Clear away the partial data of copies that will not be finished."""
         if task.options.dry_run:
             return
-        _, sink = await self._ends(task, await self._standing(task), limited=False)  # names of ours are nobody's
+        _, sink = await self._ends(task, await self._standing(task), limited=False)  # temporary names belong to no user
         if sink and isinstance(sink.tree, GridFTPTree):
             await leave(sink.tree, batch)
         elif sink and isinstance(sink.tree, LocalTree):
             await discarded(sink.tree, batch)
 
     async def close(self) -> None:
-        """Let go of all sessions."""
+        """Close all idle sessions."""
         self._routes.close()
 
 
 def _caller(task: Candidate) -> Caller:
-    """Return the user for whom a task is done."""
+    """Return the user who owns a task, as a caller."""
     return Caller.model_construct(subject=task.owner, role=task.role, site="")
 
 
 def _granted(standing: Standing, batch: Sequence[Work], recorder: Recorder) -> list[Work]:
-    """The work that the owner may still have done; the rest has failed, with no byte moved."""
+    """Return the work items that the owner still may do; report the others as failed before a byte is moved."""
     granted = []
     for work in batch:
         if said := standing.denied(work):
@@ -250,12 +250,12 @@ def _granted(standing: Standing, batch: Sequence[Work], recorder: Recorder) -> l
 
 
 def _each(do: Callable[[Work], Awaitable[Result]], task: Candidate) -> Doer:
-    """Does pieces of work side by side."""
+    """Return a function that does work items side by side."""
     return lambda batch, recorder: side_by_side(do, batch, recorder, task.options, LOOKS_AT_ONCE)
 
 
 async def _left_alone(batch: Sequence[Work], recorder: Recorder) -> None:
-    """Delete nothing, and say so."""
+    """Delete nothing, and report the reason."""
     why = "something could not be transferred, so nothing is deleted at the destination"
     event = Event(time.time(), "DELETE_DESTINATION_EXTRA_SKIPPED", False, "nothing is deleted", why)
     recorder.note(batch[0].task_id, event)
@@ -264,6 +264,6 @@ async def _left_alone(batch: Sequence[Work], recorder: Recorder) -> None:
 
 
 async def _only_planned(batch: Sequence[Work], recorder: Recorder) -> None:
-    """Do nothing: what stands in the database is what would be done."""
+    """Do nothing but report success: in a dry run, the rows in the database are the result."""
     for work in batch:
         recorder.report(Result(work, "succeeded"))

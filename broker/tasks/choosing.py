@@ -1,4 +1,4 @@
-"""What of a folder is meant: patterns, filter rules and sync levels; pure."""
+"""Selection of files in a folder: patterns, filter rules and sync levels; pure."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -13,9 +13,10 @@ ESCAPED = re.compile(r"\\(.)")
 
 
 def globbed(name: str) -> Callable[[str], bool] | None:
-    r"""What fits a name with `*`, `?` or `[ ]`, or a backslash before these; None for one that is plain.
+    r"""Return a function that matches names against a pattern; None for a name that is no pattern.
 
-    As in a shell, what is hidden only fits what begins with a dot.
+    `*`, `?` and `[ ]` are special unless a backslash precedes them. As in a shell, hidden names match only patterns
+    that begin with a dot.
 
     >>> [[each for each in ("a*", "ab", ".a") if globbed(name)(each)] for name in ("a?", r"a\*", "[!b]*", ".*")]
     [['a*', 'ab'], ['a*'], ['a*', 'ab'], ['.a']]
@@ -27,7 +28,7 @@ def globbed(name: str) -> Callable[[str], bool] | None:
 
 
 def included(name: str, folder: bool, rules: Sequence[FilterRule]) -> bool:
-    """Whether something of this name is transferred: the first rule that fits it decides.
+    """Return whether an entry of this name is transferred: the first matching rule decides, by default it is.
 
     >>> rules = (FilterRule(method="include", name="*.root"), FilterRule(method="exclude", name="*", type="file"))
     >>> included("a.root", False, rules), included("b.txt", False, rules), included("sub", True, rules)
@@ -40,9 +41,10 @@ def included(name: str, folder: bool, rules: Sequence[FilterRule]) -> bool:
 
 
 def outdated(source: Entry, there: Entry | None, options: Options) -> bool | None:
-    """Whether a file is to be copied, as far as two listings tell; None: only checksums do.
+    """Return whether a file has to be copied, judged by two listings; None if only checksums can tell.
 
-    Levels are Globus's: 0, it is missing; 1, or its size differs; 2, or the source is newer; 3, or checksums differ.
+    The sync levels are those of Globus. A file is copied at level 0 if it is missing; at 1, also if sizes differ; at 2,
+    also if the source is newer; at 3, also if checksums differ.
     """
     level = options.sync_level
     if level is None or there is None or there.kind != "file":

@@ -1,7 +1,7 @@
-"""Deletes files and folders: each folder is gone through, and removed once all in it is gone.
+"""Deletion of files and folders: the entries of a folder are deleted first, then the folder itself.
 
-No link is followed. Between when a folder is listed and when what was in it is deleted, a link may take its place; at
-servers its path would lead there. So it is asked just before whether it is still the same folder.
+No link is followed. After a folder is listed, and before its entries are deleted, a link may take its place, and at
+servers the same path would then lead elsewhere. So the folder's identity is checked just before each deletion.
 """
 
 import asyncio
@@ -25,28 +25,28 @@ from coalloc.model import Entry
 __all__ = ["Clearing"]
 
 EMPTIED = 1_000_000
-"""The phase in which folders at the root are removed; what is deeper comes before."""
+"""The phase in which folders at the root are removed; deeper folders are removed in earlier phases."""
 NO_FILE = {"files": -1}
-"""What was counted as a file to be deleted is a folder, or a pattern."""
+"""Correction of the counts: what was counted as a file to be deleted is a folder or a pattern."""
 FRESH = 0.1
-"""Seconds for which a folder counts as seen just now: each deletion would take a round trip more."""
+"""Seconds for which the identity of a folder counts as checked; checking each time would cost a round trip more."""
 
 
 class _Exchanged(NotDirectory):
-    """Something else is where a folder was listed."""
+    """Another folder or file in place of the folder that was listed."""
 
 
 class _Seen(NamedTuple):
-    """What tells a folder apart from others, as it was at a moment."""
+    """The identity of a folder at one moment."""
 
     at: float
     token: str | None
 
 
 class Clearing:
-    """Deletes at one end.
+    """Deletion at one collection.
 
-    :param extra: whether for a sync, which leaves what it is not sure of, and says so
+    :param extra: whether a sync deletes; it keeps entries that it is unsure about, and reports them
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class Clearing:
         self._seen: dict[str, _Seen] = {}
 
     async def delete(self, work: Work) -> Result:
-        """Delete a file, or plan for what is in a folder.
+        """Delete a file, or plan to delete the entries of a folder.
 
-        :raises NoSuchFile: unless what is missing may be
-        :raises IsDirectory: when folders are not to be deleted
+        :raises NoSuchFile: unless the file may be missing
+        :raises IsDirectory: when it is a folder and folders are not to be deleted
         """
         try:
             return await self._delete(work)
@@ -76,7 +76,7 @@ class Clearing:
                 raise
             return _left(work, Reason("exchanged"))
         except NoSuchFile as error:
-            interrupted = work.attempt > 1 and work.error_code != MISSING  # it may have deleted it
+            interrupted = work.attempt > 1 and work.error_code != MISSING  # the earlier attempt may have deleted it
             may_be_missing = self._options.ignore_missing or work.details.found or interrupted
             if may_be_missing and (error.certain or await self._is_gone(work.source)):
                 return Result(work, "succeeded")
@@ -106,7 +106,7 @@ class Clearing:
         return Result(work, "succeeded", counts=NO_FILE, children=children, events=tuple(events))
 
     async def _found(self, path: str) -> str:
-        """What is at a path. Servers know nothing of a link that leads nowhere, but delete it."""
+        """Return the kind of entry at a path; a link to nowhere, unknown to servers but deletable, counts as a file."""
         try:
             return _kind(await self._tree.stat(path))
         except NoSuchFile:
@@ -115,7 +115,7 @@ class Clearing:
             return "file"
 
     async def _is_gone(self, path: str) -> bool:
-        """Whether nothing has a name, where the server only refused what was asked."""
+        """Return whether a name is not in its folder's listing, for servers whose answer left that open."""
         folder, _, name = path.rstrip("/").rpartition("/")
         try:
             async with aclosing(self._tree.list(folder or "/")) as listing:
@@ -124,7 +124,10 @@ class Clearing:
             return error.certain
 
     async def _check_parent(self, work: Work) -> None:
-        """:raises _Exchanged: when the folder in which something was listed is another one now"""
+        """Check that the parent folder is the one that was listed.
+
+        :raises _Exchanged: when it is another folder now
+        """
         if work.details.within is None:
             return
         folder = work.source.rstrip("/").rpartition("/")[0] or "/"
@@ -137,7 +140,10 @@ class Clearing:
             )
 
     async def _check_folder(self, work: Work, folder: str) -> str | None:
-        """What tells a folder apart from others. :raises _Exchanged: when it is not the one that was listed"""
+        """Return the identity of a folder.
+
+        :raises _Exchanged: when it is not the folder that was listed
+        """
         now = await self._tree.stat(folder)
         known = work.details.unique
         if _kind(now) != "dir" or (known is not None and now.unique != known):
@@ -158,7 +164,7 @@ class Clearing:
         fits: Callable[[str], bool],
         events: MutableSequence[Event],
     ) -> int:
-        """Plan to delete what is in a folder and is called so, some at a time; how much that is."""
+        """Plan to delete the matching entries of a folder, some at a time; return how many entries are planned."""
         found = 0
         async with aclosing(self._tree.list(folder or "/")) as listing:
             async for entries in listing:
@@ -183,7 +189,7 @@ class Clearing:
         return found
 
     async def _touched(self, work: Work, chosen: Sequence[Entry]) -> set[str]:
-        """The names of what a sync reads or writes by another path."""
+        """Return the names of entries that a sync reads or writes by another path."""
         if not self._extra:
             return set()
         async with self._database.read() as connection:
@@ -192,7 +198,7 @@ class Clearing:
         return {entry.name for entry in chosen if entry.unique in known}
 
     async def remove(self, work: Work) -> Result:
-        """Remove a folder that is empty by now."""
+        """Remove a folder that should be empty by now."""
         if self._options.dry_run:
             return Result(work, "succeeded")
         try:
@@ -204,9 +210,9 @@ class Clearing:
                 raise
             return _left(work, Reason("exchanged"))
         except NoSuchFile:
-            pass  # the last attempt has done it
+            pass  # an earlier attempt removed it
         except NotEmpty:
-            if not self._kept:  # else it has what rules leave alone
+            if not self._kept:  # if there are filter rules, the folder holds entries that these exclude
                 if not self._extra:
                     raise
                 return _left(work, Reason("left"))
@@ -214,7 +220,7 @@ class Clearing:
 
 
 def _left(work: Work, reason: Reason) -> Result:
-    """What becomes of work of a sync that is not done, for this reason."""
+    """Return the result for an entry that a sync leaves in place for this reason."""
     counts = {"folders_not_cleared": 1}
     return Result(work, "succeeded", counts=counts, events=(untouched(work.source, reason),))
 
@@ -225,5 +231,5 @@ def _deeper(work: Work, entry: Entry) -> Details:
 
 
 def _kind(entry: Entry) -> str:
-    """A link is deleted, never followed."""
+    """Return the kind for deletion; a link counts as a file, since it is deleted and never followed."""
     return "dir" if entry.kind == "dir" and entry.link_target is None else "file"

@@ -1,4 +1,4 @@
-"""Whether a file at a server is what would come from the catalogue: by checksums, for the sync level that asks."""
+"""Comparison by checksum of a file at a server with a dataset in the catalogue, for the sync level that needs it."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ __all__ = ["recorded", "same"]
 
 
 def recorded(checksums: Mapping[str, str]) -> str | None:
-    """Of a dataset's checksums one by which files are compared everywhere, as ALGORITHM:HEX.
+    """Return a dataset's checksum of an algorithm that all transfers can compare, as ALGORITHM:HEX; None without any.
 
     >>> recorded({"quickxor": "00", "md5": "9e107d9d372bb6826bd81d3542a419d6"})
     'md5:9e107d9d372bb6826bd81d3542a419d6'
@@ -27,13 +27,13 @@ def recorded(checksums: Mapping[str, str]) -> str | None:
 async def same(
     sink: GridFTPTree, work: Work, checksums: Mapping[str, str], replicas: Sequence[str], policy: AddressPolicy
 ) -> bool:
-    """Whether the destination has what would come, whose size it has.
+    """Return whether the destination already has the dataset; its size is known to be equal.
 
-    A replica's server is asked only where the destination's knows none of the checksums that are recorded.
+    The server of a replica is asked only if the destination's server supports none of the recorded checksums.
 
-    :param checksums: of the dataset, by algorithm
+    :param checksums: checksums of the dataset, by algorithm
     :param replicas: URLs at GridFTP servers
-    :param policy: of addresses, for these
+    :param policy: address policy for these URLs
     """
     with suppress(NoSuchFile):
         for name, value in checksums.items():
@@ -48,7 +48,7 @@ async def same(
 
 
 async def _same(sink: GridFTPTree, work: Work, url: str, policy: AddressPolicy) -> bool | None:
-    """Whether a replica is what is at the destination; None where that cannot be told."""
+    """Return whether a replica equals the file at the destination; None if that cannot be determined."""
     with suppress(CoallocError):
         async with await storage(url, policy=policy) as source:
             for name in ALGORITHMS:

@@ -1,8 +1,8 @@
-"""Copies files from one GridFTP server to another: no byte comes through here.
+"""Copies between two GridFTP servers: no byte passes through this machine.
 
-A file is written under another name beside its own, compared by checksum, and only then given its own. Many are under
-way at once on one pair of sessions. What was tried before and failed is tried alone: if it makes a server fail, it
-shall not take others with it.
+A file is written under a temporary name, compared by checksum, and only then renamed. Many files are under way at once
+on one pair of sessions. A file whose earlier attempt failed is tried alone: if it makes a server fail, no other
+transfer is affected.
 """
 
 import asyncio
@@ -31,17 +31,18 @@ __all__ = ["Copying", "leave"]
 AT_ONCE = 32
 """Files under way on one pair of sessions, unless the user says otherwise."""
 LARGE = 64 << 20
-"""Bytes from which on a file is looked at before it is copied, and what has come of it is kept for another attempt."""
+"""Bytes from which on the source is checked before a copy, and partial data are kept for another attempt."""
 TOLD = 1 << 20
-"""Bytes from which on it is told while they come how many have."""
+"""Bytes from which on progress is reported while a file is copied."""
 ALGORITHMS = ("sha256", "sha1", "md5", "adler32")
-"""What files are compared by: the first that both servers know."""
+"""Checksum algorithms, in order of preference; the first that both servers support is used."""
 
 
 class Copying:
-    """Copies between two collections at servers.
+    """Copies between two collections at GridFTP servers.
 
-    :param whose: whose task it is, and the site that it goes to
+    :param whose: the task's owner, and the destination's site
+    :param lenient: whether files that cannot be verified are copied anyway
     """
 
     def __init__(
@@ -65,7 +66,7 @@ class Copying:
         self._at_once = options.perf_pp or AT_ONCE
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
-        """Copy all of a batch, and report each."""
+        """Copy a batch of files and report each."""
         for group in _groups(batch):
             began, moves = time.time(), list[Move]()
             try:
@@ -74,15 +75,18 @@ class Copying:
             except CoallocError as error:
                 outcomes = [error for _ in group]
             given_up = self._report(group, outcomes, recorder)
-            with suppress(CoallocError):  # else it is cleared away when the task is over
+            with suppress(CoallocError):  # otherwise it is cleared away when the task has ended
                 await leave(self._sink, given_up)
             streams = self._ends.parallelism
             recorder.observe(self._owner, of_batch(self._source.server.source, self._site, began, moves, streams))
 
     def _report(self, group: Sequence[Work], outcomes: Sequence[Exception | None], recorder: Recorder) -> list[Work]:
-        """Report what failed; who only lost the connection that another's failure ended begins anew, blamelessly.
+        """Report the work items that failed.
 
-        :returns: what is not tried again
+        If one error broke the connection, the other work items that lost it are not reported: they are tried again,
+        and no failed attempt is counted.
+
+        :returns: the work items that are not tried again
         """
         given_up = []
         broken = any(error and not isinstance(error, ConnectionLost) for error in outcomes)
@@ -96,9 +100,9 @@ class Copying:
     async def _side_by_side(
         self, route: Route, group: Sequence[Work], recorder: Recorder, moves: list[Move]
     ) -> list[Exception | None]:
-        """Copy some at a time, and report what was done; why the others were not.
+        """Copy files, several at a time, and report those that succeed; return the error of each of the others.
 
-        :param moves: gets what was moved as a whole: not what was there already, or had been begun before
+        :param moves: list that receives the files copied as a whole: not those that were there already, or partly
         """
         outcomes: list[Exception | None] = [None] * len(group)
         left = iter(enumerate(group))
@@ -125,7 +129,7 @@ class Copying:
         await self._sink.writable(work.destination)
         source, sink = self._source.at(work.source), self._sink.at(work.destination)
         beside = temporary(sink, work)
-        for name in earlier(sink, work):  # so that a worker that goes on has nothing to rename any more
+        for name in earlier(sink, work):  # so that a worker taken for dead has nothing left to rename
             with suppress(NoSuchFile):
                 await route.sink.delete(name)
         size, received = work.size, Intervals(work.received)
@@ -146,9 +150,10 @@ class Copying:
         return self._demand.marked(done, verified=checksum is not None or not size)
 
     async def _name(self, route: Route, work: Work, names: tuple[str, str], recorder: Recorder) -> None:
-        """Give a file its name, if it is still this worker that is to do so.
+        """Give a file its final name if this worker still holds the lease.
 
-        Should it lose its lease between answer and rename, whoever has it then deletes the file before it begins.
+        If the lease is lost between that check and the rename, the next worker with the lease deletes the file before
+        it begins.
         """
         try:
             await self._sink.writable(work.destination)
@@ -160,7 +165,7 @@ class Copying:
         await route.sink.rename(*names)
 
     async def _look(self, route: Route, work: Work, source: str) -> tuple[int, Intervals]:
-        """Its size now, and what of it is at the sink already, if it is still the file of which that was a part."""
+        """Return the file's size now, and the ranges that the destination has; no ranges if the file has changed."""
         with at_source():
             entry = await route.source.stat(source)
         if entry.size is None:
@@ -173,7 +178,7 @@ class Copying:
         return entry.size, Intervals()
 
     async def _has(self, route: Route, work: Work) -> bool:
-        """Whether what came of an earlier attempt is still there, as far as its size tells."""
+        """Return whether the partial copy of an earlier attempt is still there, judged by its size."""
         try:
             beside = await route.sink.stat(temporary(self._sink.at(work.destination), work))
         except NoSuchFile:
@@ -206,7 +211,7 @@ class Copying:
             await route.pair.copy(source, beside, size, ranges, told)
         if received.total < size:
             recorder.moved(work.task_id, size - received.total)
-        if ranges or admission:  # whoever reads to the end of a file would have noticed
+        if ranges or admission:  # a copy that read to the end of the file would have noticed a change
             with at_source():
                 now = (await route.source.stat(source)).size
             if now != size:
@@ -215,9 +220,10 @@ class Copying:
     async def _verified(
         self, route: Route, work: Work, what: tuple[str, str, int], algorithm: str | None, recorder: Recorder
     ) -> str | None:
-        """The checksum that both ends have, and that was told us; None where none is wanted.
+        """Return the checksum that both servers report; None if none is required or possible.
 
-        :raises VerificationError: when they differ
+        :raises VerificationError: when they differ from each other, or from the checksum that the user gave
+        :raises Unsupported: when the checksum's algorithm was given and a server does not support it
         """
         if not self._demand.of(work):
             return None
@@ -251,7 +257,7 @@ class Copying:
     async def _checksums(
         self, route: Route, source: str, sink: str, size: int, algorithm: str | None
     ) -> tuple[str | None, str | None, str | None]:
-        """An algorithm that both servers know, and what each says; None where there is none."""
+        """Return an algorithm that both servers support, and the checksum at each; three times None without any."""
         for name in (algorithm,) if algorithm else ALGORITHMS:
             ours, theirs = await asyncio.gather(
                 _of_source(route.source, source, name, size), route.sink.checksum(sink, name, 0, size)
@@ -262,14 +268,14 @@ class Copying:
 
 
 async def leave(sink: GridFTPTree, batch: Sequence[Work]) -> None:
-    """Delete what was begun and will not be ended, by whichever worker; the source need not be there.
+    """Delete all partial copies of these work items, by whichever worker; the source need not exist.
 
-    :raises CoallocError: when something of it may still be there
+    :raises CoallocError: when some partial data may still be there
     """
 
     async def one(work: Work) -> None:
         for name in names(work.destination, work):
-            with suppress(NoSuchFile, Unsupported):  # what cannot be named was never written
+            with suppress(NoSuchFile, Unsupported):  # a path that cannot be named was never written
                 await sink.delete(name)
 
     await of_each(one, batch)
@@ -281,12 +287,12 @@ async def _of_source(server: Storage, path: str, algorithm: str, size: int) -> s
 
 
 def _can_verify(route: Route) -> bool:
-    """Whether both servers say that they compute a checksum of one kind."""
+    """Return whether both servers advertise a common checksum algorithm."""
     return any(route.source.offers(name) and route.sink.offers(name) for name in ALGORITHMS)
 
 
 def _pieces(ranges: Sequence[tuple[int, int]], most: int) -> Iterator[tuple[int, int]]:
-    """The same bytes, in pieces that are no longer.
+    """Yield the same ranges in pieces of at most so many bytes.
 
     >>> list(_pieces([(0, 5), (7, 8)], 2))
     [(0, 2), (2, 4), (4, 5), (7, 8)]
@@ -297,7 +303,7 @@ def _pieces(ranges: Sequence[tuple[int, int]], most: int) -> Iterator[tuple[int,
 
 
 def _groups(batch: Sequence[Work]) -> Iterator[Sequence[Work]]:
-    """What may be under way at once: all that is new, and each alone that was tried before."""
+    """Yield groups that may be under way at once: first all new work items, then each that was tried before, alone."""
     if fresh := [work for work in batch if work.attempt == 1]:
         yield fresh
     for work in batch:

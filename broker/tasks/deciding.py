@@ -1,4 +1,4 @@
-"""Which replicas a file came from, and why, on its way to the recorder; nothing about that ends a transfer."""
+"""Decisions about which replicas served a file, on their way to the recorder; errors in them never end a transfer."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -19,16 +19,16 @@ from coalloc.model import TransferReport
 __all__ = ["Deciding"]
 
 TEXTS = ("url", "error", "rationale", "reason")
-"""What of a decision may say where something is."""
+"""Fields of a decision that may contain the location of a file."""
 log = structlog.get_logger("broker.tasks")
 
 
 class Deciding(NamedTuple):
-    """A transfer that is about to begin.
+    """The decision of a transfer that is about to begin.
 
     :param kind: download or copy
-    :param whose: whose task it is, and the site that it goes to
-    :param namings: of its collections: what went wrong, and where files came from, is told in the words of users
+    :param whose: the task's owner, and the destination's site
+    :param namings: namings of the task's collections; errors and sources are recorded under the names that users know
     """
 
     recorder: Recorder
@@ -50,7 +50,7 @@ class Deciding(NamedTuple):
         whose: tuple[str, str],
         namings: Sequence[Naming],
     ) -> Iterator["Deciding"]:
-        """Tells of a transfer that fails in the block; of one that does not, `came` has to be told."""
+        """Yield the decision and record it if the transfer fails in the block; after success, call `came`."""
         deciding = cls(recorder, work, kind, thing, whose, namings, time.time())
         try:
             with called(*namings):
@@ -61,7 +61,7 @@ class Deciding(NamedTuple):
             raise
 
     def came(self, report: TransferReport, error: str | None = None) -> None:
-        """What came of it."""
+        """Record the outcome of the transfer."""
         if not worth_telling(report):
             return
         owner, site = self.whose

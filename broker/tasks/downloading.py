@@ -1,4 +1,4 @@
-"""Fetches files into a folder of this machine: from one server, or from all that have a dataset, co-allocated."""
+"""Fetches of files into a folder of this machine, from one server or co-allocated from all replicas of a dataset."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
@@ -28,11 +28,11 @@ AT_ONCE = 4
 
 
 class Located(NamedTuple):
-    """All replicas of a file by URL, with what is expected of each, and what may be done to reach them.
+    """All replicas of a file by URL, with a forecast for each, and the means allowed to reach them.
 
-    :param proxy: the file of the proxy to show; None for the usual one of this process
-    :param checksum: of the file, ALGORITHM:HEX, if known
-    :param leads: is asked before a redirect is followed
+    :param proxy: the file of the proxy certificate to use; None for this process's default
+    :param checksum: checksum of the file, ALGORITHM:HEX, if known
+    :param leads: function asked before a redirect is followed
     """
 
     expected: Mapping[str, Estimate]
@@ -43,14 +43,15 @@ class Located(NamedTuple):
 
 
 Sources = Callable[[str], Awaitable[Located]]
-"""Where there is what a path of the source collection names."""
+"""A function that finds the sources of a path of the source collection."""
 
 
 class Downloading:
-    """Fetches from a collection into a folder.
+    """Fetches from one collection into a folder.
 
-    :param whose: whose task it is, and the site that it goes to
-    :param namings: of its collections
+    :param whose: the task's owner, and the destination's site
+    :param namings: namings of the task's collections
+    :param lenient: whether files that cannot be verified are copied anyway
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class Downloading:
         self._whose = whose
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
-        """Fetch all of a batch, and report each."""
+        """Fetch a batch of files and report each."""
         at_once = self._options.perf_pp or AT_ONCE
         await side_by_side(lambda work: self._fetch(work, recorder), batch, recorder, self._options, at_once)
 
@@ -118,9 +119,9 @@ class Downloading:
 
 
 async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
-    """Delete what was fetched of files that will not be whole, by whichever worker.
+    """Delete the partial data of files that will not be completed, by whichever worker.
 
-    :raises CoallocError: when it may still be there
+    :raises CoallocError: when some data may still be there
     """
 
     async def one(work: Work) -> None:
@@ -133,19 +134,25 @@ async def discarded(sink: LocalTree, batch: Sequence[Work]) -> None:
 
 
 async def _emptied(sink: LocalTree, work: Work, beside: Iterable[str]) -> bool:
-    """Delete what was fetched in these folders, whoever is at it; whether nothing is left."""
+    """Delete the partial data in these folders, even if a worker still writes it; return whether all is gone."""
     target, within = sink.at(work.destination), sink.real(_parent(work.destination))
     gone = [await asyncio.to_thread(discard, target, within, name) for name in beside]
     return all(gone)
 
 
 async def _reached(sink: LocalTree, work: Work) -> None:
-    """:raises NoSuchFile: when the folder is not there, or a part of its path is a link"""
+    """Check that the folder of the destination exists.
+
+    :raises NoSuchFile: when it does not, or a part of its path is a link
+    """
     await sink.stat(f"{_parent(work.destination)}/")
 
 
 async def _refuse_folder(sink: LocalTree, work: Work) -> None:
-    """:raises IsDirectory: when there is a folder where the file is to be"""
+    """Check that no folder is at the destination of a file.
+
+    :raises IsDirectory: when there is one
+    """
     try:
         there = await sink.stat(work.destination)
     except NoSuchFile:
@@ -159,6 +166,6 @@ def _parent(path: str) -> str:
 
 
 def _checksum(report: TransferReport) -> str | None:
-    """What the file is known to have here and at its source, as ALGORITHM:HEX."""
+    """Return the checksum on which the file and its source agree, as ALGORITHM:HEX; None if they were not compared."""
     known = report.checksum if report.compared else None
     return known and f"{known.algorithm}:{known.value}"

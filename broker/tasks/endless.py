@@ -1,4 +1,4 @@
-"""A bound of what a task finds: a server that invents folders would fill the database. Pure."""
+"""A bound on the work that one task finds: a server that invents folders would fill the database. Pure."""
 
 from broker.models.tasks import Work
 from coalloc.bounds import DEEPEST
@@ -11,18 +11,18 @@ MOST_WORK = 10_000_000
 
 
 def refuse_deep(work: Work) -> None:
-    """Return if a folder is as deep as folders are.
+    """Check that a folder is not deeper than real folders are.
 
-    :raises LimitExceeded: naming it
+    :raises LimitExceeded: when it is, naming the folder
     """
     if work.details.depth > DEEPEST:
         raise LimitExceeded(f"{work.source} is more than {DEEPEST} folders deep", "submit a task for this folder")
 
 
 def refuse_endless(work: Work, total: int) -> None:
-    """Return if a task that has so many pieces of work may have more.
+    """Check that a task with so many work items may have more.
 
-    :raises LimitExceeded: naming the folder that has too much
+    :raises LimitExceeded: when it may not, naming the folder that has too many entries
     """
     if total > MOST_WORK:
         raise LimitExceeded(

@@ -1,4 +1,4 @@
-"""What is only at the destination of a sync, and what of it may be deleted; pure. In doubt, nothing is."""
+"""Entries only at the destination of a sync, and which of them may be deleted; pure. In doubt, nothing is deleted."""
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from coalloc.plain import one_line
 __all__ = ["EXTRA", "PRUNE", "Reason", "deletion", "extras", "meant", "related", "untouched"]
 
 PRUNE, EXTRA = 2, 3
-"""The phases in which what is only at the destination is found, and deleted: when all is copied, and links are made."""
+"""The phases in which extra entries are found and deleted: after all files are copied and links are made."""
 WHY: Mapping[str, str] = {
     "hidden": "nothing in {folder} is deleted: the source's server counts {entries} entries more than it names, "
     "such as links that lead nowhere",
@@ -30,12 +30,12 @@ WHY: Mapping[str, str] = {
 
 
 class Reason(NamedTuple):
-    """Why what is only at the destination is not deleted.
+    """A reason not to delete entries that are only at the destination.
 
-    `hidden`, `nameless`, `twice`: the source's listing of it may be incomplete; `names`: so many names of the source
-    are not listed there; `link`: what is there may be somebody else's; `shared`: another folder of the task is this
-    one; `source`: so many of them belong to what is copied; `exchanged`: it is another folder now; `left`: not all in
-    it was deleted.
+    `hidden`, `nameless`, `twice`: the source's listing may be incomplete; `names`: so many names of the source are
+    missing in the destination's listing; `link`: a link leads there, so the folder may belong to another user;
+    `shared`: the folder is also the destination of another folder of the task; `source`: so many entries belong to the
+    source; `exchanged`: another folder has taken its place; `left`: not all of its entries were deleted.
     """
 
     kind: Literal["hidden", "nameless", "twice", "names", "link", "shared", "source", "exchanged", "left"]
@@ -44,12 +44,12 @@ class Reason(NamedTuple):
 
     @classmethod
     def of(cls, omission: Omission) -> "Reason":
-        """Return what an omission of the source's listing is a reason for."""
+        """Return the reason that follows from an omission in the source's listing."""
         return cls(*omission)
 
 
 def untouched(folder: str, reason: Reason) -> Event:
-    """Return the event that tells a task's owner why something in a folder of the destination is not deleted."""
+    """Return the event that tells a task's owner why entries of a destination's folder are not deleted."""
     said = one_line(WHY[reason.kind].format(folder=folder, entries=reason.entries, example=reason.example))
     return Event(time.time(), "DELETE_DESTINATION_EXTRA_SKIPPED", False, "nothing is deleted", said)
 
@@ -62,11 +62,11 @@ def extras(
     items: Sequence[str],
     ours: Collection[str] = (),
 ) -> list[Entry]:
-    """Return what of a destination's folder the source does not have: what rules leave out is left alone there, too.
+    """Return the entries of a destination's folder that the source does not have; filtered names are left alone.
 
-    :param names: of what the source has in that folder
-    :param items: where the items of the task go
-    :param ours: names under which workers write, by the database
+    :param names: names in that folder of the source
+    :param items: destinations of the task's items
+    :param ours: temporary names of workers, according to the database
     """
     return [
         entry
@@ -79,9 +79,9 @@ def extras(
 
 
 def deletion(work: Work, entry: Entry, within: str | None) -> Planned:
-    """Return the work that deletes what the source does not have; of a link, the link.
+    """Return the work item that deletes an extra entry; for a link, it deletes only the link.
 
-    :param within: what tells the folder in which it is apart from others
+    :param within: identity of the entry's folder
     """
     found = "dir" if entry.kind == "dir" and entry.link_target is None else "file"
     depth = work.details.depth + 1
@@ -90,7 +90,9 @@ def deletion(work: Work, entry: Entry, within: str | None) -> Planned:
 
 
 def meant(path: str, destinations: Sequence[str]) -> bool:
-    """Whether something at the destination may be what another item of the task brings: it has two that it belongs to.
+    """Return whether an entry at the destination may come from another item of the task.
+
+    That is so if it lies in the destinations of two items, or is, or contains, the destination of one.
 
     >>> meant("/t/b", ["/t/", "/t/b/"]), meant("/t/old", ["/t/"]), meant("/t/x", ["/t/", "/t"])
     (True, False, True)
@@ -101,7 +103,7 @@ def meant(path: str, destinations: Sequence[str]) -> bool:
 
 
 def related(one: str, other: str) -> bool:
-    """Whether two paths of one server are the same, or one lies in the other.
+    """Return whether two paths of one server are equal or one contains the other.
 
     >>> related("/a/b/", "/a"), related("/a", "/a/b"), related("/a", "/ab"), related("/", "/x")
     (True, True, False, True)

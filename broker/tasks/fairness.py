@@ -1,7 +1,7 @@
-"""Which task gets the next lane; pure.
+"""The choice of the task that gets the next lane; pure.
 
-Whoever has the fewest lanes open comes first, so that a hundred thousand files of one user hold up nobody; an admin's
-priority overrules that. Among one owner's tasks the nearest deadline is first, then the oldest.
+The owner with the fewest open lanes comes first, so that one user's hundred thousand files delay no other user; an
+admin's priority overrules that. Among the tasks of one owner, the nearest deadline comes first, then the oldest task.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ __all__ = ["Choice", "choose"]
 
 
 class Choice(NamedTuple):
-    """The task to open a lane for, if there is one; for what those wait that could have none; and who wants no more."""
+    """The task to open a lane for, if any; the reasons why tasks wait; and the tasks that have all their lanes."""
 
     candidate: Candidate | None
     waits: Mapping[str, str]
@@ -27,8 +27,10 @@ def choose(
     caps: Mapping[str, int | None],
     tuned: Mapping[Pair, int],
 ) -> Choice:
-    """:param caps: lanes that each collection may have; one that is not in it is gone
-    :param tuned: lanes that a pair may have
+    """Choose the task to open a lane for.
+
+    :param caps: lanes that each collection may have; a collection that is not in it no longer exists
+    :param tuned: lanes that each pair of collections may have
     """
     by_owner, by_pair = Counter(lane.owner for lane in lanes), Counter(lane.pair for lane in lanes)
     by_collection = Counter(end for lane in lanes for end in set(lane.pair) if end)
@@ -45,7 +47,7 @@ def choose(
         if full:
             waits[each.task] = full
         elif asked is not None and by_task[each.task] >= asked:
-            content.add(each.task)  # it has all the lanes that it asked for
+            content.add(each.task)  # it has all the lanes that its owner asked for
         elif asked is None and by_pair[each.pair] >= tuned[each.pair]:
             if not by_task[each.task]:
                 waits[each.task] = (
@@ -57,7 +59,7 @@ def choose(
 
 
 def _full(each: Candidate, lanes: Mapping[str, int], caps: Mapping[str, int | None]) -> str:
-    """Why its collections take no further lane; empty if they do."""
+    """Return the reason why a task's collections allow no further lane; empty if they do."""
     for end in filter(None, each.pair):
         cap = caps.get(end)
         if cap is not None and lanes.get(end, 0) >= cap:

@@ -1,4 +1,4 @@
-"""What an error means for a task: its code, as Globus names faults, and whether trying again is of use; pure."""
+"""The meaning of an error for a task: its fault code, as Globus names it, and whether to try again; pure."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +15,16 @@ __all__ = ["MISSING", "Fault", "at_source", "failed", "fault", "pause", "poisone
 
 MISSING = "FILE_NOT_FOUND"
 ATTEMPTS = 3
-"""So often something is tried that is unlikely to change."""
+"""Attempts at work whose error is unlikely to pass by itself."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 120.0
-"""Seconds before something is tried again: twice as many each time."""
+"""Seconds before the next attempt; they double each time."""
 
 
 class Fault(NamedTuple):
-    """:param lasting: trying again may help only if somebody does something"""
+    """An error as a task reports it.
+
+    :param lasting: whether another attempt is useless until a user or admin acts
+    """
 
     code: str
     lasting: bool
@@ -53,7 +56,7 @@ CODES: tuple[tuple[type[errors.CoallocError], Fault], ...] = (
 
 
 def fault(error: Exception) -> Fault:
-    """What an error is called."""
+    """Return the fault of an error."""
     if isinstance(error, Unavailable):
         return Fault("INTERNAL_ERROR", False)
     for kind, known in CODES:
@@ -64,7 +67,7 @@ def fault(error: Exception) -> Fault:
 
 @contextmanager
 def at_source() -> Iterator[None]:
-    """What goes wrong here is the source's doing: only that may be left out."""
+    """Mark errors in the block as the source's: only such errors may be skipped."""
     try:
         yield
     except errors.SourceError as error:
@@ -73,12 +76,12 @@ def at_source() -> Iterator[None]:
 
 
 def failed(work: Work, error: Exception, options: Options) -> Result:
-    """What becomes of work after an attempt that failed: it waits for the next one, is left out, or has failed."""
+    """Return the result of a failed attempt: work that is tried again, skipped or failed."""
     code, lasting = fault(error)
     said = str(error) or type(error).__name__
     if isinstance(error, errors.AddressRefused | CredentialRefused):
         said = f"{said} ({error.remedy})"
-    if isinstance(error, Unverifiable):  # it would be copied again in vain
+    if isinstance(error, Unverifiable):  # another copy could not be verified either
         return Result(work, "failed", error_code=code, error=f"{said} ({error.remedy})")
     if code == "NO_SPACE_LEFT" and options.fail_on_quota_errors:
         return Result(work, "failed", error_code=code, error=said)
@@ -90,14 +93,14 @@ def failed(work: Work, error: Exception, options: Options) -> Result:
 
 
 def poisoned(work: Work) -> Result | None:
-    """Work that is not tried again, since workers died of it."""
+    """Return the failure of a work item that is not tried again because workers died of it; None for any other."""
     if work.lost < ATTEMPTS:
         return None
     return Result(work, "failed", error_code="WORKER_LOST", error=f"{work.lost} workers died while they were at it")
 
 
 def pause(attempt: int) -> float:
-    """Seconds until the next attempt after this one, which is the first if 1.
+    """Return the seconds between an attempt and the next; the first attempt is 1.
 
     >>> pause(1), pause(3), pause(20)
     (1.0, 4.0, 120.0)

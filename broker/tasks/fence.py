@@ -1,11 +1,11 @@
-"""Asks the database whether a lease is still this worker's, before what cannot be taken back.
+"""A check that a lease still belongs to this worker, made before steps that cannot be undone.
 
-A worker that is stopped, or cut off from the database, is taken for dead, and its work is given to another. When it
-goes on, it finds that out here: before it begins anything, if it was not heard of for a moment, and in any case before
-a file gets its final name. Questions that come together are one.
+A worker that is stopped, or cut off from the database, is taken for dead, and another worker gets its work. When it
+resumes, this check tells it so: before it begins any work, unless the database has heard of it a moment ago, and always
+before a file gets its final name. Checks that arrive together share one query.
 
-A worker counts as silent for longer than it is: from when it sent what the database then accepted, by its own clock
-that nobody sets. So it knows that it is silent before others take it for dead.
+A worker's silence is counted from the moment when it sent the last message that the database accepted, by its own
+monotonic clock. This is longer than the silence that others see, so a worker stops before others take it for dead.
 """
 
 import asyncio
@@ -21,20 +21,20 @@ from broker.storage.work import Works
 __all__ = ["Fence", "LeaseLost"]
 
 FRESH = 3.0
-"""Seconds for which a worker that the database has heard of may begin work without asking."""
+"""Seconds after contact with the database during which a worker may begin work without a query."""
 SILENT = 9.0
-"""Seconds of silence after which a worker stops; the rest until others take it for dead is for stopping."""
+"""Seconds of silence after which a worker stops; the time until others take it for dead is left for stopping."""
 PAUSE = 1.0
-"""Seconds between questions while there is no answer, or while the worker is silent."""
+"""Seconds between queries while the database does not answer, or while the worker is silent."""
 log = structlog.get_logger("broker.tasks")
 
 
 class LeaseLost(BrokerError):
-    """A lease that is no longer this worker's: another may do the work, or nobody is to."""
+    """A lease that is no longer this worker's: another worker may do the work, or it was withdrawn."""
 
 
 class Fence:
-    """What the leases of one worker are good for."""
+    """The check of one worker's leases."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -44,29 +44,35 @@ class Fence:
         self._turn = asyncio.Lock()
 
     def begin(self, worker: str, sent: float) -> None:
-        """Ask under this name from now on; it was said to the database at a moment of the monotonic clock."""
+        """Set the worker's name for all checks from now on.
+
+        :param sent: time when the name was sent to the database, by the monotonic clock
+        """
         self._worker = worker
         self.heard(sent)
 
     def heard(self, sent: float) -> None:
-        """Note that the database knew this worker when it heard of it, not before a moment of the monotonic clock."""
+        """Note that the database has accepted a message of this worker.
+
+        :param sent: time when that message was sent, by the monotonic clock
+        """
         self._heard = sent
 
     @property
     def silent(self) -> bool:
-        """Whether others may soon take this worker for dead."""
+        """The fact that other workers may soon take this worker for dead."""
         return time.monotonic() - self._heard > SILENT
 
     async def fresh(self, work: Work) -> None:
-        """Return when work may begin: at once, unless this worker was stopped, or cut off, in the meantime.
+        """Wait until work may begin: not at all, unless this worker was stopped or cut off in the meantime.
 
-        :raises LeaseLost: when it may not
+        :raises LeaseLost: when the lease is no longer this worker's
         """
         if time.monotonic() - self._heard > FRESH:
             await self.hold(work)
 
     async def hold(self, work: Work) -> None:
-        """Return when a lease is ours, and will not be another's for the next seconds; it is asked until that is known.
+        """Wait until a lease is certain to be this worker's for the next seconds; ask the database until it answers.
 
         :raises LeaseLost: when it is not
         """
@@ -78,7 +84,7 @@ class Fence:
             await asyncio.sleep(PAUSE)
 
     async def _is_held(self, work: Work) -> bool:
-        """Whether the database says that a lease is ours."""
+        """Return whether the database holds a lease as this worker's."""
         answer = self._asked.setdefault(work.lease, asyncio.get_running_loop().create_future())
         while not answer.done():
             async with self._turn:
@@ -92,7 +98,7 @@ class Fence:
         return answer.result()
 
     async def _ask(self) -> None:
-        """Ask about all that is asked for."""
+        """Answer all waiting checks with one query."""
         asked, self._asked = self._asked, {}
         try:
             async with self._database.read() as connection:

@@ -1,4 +1,4 @@
-"""What is made of observations follows them: soon after they came, or when another process has taken them in."""
+"""Keeps data derived from observations current, soon after new ones arrive in this process or in another."""
 
 import asyncio
 import time
@@ -12,18 +12,18 @@ from broker.errors import BrokerError
 __all__ = ["Follower"]
 
 LOOK = 2.0
-"""Seconds between looks, where nobody tells of anything new."""
+"""Seconds between looks at the database when no news arrive."""
 REST = 4.0
-"""How many times as long as a step took others have the database, and the processor, while the broker is at work."""
+"""Pause after each step, as a multiple of its duration, so that others get the database and the processor."""
 log = structlog.get_logger("broker.tasks")
 
 
 class Follower:
-    """Takes one step after the other while there is something to do.
+    """A loop that takes one step after the other while there is something to do.
 
-    :param name: for the log
-    :param step: does some of it, in a moment; whether there may be more
-    :param rest: how many times as long others have it then; 0 for steps that leave others their turns by themselves
+    :param name: name in the log
+    :param step: function that does a small part of the work, and returns whether there may be more
+    :param rest: pause after a step, as a multiple of its duration; 0 for steps that pause by themselves
     """
 
     def __init__(self, name: str, step: Callable[[], Awaitable[bool]], rest: float = REST) -> None:
@@ -33,18 +33,18 @@ class Follower:
         self._news = asyncio.Event()
 
     def news(self) -> None:
-        """There is something new."""
+        """Wake the loop: there are new observations."""
         self._news.set()
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Repeat until cancelled."""
         while True:
             self._news.clear()
             try:
                 await self._catch_up()
             except BrokerError as error:
                 log.warning("cannot be followed at the moment", what=self._name, error=str(error))
-            except Exception:  # else what follows would stand still unnoticed
+            except Exception:  # otherwise an error would stop it unnoticed
                 log.exception("cannot be followed at the moment", what=self._name)
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK):

@@ -1,4 +1,4 @@
-"""Copies datasets to a GridFTP server, each from all servers that have it at once: no byte comes through here."""
+"""Copies of datasets to a GridFTP server, from all servers that have replicas; no byte passes through this machine."""
 
 from collections.abc import Awaitable, Callable, Sequence
 
@@ -24,13 +24,14 @@ __all__ = ["Gathering"]
 AT_ONCE = 4
 SCHEMES = ("ftp://", "gsiftp://")
 Where = Callable[[str], Awaitable[ToRead]]
-"""Where a dataset is that a path of the catalogue names, the best replica first."""
+"""A function that returns a dataset's replicas for a path of the catalogue, the best replica first."""
 
 
 class Gathering:
-    """Copies from wherever replicas are to one collection.
+    """Copies from replicas to one collection.
 
-    :param whose: whose task it is, and the site that it goes to
+    :param whose: the task's owner, and the destination's site
+    :param lenient: whether files that cannot be verified are copied anyway
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Gathering:
         self._owner, self._site = whose
 
     async def copy(self, batch: Sequence[Work], recorder: Recorder) -> None:
-        """Copy all of a batch, and report each."""
+        """Copy a batch of datasets and report each."""
         at_once = self._options.perf_pp or AT_ONCE
         await side_by_side(lambda work: self._copy(work, recorder), batch, recorder, self._options, at_once)
 
@@ -66,7 +67,7 @@ class Gathering:
         known = [work.details.told] if work.details.told else recorded
         if work.details.compare and await same(self._sink, work, found.checksums, urls, policy):
             return Result(work, "succeeded", counts={"files_skipped": 1, "bytes": -work.size})
-        await leave(self._sink, [work])  # what was begun by a worker that died
+        await leave(self._sink, [work])  # partial data of a worker that died
         arriving = Arriving(work.task_id, recorder)
 
         async def confirm(verified: bool) -> None:

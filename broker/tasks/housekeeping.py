@@ -1,6 +1,6 @@
-"""Housekeeping of any worker: it frees leases of dead ones, ends tasks at their deadlines, notes how far they are.
+"""Housekeeping, done by any worker: frees the leases of dead workers, ends expired tasks, and logs progress.
 
-Each is a transaction of its own, so that none holds what another one waits for.
+Each of these is a transaction of its own, so that none holds a lock that another waits for.
 """
 
 from collections.abc import Collection
@@ -16,14 +16,14 @@ from broker.storage.workers import Workers
 __all__ = ["SILENCE", "Housekeeping"]
 
 SILENCE = 15.0
-"""Seconds after which a worker that says nothing is dead."""
+"""Seconds of silence after which a worker counts as dead."""
 TOLD = 60.0
-"""How often the log of a task tells how far it is."""
+"""Seconds between progress events in the log of a task."""
 log = structlog.get_logger("broker.tasks")
 
 
 class Housekeeping:
-    """Keeps the tables of one database in order."""
+    """Housekeeping in one database."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -31,8 +31,8 @@ class Housekeeping:
     async def do(self, worker: str, mine: Collection[str]) -> None:
         """Do what is due.
 
-        :param worker: who does it; it is not dead
-        :param mine: the tasks that it has lanes of
+        :param worker: name of the worker that does it, which is not dead
+        :param mine: tasks for which it has lanes
         """
         await self._bury(worker)
         async with self._database.read() as connection:
@@ -52,7 +52,7 @@ class Housekeeping:
 
     @retried
     async def _expire(self, task: str) -> None:
-        """End a task whose deadline is over, unless another worker has, or the deadline is another by now."""
+        """End a task whose deadline has passed, unless it has ended already or its deadline was changed meanwhile."""
         async with self._database.write() as connection:
             tasks, now = Tasks(connection), await read_clock(connection)
             if await tasks.end(task, now, "EXPIRED", "its deadline is over", "expired", by=now):

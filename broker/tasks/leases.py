@@ -1,6 +1,6 @@
-"""What a worker has leased: no lease is forgotten, whatever becomes of the database meanwhile.
+"""The leases of one worker; none is forgotten, whatever happens to the database meanwhile.
 
-What could not be given back is owed, and a lease of which only the database knows is found again.
+Leases that could not be given back are kept as owed, and leases that only the database knows are found again.
 """
 
 import asyncio
@@ -16,12 +16,14 @@ from broker.tasks.recorder import Recorder
 __all__ = ["FEWEST", "Leases", "moment"]
 
 FEWEST, MOST, BATCH_BYTES = 250, 1000, 64 << 20
-"""How much work is leased at once."""
+"""Bounds on the work items, and the bytes, of one batch of leases."""
 MOMENT = 0.5
 
 
 def moment(done: int, seconds: float) -> int:
-    """How much to lease next, where so much took so long: a moment's work, since a transaction costs as much as files.
+    """Return how many work items to lease next, from those that the last batch had and its duration.
+
+    A batch should last a moment, since a transaction costs as much as many files.
 
     >>> moment(250, 0.2), moment(250, 30.0), moment(1, 1e-9)
     (625, 250, 1000)
@@ -30,7 +32,7 @@ def moment(done: int, seconds: float) -> int:
 
 
 class Leases:
-    """Those of one worker, under the name by which the database knows it."""
+    """The leases of one worker, under the name by which the database knows it."""
 
     def __init__(self, database: Database, recorder: Recorder) -> None:
         self._database = database
@@ -43,9 +45,9 @@ class Leases:
         self._settling = asyncio.Lock()
 
     def begin(self, worker: str, sent: float) -> None:
-        """Under this name from now on, which was said at that moment; what was leased under another is others' by now.
+        """Begin under a new name; leases under an earlier name now belong to others.
 
-        :param sent: as `Fence.heard` has it
+        :param sent: time when the name was sent to the database, as for `Fence.heard`
         """
         self._worker, self._held, self._owed = worker, set(), []
         self._recorder.fence.begin(worker, sent)
@@ -53,9 +55,9 @@ class Leases:
     async def lease(
         self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int
     ) -> list[Work]:
-        """Work of the first of these groups that has some.
+        """Lease work items from the first of these groups that has some.
 
-        Groups take turns, so that copying begins before all folders are read; every other lane takes large files
+        Groups take turns, so that copying begins before all folders are listed; every other lane takes large files
         first, so that small ones fill the gaps.
         """
         async with self._leasing:
@@ -74,12 +76,12 @@ class Leases:
         return []
 
     async def settle(self, batch: Sequence[Work], lane: int | None = None) -> None:
-        """Record what was done, give back what was not of a batch, and close a lane; now, or as soon as that can be."""
+        """Record results, give back the unfinished items of a batch, and close a lane: now, or as soon as possible."""
         self._owed.extend(batch)
         if lane is not None:
             self._over.add(lane)
         async with self._settling:
-            owed, over = self._owed, self._over  # before results are written: what is owed later has later results
+            owed, over = self._owed, self._over  # taken before the flush: later owed work has later results
             self._owed, self._over = [], set()
             try:
                 recorded = await self._recorder.flush(self._worker)
@@ -90,9 +92,9 @@ class Leases:
             await self._give_back(owed, over)
 
     async def _give_back(self, owed: Sequence[Work], over: Collection[int]) -> None:
-        """Give back what is owed and was not recorded.
+        """Give back owed leases whose results were not recorded.
 
-        It is forgotten here before. Whether a failed transaction gave it back is for `reconcile` to find out.
+        They are forgotten here first; after a failed transaction, `reconcile` finds those that the database still has.
         """
         self._recorder.forget(owed)
         left = {work.lease for work in owed} & self._held
@@ -107,9 +109,9 @@ class Leases:
                 raise
 
     async def reconcile(self) -> None:
-        """Give back what the database says we have, and we do not know of.
+        """Give back leases that the database has for this worker, and this worker does not know.
 
-        The answer to a lease was lost, or what was recorded was lost in a crash of a database that does not write
+        They arise when the answer to a lease was lost, or when a crash lost results, in a database that does not write
         each transaction to disk before it acknowledges it.
         """
         async with self._settling, self._leasing, self._database.write() as connection:

@@ -1,7 +1,7 @@
-"""How fast bytes may be moved: the rates of all collections that they come from or go to, under whichever name.
+"""Rate limits for bytes: the rates of all collections that the bytes come from or go to, under whichever name.
 
-A rate is what the owner of a server wishes. So it holds for each file in the collection's folder: also where it is
-used as a replica of a dataset, or through another collection at the same server.
+The owner of a server sets a rate. So it holds for each file in the collection's folder, also where the file is used as
+a replica of a dataset, or through another collection at the same server.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from coalloc.api import Admission
 __all__ = ["Limits", "Promises"]
 
 AGAIN = 1.0
-"""Seconds after which a database that cannot be used is asked again."""
+"""Seconds between attempts while the database cannot be used."""
 log = structlog.get_logger("broker.tasks")
 
 
 class Promises:
-    """Promises of bytes that all workers make in the same rows.
+    """Reservations of bytes against rates, shared by all workers through the same database rows.
 
-    Here one is made after the other, when the time of the one before has come: so a process that dies, or stops what it
-    was about to move, blocks a rate for a moment only. While the database cannot be used there is no leave.
+    In this process, each reservation is made only when the time of the one before has come. So a process that dies, or
+    stops a copy, blocks a rate only for a moment. While the database cannot be used, no bytes are granted.
     """
 
     def __init__(self, database: Database) -> None:
@@ -36,12 +36,12 @@ class Promises:
         self._turns: defaultdict[frozenset[str], asyncio.Lock] = defaultdict(asyncio.Lock)
 
     async def wait(self, numbers: frozenset[str], size: int) -> None:
-        """Until so many bytes may be moved that count for these collections."""
+        """Wait until so many bytes may be moved under the rates of these collections."""
         async with self._turns[numbers]:
             await asyncio.sleep(await self._start(numbers, size))
 
     async def _start(self, numbers: frozenset[str], size: int) -> float:
-        """In how many seconds they may be moved, once that can be promised."""
+        """Return in how many seconds the bytes may be moved; wait until the database answers."""
         while True:
             try:
                 return await self._promise(numbers, size)
@@ -56,10 +56,10 @@ class Promises:
 
 
 class Limits:
-    """Those that a task may meet.
+    """The rate limits that a task may meet.
 
     :param limited: all collections that have a rate
-    :param pair: the ids of those that are the task's
+    :param pair: ids of the task's collections
     """
 
     def __init__(self, promises: Promises, limited: Sequence[Limited], pair: Sequence[str]) -> None:
@@ -68,11 +68,11 @@ class Limits:
         self._pair = pair
 
     def __bool__(self) -> bool:
-        """Whether there is any: of very many files URLs are not made for nothing."""
+        """Return whether any collection has a rate; if none has, no URLs need to be made for a great many files."""
         return bool(self._limited)
 
     def of(self, *urls: str) -> Admission | None:
-        """For bytes on their way from or to these, a second's worth at once; None where nothing limits them."""
+        """Return the admission for bytes from or to these URLs, a second's worth at once; None without a limit."""
         met = [each for each in self._limited if each.id in self._pair or each.has(urls)]
         if not met:
             return None
@@ -80,6 +80,6 @@ class Limits:
         return Admission(max(1, int(slowest)), partial(self._promises.wait, frozenset(each.id for each in met)))
 
     def by_url(self, sources: Iterable[str], *sink: str) -> dict[str, Admission]:
-        """For bytes from each of several sources, of those that meet any."""
+        """Return the admission of each source whose bytes are limited, by URL."""
         found = {url: self.of(url, *sink) for url in sources}
         return {url: admission for url, admission in found.items() if admission}

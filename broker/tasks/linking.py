@@ -1,4 +1,4 @@
-"""Makes the symbolic links that a task keeps."""
+"""Creation of the symbolic links that a task keeps."""
 
 from contextlib import suppress
 
@@ -19,7 +19,7 @@ __all__ = ["Linking"]
 
 
 class Linking:
-    """Makes links at one end like those at the other.
+    """Creation of links at one collection like those at the other.
 
     :param standing: what the task's owner may do now
     """
@@ -33,11 +33,11 @@ class Linking:
         self._options = options
 
     async def link(self, work: Work) -> Result:
-        """Make a link that leads to what the one at the source leads to, in one step, in place of a file or a link.
+        """Make a link with the target of the source's link, atomically, in place of a file or a link.
 
-        One that leads to where it may not, or to what is not at the destination, is the source's doing.
+        A link to a path that is not allowed, or not at the destination, counts as the source's error.
 
-        :raises IsDirectory: when a folder is there
+        :raises IsDirectory: when a folder is at the destination
         """
         with at_source():
             target = _target(work, found := await self._found(work))
@@ -49,14 +49,20 @@ class Linking:
         return Result(work, "succeeded")
 
     async def _found(self, work: Work) -> Entry:
-        """What is at the source; it is asked only for what its listing did not say, since links may lead nowhere."""
+        """Return the entry at the source; the server is asked only if the listing lacks details, since links may
+        dangle.
+        """
         if work.details.link and not self._options.sync_level:
             return Entry(work.source, "link", link_target=work.details.link)
         found = await self._source.stat(work.source)
         return found._replace(link_target=work.details.link or found.link_target)
 
     async def _there(self, work: Work) -> Entry | None:
-        """What is at the destination; nothing where a link leads nowhere, as far as servers tell."""
+        """Return the entry at the destination; None where, as far as the server tells, a link leads nowhere or nothing
+        is.
+
+        :raises IsDirectory: when a folder is there
+        """
         try:
             there = await self._sink.stat(work.destination)
         except NoSuchFile:
@@ -66,7 +72,7 @@ class Linking:
         return there
 
     async def _wanted(self, work: Work, target: str, found: Entry, there: Entry | None) -> bool:
-        """Whether the link is to be made: as a file would be copied, and never in place of the same link."""
+        """Return whether the link has to be made: by the rules for files, but never in place of an equal link."""
         if there is None or there.link_target is None:
             return outdated(found, there, self._options) is not False
         if self._options.sync_level == 0:
@@ -75,11 +81,11 @@ class Linking:
         return aim is None or (ends != aim and ends != await self._sink.end(aim))
 
     async def _make(self, work: Work, target: str) -> None:
-        for name in names(work.destination, work):  # what was begun by a worker that is gone
+        for name in names(work.destination, work):  # partial data of a worker that died
             with suppress(NoSuchFile):
                 await self._sink.delete(name)
         beside = temporary(work.destination, work)
-        if work.details.link is None:  # an item: no folder was made for it
+        if work.details.link is None:  # the link is an item of its own: no folder was made for it
             await self._making.make(work.destination.rpartition("/")[0])
         try:
             with at_source():
@@ -93,10 +99,10 @@ class Linking:
 
 
 def _target(work: Work, found: Entry) -> str:
-    """Return what a link at the source leads to, named from its folder.
+    """Return the target of a link at the source, relative to the link's folder.
 
-    :raises Unsupported: when it is none
-    :raises PermissionRefused: when it leads out of the collection, or to where the task's owner may not read
+    :raises Unsupported: when it is no link
+    :raises PermissionRefused: when it leads out of the collection, or to a path that the task's owner may not read
     """
     target = found.link_target
     if target is None and found.kind == "link":

@@ -1,6 +1,6 @@
-"""Finds out what is to be copied: an item that was submitted, or the next folder. Folders are streamed, never held.
+"""Discovery of what to copy: an item that was submitted, or the next folder. Listings are streamed, not kept.
 
-A folder is only held where it has to be compared with its other end: for sync levels, and to find what is only there.
+The listing of a destination's folder is kept only for comparison: for sync levels, and to find extra entries.
 """
 
 import time
@@ -28,11 +28,11 @@ from coalloc.plain import one_line
 __all__ = ["Looking"]
 
 MUCH = 500
-"""So much work is for more than one lane."""
+"""Work items from which on more than one lane is useful."""
 
 
 class Plan:
-    """What was found: work to be done, and files that are at the destination already; how many of these count."""
+    """The result of a look: work items, files that are at the destination already, and the count of the latter."""
 
     def __init__(self) -> None:
         self.children: list[Planned] = []
@@ -41,21 +41,21 @@ class Plan:
         self.events: list[Event] = []
 
     def taken(self) -> tuple[list[Planned], list[Planned]]:
-        """The work and what is there already, which are then somebody else's to keep, and to count."""
+        """Return and clear the work items and the files already there: the caller stores and counts them."""
         taken = self.children, self.there
         self.children, self.there = [], []
         return taken
 
     def result(self, work: Work) -> Result:
-        """What became of looking."""
+        """Return the result of the look."""
         counts = {"files_skipped": self.skipped, "files": self.skipped} if self.skipped else {}
         return Result(work, "succeeded", counts=counts, children=tuple(self.children), events=tuple(self.events))
 
 
 class Looking:
-    """Looks at one end and plans for the other.
+    """Looks at the source and plans work for the destination.
 
-    :param found: is told when a folder has much, before all of it is read
+    :param found: function called when a folder has many entries, before all of it is read
     """
 
     def __init__(
@@ -72,9 +72,12 @@ class Looking:
         self._lineages: dict[str, Sequence[str | None]] = {}
 
     async def look(self, work: Work) -> Result:
-        """What an item is.
+        """Find out whether an item is a file or a folder, and plan its work.
 
-        :raises IsDirectory: :raises NotDirectory: when it is not what was said
+        :raises IsDirectory: when it is a folder and was not submitted as recursive
+        :raises NotDirectory: when it is no folder and was submitted as recursive
+        :raises PermissionRefused: when it is a link whose target may not be read, or is not known
+        :raises Unsupported: when it is neither file nor folder
         """
         with at_source():
             entry = await self._source.stat(work.source)
@@ -106,7 +109,7 @@ class Looking:
         return plan.result(work)
 
     async def _meet(self, work: Work, entry: Entry, folder: Planned) -> None:
-        """Remember what both ends of an item are, by whatever path they are reached.
+        """Remember the folders at both ends of an item, so that they are recognized by whatever path they are reached.
 
         :raises AlreadyThere: when they are one folder
         """
@@ -124,7 +127,7 @@ class Looking:
         await self._remember(work, [*aim, *await self._sources(work, entry)])
 
     async def _sources(self, work: Work, entry: Entry) -> list[Touch]:
-        """What may not be deleted as extra: an item, and all that it lies in, also behind links."""
+        """Return what may not be deleted as extra: an item and all folders that contain it, also behind links."""
         if not self._options.delete_destination_extra:
             return []
         folder = work.source if entry.kind == "dir" or is_link(entry) else work.source.rpartition("/")[0] or "/"
@@ -139,7 +142,7 @@ class Looking:
                 await Touched(connection).add(work.task_id, found)
 
     async def expand(self, work: Work) -> Result:
-        """Plan all that is in a folder, some at a time."""
+        """Plan work for all entries of a folder, some at a time."""
         _bounded(work)
         await self._making.make(work.destination)
         level, extra = self._options.sync_level, self._options.delete_destination_extra
@@ -186,7 +189,7 @@ class Looking:
         return plan.result(work)
 
     async def _remember_folder(self, work: Work) -> None:
-        """Remember both ends of a folder, by whatever path they are reached."""
+        """Remember both ends of a folder, so that they are recognized by whatever path they are reached."""
         there = await self._stat(work.destination)
         token = work.details.unique
         here = [Touch("source", token, work.source)] if token else []
@@ -194,13 +197,13 @@ class Looking:
         await self._remember(work, [*here, *aim])
 
     async def _inner(self, work: Work) -> Collection[str]:
-        """Folders of the source that the task copies to, by their paths."""
+        """Return the source's folders to which the task copies, by path."""
         if not await self._overlap.at_one_server():
             return ()
         return await self._overlap.inner([aim for _, aim in await self._items.of(work.task_id)])
 
     async def _aims(self, work: Work, found: Sequence[Entry]) -> set[str]:
-        """The names of those folders to which items of the task go, by whatever path."""
+        """Return the names of the folders to which items of the task are copied, by whatever path."""
         tokens = {entry.unique: entry.name for entry in found if entry.kind == "dir" and entry.unique}
         async with self._database.read() as connection:
             touched = Touched(connection)
@@ -216,7 +219,7 @@ class Looking:
         }
 
     def _plan(self, plan: Plan, work: Work, entry: Entry, there: Entry | None, twin: str | None) -> None:
-        """Plan for an entry of a folder."""
+        """Plan work for an entry of a folder."""
         folder = entry.kind == "dir"
         if not included(entry.name, folder, self._options.filter_rules):
             return
@@ -238,11 +241,11 @@ class Looking:
             plan.children.append(Planned("expand", f"{source}/", f"{destination}/", details=deeper))
         elif entry.kind == "file":
             self._file(plan, entry, source, destination, there, None)
-        elif entry.kind == "link":  # that leads to what may not be read, or nobody says what it leads to
+        elif entry.kind == "link":  # a link whose target may not be read, or is not known
             plan.children.append(Planned("copy", source, destination))
 
     def _above(self, work: Work, entry: Entry) -> tuple[str, ...]:
-        """The folders on the way to one that is found, and itself: where links are followed, it may be one of them."""
+        """Return the identities of a folder and those above it, where links are followed: they reveal a cycle."""
         followed = self._options.recursive_symlinks == "copy" and entry.unique is not None
         return (*work.details.above, str(entry.unique)) if followed else ()
 
@@ -259,7 +262,7 @@ class Looking:
             async with aclosing(self._destination.list(path)) as listing:
                 return {entry.name: entry async for entries in listing for entry in entries}
         except NoSuchFile:
-            if not self._options.dry_run:  # else it was made just now
+            if not self._options.dry_run:  # otherwise it was made just now
                 raise
             return {}
 
@@ -271,7 +274,10 @@ class Looking:
 
 
 def _bounded(work: Work) -> None:
-    """:raises NotDirectory: when a folder is its own ancestor, or may well be"""
+    """Check that a folder is not its own ancestor, and not too deep.
+
+    :raises NotDirectory: when it is
+    """
     *above, here = work.details.above or ("",)
     if here in above or work.details.depth > DEEPEST:
         with at_source():

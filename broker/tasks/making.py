@@ -1,4 +1,4 @@
-"""Makes the folders at the destination that files and links go to."""
+"""Creation of the folders at the destination that files and links need."""
 
 from contextlib import suppress
 
@@ -9,7 +9,7 @@ __all__ = ["Making"]
 
 
 class Making:
-    """Makes folders at one end, each once.
+    """Creation of folders at one collection, each once.
 
     :param dry_run: whether nothing is made
     """
@@ -20,7 +20,7 @@ class Making:
         self._there: set[str] = {"/"}
 
     async def make(self, path: str) -> None:
-        """Make a folder, and those that it is in, unless they are there."""
+        """Make a folder and its missing parents, unless it exists."""
         if self._dry_run:
             return
         outer = path.rstrip("/") or "/"

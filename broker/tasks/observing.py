@@ -1,6 +1,7 @@
-"""What transfers of tasks achieved, as observations: forecasts learn from the broker's own work, too.
+"""Observations of the transfers of tasks: forecasts learn from the broker's own work, too.
 
-Also where a collection's rate held it back: what came then is what is to be expected, as long as there is that rate.
+Transfers that were held back by a collection's rate count as well: that rate is to be expected as long as the limit is
+in force.
 """
 
 import time
@@ -15,11 +16,11 @@ from coalloc.model import SourceReport
 __all__ = ["Move", "of_batch", "of_sources"]
 
 TELLING = 8 << 20
-"""Mean bytes of a file from which on it is the network that took the time, and not the files."""
+"""Mean bytes of a file from which on the network, and not the number of files, decides the duration."""
 
 
 class Move(NamedTuple):
-    """A file that was moved as a whole, and when that began and ended."""
+    """A file that was moved as a whole, with the times of begin and end."""
 
     work: Work
     began: float
@@ -27,12 +28,12 @@ class Move(NamedTuple):
 
 
 def of_batch(source: str, sink: str, began: float, moves: Sequence[Move], streams: int) -> list[Observed]:
-    """Files that went one after the other over one pair of sessions.
+    """Return the observation of files that were copied over one pair of sessions; none if the files were too small.
 
-    Files that were only compared, or failed, count for nothing, nor does the time in which there were only such.
+    Files that were only compared, or failed, do not count, nor does the time in which there were only such files.
 
-    :param source: the server, as history calls it
-    :param sink: the site where it went
+    :param source: the server, as the history names it
+    :param sink: the destination's site
     """
     size, ended = sum(move.work.size for move in moves), time.time()
     busy = Intervals((round(move.began * 1e6), round(move.ended * 1e6)) for move in moves).total / 1e6
@@ -55,7 +56,7 @@ def of_batch(source: str, sink: str, began: float, moves: Sequence[Move], stream
 
 
 def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceReport]) -> list[Observed]:
-    """What each source delivered of one file, of those whose time was measured."""
+    """Return an observation of one file for each source whose time was measured, or which delivered nothing."""
     ended = max(time.time(), began + 1e-3)
     return [
         Observed(
@@ -78,6 +79,6 @@ def of_sources(work: Work, sink: str, began: float, reports: Sequence[SourceRepo
 
 
 def _is_measured(report: SourceReport) -> bool:
-    """Whether bytes arrived at more than one moment: servers tell every few seconds how many have."""
+    """Return whether bytes arrived at more than one moment: servers report progress only every few seconds."""
     moments = [(each.first_byte, each.last_byte) for each in report.copies if each.last_byte is not None]
     return any(first != last for first, last in moments) and report.bytes <= FASTEST * report.seconds

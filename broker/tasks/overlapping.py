@@ -1,4 +1,4 @@
-"""Whether the two ends of a task overlap: folders of one server, by whatever names, paths and links it is reached."""
+"""Detection of overlap between a task's source and destination, by whatever names, paths and links they are reached."""
 
 import asyncio
 import socket
@@ -16,7 +16,7 @@ __all__ = ["Overlap", "addresses"]
 
 
 class Overlap:
-    """What of a task's destination belongs to its source."""
+    """The overlap of a task's destination with its source."""
 
     def __init__(self, source: Tree, destination: Tree) -> None:
         self._source = source
@@ -26,7 +26,7 @@ class Overlap:
         self._same: dict[tuple[str, str], bool] = {}
 
     async def at_one_server(self) -> tuple[GridFTPTree, GridFTPTree] | None:
-        """Return both ends if they are at one server, so that their paths can be compared."""
+        """Return both trees if they are at one server, so that their paths can be compared; None otherwise."""
         source, destination = self._source, self._destination
         if not self._compared and isinstance(source, GridFTPTree) and isinstance(destination, GridFTPTree):
             one, other = await addresses(source.server.source), await addresses(destination.server.source)
@@ -35,7 +35,7 @@ class Overlap:
         return self._servers
 
     async def inner(self, aims: Sequence[str]) -> Collection[str]:
-        """Return the folders of the source where items of the task go, without slashes at their ends.
+        """Return the source's folders to which items of the task are copied, without slashes at their ends.
 
         :param aims: the paths of these items at the destination
         """
@@ -47,13 +47,13 @@ class Overlap:
         return {place.removeprefix(root) for place in places if place.startswith(f"{root}/")}
 
     async def is_one(self, here: str, there: str) -> bool:
-        """Return whether two folders, which their servers tell apart from others alike, are one folder.
+        """Return whether two folders with the same identity are one folder.
 
-        Two servers may tell two folders apart alike, as when one machine was made like the other: so it is looked
-        whether what is made in one of them appears in the other.
+        Two servers may give different folders the same identity, for instance if one machine is a clone of the other.
+        So a folder is made in one of them, and looked for in the other.
 
-        :param here: the path of a folder at the source
-        :param there: the path of a folder at the destination
+        :param here: path of a folder at the source
+        :param there: path of a folder at the destination
         """
         if await self.at_one_server():
             return True
@@ -74,10 +74,11 @@ class Overlap:
         return True
 
     async def sources(self, there: str, extra: Sequence[Entry], items: Sequence[str]) -> set[str]:
-        """Return the names of entries that by their paths are an item of the source, lie in one, or have one in them.
+        """Return the names of entries whose paths equal, contain, or lie in an item of the source.
 
-        :param there: the path of a folder at the destination, with a slash at its end, in which the entries are
-        :param items: the paths of the task's items at the source
+        :param there: path of the destination's folder that has the entries, with a slash at its end
+        :param extra: the entries
+        :param items: paths of the task's items at the source
         """
         if (servers := await self.at_one_server()) is None:
             return set()
@@ -88,7 +89,7 @@ class Overlap:
 
 
 async def addresses(url: str) -> set[str]:
-    """Return the addresses of a server; its name where they cannot be found out."""
+    """Return the addresses of a server; its host name if they cannot be resolved."""
     host = urlsplit(url).hostname or ""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)

@@ -1,8 +1,7 @@
-"""Posts a report of each week, on Monday (UTC), of the seven days before: as a file, by mail, or both.
+"""Posts a report of the seven days before, each Monday (UTC): as a file, by mail, or both.
 
-The week that is over is posted once, by one process of however many there are, and later if nobody was there on
-Monday. What fails is tried again while the week lasts; a process that dies between sending and remembering that lets
-another send again.
+One of all the processes posts each past week once, later if none was running on Monday. A failed attempt is repeated
+while the week lasts. If a process dies after it sent the report and before it recorded that, another sends it again.
 """
 
 import asyncio
@@ -35,23 +34,23 @@ __all__ = ["Poster", "message", "week_before"]
 DAY = 86_400.0
 WEEK = 7 * DAY
 MONDAY = 4 * DAY
-"""The first one after the epoch."""
+"""The first Monday after the epoch."""
 SETTLED = 3_600.0
-"""Seconds after a week's end for transfers of it to be reported and counted."""
+"""Seconds after a week's end in which its transfers may still be reported and counted."""
 TAKEN = 600.0
-"""Seconds for which a week is left to the process that posts it, and after which it is tried again."""
+"""Seconds for which a week is reserved for the process that posts it, and after which a failed attempt is repeated."""
 SECONDS = 60.0
-"""For the mail server to answer."""
+"""Timeout for the mail server."""
 log = structlog.get_logger("broker.reports")
 
 
 def week_before(now: float) -> float:
-    """When the last whole week began; it counts as whole an hour after its end."""
+    """Return when the last complete week began; a week counts as complete an hour after its end."""
     return (now - SETTLED - MONDAY) // WEEK * WEEK + MONDAY - WEEK
 
 
 def message(mail: Mail, reports: Sequence[Report], title: str, name: str, file: str) -> EmailMessage:
-    """A mail that says the facts in words, and has all of it with it."""
+    """Return a mail with the facts as text and the whole report as an attachment."""
     said = EmailMessage()
     said["Subject"], said["From"], said["To"] = title, mail.sender, ", ".join(mail.to)
     said["Date"], said["Message-ID"] = formatdate(), make_msgid(domain=mail.sender.partition("@")[2])
@@ -66,10 +65,10 @@ def _facts(report: Report) -> str:
 
 
 class Poster:
-    """Posts what is due.
+    """The process's poster of weekly reports.
 
-    :param posting: where to
-    :param drawing: where figures are drawn
+    :param posting: where to put or send them
+    :param drawing: process that draws figures
     """
 
     def __init__(self, database: Database, archive: Archive, posting: Posting, drawing: Apart) -> None:
@@ -85,15 +84,15 @@ class Poster:
                 await self.post(time.time())
             except (BrokerError, OSError, smtplib.SMTPException) as error:
                 log.warning("the weekly report is not posted; it is tried again", error=str(error))
-            except Exception:  # else no week would ever be posted again
+            except Exception:  # otherwise no report would ever be posted again
                 log.exception("the weekly report is not posted; it is tried again")
             await asyncio.sleep(TAKEN)
 
     async def post(self, now: float) -> bool:
-        """Post the week that is over, unless that is done or somebody does it; whether it was.
+        """Post the past week, unless it is posted or another process is posting it; return whether it was posted now.
 
-        :raises OSError: where nothing can be written, or the mail server is not reached
-        :raises smtplib.SMTPException: when it does not take the mail
+        :raises OSError: when the file cannot be written, or the mail server cannot be reached
+        :raises smtplib.SMTPException: when the mail server does not accept the mail
         """
         begin = week_before(now)
         week = _called(begin)
@@ -123,13 +122,13 @@ class Poster:
 
 
 def _called(begin: float) -> str:
-    """A week as ISO 8601 names it."""
+    """Return the name of a week, as in ISO 8601."""
     year, week, _ = datetime.fromtimestamp(begin, UTC).isocalendar()
     return f"{year}-W{week:02}"
 
 
 def _write(directory: Path, name: str, file: str) -> None:
-    """It has its name when it is whole."""
+    """Write a file that appears under its name only when it is complete."""
     directory.mkdir(parents=True, exist_ok=True)
     part = directory / f".{name}.part"
     part.write_text(file)

@@ -1,7 +1,7 @@
-"""Measures ways between endpoints that somebody wants measured, or of which nothing is known, or nothing new, while no
-task is under way.
+"""Measurements of links between endpoints, made while no task is under way.
 
-Few bytes at a time, as many a day as the budget says, whatever comes of them.
+A link is measured when a user asked for it, when nothing is known about it, or when nothing new is known. Each
+measurement moves few bytes, and all together at most the daily budget, whatever the results.
 """
 
 import asyncio
@@ -28,17 +28,19 @@ __all__ = ["Prober", "due"]
 
 SUBJECT = "broker"
 STALE = 86_400.0
-"""Seconds after which a way is measured again that nobody used."""
+"""Seconds after which an unused link is measured again."""
 LOOK = 60.0
-"""Seconds until it is looked again, where nothing is to be measured now."""
+"""Seconds until the next look when there is nothing to measure."""
 log = structlog.get_logger("broker.tasks")
 
 
 def due(
     ways: Iterable[Way], wanted: Iterable[tuple[str, str]], used: Mapping[Way, float], now: float, random: Random
 ) -> Way | None:
-    """The way to measure: the first that somebody wants measured, or else one that was never used, or else the one that
-    was not for the longest time, if it is long.
+    """Return the link to measure next; None if none is due.
+
+    A link that a user asked for comes first, then a random one that was never used, then the one that was not used for
+    the longest time, if that is at least `STALE`.
     """
     named = {(way.source, way.sink): way for way in ways}
     if asked := next((named[each] for each in wanted if each in named), None):
@@ -51,9 +53,9 @@ def due(
 
 
 class Prober:
-    """Measures one way at a time.
+    """Measurements of one link at a time.
 
-    :param probing: what it may take
+    :param probing: what measurements may cost
     """
 
     def __init__(self, database: Database, places: Places, transfers: Transfers, probing: Probing) -> None:
@@ -71,13 +73,16 @@ class Prober:
             except BrokerError as error:
                 log.warning("nothing can be measured at the moment", error=str(error))
                 measured = False
-            except Exception:  # else nothing would ever be measured again
+            except Exception:  # otherwise nothing would ever be measured again
                 log.exception("nothing can be measured at the moment")
                 measured = False
             await asyncio.sleep(0 if measured else LOOK)
 
     async def probe(self) -> bool:
-        """Measure the way that is due, if one is, all is idle, and the budget allows it; whether there was one."""
+        """Measure the link that is due, if there is one, no task is under way, and the budget allows it.
+
+        Return whether there was one.
+        """
         endpoints = {name: placed.endpoint for name, placed in (await self._places.map()).by_name.items()}
         way = await self._claim(ways(endpoints.values()))
         if way is None:
@@ -105,7 +110,7 @@ class Prober:
 
     @retried
     async def _claim(self, able: list[Way]) -> Way | None:
-        """The one to measure, which no other process will."""
+        """Reserve the link to measure, so that no other process measures it."""
         async with self._database.write() as connection:
             probes = Probes(connection)
             await probes.alone()

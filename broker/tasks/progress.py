@@ -1,4 +1,4 @@
-"""Counts the bytes of one file as they arrive, however often it is looked at."""
+"""A count of the bytes of one file as they arrive, however often progress is reported."""
 
 from broker.tasks.recorder import Recorder
 from coalloc.model import Snapshot
@@ -15,11 +15,11 @@ class Arriving:
         self._counted = 0
 
     def watch(self, snapshot: Snapshot) -> None:
-        """So much is there now."""
+        """Count the bytes that a progress report adds."""
         self._count(snapshot.done_bytes)
 
     def whole(self, size: int) -> None:
-        """All is there."""
+        """Count all bytes that were not counted before."""
         self._count(size)
 
     def _count(self, done: int) -> None:

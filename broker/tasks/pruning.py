@@ -1,7 +1,7 @@
-"""Finds what is only at the destination of a sync, when all else is done: by new listings of both ends.
+"""Discovery of extra entries at the destination of a sync, from new listings of both ends, when all else is done.
 
-A folder may be reached by several paths, links, mounts and servers. So what the task reads and writes is known by what
-tells folders apart at their servers, and nothing of that is deleted.
+A folder may be reached by several paths, links, mounts and servers. So the folders and files that a task reads or
+writes are recognized by their identity at the server, and none of them is deleted.
 """
 
 from collections.abc import AsyncIterator, Collection, MutableSequence, Sequence
@@ -26,11 +26,11 @@ __all__ = ["Items", "Pruning", "entries", "is_link", "ours"]
 
 
 MOST_ODD = 100
-"""Devices, pipes and the like in a folder that are looked at one by one."""
+"""Devices, pipes and other special entries of a folder that are checked one by one."""
 
 
 class Items:
-    """Where the items of tasks come from and go, which never changes."""
+    """The sources and destinations of tasks' items, which never change."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -45,7 +45,7 @@ class Items:
 
 
 class _Listed(NamedTuple):
-    """A folder of the source: its names, those that the destination has to have, and what may be missing."""
+    """A folder of the source: its names, the names that the destination must have, and reasons to doubt the listing."""
 
     names: set[str]
     brought: set[str]
@@ -53,7 +53,7 @@ class _Listed(NamedTuple):
 
 
 class Pruning:
-    """Plans what is to be deleted at one end, as the other does not have it."""
+    """Plans deletions at the destination of entries that the source does not have."""
 
     def __init__(self, database: Database, source: Tree, destination: Tree, options: Options) -> None:
         self._database = database
@@ -64,7 +64,7 @@ class Pruning:
         self._items = Items(database)
 
     async def prune(self, work: Work) -> Result:
-        """Plan to delete what only the destination of a folder has, but for what there is a reason to leave."""
+        """Plan to delete entries of a folder that only the destination has, unless there is a reason to keep them."""
         here, there = await self._listed(work), await self._there(work.destination)
         items = await self._items.of(work.task_id)
         held = await ours(self._database, there.keys() - here.names)
@@ -104,9 +104,10 @@ class Pruning:
         return found
 
     async def _made_up(self, folder: str, names: Sequence[str]) -> Reason | None:
-        """A line that is no entry: of a name with a line end in it the second line may look like one.
+        """Return a reason if the listing has a line that is no entry.
 
-        Of such a file or folder, copying fails.
+        A name with a line break in it may make two lines, of which the second looks like an entry. Copies of such a
+        file or folder fail.
         """
         for name in names[:MOST_ODD]:
             try:
@@ -117,7 +118,7 @@ class Pruning:
         return Reason("nameless", len(names), names[MOST_ODD]) if len(names) > MOST_ODD else None
 
     def _is_brought(self, entry: Entry) -> bool:
-        """Whether the task has to have brought something to the destination, where it is listed then."""
+        """Return whether the task must have brought an entry to the destination, so that it is listed there."""
         followed = not is_link(entry) or self._options.recursive_symlinks == "copy"
         return (
             followed
@@ -126,7 +127,10 @@ class Pruning:
         )
 
     async def _there(self, path: str) -> dict[str, Entry]:
-        """What the destination has. :raises NoSuchFile: unless it would have to be made"""
+        """Return the entries of the destination's folder.
+
+        :raises NoSuchFile: when it does not exist, except in a dry run
+        """
         try:
             async with aclosing(self._destination.list(path)) as listing:
                 return {entry.name: entry async for some in listing for entry in some}
@@ -136,7 +140,7 @@ class Pruning:
             return {}
 
     async def _doubts(self, work: Work, lineage: Sequence[str | None]) -> list[Reason]:
-        """Why nothing at all may be deleted in a folder of the destination."""
+        """Return the reasons why nothing may be deleted in a folder of the destination."""
         if work.details.linked:
             return [Reason("link")]
         around = set(filter(None, lineage))
@@ -152,18 +156,18 @@ class Pruning:
     async def _kept(
         self, work: Work, spare: Sequence[Entry], lineage: Sequence[str | None], items: Sequence[str]
     ) -> set[str]:
-        """The names of what the task reads or writes by another path, or what has such in it."""
+        """Return the names of entries that the task reads or writes by another path, or that contain such entries."""
         kept = await self._overlap.sources(work.destination, spare, items)
         kept |= await with_replicas(self._database, self._source, self._destination, work.destination, spare)
         tokens = {entry.unique for entry in spare if entry.unique}
         async with self._database.read() as connection:
             known = await Touched(connection).of(work.task_id, tokens, "source", "above", "destination")
-        known |= set(filter(None, lineage))  # a folder that has itself in it
+        known |= set(filter(None, lineage))  # a folder that contains itself
         return kept | {entry.name for entry in spare if entry.unique in known}
 
 
 async def entries(source: Tree, path: str, omitted: MutableSequence[Omission]) -> AsyncIterator[Sequence[Entry]]:
-    """A listing of the source, whose errors are the source's."""
+    """Yield the listing of a folder of the source; its errors are marked as the source's."""
     async with aclosing(source.list(path, omitted)) as listing:
         while True:
             with at_source():
@@ -174,7 +178,7 @@ async def entries(source: Tree, path: str, omitted: MutableSequence[Omission]) -
 
 
 async def ours(database: Database, names: Collection[str]) -> Collection[str]:
-    """Those of the names in a folder under which something partial may be there, by the database."""
+    """Return the names in a folder under which partial data may be, according to the database."""
     numbers = {number for name in names if (number := written(name)) is not None}
     if not numbers:
         return ()
@@ -183,5 +187,5 @@ async def ours(database: Database, names: Collection[str]) -> Collection[str]:
 
 
 def is_link(entry: Entry) -> bool:
-    """Whether something is a symbolic link, whatever it leads to."""
+    """Return whether an entry is a symbolic link, whatever its target."""
     return entry.link_target is not None or entry.kind == "link"

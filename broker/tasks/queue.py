@@ -1,4 +1,4 @@
-"""Wakes workers on as many machines as there are, through Procrastinate on PostgreSQL; one queue for each site."""
+"""Wake-up of workers on any number of machines, through Procrastinate on PostgreSQL; one queue for each site."""
 
 import asyncio
 from collections.abc import Callable
@@ -13,20 +13,20 @@ from broker.storage.queue import arguments
 __all__ = ["Queue"]
 
 ANY = "any"
-"""The queue of what workers of any site may do."""
+"""The queue of work that workers of any site may do."""
 AGAIN = 5.0
-"""Seconds before it is tried again to be woken, when the database was gone."""
+"""Seconds before the next attempt to listen after the database was gone."""
 STALLED = 30
-"""Seconds after which a job of a worker that is gone is given to another."""
+"""Seconds after which a job of a dead worker is given to another."""
 PARTING = 3.0
-"""Seconds that it may take to say good-bye to the database."""
+"""Seconds for Procrastinate's worker to sign off from the database."""
 log = structlog.get_logger("broker.tasks")
 
 
 class Queue:
-    """The queue in a database; an async context manager.
+    """A wake-up queue in a database; an async context manager.
 
-    :param url: of the database, as `storage.database.addressed` makes it
+    :param url: URL of the database, as `storage.database.addressed` makes it
     """
 
     def __init__(self, url: str) -> None:
@@ -48,7 +48,7 @@ class Queue:
         self._wake()
 
     def ring(self, site: str) -> None:
-        """There is work for a site, or for any if empty. Nobody waits for it: workers also look for themselves."""
+        """Wake the workers of a site, or of any if empty, without waiting: workers also look for work themselves."""
         ringing = asyncio.create_task(self._ring(site or ANY))
         self._ringing.add(ringing)
         ringing.add_done_callback(self._ringing.discard)
@@ -57,12 +57,12 @@ class Queue:
         try:
             await self._woken.configure(queue=name, queueing_lock=f"wake {name}").defer_async()
         except AlreadyEnqueued:
-            pass  # whoever hears that one finds this work, too
+            pass  # the worker that is woken by the job before finds this work, too
         except ConnectorException as error:
             log.warning("no worker could be woken", queue=name, error=str(error))
 
     async def listen(self, site: str, wake: Callable[[], None]) -> None:
-        """Be woken until cancelled, also after the database was gone for a while."""
+        """Call `wake` for each wake-up until cancelled, also after the database was gone for a while."""
         self._wake = wake
         queues = [ANY, *([site] if site else []), "builtin", "default"]
         while True:
@@ -74,20 +74,20 @@ class Queue:
             except asyncio.CancelledError:
                 await _ended(woken)
                 raise
-            except Exception as error:  # whatever it is, workers also look for themselves
+            except Exception as error:  # whatever the error, workers also look for work by themselves
                 log.warning("nobody can wake this worker now", error=str(error).strip())
             await asyncio.sleep(AGAIN)
 
 
 async def _ended(woken: asyncio.Task[None]) -> None:
-    """End a worker of Procrastinate: it wants to tell the database first, which may not answer any more."""
+    """End a worker of Procrastinate, which first tries to tell the database, although that may no longer answer."""
     for _ in range(2):
         woken.cancel()
         await asyncio.wait([woken], timeout=PARTING)
 
 
 async def _retry_stalled(context: JobContext, timestamp: int) -> None:
-    """Jobs of workers that died are done again."""
+    """Repeat the jobs of workers that died."""
     manager = context.app.job_manager
     for job in await manager.get_stalled_jobs(seconds_since_heartbeat=STALLED):
         await manager.retry_job(job)

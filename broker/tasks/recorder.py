@@ -1,10 +1,11 @@
-"""Records what workers do: many results in one transaction, each under the fence of its lease.
+"""The record of workers' results: many results in one transaction, each accepted only if its lease is still valid.
 
-Results are kept for a moment and written together, since a transaction costs more than a small file. Whoever needs to
-know that they are written waits for `flush`.
+Results are kept for a moment and written together, since a transaction costs more than a small file. `flush` returns
+when they are written.
 
-When the answer to a COMMIT is lost, nobody knows whether it was written. So it is written again as it was, under the
-same number, and the database refuses what it has: results by their leases, bytes and events by that number.
+When the answer to a COMMIT is lost, it is unknown whether the data were written. So they are written again, unchanged,
+under the same number, and the database refuses what it has already: results by their leases, bytes and events by that
+number.
 """
 
 import asyncio
@@ -33,14 +34,14 @@ from coalloc.intervals import Intervals
 __all__ = ["Recorder"]
 
 DECIDED = 1000
-"""Decisions that are held at most: of more, the newest are not kept."""
+"""The most decisions that are held; further ones are dropped."""
 SHOWN = 300
-"""Characters of an error that its event tells."""
+"""Characters of an error that its event contains."""
 log = structlog.get_logger("broker.tasks")
 
 
 class _Batch(NamedTuple):
-    """What is written in one transaction, by whom, and its number among all that they write."""
+    """The data of one transaction, the worker that writes them, and the batch's number among those of this worker."""
 
     worker: str
     number: int
@@ -50,18 +51,18 @@ class _Batch(NamedTuple):
 
     @property
     def leases(self) -> set[tuple[int, int]]:
-        """Those of all its results."""
+        """The leases of all its results."""
         return {each.work.lease for each in self.results}
 
 
 class _WrittenBefore(Exception):
-    """All of it is in the database already."""
+    """A batch that is in the database already, or whose worker is dead for the database."""
 
 
 class Recorder:
     """The results of one worker.
 
-    :param later: is told in how many seconds there is work of a task again
+    :param later: function told in how many seconds a task has work again
     """
 
     def __init__(
@@ -86,20 +87,20 @@ class Recorder:
         self._numbers = itertools.count(1)
         self._writing = asyncio.Lock()
         self.fence = Fence(database)
-        """Tells whether leases are still this worker's."""
+        """The check whether leases are still this worker's."""
 
     def observe(self, subject: str, observed: Sequence[Observed]) -> None:
-        """Something was achieved."""
+        """Keep observations of transfers."""
         if observed:
             self._observed.setdefault(subject, []).extend(observed)
 
     def decide(self, subject: str, made: Made) -> None:
-        """It was decided from where a file comes, and that is over."""
+        """Keep a finished decision about the sources of a file."""
         if len(self._decided) < DECIDED:
             self._decided.append((subject, made))
 
     def report(self, result: Result) -> None:
-        """A piece of work is over, or an attempt at it."""
+        """Keep the result of an attempt at a work item."""
         self._results.append(result)
         task = result.work.task_id
         if result.state == "pending":
@@ -107,11 +108,11 @@ class Recorder:
         self._take(task, Done(files=result.counts.get("files_transferred", 0), failures=bool(result.error_code)))
 
     def found(self, task: str) -> None:
-        """There is more to do than one lane takes at once."""
+        """Wake other lanes: a task has more work than one lane takes at once."""
         self._later(task, 0.0)
 
     def moved(self, task: str, count: int) -> None:
-        """Bytes of a task have arrived."""
+        """Count bytes of a task that have arrived."""
         self._bytes[task] += count
         self._take(task, Done(bytes=count))
 
@@ -120,27 +121,27 @@ class Recorder:
         self._taken[task] = Done(had.bytes + done.bytes, had.files + done.files, had.failures + done.failures)
 
     def taken(self) -> dict[str, Done]:
-        """What was done of each task since this was asked last."""
+        """Return what was done for each task since the last call."""
         taken, self._taken = self._taken, {}
         return taken
 
     def progress(self, work: Work, received: Intervals) -> None:
-        """So much of a large file has arrived, for whoever has to go on with it."""
+        """Keep the received ranges of a large file, for the worker that may have to resume it."""
         self._progress[work.id] = (work, received)
 
     def forget(self, batch: Sequence[Work]) -> None:
-        """Keep no more progress of these: nobody is at them."""
+        """Drop the progress of these work items, which this worker no longer does."""
         for work in batch:
             self._progress.pop(work.id, None)
 
     def note(self, task: str, event: Event) -> None:
-        """Something happened in a task."""
+        """Keep an event of a task."""
         self._events.append((task, event))
 
     async def flush(self, worker: str) -> set[tuple[int, int]]:
-        """Write what there is; the leases of which there is nothing more to record.
+        """Write all that is kept; return the leases that have nothing more to record.
 
-        :raises Unavailable: when it cannot be written now: then it is kept
+        :raises Unavailable: when it cannot be written now; then it is kept
         """
         async with self._writing:
             recorded = await self._again(worker) if self._unsure else set()
@@ -150,13 +151,13 @@ class Recorder:
         return recorded
 
     def _batched(self, worker: str) -> _Batch:
-        """All that there is to write."""
+        """Return a batch of all that is kept, and start empty lists."""
         batch = _Batch(worker, next(self._numbers), self._results, self._bytes, self._events)
         self._results, self._bytes, self._events = [], Counter(), []
         return batch
 
     async def _again(self, worker: str) -> set[tuple[int, int]]:
-        """Write what was written once, and nobody answered; nothing of that counts any more for one who was dead."""
+        """Write a batch again whose COMMIT got no answer; drop it if the worker has begun anew under another name."""
         batch, self._unsure = self._unsure, None
         return await self._put(batch) if batch and batch.worker == worker else set()
 
@@ -171,7 +172,7 @@ class Recorder:
             return await self._one_by_one(batch)
 
     async def _one_by_one(self, batch: _Batch) -> set[tuple[int, int]]:
-        """Write each for itself: one that cannot be written has failed, and takes no other with it."""
+        """Write each result in its own transaction: one that cannot be written fails, and affects no other."""
         recorded: set[tuple[int, int]] = set()
         rest = batch._replace(number=next(self._numbers), results=())
         try:
@@ -192,7 +193,7 @@ class Recorder:
         return recorded
 
     async def _learn(self) -> None:
-        """Tell what was achieved, and what was decided; what nobody wants is nobody's loss."""
+        """Hand over observations and decisions; log and drop those that are refused."""
         observed, self._observed = self._observed, {}
         for subject, some in observed.items():
             try:
@@ -209,7 +210,7 @@ class Recorder:
                 log.exception("a decision could not be kept")
 
     async def _write(self, batch: _Batch) -> set[tuple[int, int]]:
-        """Write it, unless it was written, or its worker is dead for the database; the leases that are settled so."""
+        """Write a batch unless it was written before or its worker is dead; return the leases that this settles."""
         try:
             async with self._database.write() as connection:
                 workers = Workers(connection)
@@ -223,7 +224,7 @@ class Recorder:
         return accepted
 
     async def _fill(self, connection: AsyncConnection, batch: _Batch, now: float) -> set[tuple[int, int]]:
-        """Write it in a transaction; the leases whose results count."""
+        """Write a batch within a transaction; return the leases whose results count."""
         tasks, works = Tasks(connection), Works(connection)
         progress = [(held, tuple(received)) for held, received in self._progress.values()]
         of_work = {held.task_id for held, _ in progress} | {each.work.task_id for each in batch.results}
@@ -238,7 +239,7 @@ class Recorder:
 
 
 def _faults(results: Sequence[Result], now: float) -> list[tuple[str, Event]]:
-    """An event for each kind of error in each task, with the first that it befell."""
+    """Return one event for each kind of error in each task, with the first item that it affected."""
     first: dict[tuple[str, str], Result] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for each in results:
@@ -254,7 +255,7 @@ def _faults(results: Sequence[Result], now: float) -> list[tuple[str, Event]]:
 
 
 def _happened(results: Sequence[Result]) -> list[tuple[str, Event]]:
-    """What results tell, once for each kind in each task, with the first that it befell."""
+    """Return one of the results' events for each kind in each task, with the first item that it affected."""
     first: dict[tuple[str, str], Event] = {}
     counts: Counter[tuple[str, str]] = Counter()
     for each in results:

@@ -1,4 +1,4 @@
-"""Whether the source of a task, where that is the catalogue, lies in its destination: replicas are files there."""
+"""Detection of replicas in the destination of a task whose source is the catalogue: they are the task's source."""
 
 import socket
 from collections.abc import Iterable
@@ -19,9 +19,9 @@ __all__ = ["with_replicas"]
 async def with_replicas(
     database: Database, source: Tree, destination: Tree, folder: str, entries: Iterable[Entry]
 ) -> set[str]:
-    """Return the names of those entries of the destination's folder that are replicas, or have some in them.
+    """Return the names of entries of the destination's folder that are replicas, or contain replicas.
 
-    Nothing where the source is not the catalogue: replicas are then no business of the task.
+    The result is empty if the source is not the catalogue: replicas then do not matter to the task.
     """
     if not isinstance(source, CatalogueTree):
         return set()
@@ -45,14 +45,14 @@ async def _lies(connection: AsyncConnection, placed: Placed, place: str) -> bool
 
 
 def _place(tree: Tree, path: str) -> str:
-    """Where a path is at its server, or on this machine."""
+    """Return a path's location at its server, or on this machine."""
     if isinstance(tree, LocalTree):
         return str(tree.real(path))
     return tree.at(path).rstrip("/") if isinstance(tree, GridFTPTree) else path
 
 
 async def _is_there(placed: Placed, tree: Tree) -> bool:
-    """Whether an endpoint is at the server of a tree, or on this machine."""
+    """Return whether an endpoint is at a tree's server, or on this machine if the tree is here."""
     found = await addresses(f"ftp://{placed.endpoint.host}")
     if isinstance(tree, GridFTPTree):
         return bool(found & await addresses(tree.server.source)) or urlsplit(tree.server.source).hostname in found
@@ -60,7 +60,7 @@ async def _is_there(placed: Placed, tree: Tree) -> bool:
 
 
 def _is_ours(address: str) -> bool:
-    """Whether this machine has an address: it can only be bound to then."""
+    """Return whether an address is this machine's: only then can a socket be bound to it."""
     try:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         with socket.socket(family, socket.SOCK_DGRAM) as sock:

@@ -1,4 +1,4 @@
-"""Keeps the sums of traffic up with what is reported."""
+"""Keeps the sums of traffic up to date with reported transfers."""
 
 from broker.storage.database import Database, retried
 from broker.storage.traffic import Traffic
@@ -7,14 +7,14 @@ __all__ = ["Rolling"]
 
 
 class Rolling:
-    """Counts what was not yet. As many processes as like may: each takes pairs that no other has."""
+    """Addition of new transfers to the sums. Any number of processes may do it: each takes pairs that no other has."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def step(self) -> bool:
-        """Count some; whether there was something to count."""
-        async with self._database.read() as connection:  # which keeps nobody from writing
+        """Count some transfers; return whether there were any to count."""
+        async with self._database.read() as connection:  # a read, which blocks no writer
             if not await Traffic(connection).lacks():
                 return False
         return await self._roll()

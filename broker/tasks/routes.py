@@ -15,7 +15,7 @@ KEPT_SECONDS = 30.0
 
 
 class Ends(NamedTuple):
-    """From where to where, over how many streams."""
+    """The two servers of a copy, and the number of parallel streams."""
 
     source: Server
     sink: Server
@@ -23,7 +23,7 @@ class Ends(NamedTuple):
 
 
 class Route(NamedTuple):
-    """The pair that copies, and a session at either end for what else there is to be done."""
+    """The pair of sessions that copies, and one more session at each server for all other commands."""
 
     pair: ThirdParty
     source: Storage
@@ -31,26 +31,26 @@ class Route(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether more can be copied."""
+        """The ability to copy more."""
         return self.pair.usable and self.source.usable and self.sink.usable
 
     def close(self) -> None:
-        """End all its sessions; may be called twice."""
+        """Close all sessions; may be called twice."""
         for each in self:
             each.close()
 
 
 class Routes:
-    """Those of one process. Each is used by one lane at a time, and kept for a while after."""
+    """The routes of one process. Each is used by one lane at a time, and kept for a while afterwards."""
 
     def __init__(self) -> None:
         self._idle: defaultdict[Ends, list[tuple[Route, asyncio.TimerHandle]]] = defaultdict(list)
 
     @asynccontextmanager
     async def one(self, ends: Ends) -> AsyncIterator[Route]:
-        """A route; one that was kept if there is any that still stands.
+        """Yield a route, if possible one that was kept and still works.
 
-        :raises SourceError: when one of the servers lets us not in
+        :raises SourceError: when one of the servers refuses the login
         """
         route = self._take(ends) or await _open(ends)
         try:
@@ -76,7 +76,7 @@ class Routes:
         route.close()
 
     def close(self) -> None:
-        """End those that nobody uses."""
+        """Close the routes that are not in use."""
         for idle in self._idle.values():
             for route, timer in idle:
                 timer.cancel()
@@ -85,7 +85,7 @@ class Routes:
 
 
 async def _open(ends: Ends) -> Route:
-    """All sessions at once: each costs several round trips."""
+    """Open all sessions at once, since each takes several round trips."""
     source, sink = f"{ends.source.source}/", f"{ends.sink.source}/"
     proxies = ends.source.proxy, ends.sink.proxy
     allowed = ends.sink.allowed

@@ -1,7 +1,7 @@
-"""Compares what was forecast with what came, and with what others would have said.
+"""Comparison of forecasts with results, and with what other forecasters would have forecast.
 
-Each pair is looked at when there is something new of it. What is said in hindsight of a transfer depends only on those
-that had ended when it began; so where some become known late, those that began after them are scored anew.
+A pair is scored when it has new transfers. A replayed forecast depends only on the transfers that had ended when the
+transfer began. So when a transfer becomes known late, those that began after its end are scored again.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ from predictors.tally import Tally
 __all__ = ["MOST", "Scoring", "score"]
 
 MOST = 2000
-"""Newest transfers of a pair that are scored when many more have come at once."""
+"""The most transfers of a pair that are scored at once; of more, the newest."""
 REST = 15.0
-"""Seconds for which a pair that was scored is left alone: to score many at once costs little more than to score one."""
+"""Seconds before a pair is scored again: scoring many transfers at once costs little more than scoring one."""
 SLICE = 0.005
-"""Seconds of work after which others get their turn."""
+"""Seconds of work before other tasks get their turn."""
 TURNS = 2.0
-"""How many times as long others have it then, up to `LONGEST`: once, forecasters are compiled in such a slice."""
+"""Pause after that, as a multiple of the slice, up to `LONGEST`: forecasters are compiled in one long slice."""
 LONGEST = 0.1
 PANELS = 50
-"""Pairs whose forecasters are kept for the next time: a megabyte each."""
+"""Pairs whose forecasters are kept for the next time, at about a megabyte each."""
 FORGOTTEN = 240.0
-"""Seconds after which they are dropped where nothing new was reported."""
+"""Seconds after which they are dropped if nothing new was reported."""
 MEANT = 86_400.0
-"""Seconds after which a transfer that begins is no longer the one that a forecast was given of."""
+"""Age in seconds from which on a given forecast no longer counts as one for a transfer that begins."""
 
 
 class Kept(NamedTuple):
-    """A pair's panel, up to which observation it was scored by it, and when."""
+    """A pair's panel of forecasters, the last observation that it scored, and when."""
 
     scored_id: int
     panel: Panel
@@ -48,9 +48,9 @@ class Kept(NamedTuple):
 
 
 class Scoring:
-    """Scores what was not yet. As many processes as like may: what two did at once counts once.
+    """Scoring of new transfers. Any number of processes may do it: a score made twice counts once.
 
-    :param compiled: whether forecasters are
+    :param compiled: whether forecasters are compiled
     """
 
     def __init__(self, database: Database, compiled: bool) -> None:
@@ -60,7 +60,7 @@ class Scoring:
         self._panels: OrderedDict[int, Kept] = OrderedDict()
 
     async def step(self) -> bool:
-        """Score a pair; whether there was one that may be."""
+        """Score one pair; return whether there was one to score."""
         now = time.monotonic()
         self._done = {pair: at for pair, at in self._done.items() if at > now - REST}
         for each in [each for each, kept in self._panels.items() if kept.at < now - FORGOTTEN]:
@@ -71,12 +71,12 @@ class Scoring:
         if not waiting:
             return False
         pair = random.choice(waiting)  # other processes seldom take the same
-        self._done[pair.pair_id] = now  # whatever comes of it: others have their turn
+        self._done[pair.pair_id] = now  # set before scoring: even if it fails, other pairs have their turn
         await self.score(pair)
         return True
 
     async def all(self) -> None:
-        """Score all that there is, without rest."""
+        """Score all pairs, without pauses."""
         while True:
             async with self._database.read() as connection:
                 behind = await Scores(connection).behind()
@@ -86,7 +86,7 @@ class Scoring:
                 await self.score(pair)
 
     async def score(self, pair: Behind) -> None:
-        """Score what is new of a pair, and what that changes."""
+        """Score the new transfers of a pair, and those whose scores these change."""
         async with self._database.read() as connection:
             stored = Scores(connection)
             extent = await stored.extent(pair)
@@ -100,7 +100,7 @@ class Scoring:
                 self._panels.popitem(last=False)
 
     def _panel(self, pair: Behind, extent: Extent) -> Panel:
-        """The one of last time, if nothing came too late for it; else a new one."""
+        """Return the panel of last time if no transfer came too late for it; a new panel otherwise."""
         kept = self._panels.pop(pair.pair_id, None)
         if (
             kept
@@ -114,7 +114,7 @@ class Scoring:
     async def _keep(
         self, pair: Behind, numbers: Collection[int], new: Sequence[Score], more: Mapping[Key, Tally]
     ) -> bool:
-        """Keep scores; return False where another process had scored the pair meanwhile."""
+        """Store scores; return False if another process has scored the pair meanwhile."""
         async with self._database.write() as connection:
             stored = Scores(connection)
             if not await stored.claim(pair):
@@ -128,7 +128,7 @@ class Scoring:
 
 
 async def _slowly(work: Iterator[tuple[int, Score | None] | None]) -> dict[int, Score | None]:
-    """Return the result of work that is done in a thread, little at a time: requests wait for the interpreter."""
+    """Do work in a thread, a little at a time, and return its results: requests need the interpreter meanwhile."""
     done: dict[int, Score | None] = {}
     while True:
         began = time.monotonic()
@@ -152,9 +152,9 @@ def _slice(work: Iterator[tuple[int, Score | None] | None]) -> tuple[list[tuple[
 def _work(
     pair: Behind, extent: Extent, newest: Sequence[Learned], panel: Panel
 ) -> Iterator[tuple[int, Score | None] | None]:
-    """The scores of a pair's transfers that are new, or affected by new ones, by their numbers; None between.
+    """Yield the number and score of each transfer that is new or affected by new ones, and None between.
 
-    No score: nothing was known when it began.
+    The score is None if nothing was known when the transfer began.
     """
     known = sorted(newest, key=lambda each: order(each.observation))
     seen = [each.observation for each in known]
@@ -166,7 +166,7 @@ def _work(
 
 
 def score(pair_id: int, learned: Learned, said: Said) -> Score | None:
-    """A transfer beside what was to be expected of it; None where nothing was."""
+    """Return a transfer's score against its forecast; None if there was no forecast."""
     observation, told = learned.observation, learned.told
     if told and told.made_at > observation.start - MEANT and min(told.rates) > 0:
         given, forecaster, leader, rates = True, told.forecaster, told.leader, told.rates
@@ -175,7 +175,7 @@ def score(pair_id: int, learned: Learned, said: Said) -> Score | None:
     else:
         return None
     rate = telling(observation)
-    assert rate is not None  # only such are asked about
+    assert rate is not None  # only transfers that tell a rate are asked about
     return Score(
         learned.id,
         pair_id,
@@ -195,7 +195,7 @@ def score(pair_id: int, learned: Learned, said: Said) -> Score | None:
 
 
 def _panel(said: Said) -> dict[str, Rates]:
-    """Return what all said, in five digits; nothing unless all did: they are compared on the same transfers."""
+    """Return all forecasts of the panel, in five digits; none unless all made one, so that comparisons are fair."""
     if len(said.forecasts) < len(PANEL):
         return {}
     return {name: _rounded(forecast) for name, forecast in said.forecasts.items()}

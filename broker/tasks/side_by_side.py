@@ -1,4 +1,4 @@
-"""Pieces of work side by side; what goes wrong with one is its own affair."""
+"""Concurrent execution of work items, in which one failure does not affect the others."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +14,7 @@ __all__ = ["of_each", "side_by_side"]
 async def side_by_side(
     do: Callable[[Work], Awaitable[Result]], batch: Sequence[Work], recorder: Recorder, options: Options, at_once: int
 ) -> None:
-    """Do all of a batch, and report each."""
+    """Do a batch of work items, several at a time, and report each."""
     turn = asyncio.Semaphore(at_once)
 
     async def one(work: Work) -> None:
@@ -30,7 +30,10 @@ async def side_by_side(
 
 
 async def of_each(do: Callable[[Work], Awaitable[None]], batch: Sequence[Work]) -> None:
-    """Do it with all of a batch. :raises Exception: the first that went wrong, when all were tried"""
+    """Apply a function to all of a batch.
+
+    :raises Exception: the first error, after all were tried
+    """
     for outcome in await asyncio.gather(*map(do, batch), return_exceptions=True):
         if outcome is not None:
             raise outcome

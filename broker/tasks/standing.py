@@ -1,4 +1,4 @@
-"""Whether the owner of a task may still do what it asks for: asked when a lane opens, and when work begins."""
+"""The rights that a task's owner still has, checked when a lane opens and when work begins."""
 
 from collections.abc import Sequence
 from uuid import UUID
@@ -18,14 +18,14 @@ from broker.storage.lanes import Candidate
 __all__ = ["DENIED", "Standing"]
 
 DENIED = "PERMISSION_DENIED"
-"""As Globus names it."""
+"""The name that Globus gives this fault."""
 ENDED = "the token with which it was submitted was revoked, or has expired"
 
 
 class Standing:
-    """The rights of a task's owner, as they are now.
+    """The current rights of a task's owner.
 
-    :param ended: the token with which it was submitted is not good any more
+    :param ended: whether the token with which the task was submitted is no longer valid
     """
 
     def __init__(
@@ -43,45 +43,45 @@ class Standing:
 
     @classmethod
     async def of(cls, connection: AsyncConnection, task: Candidate) -> "Standing":
-        """Ask the database."""
+        """Read the rights from the database."""
         stored, ends = Collections(connection), {end for end in task.pair if end}
         ended = task.token is not None and await Records(connection).ended(task.token, await read_clock(connection))
         return cls(task, ended, await stored.all(ends), await stored.rules(ends))
 
     @property
     def collections(self) -> dict[str, Collection]:
-        """Those of the task that there still are, by id."""
+        """The task's collections that still exist, by id."""
         return self._collections
 
     def refusal(self) -> str | None:
-        """Why nothing of the task may be done any more."""
+        """Return the reason why nothing of the task may be done any more; None if it may."""
         if self._ended:
             return f"{self._task.owner} may not go on: {ENDED}"
         source, sink = self._task.pair
         return self._refused(source, None, writes=not sink) or (sink and self._refused(sink, None, True)) or None
 
     def denied(self, work: Work) -> str | None:
-        """Why this piece of work may not be done."""
+        """Return the reason why a work item may not be done; None if it may."""
         if self._ended:
             return f"{self._task.owner} may not go on: {ENDED}"
         source, sink = self._task.pair
-        if work.kind in ("delete", "remove"):  # of a transfer: what is only at the destination
+        if work.kind in ("delete", "remove"):  # in a transfer: an extra entry at the destination
             return self._refused(sink or source, work.source, writes=True)
         return self._refused(source, work.source, False) or self._refused(sink, work.destination, True)
 
     def no_link(self, work: Work, target: str) -> str | None:
-        """Why this piece of work may make no link to there: who may write where a link is writes where it leads."""
+        """Return the reason why a link may not lead to a target: writing to the link's path writes to its target."""
         if (aim := led(work.destination, target)) is None:
             return f"{work.destination} would lead out of its collection"
         return self._refused(self._task.pair.destination, aim, writes=True)
 
     def reach(self, number: str) -> Reach:
-        """What the owner may reach of one of the collections."""
+        """Return what the owner may reach of a collection."""
         return Reach(self._owner, self._collections[number], self._rules.get(str(UUID(number)), ()))
 
     def _refused(self, number: str, path: str | None, writes: bool) -> str | None:
         if number not in self._collections:
-            return None  # it is gone, which is told as that
+            return None  # the collection is gone, which is reported elsewhere
         if (reach := self.reach(number)).may(path, writes):
             return None
         wanted = f"{'write to' if writes else 'read'} {path or 'any path'} of {reach.collection.name}"

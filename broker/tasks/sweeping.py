@@ -1,6 +1,6 @@
-"""Clears away what tasks had begun that are over: whoever was at them when they ended, if anybody was.
+"""Removal of the partial data that ended tasks have left, whichever worker wrote them.
 
-A task is marked when it ends, and swept when its last lane is closed, so that nothing is written after that. What
+A task is marked when it ends, and swept when its last lane is closed, so that nothing is written afterwards. What
 cannot be reached is tried again for a day.
 """
 
@@ -23,23 +23,23 @@ __all__ = ["Leaver", "Sweeper"]
 AT_ONCE = 8
 BATCH = 1000
 SECONDS = 30.0
-"""For one task; a server that hangs shall not hold up others for longer."""
+"""Timeout for one task, so that a server that hangs delays the others no longer."""
 log = structlog.get_logger("broker.tasks")
 
 
 class Leaver(Protocol):
-    """Knows where work leaves what it has begun."""
+    """The cleaner that knows where work items keep their partial data."""
 
     async def leave(self, task: Candidate, batch: Sequence[Work]) -> None:
-        """Clear away what was begun of a batch that will not be ended, and that nobody is at.
+        """Clear away the partial data of a batch that will not be finished and that no worker does.
 
-        :raises BrokerError: :raises CoallocError: when something of it may still be there
+        :raises BrokerError: :raises CoallocError: when some data may still be there
         """
         ...
 
 
 class Sweeper:
-    """Clears away for the tasks of some queues."""
+    """The sweeper for the tasks of some queues."""
 
     def __init__(self, database: Database, leaver: Leaver, queues: Collection[str]) -> None:
         self._database = database
@@ -48,7 +48,7 @@ class Sweeper:
 
     async def sweep(self) -> None:
         """Clear away what is due."""
-        async with self._database.read() as connection:  # which writes nothing where there is nothing to do
+        async with self._database.read() as connection:  # a read, which writes nothing if nothing is due
             due = await Leftovers(connection).due(self._queues, await read_clock(connection), AT_ONCE)
         await asyncio.gather(*map(self._sweep, due))
 
@@ -65,7 +65,10 @@ class Sweeper:
         await self._done(number)
 
     async def _leave(self, task: Candidate) -> None:
-        """Clear away all that can be; what is left of one batch keeps no other from it."""
+        """Clear away all that can be; a failure in one batch does not stop the others.
+
+        :raises BrokerError: :raises CoallocError: the first failure, after all batches were tried
+        """
         after, wrong = 0, []
         while True:
             async with self._database.read() as connection:

@@ -1,4 +1,4 @@
-"""Adapts how many lanes pairs of collections have, by what this worker sees; decisions are kept in the database."""
+"""Adapts the number of lanes of pairs of collections to what this worker sees; decisions are kept in the database."""
 
 import time
 from collections import Counter
@@ -15,11 +15,11 @@ __all__ = ["Done", "Tuner"]
 PERIOD = 10.0
 """Seconds between decisions about a pair, whichever worker makes them."""
 FILE = 1 << 20
-"""Bytes that a file counts beside its own."""
+"""Bytes that each file counts in addition to its size."""
 
 
 class Done(NamedTuple):
-    """What was done between a pair: bytes and files that arrived, attempts that failed."""
+    """The work done between a pair: bytes and files that arrived, and attempts that failed."""
 
     bytes: int = 0
     files: int = 0
@@ -27,7 +27,7 @@ class Done(NamedTuple):
 
 
 class Tuner:
-    """What this worker has seen of each pair since the last decision about it."""
+    """The observations of this worker about each pair since the last decision."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -37,19 +37,19 @@ class Tuner:
         self._since = time.monotonic()
 
     async def limits(self, lanes: Lanes, pairs: Iterable[Pair]) -> Mapping[Pair, int]:
-        """How many lanes each pair may have."""
+        """Return how many lanes each pair may have."""
         pairs = set(pairs)
         tuned = await lanes.tuned(pairs)
         return {pair: tuned[pair].concurrency if pair in tuned else FIRST for pair in pairs}
 
     def saw(self, pair: Pair, done: Done) -> None:
-        """Something was done."""
+        """Add work that was done for a pair."""
         self._bytes[pair] += done.bytes
         self._files[pair] += done.files
         self._failures[pair] += done.failures
 
     async def step(self, mine: Collection[Pair]) -> None:
-        """Decide about pairs that this worker has lanes of, where nobody has for a while.
+        """Decide about the pairs of this worker's lanes whose last decision is old enough.
 
         :param mine: the pair of each of its lanes
         """

@@ -1,8 +1,8 @@
-"""How many lanes between two collections help; pure.
+"""The number of lanes that helps between two collections; pure.
 
-One more is tried while that brings more bytes, or files, per second; one is given up where it did not; when attempts
-fail it is halved. Each step has its reason, which is kept. After FTS's optimizer (Karavakis et al., CHEP 2019), which
-climbs in the same way on throughput and success.
+One more lane is tried while that brings more bytes, or files, per second; one is given up if it did not; the number is
+halved when attempts fail. Each step is kept with its reason. It follows the optimizer of FTS (Karavakis et al., CHEP
+2019), which climbs in the same way on throughput and success.
 """
 
 from typing import NamedTuple
@@ -11,19 +11,19 @@ __all__ = ["FIRST", "MOST", "Seen", "decide"]
 
 FIRST, MOST = 4, 16
 GAIN = 1.05
-"""By so much the rate has to grow for a further lane to stay."""
+"""Factor by which the rate has to grow for one more lane to stay."""
 FAILING = 0.2
-"""Share of attempts that fail from which on less is tried."""
+"""Share of failed attempts from which on the number of lanes is halved."""
 AGAIN = 300.0
-"""Seconds after which one more is tried once more: networks change."""
+"""Seconds after which one more lane is tried again, since networks change."""
 
 
 class Seen(NamedTuple):
-    """What a pair did since the last decision.
+    """The traffic of a pair since the last decision.
 
-    :param rate: bytes per second, each file counted as if it had a megabyte more: small ones cost time, too
-    :param failures: the share of attempts that failed
-    :param busy: whether it had all its lanes in use
+    :param rate: bytes per second, with a megabyte added for each file, since small files cost time, too
+    :param failures: share of attempts that failed
+    :param busy: whether all its lanes were in use
     """
 
     rate: float
@@ -32,11 +32,12 @@ class Seen(NamedTuple):
 
 
 def decide(concurrency: int, before: Seen | None, tried: int, age: float, now: Seen) -> tuple[int, str]:
-    """The next number of lanes, and why.
+    """Return the next number of lanes, and the reason.
 
-    :param before: what was seen when the number was last changed
-    :param tried: by how much it was changed then
-    :param age: seconds since
+    :param before: traffic when the number was last changed
+    :param tried: size of that change
+    :param age: seconds since that change
+    :param now: current traffic
     """
     if now.failures >= FAILING:
         return max(1, concurrency // 2), f"{now.failures:.0%} of attempts failed: half as many lanes"

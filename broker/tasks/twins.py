@@ -1,4 +1,4 @@
-"""Names of one folder that its destination may hold for one, as `a` and `A`: the second would replace the first."""
+"""Names in one folder that its destination takes for one, such as `a` and `A`: one file would replace the other."""
 
 from collections.abc import Sequence
 
@@ -10,14 +10,14 @@ from coalloc.model import Entry
 __all__ = ["Twins"]
 
 MOST = 200
-"""Names that a destination is asked about: if it tells these apart, it tells all."""
+"""Names that a destination is asked about: if it tells these apart, it tells all apart."""
 
 
 class Twins:
-    """What the destination of a folder holds for another file of it, found out as the source is listed.
+    """The entries of a folder whose names the destination takes for another entry's, found while the source is listed.
 
-    :param source: the tree and the folder that is listed
-    :param sink: the tree and the folder that it is copied to; None: it is not asked, and tells all names apart
+    :param source: tree and folder that is listed
+    :param sink: tree and folder that it is copied to; None if it should not be asked, as if it told all names apart
     """
 
     def __init__(self, source: tuple[Tree, str], sink: tuple[Tree, str] | None) -> None:
@@ -28,7 +28,7 @@ class Twins:
         self._twins: dict[str, str] = {}
 
     async def of(self, some: Sequence[Entry]) -> dict[str, str]:
-        """Return for those of the next entries that are held for an earlier one the name of that."""
+        """Return the next entries whose names are taken for an earlier entry's, with the name of that entry."""
         before = len(self._seen)
         self._seen.update(hash(folded(entry.name)) for entry in some)  # numbers: a folder may have millions of names
         if len(self._seen) < before + len(some) and not self._asked and self._sink:

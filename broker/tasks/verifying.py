@@ -1,4 +1,4 @@
-"""What becomes of a file that cannot be verified: it fails, or is copied and shown as unverified, as the TOML says."""
+"""The treatment of files that cannot be verified: they fail, or are copied and marked unverified, as configured."""
 
 import time
 from typing import NamedTuple
@@ -11,14 +11,14 @@ __all__ = ["Demand", "Unverifiable"]
 
 
 class Unverifiable(VerificationError):
-    """A file of which nobody can say whether it arrived as it was sent."""
+    """A file whose copy cannot be compared with the original."""
 
 
 class Demand(NamedTuple):
-    """What a task demands.
+    """The verification that a task requires.
 
-    :param ends: what the collections are called
-    :param lenient: whether files that cannot be verified are copied all the same
+    :param ends: names of the two collections
+    :param lenient: whether files that cannot be verified are copied anyway
     """
 
     options: Options
@@ -26,11 +26,14 @@ class Demand(NamedTuple):
     lenient: bool = False
 
     def of(self, work: Work) -> bool:
-        """Whether a file has to be verified; one whose checksum its owner told has to, in any case."""
+        """Return whether a file must be verified; a checksum given by its owner always requires it."""
         return self.options.verify_checksum or work.details.told is not None
 
     def check(self, work: Work, verified: bool) -> None:
-        """:raises Unverifiable: when a file has to be verified, and cannot be"""
+        """Check that a file was verified if it had to be.
+
+        :raises Unverifiable: when it was not, and may not be copied unverified
+        """
         if self.of(work) and not verified and not (self.lenient and work.details.told is None):
             source, sink = self.ends
             raise Unverifiable(
@@ -40,7 +43,7 @@ class Demand(NamedTuple):
             )
 
     def marked(self, result: Result, verified: bool) -> Result:
-        """Return a result that says so where a file should have been verified, and was not."""
+        """Return the result, marked as unverified if the file should have been verified and was not."""
         if verified or not self.of(result.work):
             return result
         source, sink = self.ends

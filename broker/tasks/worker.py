@@ -1,9 +1,9 @@
-"""A worker: opens lanes for tasks, leases work for them, and keeps the database told.
+"""A worker: opens lanes for tasks, leases work for them, and records progress in the database.
 
-The database is the truth. A worker says every second that it is there; one that is silent for `SILENCE`, by the
-database's time, is taken for dead by any other, and what it had leased is free again. One that does not reach the
-database stops all its lanes before that. Should it live on, the database refuses what it records, and it begins anew
-under another name.
+The database has the authoritative state. A worker reports to it every second. A worker that is silent for `SILENCE`, by
+the database's clock, is taken for dead by any other worker, and its leases become free. A worker that cannot reach the
+database stops all its lanes before that. If a worker that was taken for dead resumes, the database refuses its results,
+and it begins anew under another name.
 """
 
 import asyncio
@@ -44,25 +44,25 @@ __all__ = ["Performer", "Worker"]
 
 BEAT = 1.0
 LOOK = 5.0
-"""How often a worker looks for work that nobody told it of, for dead workers and for deadlines."""
+"""Seconds between looks for unannounced work, dead workers and deadlines."""
 TURN = 10.0
-"""Seconds after which a lane goes to whoever is next."""
+"""Seconds after which a lane goes to the next task."""
 IDLE = 1.0
-"""Seconds for which a task that had nothing to lease is left alone: what it has waits for other lanes."""
+"""Seconds for which a task with nothing to lease is skipped: its work waits for other lanes."""
 MOST_LANES = 32
 GROUPS: tuple[tuple[WorkKind, ...], ...] = (("look", "expand", "prune"), ("copy", "link", "delete", "remove"))
 log = structlog.get_logger("broker.tasks")
 
 
 class Performer(Leaver, Protocol):
-    """Does work, whatever it is."""
+    """The executor of work items of any kind."""
 
     async def perform(self, task: Candidate, batch: Sequence[Work], recorder: Recorder) -> None:
-        """Do all of the batch and report each piece. Cancelled, it leaves off within a second."""
+        """Do a batch and report each work item. When cancelled, stop within a second."""
         ...
 
     async def close(self) -> None:
-        """Let go of all sessions."""
+        """Close all sessions."""
         ...
 
 
@@ -75,7 +75,7 @@ class Lane(NamedTuple):
 
 
 class Worker:
-    """One worker of a site: its queue, and what any site may do."""
+    """One worker of a site, for the site's queue and for work that any site may do."""
 
     def __init__(
         self,
@@ -99,19 +99,19 @@ class Worker:
         self._woken = asyncio.Event()
 
     def wake(self) -> None:
-        """There may be work."""
+        """Look for work now."""
         self._woken.set()
 
     def _due_in(self, task: str, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds, self._due, task)
 
     def _due(self, task: str) -> None:
-        """There is work of a task, as far as is known."""
+        """Mark a task as having work, and wake the worker."""
         self._idle.discard(task)
         self.wake()
 
     async def run(self) -> None:
-        """Work until cancelled; what was begun is given back then."""
+        """Work until cancelled; then give back all unfinished work."""
         beating = [asyncio.create_task(self._every(*each)) for each in self._routine]
         try:
             while True:
@@ -140,7 +140,7 @@ class Worker:
             await self._persist(work)
 
     async def _persist(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do it; a database that cannot be used for a while does not end a worker."""
+        """Do some work; a database that is unavailable for a while does not end the worker."""
         try:
             await work()
         except Unavailable as error:
@@ -159,7 +159,7 @@ class Worker:
         self._leases.begin(name, sent)
 
     async def _leave(self) -> None:
-        """Stop, record what was done, and give back the rest."""
+        """Stop, record the results, and give back the rest."""
         await self._stop(list(self._lanes))
         with suppress(Unavailable):
             with suppress(Unavailable):
@@ -169,7 +169,7 @@ class Worker:
         await self._performer.close()
 
     async def _beat(self) -> None:
-        """Say that we are there; nothing else is waited for."""
+        """Report to the database that this worker is alive, in a transaction that waits for nothing else."""
         if not (name := self._name):
             return
         sent = time.monotonic()
@@ -182,7 +182,7 @@ class Worker:
             await self._begin_anew()
 
     async def _stop_in_time(self) -> None:
-        """Stop all lanes while what they have is ours, when the database does not answer; it is not asked here."""
+        """Stop all lanes while their leases are still ours, if the database does not answer; this asks it nothing."""
         running = [lane.driver for lane in self._lanes.values() if not lane.driver.cancelling()]
         if running and self._recorder.fence.silent:
             log.warning("the database does not answer: all lanes are stopped", lanes=len(running))
@@ -190,11 +190,14 @@ class Worker:
                 driver.cancel()
 
     async def _settle(self) -> None:
-        """Write what was done, and give back what is owed."""
+        """Write results, and give back what is owed."""
         await self._leases.settle(())
 
     async def _begin_anew(self) -> None:
-        """Leave all that is others' by now; what was written of it since their tasks ended is swept again."""
+        """Stop all lanes, whose leases are lost, and begin under a new name.
+
+        Tasks of these lanes that have ended are swept again, since something may have been written after their end.
+        """
         tasks = {lane.candidate.task for lane in self._lanes.values()}
         await self._stop(list(self._lanes))
         async with self._database.write() as connection:
@@ -202,7 +205,7 @@ class Worker:
         await self._enrol()
 
     async def _obey(self) -> None:
-        """Leave what was stopped: tasks that are over or paused, and what is paused at collections."""
+        """Stop the lanes of tasks that have ended or are paused, also those paused at a collection."""
         lanes = dict(self._lanes)
         if not lanes:
             return
@@ -216,7 +219,7 @@ class Worker:
         await self._stop(left)
 
     async def _look(self) -> None:
-        """Leases and lanes that were forgotten, what is to be done for all, and whether more lanes would help."""
+        """Find forgotten leases and lanes, do the housekeeping, and tune the numbers of lanes."""
         await self._leases.reconcile()
         async with self._opening, self._database.write() as connection:
             await Lanes(connection).keep(self._name, self._lanes.keys())
@@ -262,7 +265,7 @@ class Worker:
         return choice.candidate
 
     async def _choose(self, lanes: Lanes, now: float) -> tuple[Choice, Mapping[Pair, int]]:
-        """Who is next; where the first of a user's tasks has all the lanes that it wants, the next of them may be."""
+        """Choose the next task; after a task that has all the lanes it asked for, its owner's next may come."""
         passed = set(self._idle)
         waits: dict[str, str] = {}
         while True:
@@ -286,7 +289,7 @@ class Worker:
         self.wake()
 
     async def _drive(self, candidate: Candidate, number: int) -> None:
-        """Do work of one task until its turn is over, or there is no more."""
+        """Do work of one task until the lane's turn is over or there is no more."""
         until, turns, most = time.monotonic() + TURN, itertools.cycle((GROUPS, GROUPS[::-1])), FEWEST
         try:
             while (began := time.monotonic()) < until and (
@@ -294,7 +297,7 @@ class Worker:
             ):
                 await self._batch(candidate, batch)
                 most = moment(len(batch), time.monotonic() - began)
-                if batch[0].kind in GROUPS[0]:  # what was found is for other lanes, too
+                if batch[0].kind in GROUPS[0]:  # other lanes may take what was found
                     self._due(candidate.task)
         except Unavailable as error:
             log.warning("the database cannot be used now", error=error.message)
@@ -321,7 +324,7 @@ class Worker:
     async def _lease(
         self, task: str, groups: Sequence[Collection[WorkKind]], large_first: bool, most: int
     ) -> list[Work]:
-        """Work of a task; one that has none is left alone for a moment, or until some is found."""
+        """Lease work of a task; a task that has none is skipped for a moment, or until some is found."""
         batch = await self._leases.lease(task, groups, large_first, most)
         if not batch:
             self._idle.add(task)
@@ -336,14 +339,14 @@ class Worker:
 
 
 async def _denied(connection: AsyncConnection, task: str, said: str, now: float) -> None:
-    """End a task that its owner may not do any more."""
+    """End a task that its owner may no longer do."""
     tasks = Tasks(connection)
     if await tasks.end(task, now, DENIED, said, "failed"):
         await tasks.note([(task, Event(now, DENIED, True, "permission denied", said))])
 
 
 def _paused(each: Candidate, rules: dict[str, list[tuple[str | None, frozenset[str], str]]]) -> bool:
-    """Whether an admin has paused what the task would do, at one of its collections."""
+    """Return whether an admin has paused the task's operations at one of its collections."""
     delete = each.kind == "DELETE"
     wanted = {
         each.pair.source: "task_delete" if delete else "task_transfer_read",
@@ -357,7 +360,7 @@ def _paused(each: Candidate, rules: dict[str, list[tuple[str | None, frozenset[s
 
 
 def _started(candidate: Candidate, tuned: Mapping[Pair, int], now: float) -> Event:
-    """With what Globus says there, too."""
+    """Return the start event, with the details that Globus reports."""
     options = candidate.options
     details = {
         "type": "GridFTP Transfer",
