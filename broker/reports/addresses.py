@@ -1,4 +1,4 @@
-"""Where pages of single things are, seen from any other page; pure."""
+"""Relative addresses of the pages about one pair, task or transfer; pure."""
 
 from urllib.parse import urlencode
 
@@ -8,7 +8,7 @@ __all__ = ["pair_page", "task_page", "transfer_page"]
 
 
 def pair_page(pair: Pair) -> str:
-    """Of a way that bytes go.
+    """Return the address of a pair's page.
 
     >>> pair_page(Pair("ftp://a.example", "B"))
     'pair?source=ftp%3A%2F%2Fa.example&sink=B&direction=read'
@@ -17,10 +17,10 @@ def pair_page(pair: Pair) -> str:
 
 
 def task_page(number: str) -> str:
-    """Of a task of this id."""
+    """Return the address of a task's page, by the task's id."""
     return f"task?{urlencode({'id': number})}"
 
 
 def transfer_page(number: int) -> str:
-    """Of a transfer, by the number of its decision."""
+    """Return the address of a transfer's page, by the number of its decision."""
     return f"transfer?{urlencode({'id': number})}"

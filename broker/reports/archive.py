@@ -1,4 +1,4 @@
-"""What reports are made from, and for whom."""
+"""Sources of the data in reports, and the users that reports are for."""
 
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ __all__ = ["Archive", "Scope"]
 
 
 class Archive(NamedTuple):
-    """The database, and the services whose word reports repeat."""
+    """The database, and the services whose results appear in reports."""
 
     settings: Settings
     database: Database
@@ -23,10 +23,10 @@ class Archive(NamedTuple):
 
 
 class Scope(NamedTuple):
-    """Whose doings are shown.
+    """The data that a report may show.
 
-    :param subject: whose; None is everybody's
-    :param role: of who looks
+    :param subject: owner of the data; None for the data of all users
+    :param role: role of the user who reads the report
     """
 
     subject: str | None
@@ -34,11 +34,11 @@ class Scope(NamedTuple):
 
     @classmethod
     def of(cls, caller: Caller) -> "Scope":
-        """An admin sees all, others what is theirs."""
+        """Return the scope of a caller: all data for an admin, their own for others."""
         return cls(caller.scope, caller.role)
 
     @property
     def caller(self) -> Caller:
-        """Who looks."""
+        """The user who reads the report."""
         role: Role = "admin" if self.subject is None else self.role
         return Caller.model_construct(subject=self.subject or "", role=role, site="")

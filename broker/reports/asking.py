@@ -1,4 +1,4 @@
-"""What several reports may be asked: which class of sizes, and since and until when."""
+"""Parameters that several reports share: the class of sizes, and the period."""
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
@@ -15,7 +15,7 @@ CLASSES = {str(number): size_span(number) for number in range(len(SIZES) + 1)}
 
 
 def _moment(said: Any) -> Any:
-    """A date as people write it, as a moment; what is none stays what it is."""
+    """Return the moment of a date such as 2026-11-22; return any other value unchanged."""
     try:
         return datetime.strptime(said, "%Y-%m-%d").replace(tzinfo=UTC).timestamp()
     except (TypeError, ValueError):
@@ -23,7 +23,7 @@ def _moment(said: Any) -> Any:
 
 
 def day_of(moment: float) -> str:
-    """The date of a moment (UTC).
+    """Return the date of a moment (UTC).
 
     >>> day_of(1795305600.0)
     '2026-11-22'
@@ -32,10 +32,10 @@ def day_of(moment: float) -> str:
 
 
 SizeClass = Annotated[int, Field(ge=0, le=len(SIZES), json_schema_extra={"words": CLASSES})]
-"""Of `predictors.context`; people choose one by its sizes."""
+"""A class of `predictors.context`; users choose it by its range of sizes."""
 Day = Annotated[
     Moment,
     BeforeValidator(_moment),
     Field(description="Seconds since 1970 (UTC), or a date as 2026-11-22", json_schema_extra={"day": True}),
 ]
-"""A moment; people choose a date."""
+"""A moment; users choose a date."""

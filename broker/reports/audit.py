@@ -1,4 +1,4 @@
-"""Who changed what, and when."""
+"""The audit log: each change, its author and its time."""
 
 import time
 from typing import Annotated
@@ -28,7 +28,7 @@ Exactly = Annotated[str | None, Field(max_length=LONGEST)]
 
 
 class Wanted(Wire):
-    """Changes of this subject, or of this kind; those before a number, or after one: the newest unless said."""
+    """Changes by one subject, or of one kind, before or after a number; by default the newest."""
 
     subject: Annotated[Exactly, Field(title="Who", description="All of the name.")] = None
     action: Annotated[Exactly, Field(title="What", description="In the words of the table.")] = None
@@ -37,7 +37,7 @@ class Wanted(Wire):
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
-    """The newest changes first; of admins' eyes only."""
+    """Make the report, with the newest changes first; only admins may see it."""
     async with archive.database.read() as connection:
         found = await Records(connection).changes(PAGE + 1, **wanted.model_dump())
     entries = found[-PAGE:] if wanted.after is not None else found[:PAGE]
@@ -52,7 +52,7 @@ def _row(entry: AuditEntry) -> tuple[int, float, str, str, str]:
 
 
 def _links(wanted: Wanted, entries: list[AuditEntry], more: bool) -> list[Link]:
-    """To the pages on both sides, as far as there are any; there may be newer ones at any time."""
+    """Return links to the neighbouring pages that exist; newer changes may arrive at any time."""
     if not entries:
         return [Link("The newest", _address(wanted))] if wanted.before is not None else []
     links = []

@@ -1,4 +1,4 @@
-"""Which reports there are: each under a name, with what may be asked of it."""
+"""All reports by name, with the parameters of each."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -28,12 +28,12 @@ __all__ = ["REPORTS", "Kind"]
 class Kind(NamedTuple):
     """A report.
 
-    :param name: in addresses
-    :param title: in menus
-    :param wanted: what may be asked of it: the parameters of its query
-    :param admin: only admins may see it
-    :param listed: it has a place in menus; others are led to by these
-    :param live: what changes from moment to moment: facts and tables that stand in for those of the same names
+    :param name: name in addresses
+    :param title: title in menus
+    :param wanted: model of its query parameters
+    :param admin: whether only admins may see it
+    :param listed: whether menus list it; other reports are reached by links from these
+    :param live: function that makes its frequently changing facts and tables, which replace those of the same names
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A report as data: the same document as JSON, and each of its tables as CSV."""
+"""Reports as data: the document as JSON, and each of its tables as CSV."""
 
 import csv
 import io
@@ -14,7 +14,7 @@ FORMULAS = ("=", "+", "-", "@", "\t", "\r")
 
 
 def document(report: Report) -> Mapping[str, Any]:
-    """All of it, for JSON; moments in seconds since the epoch, rates in bytes per second, shares from 0 to 1."""
+    """Return all of a report for JSON; moments in seconds since the epoch, rates in bytes per second, shares 0 to 1."""
     return {
         "name": report.name,
         "title": report.title,
@@ -31,7 +31,7 @@ def document(report: Report) -> Mapping[str, Any]:
 
 
 def part(each: Figure | Table) -> Mapping[str, Any]:
-    """A table; or a figure: what is drawn, and how."""
+    """Return a table, or a figure with its specification and table, for JSON."""
     return _table(each) if isinstance(each, Table) else _figure(each)
 
 
@@ -53,9 +53,10 @@ def _table(table: Table) -> Mapping[str, Any]:
 
 
 def csv_of(table: Table) -> str:
-    """A header with the columns' names, then a line a row; what is not known is empty.
+    """Return a table as CSV: a header with the names of the columns, then a line for each row; unknown values are
+    empty.
 
-    Words that a spreadsheet would take for a formula have an apostrophe before them: others may have said them.
+    Text that a spreadsheet would take for a formula gets an apostrophe in front, since it may come from other users.
     """
     text = io.StringIO()
     writer = csv.writer(text)
@@ -65,23 +66,23 @@ def csv_of(table: Table) -> str:
 
 
 def figure_of(report: Report, name: str) -> Figure | None:
-    """The figure of this name, if it is drawn."""
+    """Return the figure of this name if it is drawn."""
     return next((each for each in report.figures if each.name == name and each.spec), None)
 
 
 def part_of(report: Report, name: str) -> Figure | Table | None:
-    """The figure or table of this name."""
+    """Return the figure or table of this name."""
     figures: dict[str, Figure | Table] = {each.name: each for each in report.figures}
     return figures.get(name) or table_of(report, name)
 
 
 def table_of(report: Report, name: str) -> Table | None:
-    """The table of this name, or what the figure of this name is drawn from."""
+    """Return the table of this name, or the table behind the figure of this name."""
     return tables_of(report).get(name)
 
 
 def tables_of(report: Report) -> Mapping[str, Table]:
-    """The tables, and what figures are drawn from, by their names."""
+    """Return the tables, and the tables behind figures, by name."""
     return {
         **{each.table.name: each.table for each in report.figures},
         **{each.name: each.table for each in report.figures},
@@ -90,10 +91,10 @@ def tables_of(report: Report) -> Mapping[str, Table]:
 
 
 def harmless(value: Value) -> Value:
-    """Return a value that no program for tables takes for a formula."""
+    """Return a value that no spreadsheet takes for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(FORMULAS) else value
 
 
 def _plain(value: Value) -> Value:
-    """JSON has no infinity."""
+    """Return a value, with None instead of infinity or NaN, which JSON does not have."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,4 +1,4 @@
-"""The log of decisions: what was decided when, why, and what came of it."""
+"""The log of decisions: when each was made, why, and with what outcome."""
 
 import time
 from collections.abc import Sequence
@@ -51,9 +51,9 @@ TUNINGS = (
 
 
 class Wanted(Wire):
-    """What is searched for: `text` anywhere in what was moved, where to, from where, and why; by whom, for admins.
+    """Search parameters: `text` may be in the name, the sink, the sources or the reason; `subject` is for admins.
 
-    `before` is the number of a decision: those older than it.
+    `before` is the number of a decision, and finds older ones.
     """
 
     text: Annotated[Remark | None, Field(description="In what, where from and to, or why.")] = None
@@ -66,7 +66,7 @@ class Wanted(Wire):
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
-    """The newest first; of others' only admins see anything."""
+    """Make the report, with the newest decisions first; only admins see those of other users."""
     whose = wanted.subject if scope.subject is None else scope.subject
     asked = wanted.model_dump(exclude={"subject"})
     tuned: list[Sequence[Value]] = []
@@ -101,7 +101,7 @@ def _note(page: stored.Page, wanted: Wanted) -> str:
 
 
 def row(each: Listed) -> tuple[Value, ...]:
-    """A decision as a row of these columns."""
+    """Return a decision as a row of these columns."""
     return (
         each.at,
         each.thing,
@@ -121,7 +121,7 @@ def row(each: Listed) -> tuple[Value, ...]:
 
 
 async def _tuned(connection: AsyncConnection, wanted: Wanted) -> list[Sequence[Value]]:
-    """Changes of lanes, with the names of their collections."""
+    """Return the changes to numbers of lanes, with the names of their collections."""
     found = await Lanes(connection).tunings(wanted.text, wanted.since, wanted.until, PAGE)
     ends = {end for each in found for end in each.pair}
     names = {str(each.id): each.name for each in await Collections(connection).all(ends)} if ends else {}

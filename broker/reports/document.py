@@ -1,7 +1,7 @@
-"""What a report says, however it is shown: facts, tables and figures, with their units.
+"""The content of a report, independent of its presentation: facts, tables and figures, with their units.
 
-Values are as the field has them inside (bytes, seconds, bytes per second, shares from 0 to 1, moments in seconds since
-the epoch); who shows them writes them for people.
+Values have base units (bytes, seconds, bytes per second, shares from 0 to 1, moments in seconds since the epoch); the
+presentation converts them for readers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,13 +11,13 @@ from typing import Any, Literal
 __all__ = ["Action", "Column", "Fact", "Figure", "Link", "Report", "Table", "Unit", "Value"]
 
 Unit = Literal["text", "count", "number", "bytes", "rate", "seconds", "share", "moment", "factor"]
-"""How a value is written: rates are bytes per second, factors like 1.5 x, numbers have no unit."""
+"""Units of values: rates are bytes per second, factors are like 1.5 x, numbers have no unit."""
 Value = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
 class Fact:
-    """One number that matters, with what it is."""
+    """One important number, with its label."""
 
     label: str
     value: Value
@@ -29,9 +29,9 @@ class Fact:
 class Column:
     """A column of a table.
 
-    :param name: in CSV and JSON
-    :param title: for people
-    :param link: the name of the column in which the address of its cells is; that one is not shown to people
+    :param name: name in CSV and JSON
+    :param title: title for readers
+    :param link: name of the column that has the addresses of its cells; that column is not shown to readers
     """
 
     name: str
@@ -42,9 +42,9 @@ class Column:
 
 @dataclass(frozen=True)
 class Action:
-    """What a curator may do about a row: a button, whose form is sent to an address.
+    """A button in each row of a table, for curators, which sends a form to an address.
 
-    :param fields: what the form says, taken from these columns
+    :param fields: columns whose values the form contains
     """
 
     label: str
@@ -56,8 +56,8 @@ class Action:
 class Table:
     """Rows of values, in the order of the columns.
 
-    :param note: why there are none or few, or what they are not
-    :param stale: of each row, whether it is too old to be believed; none unless given
+    :param note: reason why there are no or few rows, or a restriction on what they are
+    :param stale: for each row, whether it is too old to be believed; by default none is
     """
 
     name: str
@@ -69,7 +69,7 @@ class Table:
     action: Action | None = None
 
     def records(self) -> list[dict[str, Value]]:
-        """The rows by the names of their columns."""
+        """Return the rows as mappings from column names to values."""
         return [dict(zip((each.name for each in self.columns), row, strict=True)) for row in self.rows]
 
 
@@ -77,9 +77,9 @@ class Table:
 class Figure:
     """A drawing of a table.
 
-    :param spec: Vega-Lite, with the values that are drawn; empty where too few data say anything
-    :param alternative: what it shows, in a sentence, for who cannot see it
-    :param note: why it is not drawn, or what of the table is not
+    :param spec: specification for Vega-Lite, with the values to draw; empty if there are too few data
+    :param alternative: a sentence with the content, for readers who cannot see it
+    :param note: reason why it is not drawn, or what of the table is left out
     """
 
     name: str
@@ -92,7 +92,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Link:
-    """Where one goes on from a report: another one, or another part of the same."""
+    """A link from a report to another one, or to another part of the same."""
 
     label: str
     address: str
@@ -102,8 +102,8 @@ class Link:
 class Report:
     """A whole page.
 
-    :param lead: what it shows and how it is to be read, in a sentence or two
-    :param links: where one goes on, such as to what is older
+    :param lead: its content and how to read it, in a sentence or two
+    :param links: links to follow, such as to older entries
     """
 
     name: str

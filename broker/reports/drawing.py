@@ -1,8 +1,8 @@
-"""Figures as drawings: SVG that follows the colours of its page, or stands alone, and PNG.
+"""Drawings of figures: SVG that follows the colours of its page, or stands alone; PNG; and PDF.
 
-Vega draws, in a process-wide engine that takes 0.4 s to begin and 30 ms for a figure, and that does not give back the
-memory it had: a broker draws in a process apart. What was drawn is kept.
-Text stays text: nothing in a drawing comes from a name but letters, and nothing is fetched.
+Vega draws in an engine that belongs to the whole process, takes 0.4 s to start and 30 ms for a figure, and never gives
+back its memory: so a broker draws in a separate process. Drawings are cached. Text stays text: nothing in a drawing
+comes from names but letters, and nothing is loaded.
 """
 
 import hashlib
@@ -23,21 +23,20 @@ __all__ = ["DRAWING", "drawn", "png", "svg", "vectors"]
 DRAWING = Kind("drawing", "ask for a shorter time, or for tables")
 SVG = "http://www.w3.org/2000/svg"
 KEPT = 64
-"""Drawings: half a MB each at most, usually a tenth of it."""
+"""Drawings in the cache, of at most half a MB each, and usually a tenth of that."""
 VARIABLE = re.compile(r"var\(--(\w+)\)")
 REFERENCE = re.compile(r"url\(#(\w+)\)")
 SPOKEN = {"role", "aria-label", "aria-roledescription"}
-"""What marks would say of themselves one by one, some without words; the whole is an image that has them."""
+"""Attributes by which each mark would be read out by itself, some without words; the whole image has words instead."""
 PAINTED = ("fill", "stroke")
 """Attributes whose values are colours."""
 register_namespace("", SVG)
 
 
 def svg(figure: Figure, standalone: bool = False) -> str:
-    """The figure as one element `svg`, an image with words beside it; it can stand in a page with others.
+    """Return the figure as one `svg` element, an image with a text alternative; it can share a page with others.
 
-    :param standalone: as a file that looks right in any viewer: with the colours of the day, on paper
-    :raises ValueError: when there is nothing to draw
+    :param standalone: whether it is a file of its own, with light colours on a white background
     """
     if not figure.spec:
         raise ValueError(f"{figure.name} is not drawn: {figure.note}")
@@ -45,12 +44,12 @@ def svg(figure: Figure, standalone: bool = False) -> str:
 
 
 def drawn(figures: Iterable[Figure]) -> Mapping[str, str]:
-    """Those of these figures that are drawn, by their names, as `svg` draws them."""
+    """Return the figures that can be drawn as SVG, by name."""
     return {each.name: svg(each) for each in figures if each.spec}
 
 
 def png(figure: Figure) -> bytes:
-    """The figure as a picture, with two dots for each of the drawing's, in the colours of the day.
+    """Return the figure as PNG, with two pixels for each unit of the drawing, in light colours.
 
     :raises ValueError: when there is nothing to draw
     """
@@ -61,7 +60,7 @@ def png(figure: Figure) -> bytes:
 
 
 def vectors(figure: Figure) -> bytes:
-    """The figure as a PDF of its own, with the letters in it, in the colours of the day.
+    """Return the figure as a PDF of its own, with its fonts embedded, in light colours.
 
     :raises ValueError: when there is nothing to draw
     """
@@ -101,7 +100,7 @@ def _drawing(spec: str, title: str, alternative: str, standalone: bool) -> str:
 
 
 def _told_apart(attributes: dict[str, str], mark: str) -> None:
-    """What is named in one drawing has no namesake in another of the same page."""
+    """Add a mark to all ids of a drawing, so that they are unique in a page with other drawings."""
     if "id" in attributes:
         attributes["id"] = f"{attributes['id']}-{mark}"
     for name, value in attributes.items():

@@ -1,4 +1,4 @@
-"""What has changed, and what nobody knows: links whose forecasts became worse, and ways that were never measured."""
+"""Drift and blind spots: pairs whose forecasts became worse, and links that were never measured."""
 
 import math
 import time
@@ -24,9 +24,9 @@ __all__ = ["Drift", "Wanted", "drifts", "make"]
 
 WEEK = 7
 FEWEST, FEWEST_DAYS = 20, 4
-"""Transfers of a week of which a mean says something, and days on which there were any."""
+"""Transfers in a week, and days with any, below which a mean is not reliable."""
 MATTERS = 0.05
-"""A mean error below which it matters little whether it has doubled."""
+"""A mean error below which it hardly matters whether it has doubled."""
 LIKELY = 0.05
 STALE = 7 * DAY
 SHOWN = 200
@@ -55,11 +55,11 @@ BLIND = (
 
 
 class Wanted(Wire):
-    """Nothing can be asked of it."""
+    """No parameters."""
 
 
 class Drift(NamedTuple):
-    """Of a pair: the mean |log(forecast / actual)| in two weeks, over how many transfers, and how likely by chance."""
+    """The mean |log(forecast / actual)| of a pair in two weeks, the numbers of transfers, and the change's p-value."""
 
     pair_id: int
     before: float
@@ -70,7 +70,7 @@ class Drift(NamedTuple):
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
-    """Drift of what the caller may see; blind spots for admins, who may do something about them."""
+    """Make the report: drift for the caller's data, and blind spots for admins, who can act on them."""
     now = time.time()
     begin = int(now // DAY) // WEEK * WEEK * DAY
     async with archive.database.read() as connection:
@@ -94,10 +94,10 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
 
 
 def drifts(daily: Iterable[Daily], middle: int) -> tuple[int, list[Drift]]:
-    """How many pairs could be compared, and those whose error doubled, the least likely by chance first.
+    """Return how many pairs could be compared, and those whose error doubled, by ascending p-value.
 
-    :param daily: of two weeks
-    :param middle: the first day of the second one
+    :param daily: errors of two weeks, by pair and day
+    :param middle: first day of the second week
     """
     weeks: dict[int, tuple[list[Daily], list[Daily]]] = defaultdict(lambda: ([], []))
     for each in daily:
@@ -120,7 +120,7 @@ def _doubled(before: Sequence[Daily], after: Sequence[Daily]) -> bool:
 
 
 def _drift(pair: int, before: Sequence[Daily], after: Sequence[Daily]) -> Drift:
-    """Days are compared, not transfers: those of one day are much alike, and many alike ones are no more evidence."""
+    """Return the drift of a pair, by days, not transfers: those of one day are much alike, and no more evidence."""
     p = shifted([each.error for each in before], [each.error for each in after])
     first, second = (sum(each.transfers for each in week) for week in (before, after))
     return Drift(pair, _mean(before), _mean(after), first, second, p)
@@ -152,7 +152,7 @@ def _drifted(found: Sequence[Drift], pairs: Mapping[int, Pair], compared: int) -
 
 
 async def _blind(archive: Archive, now: float) -> tuple[int, int, Table]:
-    """How many ways were never used, how many not for a week, and those of both that are worst known."""
+    """Return the number of links never used, of links not used for a week, and a table of those unused for longest."""
     able = ways(placed.endpoint for placed in (await archive.places.map()).by_id.values())
     async with archive.database.read() as connection:
         probes = Probes(connection)

@@ -1,4 +1,4 @@
-"""Forecasters: how good each is, on what, and which wins where."""
+"""Forecasters: the accuracy of each, by size, week and pair, and the best for each pair."""
 
 import asyncio
 import time
@@ -27,11 +27,11 @@ __all__ = ["Wanted", "make"]
 
 DAY = 86_400.0
 OWN = 2000
-"""Newest transfers of a user of which this is made; for admins there are sums."""
+"""Newest transfers of a user that the report uses; for admins it uses sums of all."""
 LISTED = 200
 """Pairs that are listed."""
 DRAWN = 5
-"""Forecasters that figures tell apart."""
+"""Forecasters that figures show."""
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 NAME = Column("forecaster", "Forecaster")
@@ -76,7 +76,7 @@ CHANCE = (
 
 
 class Wanted(Wire):
-    """Over how many days, 0 for all that is kept, or over which period; of one class of sizes only."""
+    """The number of days, 0 for all that is kept, or a period, and one class of sizes."""
 
     days: Annotated[Literal[0, 7, 28, 90, 365], BeforeValidator(int)] = 28
     since: Day | None = None
@@ -84,14 +84,14 @@ class Wanted(Wire):
     size_class: SizeClass | None = None
 
     def period(self, now: float) -> tuple[float, float]:
-        """Whole weeks: when the first begins, and the last ends."""
+        """Return the begin of the first and the end of the last week; a period is extended to whole weeks."""
         until = now if self.until is None else self.until
         since = until - self.days * DAY if self.days else 0.0
         return (since if self.since is None else self.since) // WEEK * WEEK, ceil(until / WEEK) * WEEK
 
 
 class Known(NamedTuple):
-    """Sums over all pairs, how forecasters did on each, what the pairs are, and what all this is made from."""
+    """Sums over all pairs, records of forecasters on each pair, the pairs, and a note on the data."""
 
     sums: Sequence[tuple[Key, Tally]]
     records: Sequence[Record]
@@ -100,7 +100,7 @@ class Known(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """The sums of each forecaster, those in charge first, then the nearest; by week, and by class of sizes."""
+    """The sums of each forecaster, first the one in charge, then by error; by week, and by class of sizes."""
 
     every: Mapping[str, Tally]
     weeks: Mapping[tuple[int, str], Tally]
@@ -108,7 +108,7 @@ class Cut(NamedTuple):
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
-    """How good forecasters were; for users on their own transfers."""
+    """Make the report; for users, from their own transfers."""
     now = time.time()
     chosen = Chosen(scope.subject, None, wanted.size_class, *wanted.period(now))
     known = await (_all if scope.subject is None else _own)(archive, chosen)
@@ -205,7 +205,7 @@ def _by_size(cut: Cut, names: Sequence[str]) -> list[Sequence[Value]]:
 
 
 def _promises(name: str, tally: Tally) -> list[Sequence[Value]]:
-    """That a tenth is below p10, and nine tenths not above p90."""
+    """Return the promises that a tenth of the rates is below p10, and nine tenths are not above p90."""
     return [
         (name, 0.1, tally.below, tally.transfers),
         (name, 0.9, tally.transfers - tally.above, tally.transfers),
@@ -213,14 +213,14 @@ def _promises(name: str, tally: Tally) -> list[Sequence[Value]]:
 
 
 def _rivals(records: Sequence[Record]) -> Table:
-    """All against the broker's own."""
+    """Return the table of all forecasters against the broker's own."""
     found = duels(records, lambda record: ()).get((), [])
     rows = [(*duel, _verdict(duel.won, duel.lost, duel.p)) for duel in found if duel.forecaster != REPLAYED]
     return Table("rivals", "Against the hedge, which the broker uses", RIVALS, rows, CHANCE)
 
 
 def _winners(known: Known) -> list[Table]:
-    """Who is nearest, by source and by pair."""
+    """Return the tables of the best forecasters, by source and by pair."""
     pairs = known.pairs
     records = [record for record in known.records if record.pair_id in pairs]
     sources = contests(duels(records, lambda record: pairs[record.pair_id].source))

@@ -1,4 +1,4 @@
-"""What several sources at once gained over the best single one; pure."""
+"""The gain of several sources at once over the best single one; pure."""
 
 import math
 from collections.abc import Sequence
@@ -8,13 +8,14 @@ from broker.reports.document import Fact
 __all__ = ["FEWEST", "gained"]
 
 FEWEST = 10
-"""Downloads of which a mean says something."""
+"""Downloads below which a mean is not reliable."""
 
 
 def gained(label: str, beside: Sequence[tuple[float, float]], days: int) -> Fact:
-    """The geometric mean of how many times as fast downloads were; None of too few.
+    """Return the geometric mean of the speed-ups of downloads; a fact without a value if there are too few.
 
-    :param beside: of each, the seconds from the best single source in hindsight, and those that it took
+    :param beside: for each download, the seconds from the best single source in hindsight, and the actual seconds
+    :param days: period that the downloads are of
 
     >>> gained("Gain", [(4.0, 2.0), (2.0, 2.0)] * 5, 28).value
     1.414

@@ -1,4 +1,4 @@
-"""From each source to each sink: what rates are expected of transfers of a size, and on what ground."""
+"""The expected rates of transfers of one size, from each source to each sink, with the evidence."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ __all__ = ["Wanted", "make"]
 CELLS = 400
 DAYS = 28
 STALE = 7 * DAY
-"""Seconds after which what is expected rests on too old a measurement to be believed."""
+"""Seconds after which a measurement is too old for a reliable forecast."""
 LEAD = (
     "What was expected of the newest transfer of each source and sink: half of all should be faster than p50, a tenth "
     "slower than p10, a tenth faster than p90. Grey: nothing ended there for 7 days."
@@ -52,14 +52,14 @@ CLASSES = (
 
 
 class Wanted(Wire):
-    """Of which sizes, and whether sources were read from or written to: unless given, what most bytes are of."""
+    """The class of sizes, and whether sources are read from or written to; by default, those with most bytes."""
 
     size_class: SizeClass | None = None
     direction: Direction | None = None
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
-    """The busiest pairs, and then those that were used last, with what was said of their newest transfer."""
+    """Make the report: the busiest pairs, then those used last, with the forecast of their newest transfer."""
     now = time.time()
     async with archive.database.read() as connection:
         sums = Sums(connection, scope.subject)
@@ -83,7 +83,7 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
 
 
 def _chosen(cells: Sequence[Cell], wanted: Wanted) -> tuple[Direction, int]:
-    """What is wanted; of what is not said that of which most bytes are."""
+    """Return the wanted direction and class of sizes; by default, those with most bytes."""
     sums: dict[tuple[Direction, int], int] = {}
     for each in cells:
         key = (each.pair.direction, each.size_class)
@@ -101,7 +101,7 @@ def _table(cells: Sequence[Cell], said: Mapping[int, Said], now: float) -> Table
         known = said.get(each.pair_id)
         newest = max(each.newest_end, known.ended if known else 0.0)
         if not newest:
-            continue  # of which it is only known that it was used once
+            continue  # nothing is known but that it was used once
         rates = (known.rates.p50, known.rates.p10, known.rates.p90) if known else (None, None, None)
         failed = each.failures / each.transfers if each.transfers else None
         counts = (each.transfers, failed, newest, max(0.0, now - newest))
@@ -111,7 +111,7 @@ def _table(cells: Sequence[Cell], said: Mapping[int, Said], now: float) -> Table
 
 
 def _drawn(table: Table) -> Figure:
-    """The rates alone; who wants to go on from a cell finds it in the table."""
+    """Return the figure of the rates alone; readers follow links from the table, not from cells."""
     columns = [replace(COLUMNS[place], link="") for place in DRAWN]
     rows = [[row[place] for place in DRAWN] for row in table.rows]
     return grid(

@@ -1,4 +1,4 @@
-"""What is said of how good forecasts were: the same numbers, by the same names, from rows and from sums; pure."""
+"""Measures of forecast accuracy, with the same names whether from single scores or from sums; pure."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -13,9 +13,9 @@ from predictors.tally import Tally
 __all__ = ["COLUMNS", "FEW", "Judgement", "calibrated", "facts", "judged", "residuals", "summed"]
 
 FEW = 20
-"""Transfers of which less than this can be said."""
+"""Transfers below which the measures are not reliable."""
 EDGES = (0.25, 0.35, 0.5, 0.7, 0.85, 1.0, 1.15, 1.4, 2.0, 2.8, 4.0)
-"""Forecast / actual at which the bars of their distribution meet."""
+"""Ratios of forecast to actual that separate the bars of their distribution."""
 COLUMNS = (
     Column("transfers", "Transfers", "count"),
     Column("mdape", "Median error", "share"),
@@ -29,9 +29,9 @@ COLUMNS = (
 
 
 class Judgement(NamedTuple):
-    """Of forecasts, as `predictors.metrics` defines it.
+    """The measures of a set of forecasts, as `predictors.metrics` defines them.
 
-    `coverage`: share between p10 and p90, of which 80 % should be; `sharpness`: geometric mean of p90 / p10.
+    `coverage`: share between p10 and p90, which should be 80 %; `sharpness`: geometric mean of p90 / p10.
     """
 
     transfers: int
@@ -45,7 +45,10 @@ class Judgement(NamedTuple):
 
 
 def judged(said: Sequence[tuple[Rates, float]]) -> Judgement:
-    """Of forecasts, each with what came. :raises ValueError: without any"""
+    """Return the measures of forecasts, each given with the actual rate.
+
+    :raises ValueError: when there are none
+    """
     points = scores([rates.p50 for rates, _ in said], [rate for _, rate in said])
     sums = Tally.total(Tally.of(rates, rate) for rates, rate in said)
     return Judgement(
@@ -61,7 +64,10 @@ def judged(said: Sequence[tuple[Rates, float]]) -> Judgement:
 
 
 def summed(tally: Tally) -> Judgement:
-    """Of sums: medians within 1 % of themselves. :raises ValueError: of sums over nothing"""
+    """Return the measures from sums; medians are within 1 % of the exact value.
+
+    :raises ValueError: when the sums are empty
+    """
     return Judgement(
         tally.transfers,
         tally.mdape,
@@ -75,7 +81,7 @@ def summed(tally: Tally) -> Judgement:
 
 
 def facts(judgement: Judgement) -> list[Fact]:
-    """What matters of it."""
+    """Return the most important measures as facts."""
     few = f"of fewer than {FEW} transfers this says little" if judgement.transfers < FEW else ""
     return [
         Fact("Median error", judgement.mdape, "share", few or "of |forecast / actual - 1|"),
@@ -88,7 +94,7 @@ def facts(judgement: Judgement) -> list[Fact]:
 
 
 def calibrated(rows: Sequence[Score]) -> list[tuple[Value, ...]]:
-    """What was promised: of what share, how often it came true, of how many."""
+    """Return a row for each promise: its name, the promised share, how often it came true, and of how many."""
     said = [(score.rates, score.rate) for score in rows]
     return [
         ("below p10", 0.1, sum(rate < rates.p10 for rates, rate in said), len(said)),
@@ -99,7 +105,7 @@ def calibrated(rows: Sequence[Score]) -> list[tuple[Value, ...]]:
 
 
 def residuals(rows: Sequence[Score]) -> list[tuple[Value, ...]]:
-    """How many forecasts were off by which factor, from too low to too high."""
+    """Return how many forecasts were off by which factor, from too low to too high."""
     ratios = [score.rates.p50 / score.rate for score in rows]
     bounds = (0.0, *EDGES, float("inf"))
     names = [f"< {EDGES[0]:g}", *(f"{a:g} – {b:g}" for a, b in pairwise(EDGES)), f"≥ {EDGES[-1]:g}"]

@@ -1,4 +1,4 @@
-"""Which reports are made, of what time: one that somebody names, or all that have a place in menus."""
+"""Makes reports for a period: one by name, or all that menus list."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -18,24 +18,25 @@ DAY = 86_400.0
 
 
 class Period(NamedTuple):
-    """A time that is reported on; without an end, up to now, without a beginning, as long as each report thinks fit.
+    """The period of a report; by default it ends now, and each report chooses its beginning.
 
-    :param since: seconds since the epoch, as `until`
+    :param since: seconds since the epoch
+    :param until: seconds since the epoch
     """
 
     since: float | None = None
     until: float | None = None
 
     def __str__(self) -> str:
-        """In words, for people; nothing where it has neither beginning nor end."""
+        """Return the period as text for readers; empty if it has neither beginning nor end."""
         said = [("From", self.since), ("to", self.until)]
         return " ".join(f"{word} {written(moment, 'moment')}" for word, moment in said if moment is not None)
 
 
 def asked(kind: Kind, said: Mapping[str, str], period: Period, now: float) -> BaseModel:
-    """What is asked of a report: what was said, and the period, which some have in days up to now.
+    """Return the parameters of a report: those given, and the period, which some reports take as days up to now.
 
-    :raises pydantic.ValidationError: when it makes no sense to the report
+    :raises pydantic.ValidationError: when the report does not accept them
     """
     known: dict[str, float | str] = {name: at for name, at in period._asdict().items() if at is not None}
     if period.since is not None:
@@ -45,12 +46,12 @@ def asked(kind: Kind, said: Mapping[str, str], period: Period, now: float) -> Ba
 
 
 async def made(archive: Archive, name: str, said: Mapping[str, str], period: Period, now: float) -> Sequence[Report]:
-    """The report of this name, or all of menus, as admins see them.
+    """Return the report of this name, or all that menus list, as admins see them.
 
-    :param said: what is asked of it, by the names of its parameters
+    :param said: parameters of the report, by name
     :param now: seconds since the epoch
-    :raises NotFound: when there is none of this name
-    :raises Invalid: when it is of no period, or has no end but now, but one was given
+    :raises NotFound: when there is no report of this name
+    :raises Invalid: when a period was given for a report without one, or an end for a report that always ends now
     """
     if name != ALL and name not in REPORTS:
         raise NotFound(f"there is no report {name}", f"name one of {', '.join(REPORTS)}, or all")

@@ -1,4 +1,4 @@
-"""What moved, what is under way, and what gives trouble."""
+"""The overview: data moved, tasks under way, and problems."""
 
 import math
 import time
@@ -22,9 +22,9 @@ __all__ = ["Wanted", "live", "make"]
 
 SHOWN = 10
 WEEK, MONTH = 7, 28
-"""Days, today included."""
+"""Periods in days, today included."""
 FEWEST = 10
-"""Transfers of which a share, or a mean, says something."""
+"""Transfers below which a share or a mean is not reliable."""
 LEAD = (
     "What was moved, what is under way, and where to look first. Days are those of UTC; a week is today and the six "
     "days before."
@@ -33,11 +33,11 @@ PAIR = (Column("source", "Source", link="address"), Column("address", "Address")
 
 
 class Wanted(Wire):
-    """Nothing can be asked of it."""
+    """No parameters."""
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
-    """All of the page."""
+    """Make the whole report."""
     now = time.time()
     since = now - WEEK * DAY
     today = int(now // DAY)
@@ -59,7 +59,7 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
 
 
 async def live(archive: Archive, scope: Scope) -> Report:
-    """Of the page what changes from moment to moment: facts and tables that take the place of those of their names."""
+    """Make the frequently changing facts and tables, which replace those of the same names."""
     now = time.time()
     today = int(now // DAY)
     async with archive.database.read() as connection:
@@ -75,7 +75,7 @@ def _moved(days: Sequence[Day], today: int) -> list[Fact]:
 
 
 def _of(days: Iterable[Day], when: str) -> list[Fact]:
-    """What was moved on these days together."""
+    """Return facts about the data moved on these days together."""
     known = list(days)
     transfers, failures = sum(each.transfers for each in known), sum(each.failures for each in known)
     note = f"{failures:,} of {transfers:,} did not" if transfers else "nothing yet"

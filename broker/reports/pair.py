@@ -1,4 +1,4 @@
-"""One way that bytes go: what was expected of it, what came, and who was in charge of saying so."""
+"""One pair: its forecasts, the actual rates, and the forecasters in charge."""
 
 import asyncio
 import math
@@ -29,9 +29,9 @@ __all__ = ["Wanted", "make"]
 DAY = 86_400.0
 TROUBLES = 50
 MOST = 10_000
-"""Scores that are shown at once."""
+"""The most scores that are shown at once."""
 PROBER = "broker"
-"""Who reports what the broker has measured by itself."""
+"""The subject that reports the broker's own measurements."""
 WHEN = Column("ended", "Ended", "moment")
 WHO = Column("in_charge", "In charge")
 SCORES = (
@@ -70,7 +70,7 @@ CHARGE = (Column("day", "Day", "moment"), WHO, Column("transfers", "Transfers", 
 
 
 class Wanted(Wire):
-    """Of which pair; of transfers of one class of sizes only, that ended in a period, the newest so many."""
+    """The pair, and the transfers to show: one class of sizes, a period in which they ended, and the newest of them."""
 
     source: SourceName
     sink: Whereto = ""
@@ -82,10 +82,10 @@ class Wanted(Wire):
 
 
 class Seen(NamedTuple):
-    """What is known of a pair.
+    """All that is known about a pair.
 
-    :param scored: how many scores there are, of which `scores` are the newest
-    :param well: how many transfers went well at all
+    :param scored: number of all scores, of which `scores` are the newest
+    :param well: number of all successful transfers
     """
 
     scores: Sequence[Score]
@@ -96,7 +96,10 @@ class Seen(NamedTuple):
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
-    """How good the forecasts of a pair were. :raises Invalid: when it names an endpoint that there is not"""
+    """Make the report about the forecasts of a pair.
+
+    :raises Invalid: when it names an endpoint that does not exist
+    """
     places = archive.places
     pair = Pair(
         (await places.sources({wanted.source}, scope.caller))[wanted.source],
@@ -188,7 +191,7 @@ def _figures(scores: Sequence[Score]) -> list[Figure]:
 
 
 def _part(table: Table, name: str, *columns: str) -> Table:
-    """Some columns of a table."""
+    """Return a table of some of a table's columns."""
     places = [[each.name for each in table.columns].index(column) for column in columns]
     rows = [[row[place] for place in places] for row in table.rows]
     return Table(name, table.title, [table.columns[place] for place in places], rows, table.note)
@@ -215,7 +218,7 @@ def _charge(scores: Sequence[Score]) -> list[tuple[Value, ...]]:
 
 
 def _compared(scores: Sequence[Score]) -> Table:
-    """What others would have said of the same transfers."""
+    """Return the table that compares the forecaster in charge with all others on the same transfers."""
     rows: list[tuple[Value, ...]] = []
     told = [score for score in scores if score.panel]
     if told:
@@ -249,7 +252,7 @@ def _told(trouble: Trouble) -> tuple[Value, ...]:
 
 
 def in_charge(score: Score) -> str:
-    """Who was: the forecaster, and whose word weighed most with it.
+    """Return the name of the forecaster in charge, and of the one with the most weight in it.
 
     >>> in_charge(Score(1, 1, 0, "", 0, 1, 1, 1.0, None, "hedge", "kernel", False, (1, 1, 1), {}))
     'hedge: kernel'

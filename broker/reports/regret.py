@@ -1,4 +1,4 @@
-"""Regret: how far what was chosen is from what would have been best, and whose doing that was."""
+"""Regret: the time lost against the best choice in hindsight, and its causes."""
 
 import math
 import time
@@ -23,7 +23,7 @@ __all__ = ["Wanted", "make"]
 
 WORST = 20
 FEWEST = 10
-"""Decisions of which a sum says something."""
+"""Decisions below which a sum is not reliable."""
 SUMS = (
     Column("decisions", "Decisions", "count"),
     Column("seconds", "Time spent", "seconds"),
@@ -49,7 +49,7 @@ LOST = (Column("week", "Week", "moment"), Column("why", "Why"), Column("seconds"
 
 
 class Wanted(Wire):
-    """Of how many weeks, this one counted, or of those of a period; only to one sink, or by one strategy."""
+    """The number of weeks, this one included, or a period, and optionally one sink or one strategy."""
 
     weeks: Annotated[int, Field(ge=1, le=520)] = 8
     since: Day | None = None
@@ -59,7 +59,7 @@ class Wanted(Wire):
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
-    """Sums of decisions, which are kept as these arrive; and the worst of them."""
+    """Make the report from the sums of decisions, which are updated as decisions arrive, and the worst decisions."""
     now = time.time()
     weeks = _weeks(wanted, now)
     async with archive.database.read() as connection:
@@ -90,7 +90,7 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
 
 
 def _weeks(wanted: Wanted, now: float) -> range:
-    """Whole ones, by their numbers: all that a period has a part in."""
+    """Return the numbers of all weeks of which the period has a part."""
     stop = math.ceil((now if wanted.until is None else wanted.until) / WEEK)
     return range(stop - wanted.weeks if wanted.since is None else int(wanted.since // WEEK), stop)
 
@@ -100,7 +100,7 @@ def _meant(each: Summed, wanted: Wanted) -> bool:
 
 
 def _added(sums: Iterable[Summed]) -> dict[str, float]:
-    """The sums of sums."""
+    """Return the totals of sums."""
     names = [name for name in Summed._fields if name not in ("week", "source", "sink", "strategy")]
     total = dict.fromkeys(names, 0.0)
     for each in sums:

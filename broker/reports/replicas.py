@@ -1,4 +1,4 @@
-"""Replicas that are bad or not to be had, and endpoints whose transfers go wrong: with what speaks against them."""
+"""Replicas that are bad or unavailable, and endpoints whose transfers fail, with the evidence."""
 
 import time
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ State = Literal["BAD", "SUSPICIOUS", "TEMPORARY_UNAVAILABLE", "UNAVAILABLE", "CO
 DAY = 86_400.0
 MOST = 500
 FEWEST = 5
-"""Transfers of which a share says something."""
+"""Transfers below which a share is not reliable."""
 REPLICAS = (
     Column("dataset", "Dataset"),
     Column("endpoint", "Endpoint"),
@@ -45,14 +45,14 @@ ENDPOINTS = (
 
 
 class Wanted(Wire):
-    """Replicas in this state, and evidence of so many days."""
+    """The state of replicas, and the number of days of evidence."""
 
     state: Annotated[State | None, Field(description="Only replicas in this state.")] = None
     days: Annotated[int, Field(ge=1, le=366, description="How far back failed transfers count.")] = 30
 
 
 class Evidence(NamedTuple):
-    """What went wrong from each address, of how many transfers, and which endpoint has the address."""
+    """Failed transfers and all transfers of each address, and the endpoint with that address."""
 
     troubles: Mapping[str, Trouble]
     transfers: Mapping[str, int]
@@ -60,7 +60,7 @@ class Evidence(NamedTuple):
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
-    """Replicas are told as in the catalogue; what speaks against them is of one's own transfers."""
+    """Make the report: replicas as in the catalogue, with evidence from the transfers that the caller may see."""
     now = time.time()
     since = now - wanted.days * DAY
     known = {each.endpoint.source: each.endpoint for each in (await archive.places.map()).by_id.values()}

@@ -1,4 +1,4 @@
-"""Whether what was seen later is larger than what was seen before, or only by chance; pure."""
+"""A test of whether later values are larger than earlier ones by more than chance; pure."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -6,21 +6,21 @@ from itertools import combinations
 __all__ = ["MOST", "shifted"]
 
 MOST = 16
-"""Values that are ranked at most: they can be divided in 12,870 ways."""
+"""The most values that can be ranked: there are up to 12,870 ways to divide them."""
 
 
 def shifted(before: Sequence[float], after: Sequence[float]) -> float:
-    """The rank sum test of Wilcoxon (1945), exact, for one side: how often chance alone would rank the later values as
-    high as they are, or higher.
+    """Return the one-sided p-value of the exact rank sum test (Wilcoxon 1945): how often chance alone would rank the
+    later values as high as they are, or higher.
 
-    If nothing has changed, each choice of which of all values are the later ones is equally likely. So the share of
-    those choices whose ranks add up to as much as they did is the probability; equal values share the mean of their
-    ranks, which changes nothing of that.
+    If nothing has changed, each choice of the later values among all values is equally likely. So the p-value is the
+    share of those choices whose ranks add up to at least the observed sum. Equal values share the mean of their ranks,
+    which does not change this.
 
     >>> shifted([1.0, 2.0, 3.0], [4.0, 5.0, 6.0])
     0.05
 
-    :raises ValueError: of no values, or more than 16
+    :raises ValueError: when a side has no values, or both together more than 16
     """
     values = [*before, *after]
     if not before or not after or len(values) > MOST:
@@ -32,5 +32,5 @@ def shifted(before: Sequence[float], after: Sequence[float]) -> float:
 
 
 def _twice_the_rank(value: float, values: Sequence[float]) -> int:
-    """Whole numbers, which add up without error."""
+    """Return twice the rank of a value: an integer, so that sums are exact."""
     return 2 * sum(each < value for each in values) + sum(each == value for each in values) + 1

@@ -1,10 +1,10 @@
-"""Who forecasts better where, and whether that may be chance; pure.
+"""Comparison of forecasters, with the probability that differences are due to chance; pure.
 
-One week of one pair is one observation: errors of transfers that follow each other are alike, and to count each would
-make chance look like merit. In how many of these one forecaster was nearer than the other decides (the exact sign test:
-Conover, Practical Nonparametric Statistics, 3.4), so no error weighs more for being large. Where many are compared some
-are ahead by chance: so each is held against all that were tried (Holm, "A simple sequentially rejective multiple test
-procedure", 1979).
+One week of one pair is one observation: errors of successive transfers are alike, and to count each would overstate the
+evidence. The exact sign test decides by the number of observations in which one forecaster was nearer than the other
+(Conover, Practical Nonparametric Statistics, 3.4), so no error weighs more for being large. Where many are compared,
+some are ahead by chance: so p-values are adjusted for all comparisons (Holm, "A simple sequentially rejective multiple
+test procedure", 1979).
 """
 
 from collections import defaultdict
@@ -16,7 +16,7 @@ from broker.models.scores import REPLAYED, Record
 __all__ = ["ALPHA", "FEWEST", "Contest", "Duel", "contests", "duels", "holm", "sign_test"]
 
 FEWEST = 6
-"""Weeks of pairs below which nothing is said: six of six is the least that chance seldom does."""
+"""Weeks of pairs below which no p-value is given: six of six is the least result that is rarely due to chance."""
 ALPHA = 0.05
 K = TypeVar("K", bound=Hashable)
 
@@ -24,8 +24,8 @@ K = TypeVar("K", bound=Hashable)
 class Duel(NamedTuple):
     """One forecaster against the broker's own.
 
-    `log_error` is over all transfers; `won` and `lost` are weeks of pairs in which it was nearer, and further off;
-    `p`: how likely chance alone does as much, all comparisons considered, None where there are too few to say.
+    `log_error` is over all transfers; `won` and `lost` are weeks of pairs in which it was nearer, and further off; `p`
+    is the p-value adjusted for all comparisons, None if there are too few weeks.
     """
 
     forecaster: str
@@ -37,7 +37,7 @@ class Duel(NamedTuple):
 
 
 class Contest(NamedTuple, Generic[K]):
-    """Who was nearest somewhere, against the broker's own, or, where that was, against the next."""
+    """The nearest forecaster in one place, against the broker's own, or, if that is the nearest, the second."""
 
     where: K
     best: str
@@ -51,7 +51,7 @@ class Contest(NamedTuple, Generic[K]):
 
 
 def sign_test(won: int, lost: int) -> float:
-    """How likely chance makes as great a difference, whoever it is for; those that are equal are left out.
+    """Return the two-sided p-value of the sign test; ties are left out.
 
     >>> sign_test(6, 0), sign_test(5, 5)
     (0.03125, 1.0)
@@ -64,7 +64,7 @@ def sign_test(won: int, lost: int) -> float:
 
 
 def holm(chances: Sequence[float]) -> list[float]:
-    """The same, all of them considered: that any that is true is found to be false has at most the chance it says.
+    """Return the p-values adjusted for multiple comparisons, which bounds the chance of any false discovery.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
@@ -77,9 +77,10 @@ def holm(chances: Sequence[float]) -> list[float]:
 
 
 def duels(records: Iterable[Record], by: Callable[[Record], K]) -> dict[K, list[Duel]]:
-    """Each forecaster against the broker's own, in each place, the nearest first; its own among them, without wins.
+    """Return each forecaster against the broker's own, in each place, by error; the broker's own is among them, without
+    wins.
 
-    :param by: which place a record is of
+    :param by: function that returns the place of a record
     """
     places: defaultdict[K, defaultdict[str, list[Record]]] = defaultdict(lambda: defaultdict(list))
     for record in records:
@@ -103,7 +104,7 @@ def _duel(name: str, records: Sequence[Record]) -> Duel:
 
 
 def contests(found: Mapping[K, Sequence[Duel]]) -> list[Contest[K]]:
-    """Who was nearest in each place, those with most transfers first; places where only one forecast are left out."""
+    """Return the nearest forecaster in each place, most transfers first; skip places with only one forecaster."""
     made = [_contest(where, each) for where, each in found.items() if len(each) > 1]
     return sorted(made, key=lambda each: -each.transfers)
 

@@ -1,4 +1,4 @@
-"""One task: its state, how it went, what happened, its transfers and its files."""
+"""One task: its state, progress, events, transfers and files."""
 
 import time
 from collections.abc import Sequence
@@ -50,13 +50,13 @@ SPANS = (
 
 
 class Wanted(Wire):
-    """Which task."""
+    """The task."""
 
     id: Annotated[UUID, Field(json_schema_extra={"hidden": True})]
 
 
 class Found(NamedTuple):
-    """All that is known of a task."""
+    """All that is known about a task."""
 
     record: TaskRecord
     events: list[Event]
@@ -65,7 +65,10 @@ class Found(NamedTuple):
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
-    """:raises NoTask: when there is none, or it is none of the caller's business"""
+    """Make the report.
+
+    :raises NoTask: when there is no such task, or the caller may not see it
+    """
     now = time.time()
     found = await _found(archive, scope, wanted.id, now)
     record, transfers = found.record, found.transfers
@@ -127,7 +130,7 @@ def _facts(record: TaskRecord) -> list[Fact]:
 
 
 def _progress(found: Found) -> Figure:
-    """As events tell it, once a minute; and at its end."""
+    """Return the figure of progress, from events, which come once a minute, and from the task's end."""
     rows: list[Sequence[Value]] = [
         (each.at, _moved(each)) for each in reversed(found.events) if each.code == "PROGRESS"
     ]

@@ -1,4 +1,4 @@
-"""Tasks: those that one may see, the newest first."""
+"""Tasks that the caller may see, the newest first."""
 
 import time
 from collections.abc import Sequence
@@ -44,9 +44,9 @@ COLUMNS = (
 
 
 class Wanted(Wire):
-    """Of which state, of whom (for admins), with which label (`*` stands for anything), requested in a period.
+    """The state, the owner (for admins), the label (`*` matches any text) and the time of request.
 
-    `before` is the id of a task: those older than it.
+    `before` is the id of a task, and finds older ones.
     """
 
     status: Annotated[Status | None, Field(title="State")] = None
@@ -58,7 +58,10 @@ class Wanted(Wire):
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
-    """:raises NoTask: when the one to go on from is none that one may see"""
+    """Make the report.
+
+    :raises NoTask: when the task `before` does not exist, or the caller may not see it
+    """
     now = time.time()
     async with archive.database.read() as connection:
         last = await owned(connection, scope, wanted.before) if wanted.before else None
@@ -79,7 +82,10 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
 
 
 async def owned(connection: AsyncConnection, scope: Scope, number: UUID) -> Task:
-    """:raises NoTask: when there is none, or it is none of the caller's business"""
+    """Return a task.
+
+    :raises NoTask: when there is no such task, or the caller may not see it
+    """
     task = await stored.Tasks(connection).one(str(number))
     if task is None or scope.subject not in (None, task.owner):
         raise NoTask(f"there is no task {number}", "see the list of your tasks")
@@ -87,7 +93,7 @@ async def owned(connection: AsyncConnection, scope: Scope, number: UUID) -> Task
 
 
 async def recorded(connection: AsyncConnection, tasks: Sequence[Task], now: float) -> list[TaskRecord]:
-    """Tasks with the names of their collections."""
+    """Return the records of tasks, with the names of their collections."""
     ends = {number for task in tasks for number in (task.source, task.destination) if number}
     named = {str(each.id): each for each in await Collections(connection).all(ends)} if ends else {}
     return [TaskRecord.of(each, named, now) for each in tasks]

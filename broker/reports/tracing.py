@@ -1,4 +1,4 @@
-"""What can be read from the ranges of a transfer: who had which rate when, and who was relieved by whom. Pure."""
+"""Analysis of a transfer's ranges: the rate of each source over time, and which source took over from which. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,12 +9,12 @@ __all__ = ["Incident", "incidents", "rates"]
 
 
 class Incident(NamedTuple):
-    """A range that did not end as it was asked for.
+    """A range that did not end as requested.
 
     :param at: seconds from the beginning
     :param ending: relieved, failed or stalled
-    :param missing: bytes of it that others had to bring
-    :param by: the sources that were asked for these then, by their numbers
+    :param missing: bytes of it that other sources had to deliver
+    :param by: numbers of the sources that were asked for these bytes
     """
 
     at: float
@@ -25,10 +25,10 @@ class Incident(NamedTuple):
 
 
 def rates(ranges: Sequence[Range], sources: int, seconds: float, steps: int) -> list[list[float]]:
-    """Bytes per second of each source in each of so many equal parts of the time.
+    """Return the bytes per second of each source in each of so many equal parts of the time.
 
-    The bytes of a range count as if they had come evenly between its first and its last; those of one whose last byte
-    came with its first, since it was asked for.
+    The bytes of a range count as if they had arrived evenly between its first and its last byte, or, if both arrived at
+    the same moment, since the request.
     """
     step = seconds / steps
     found = [[0.0] * steps for _ in range(sources)]
@@ -48,7 +48,7 @@ def rates(ranges: Sequence[Range], sources: int, seconds: float, steps: int) -> 
 
 
 def incidents(ranges: Sequence[Range]) -> list[Incident]:
-    """Ranges that others had to bring in part or in whole, in the order in which that happened."""
+    """Return the ranges that other sources had to deliver in part or in whole, in the order of these events."""
     found = []
     for each in ranges:
         if each.ending in (None, "whole"):
@@ -62,6 +62,6 @@ def incidents(ranges: Sequence[Range]) -> list[Incident]:
 
 
 def _until(relieved: Range, ranges: Sequence[Range], at: float) -> int:
-    """Where the bytes end that were taken from a range: at the end of whoever was asked for what follows on it."""
+    """Return the end of the bytes that were taken from a range: the end of the source's range that follows on it."""
     took = [each.end for each in ranges if each.start == relieved.end and relieved.asked <= each.asked <= at]
     return max(took, default=relieved.end)

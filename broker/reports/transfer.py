@@ -1,4 +1,4 @@
-"""One transfer: which ranges came when from where, what was expected of each source, and what was best."""
+"""One transfer: its ranges over time, the forecasts for its sources, and the best shares in hindsight."""
 
 import time
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from broker.storage.decisions import Decisions
 __all__ = ["Wanted", "make"]
 
 STEPS = 40
-"""Parts of a transfer's time whose rates are told."""
+"""Parts of a transfer's time for which rates are shown."""
 SOURCE = Column("source", "Source", link="pair")
 PAIR = Column("pair", "Pair")
 CANDIDATES = (
@@ -67,13 +67,16 @@ INCIDENTS = (
 
 
 class Wanted(Wire):
-    """Which transfer, by the number of its decision."""
+    """The transfer, by the number of its decision."""
 
     id: Annotated[int, Field(ge=0, lt=2**63, json_schema_extra={"hidden": True})]
 
 
 async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
-    """:raises NotFound: when there is none, or it is none of the caller's business"""
+    """Make the report.
+
+    :raises NotFound: when there is no such transfer, or the caller may not see it
+    """
     async with archive.database.read() as connection:
         kept = await Decisions(connection).one(wanted.id, scope.subject)
     if kept is None:
@@ -94,7 +97,7 @@ async def make(archive: Archive, scope: Scope, wanted: Wanted) -> Report:
 
 
 def _names(sources: Sequence[Part]) -> list[str]:
-    """What candidates are called: their servers, with a number where two are at the same."""
+    """Return the names of the candidates: their servers, with a number if a server has several."""
     names: list[str] = []
     for each in sources:
         same = sum(other.source == each.source for other in sources[: len(names)])

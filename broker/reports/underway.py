@@ -1,4 +1,4 @@
-"""Tasks under way, as tables show them."""
+"""The table of tasks under way."""
 
 import time
 from typing import NamedTuple
@@ -32,14 +32,14 @@ COLUMNS = (
 
 
 class Underway(NamedTuple):
-    """How many tasks are under way, and the newest of them."""
+    """The number of tasks under way, and a table of the newest."""
 
     total: int
     table: Table
 
 
 async def underway(archive: Archive, scope: Scope) -> Underway:
-    """The newest first, with how fast they are: nobody knows of those that nobody looked at a moment ago."""
+    """Return the tasks under way, the newest first, with their rates, as far as these were measured a moment ago."""
     wanted = Wanted(owner=scope.subject, statuses=["ACTIVE"])
     async with archive.database.read() as connection:
         page = await Tasks(connection).page(wanted, [("request_time", True)], SHOWN, 0)

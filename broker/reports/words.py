@@ -1,4 +1,4 @@
-"""Values as people read them, and names that fit where they are written; pure."""
+"""Values as readers see them, and names shortened to fit; pure."""
 
 import math
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from predictors.context import SIZES
 __all__ = ["Scale", "scale", "short", "size_span", "written"]
 
 LONGEST = 28
-"""Letters of a name in a figure; what is longer loses its middle, for beginnings and ends tell names apart."""
+"""The most letters of a name in a figure; a longer one loses its middle, since both ends tell names apart."""
 STEPS = {
     "bytes": ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B")),
     "rate": ((1e12, "TB/s"), (1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")),
@@ -22,10 +22,10 @@ DIVISORS = {"d": 86_400.0, "h": 3_600.0, "min": 60.0}
 
 
 class Scale(NamedTuple):
-    """How the values of one axis are written.
+    """The scale of the values of one axis.
 
-    :param divisor: what a value is divided by
-    :param sign: the unit that it has then; some have none
+    :param divisor: number that values are divided by
+    :param sign: unit after that division; empty for values without a unit
     """
 
     divisor: float
@@ -33,7 +33,7 @@ class Scale(NamedTuple):
 
 
 def scale(unit: Unit, largest: float) -> Scale:
-    """The one in which a value so large has few digits.
+    """Return the scale in which a value of this size has few digits.
 
     >>> scale("rate", 52_000_000.0)
     Scale(divisor=1000000.0, sign='MB/s')
@@ -48,7 +48,7 @@ def scale(unit: Unit, largest: float) -> Scale:
 
 
 def written(value: Value, unit: Unit) -> str:
-    """A value with its unit: three digits that count, moments by UTC; what is not known is a dash.
+    """Return a value with its unit: three significant digits, moments in UTC, a dash for an unknown value.
 
     >>> written(52_300_000.0, "rate"), written(0.8, "share"), written(None, "rate")
     ('52.3 MB/s', '80 %', '–')
@@ -70,7 +70,7 @@ def written(value: Value, unit: Unit) -> str:
 
 
 def size_span(size_class: int) -> str:
-    """The sizes of a class (`predictors.context`).
+    """Return the range of sizes of a class (`predictors.context`).
 
     >>> size_span(0), size_span(1), size_span(8)
     ('below 1 MB', '1 MB – 4 MB', 'from 16 GB')
@@ -88,7 +88,7 @@ def _digits(value: float) -> str:
 
 
 def short(names: Iterable[str]) -> dict[str, str]:
-    """What each name is written as where there is little room: different names differ.
+    """Return a short form of each name, different for different names.
 
     >>> short(["cern", "a-very-long-name-of-storage.at.some.university.example"])["cern"]
     'cern'

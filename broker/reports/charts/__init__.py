@@ -1,8 +1,8 @@
-"""Figures from tables: which column goes where, and why too few rows say nothing; pure.
+"""Figures from tables, with the roles of their columns and the minimum of data that each needs; pure.
 
-Each is told a name (in addresses), a title, the table that it draws and the names of its columns; units are the
-columns' own. A figure of too few data has an empty `spec`, and its note says why. Values of text are shown as they
-are, but for letters that do not show; names that are too long lose their middle.
+Each function takes a name (for addresses), a title, the table to draw and the names of its columns; units are those of
+the columns. A figure with too few data has an empty `spec`, and a note with the reason. Text values are shown as they
+are, except that invisible characters are escaped; names that are too long lose their middle.
 """
 
 from broker.reports.charts.against import scatter

@@ -1,4 +1,4 @@
-"""One number against another."""
+"""Scatter plots of one number against another."""
 
 from typing import Any
 
@@ -9,18 +9,18 @@ from broker.reports.words import short
 __all__ = ["scatter"]
 
 FEWEST = 5
-"""Points among which one may look for a pattern."""
+"""Points below which a pattern cannot be recognized."""
 SIDE = 360
 WIDTH = 480
 
 
 def scatter(name: str, title: str, table: Table, x: str, y: str, *, colour: str = "") -> Figure:
-    """A point for each row; where both are of one unit, the diagonal, on which they are equal.
+    """Return a figure with a point for each row, and the diagonal of equal values if both columns have one unit.
 
-    Of more than 1,000 each n-th is drawn, and the note says so. Where one value is many times the usual one, an axis
-    is logarithmic.
+    Of more than 1,000 points each n-th is drawn, and the note says so. An axis is logarithmic if one value is many
+    times the usual one.
 
-    :param colour: the column of what points are told apart by
+    :param colour: column whose values are told apart by colour and shape
     """
     rows = picked(table, (x, y), (colour,) if colour else ())
     if len(rows) < FEWEST:

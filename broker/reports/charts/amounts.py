@@ -1,4 +1,4 @@
-"""How much of what: bars by day, or by name."""
+"""Bar charts of amounts by day or by name."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,11 @@ __all__ = ["bars"]
 
 HEIGHT = 220
 STEP = 26
-"""The height of a bar with a name."""
+"""Height of a bar with a name."""
 MOST = 30
-"""Bars with names that one reads."""
+"""The most named bars that remain readable."""
 TOLD = 5
-"""Bars of which the words beside the figure tell; the table tells of all."""
+"""Bars that the text alternative mentions; the table has all."""
 BAR = {"type": "bar", "stroke": "var(--paper)", "strokeWidth": 0.5}
 DAY = 86_400.0
 
@@ -24,14 +24,16 @@ Sums = dict[tuple[Value, str], float]
 
 
 def bars(name: str, title: str, table: Table, x: str, y: str, category: str = "", *, stacked: bool = True) -> Figure:
-    """A bar for each day, or for each name, as long as the rows of it have together.
+    """Return a figure with a bar for each day or name, whose length is the sum of its rows.
 
-    :param x: a column of moments, whose days stand side by side, or of names, which stand one below the other in the
-        order of the table; of more than 30 names the first 30 are drawn, and the note says so
-    :param y: what is summed
-    :param category: the column of what a bar is made of; the first five have a colour, the rest is "others"
-    :param stacked: the parts stand on each other; else side by side, as what is no sum wants it: "others" are left out
-        then, and where one value is many times the usual one, names have points on a logarithmic axis instead of bars
+    :param x: column of moments, whose days are drawn side by side, or of names, which are drawn one below the other
+        in the order of the table; of more than 30 names the first 30 are drawn, and the note says so
+    :param y: column that is summed
+    :param category: column of the parts of a bar; if there are more than six, the first five have a colour, and the
+        rest is "others"
+    :param stacked: whether parts are stacked; otherwise they are drawn side by side, for values that make no sum, and
+        "others" are left out; then, if one value is many times the usual one, names have points on a logarithmic axis
+        instead of bars
     """
     kinds = Categories.of(row[1][0] for row in picked(table, (y,), (category,))) if category else None
     sums = _summed(table, x, y, category, kinds)
@@ -63,7 +65,7 @@ def _days(name: str, title: str, table: Table, y: str, sums: Sums, kinds: Catego
     count = round((float(last) - float(first)) / DAY) + 1  # type: ignore[arg-type]
     values = _values(sums, axis, kinds, 1000.0)
     beside = len(kinds.names) if kinds and not stacked else 1
-    for value in values:  # as Vega-Lite does by itself for names, but not for days
+    for value in values:  # Vega-Lite does this by itself for names, but not for days
         value["x"] += (value.get("order", 0) - (beside - 1) / 2) / beside * 0.8 * DAY * 1000 if beside > 1 else 0
     width = max(1.0, min(40.0, 0.8 * WIDTH / max(count, 2)) / beside)
     x = {
@@ -106,7 +108,7 @@ def _named(name: str, title: str, table: Table, y: str, sums: Sums, kinds: Categ
         "sort": None,
         "scale": {"domain": list(called.values())},
     }
-    if kinds and not stacked:  # what belongs together lies between two lines
+    if kinds and not stacked:  # lines separate the groups
         names["axis"] = {"grid": True, "tickBand": "extent", "ticks": False}
     alternative = f"{title}: " + ", ".join(f"{each} {written(totals[each], unit)}" for each in list(totals)[:TOLD])
     return drawn(
@@ -126,7 +128,7 @@ def _named(name: str, title: str, table: Table, y: str, sums: Sums, kinds: Categ
 
 
 def _stacked(kinds: Categories | None, axis: Axis, ends: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Bars of parts, and at their ends what they are in all."""
+    """Return the layers of stacked bars, with the totals at their ends."""
     along = {"x": {**axis.channel("y", stack="zero"), "axis": None}}
     text: dict[str, Any] = {"type": "text", "align": "left", "dx": 6}
     return [
@@ -136,7 +138,7 @@ def _stacked(kinds: Categories | None, axis: Axis, ends: Sequence[Mapping[str, A
 
 
 def _beside(kinds: Categories, axis: Axis) -> list[dict[str, Any]]:
-    """Bars, or on a logarithmic axis, which has no zero from which they could come, points."""
+    """Return the layers of bars side by side, or of points on a logarithmic axis, where bars would have no zero."""
     offset = {"field": "kind", "type": "nominal", "scale": {"domain": list(short(kinds.names).values())}}
     across = axis.channel("y", stack=None)
     along = {"x": {**across, "axis": {**across["axis"], "grid": True}}, "yOffset": offset}
@@ -147,7 +149,7 @@ def _beside(kinds: Categories, axis: Axis) -> list[dict[str, Any]]:
 
 
 def _totals(sums: Sums, stacked: bool) -> dict[Value, float]:
-    """How long the bars are: all parts together, or the longest of those side by side."""
+    """Return the lengths of the bars: the sum of the parts, or the longest of those side by side."""
     totals: dict[Value, float] = {}
     for (place, _), value in sums.items():
         before = totals.get(place, 0.0)

@@ -1,4 +1,4 @@
-"""A grid of sources and sinks."""
+"""Grids of sources and sinks."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,17 +13,17 @@ from broker.reports.words import scale, short
 __all__ = ["grid", "steps"]
 
 MOST = 30
-"""Rows, and columns, of cells that can be read."""
+"""The most rows, and columns, of cells that remain readable."""
 TALL = 30
 WIDE = (16, 90)
-"""A cell's least and greatest width."""
+"""The least and greatest width of a cell."""
 READABLE = 44
-"""The width from which on its value is written into a cell."""
+"""Width from which on a cell contains its value."""
 STALE = "stale"
 
 
 class Cell(NamedTuple):
-    """One of the grid."""
+    """A cell of the grid."""
 
     source: str
     sink: str
@@ -32,13 +32,13 @@ class Cell(NamedTuple):
 
 
 def grid(name: str, title: str, table: Table, source: str, sink: str, value: str) -> Figure:
-    """A cell for each row of the table: from which source, to which sink, how much.
+    """Return a figure with a cell for each row of the table, at its source and sink.
 
-    The darker (by night: the lighter), the more; grey where the row is stale (`Table.stale`). Sources and sinks are
-    in the order of the table, those that are both in the same; of more than 30 the
-    first 30 are drawn, and the note says so.
+    Larger values are darker (lighter in dark mode); stale rows (`Table.stale`) are grey. Sources and sinks have the
+    order of the table; names that are both have the same order on both axes. Of more than 30 the first 30 are drawn,
+    and the note says so.
 
-    :param value: what the colour says, and the number in the cell where there is room for it
+    :param value: column shown by the colour, and as a number in the cell if there is room
     """
     cells = _cells(table, source, sink, value)
     if not cells:
@@ -76,7 +76,7 @@ def grid(name: str, title: str, table: Table, source: str, sink: str, value: str
 
 
 def steps(values: Sequence[float]) -> list[float]:
-    """Where one colour ends and the next begins: round numbers, so that each is of about as many values.
+    """Return the bounds between colours: round numbers, chosen so that each colour has about as many values.
 
     >>> steps([1.0, 2.0, 3.0, 4.0, 5.0, 6.04])
     [2.0, 3.0, 4.0, 5.0, 6.0]
@@ -95,7 +95,7 @@ def _cells(table: Table, source: str, sink: str, value: str) -> list[Cell]:
 
 
 def _like(sources: Sequence[str], sinks: Iterable[str]) -> list[str]:
-    """The sinks in the order of the sources, those that are none at the end."""
+    """Return the sinks in the order of the sources; sinks that are no sources come last."""
     order = {name: place for place, name in enumerate(sources)}
     return sorted(sinks, key=lambda name: order.get(name, len(order)))
 
@@ -120,7 +120,7 @@ def _labels(bounds: Sequence[float]) -> list[str]:
 
 
 def _place(step: int, bounds: Sequence[float]) -> int:
-    """Which colour a step has: few steps are spread over all of them."""
+    """Return the colour of a step: if there are few steps, they are spread over all colours."""
     return round(step * (len(STEPS) - 1) / len(bounds)) if bounds else 2
 
 

@@ -1,4 +1,4 @@
-"""What all figures share: rows that can be drawn, axes with units, letters of known width, room for labels."""
+"""Common parts of all figures: rows that can be drawn, axes with units, widths of letters, room for labels."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -26,21 +26,21 @@ __all__ = [
 Row = TypeVar("Row")
 
 WIDTH = 580
-"""Of the field in which is drawn, less what labels beside it take: with its axis a figure is about 640 wide."""
+"""Width of the drawing area, less the labels beside it: with its axis, a figure is about 640 wide."""
 LETTER = 7
-"""What a letter takes, on average."""
+"""Average width of a letter."""
 SPARE = 1.3
-"""What it takes more where there is no Liberation Sans, nor what has the same widths, but DejaVu Sans."""
+"""Extra width of a letter where neither Liberation Sans nor a font of the same widths exists, but DejaVu Sans."""
 MOST = 1000
-"""Points that one can still see; they are drawn in 50 ms, and take 300 kB of a page."""
+"""The most points that are drawn; they take 50 ms to draw, and 300 kB of a page."""
 SYMBOL = 32
-"""What a mark in a legend takes, with the room around it."""
+"""Width of a mark in a legend, with the space around it."""
 LINE = 16
-"""Between two labels, one above the other."""
+"""Distance between two labels, one above the other."""
 FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
-"""All of one width: what fits here fits there."""
+"""Fonts of equal widths: text that fits in one fits in all."""
 OTHERS = "others"
-"""What has no colour of its own."""
+"""The name of all categories without a colour of their own."""
 SCHEMA = "https://vega.github.io/schema/vega-lite/v5.json"
 CONFIG: Mapping[str, Any] = {
     "aria": False,
@@ -80,9 +80,9 @@ CONFIG: Mapping[str, Any] = {
 
 
 class Axis(NamedTuple):
-    """Numbers along an axis: divided so that they are short, with their unit said once.
+    """An axis of numbers, divided by a common factor so that they are short, with the unit in its title.
 
-    :param log: by powers of ten, as where one value is many times the usual one
+    :param log: whether the axis is logarithmic
     """
 
     title: str
@@ -94,10 +94,10 @@ class Axis(NamedTuple):
 
     @classmethod
     def of(cls, name: str, unit: Unit, values: Sequence[float], log: bool | None = None, zero: bool = True) -> "Axis":
-        """The one on which all these values have a place.
+        """Return the axis on which all these values have a place.
 
-        :param log: whether by powers of ten; as the values want it, unless given
-        :param zero: it begins with zero, if it is not by powers of ten
+        :param log: whether it is logarithmic; by default if one value is many times the usual one
+        :param zero: whether it begins with zero, unless it is logarithmic
         """
         positive = min(values) > 0
         typical = sorted(values)[len(values) // 2]
@@ -117,17 +117,17 @@ class Axis(NamedTuple):
         return cls(title, unit, divisor, low, high, log)
 
     def placed(self, value: float) -> float:
-        """The number that is drawn."""
+        """Return the number to draw for a value."""
         return value / self.divisor
 
     def share(self, value: float) -> float:
-        """Where on the axis a value is, from 0 to 1."""
+        """Return the position of a value on the axis, from 0 to 1."""
         if self.log:
             return (math.log(value) - math.log(self.low)) / (math.log(self.high) - math.log(self.low))
         return (value - self.low) / (self.high - self.low)
 
     def channel(self, field: str, **more: Any) -> dict[str, Any]:
-        """What Vega-Lite is told of it."""
+        """Return the axis as a channel of Vega-Lite."""
         kind = {"type": "log"} if self.log else {"type": "linear"}
         domain = [self.low / self.divisor, self.high / self.divisor]
         axis = {"tickCount": 5, "format": ",~%" if self.unit == "share" else ",~g" if self.log else ",~r"}
@@ -142,14 +142,14 @@ class Axis(NamedTuple):
 
 
 class Categories(NamedTuple):
-    """What is told apart by colour and shape: the first five as they come, the others as one."""
+    """Categories told apart by colour and shape: up to six, or the first five and "others"."""
 
     names: tuple[str, ...]
     places: Mapping[str, int]
 
     @classmethod
     def of(cls, values: Iterable[Value]) -> "Categories":
-        """Those that have a colour everywhere have it here, the others take what is free."""
+        """Return the categories of these values; fixed colours stay fixed, other names take what is free."""
         found = list(dict.fromkeys("–" if value is None else str(value) for value in values))
         if len(found) > len(CATEGORIES):
             found = list(dict.fromkeys([*found[: len(CATEGORIES) - 1], OTHERS]))
@@ -163,12 +163,12 @@ class Categories(NamedTuple):
         return cls(tuple(found), places)
 
     def name(self, value: Value) -> str:
-        """What the figure calls it."""
+        """Return the name of a value's category."""
         name = "–" if value is None else str(value)
         return name if name in self.places else OTHERS
 
     def channel(self, field: str, shapes: bool = False) -> dict[str, Any]:
-        """Colours, and shapes beside them if the marks have any."""
+        """Return the channels of Vega-Lite for colours, and for shapes if the marks have any."""
         legend: dict[str, Any] | None = {} if len(self.names) > 1 else None
         said: dict[str, Any] = {"field": field, "type": "nominal", "legend": legend, "sort": None}
         names = list(short(self.names).values())
@@ -187,12 +187,12 @@ class Categories(NamedTuple):
 
 
 def column(table: Table, name: str) -> Column:
-    """The column of this name."""
+    """Return the column of this name."""
     return next(each for each in table.columns if each.name == name)
 
 
 def picked(table: Table, numbers: Sequence[str], others: Sequence[str] = ()) -> list[tuple[list[float], list[Value]]]:
-    """Of each row the numbers and the other values, in the order of the names; rows that lack a number are left out."""
+    """Return the numbers and the other values of each row, in the order of the names; skip rows that lack a number."""
     places = {each.name: place for place, each in enumerate(table.columns)}
     rows = []
     for row in table.rows:
@@ -204,15 +204,17 @@ def picked(table: Table, numbers: Sequence[str], others: Sequence[str] = ()) -> 
 
 
 def thinned(rows: Sequence[Row], most: int = MOST) -> Sequence[Row]:
-    """Each n-th of them, so that there are at most so many: what is left is spread as the whole was."""
+    """Return each n-th row, so that there are at most so many, spread like the whole."""
     return rows[:: -(-len(rows) // most)] if len(rows) > most else rows
 
 
 def spread(wanted: Sequence[float], height: float, least: float = LINE) -> list[float]:
-    """Places for labels as near as can be to where they should be, none nearer to another than the least.
+    """Return positions of labels, each as near as possible to the wanted one, and none closer to another than the
+    least.
 
-    :param wanted: from the top, in any order
-    :param height: no label is above 0 or below this, if there is room
+    :param wanted: positions from the top, in any order
+    :param height: the lowest position; all labels lie between 0 and this
+    :param least: the least distance, reduced if there is too little room
     """
     order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     least = min(least, height / max(len(wanted) - 1, 1))
@@ -227,7 +229,7 @@ def spread(wanted: Sequence[float], height: float, least: float = LINE) -> list[
 
 
 def beside(labels: Iterable[str]) -> int:
-    """The width that is left when these labels stand at the right."""
+    """Return the width that remains beside these labels at the right."""
     return WIDTH - 24 - LETTER * max(map(len, labels), default=0)
 
 
@@ -241,9 +243,11 @@ def drawn(
     right: Iterable[str] = (),
     **spec: Any,
 ) -> Figure:
-    """A figure of this specification, made from layers or one mark.
+    """Return a figure with this specification, which has layers or one mark.
 
-    :param left: labels at its left edge; `right`, at its right one
+    :param left: labels at the left edge
+    :param right: labels at the right edge
+    :param spec: properties of Vega-Lite
     """
     edges = {"left": left, "right": right, "top": (), "bottom": ()}
     padding = {edge: 4 + math.ceil(SPARE * max(map(len, labels), default=0)) for edge, labels in edges.items()}
@@ -252,7 +256,7 @@ def drawn(
 
 
 def _cleaned(part: Any) -> Any:
-    """Also names of columns may come from somewhere."""
+    """Return a specification with all its texts escaped, since names of columns may come from users, too."""
     if isinstance(part, str):
         return escaped(part)
     if isinstance(part, Mapping):
@@ -261,11 +265,11 @@ def _cleaned(part: Any) -> Any:
 
 
 def undrawn(name: str, title: str, table: Table, why: str) -> Figure:
-    """A figure that is not drawn, for there is too little to be seen."""
+    """Return a figure that is not drawn because there are too few data."""
     return Figure(name, title, table, {}, f"Not drawn: {why}.", f"Not drawn: {why}.")
 
 
 def span(unit: Unit, values: Sequence[float]) -> str:
-    """From the least to the most, in words."""
+    """Return the range of values as text."""
     least, most = written(min(values), unit), written(max(values), unit)
     return least if least == most else f"{least} to {most}"

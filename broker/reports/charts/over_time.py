@@ -1,4 +1,4 @@
-"""What came one after the other: points with what was expected of them, and lines."""
+"""Charts over time: points with their forecast intervals, and lines."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -12,18 +12,18 @@ from broker.reports.words import short, written
 __all__ = ["lines", "moments", "series"]
 
 FEWEST = 3
-"""Points of which one can say that they rise or fall."""
+"""Points below which no trend can be recognized."""
 HEIGHT = 260
 MARKS = 31
-"""On a line: more of them would hide it."""
+"""The most marks on a line, so that they do not hide it."""
 SERIES = 6
-"""Lines that can be told apart."""
+"""The most lines that can be told apart."""
 GAP = 8
-"""Between the end of a line and its name."""
+"""Distance between the end of a line and its name."""
 OFTEN = 0.1
 STEPS = {"interpolate": "step-after"}
 NOWHERE: Mapping[str, Any] = {"x": None, "y": None}
-"""Not where the data say."""
+"""Encoding of marks whose position does not come from the data."""
 CLOCK = {
     **dict.fromkeys(("milliseconds", "seconds"), "%H:%M:%S"),
     **dict.fromkeys(("minutes", "hours"), "%H:%M"),
@@ -46,15 +46,17 @@ def series(
     high: str = "",
     colour: str = "",
 ) -> Figure:
-    """A point for each row, over the band in which it was expected, or a bar where that jumps from row to row.
+    """Return a figure with a point for each row, over the band of its forecasts, or over bars if forecasts jump.
 
-    The rows may be in any order; those that lack one of the numbers are not drawn. Of more than 1,000 each n-th is,
-    and the note says so. Where one value is many times the usual one, the axis is logarithmic.
+    The rows may be in any order; rows that lack one of the numbers are not drawn. Of more than 1,000 each n-th is
+    drawn, and the note says so. The axis is logarithmic if one value is many times the usual one.
 
-    :param x: the column of moments
-    :param y: what is drawn, of any unit
-    :param low: the lower end of the band (p10), with `high`, the upper one (p90), and `middle`, the line in it (p50)
-    :param colour: the column of what points are told apart by, such as the forecaster in charge
+    :param x: column of moments
+    :param y: column that is drawn, of any unit
+    :param low: column of the lower end of the band (p10)
+    :param middle: column of the line in the band (p50)
+    :param high: column of the upper end of the band (p90)
+    :param colour: column whose values are told apart by colour and shape, such as the forecaster in charge
     """
     wanted = [each for each in (low, middle, high) if each]
     rows = sorted(picked(table, (x, y, *wanted), (colour,) if colour else ()), key=lambda row: row[0][0])
@@ -123,13 +125,13 @@ def _point(
 
 
 def moments(field: str) -> dict[str, Any]:
-    """An axis of moments, which are milliseconds as browsers have them; by UTC, for who reads it is anywhere."""
+    """Return a time axis, in milliseconds as browsers use them, and in UTC, since readers are in all time zones."""
     axis = {"tickCount": 6, "labelOverlap": "greedy", "labelSeparation": 10, "format": CLOCK}
     return {"field": field, "type": "temporal", "title": "UTC", "scale": {"type": "utc"}, "axis": axis}
 
 
 def _band(values: Sequence[Mapping[str, Any]], axis: Axis) -> list[dict[str, Any]]:
-    """A band that goes on until the next point; where it jumps from one to the next, a bar at each."""
+    """Return the layers of a band, each value of which lasts until the next point; or of bars if it jumps."""
     jumps = _jumps(values)
     layers: list[dict[str, Any]] = []
     if "high" in values[0]:
@@ -144,7 +146,7 @@ def _band(values: Sequence[Mapping[str, Any]], axis: Axis) -> list[dict[str, Any
 
 
 def _jumps(values: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether what is expected is now this and now that, as of files of many sizes: a line would be all teeth."""
+    """Return whether forecasts jump, as they do for files of many sizes, so that a line would be jagged."""
     if not {"low", "middle", "high"} <= values[0].keys():
         return False
     leaps = sum(not a["low"] <= b["middle"] <= a["high"] for a, b in pairwise(values))
@@ -152,7 +154,7 @@ def _jumps(values: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _named(last: Mapping[str, Any], axis: Axis, names: Mapping[str, str], width: int) -> list[dict[str, Any]]:
-    """What the band's edges and its line are, said at their ends."""
+    """Return labels at the ends of the band's edges and of its line."""
     wanted = [HEIGHT * (1 - axis.share(last[key] * axis.divisor)) for key in names]
     return [
         _label(width + GAP, place, text) for place, text in zip(spread(wanted, HEIGHT), names.values(), strict=True)
@@ -165,13 +167,13 @@ def _label(x: float, y: float, text: str) -> dict[str, Any]:
 
 
 def lines(name: str, title: str, table: Table, x: str, y: str, of: str) -> Figure:
-    """A line for each value of one column, named where it ends; marks on it differ in shape.
+    """Return a figure with a line for each value of one column, named at its end, with marks of different shapes.
 
     Of more than six lines the first six of the table are drawn, and the note says so.
 
-    :param x: the column of moments
-    :param y: what is drawn, of any unit
-    :param of: the column of what a line is of
+    :param x: column of moments
+    :param y: column that is drawn, of any unit
+    :param of: column whose values are the names of the lines
     """
     rows = sorted(picked(table, (x, y), (of,)), key=lambda row: row[0][0])
     found = dict.fromkeys(others[0] for _, others in picked(table, (x, y), (of,)))
@@ -213,14 +215,14 @@ def lines(name: str, title: str, table: Table, x: str, y: str, of: str) -> Figur
 
 
 def _plain(channels: Mapping[str, Any]) -> dict[str, Any]:
-    """Without a legend: the ends are named."""
+    """Return the channels without a legend, since lines are named at their ends."""
     return {channel: {**said, "legend": None} for channel, said in channels.items()}
 
 
 def _ends(
     rows: Sequence[tuple[list[float], list[Value]]], axis: Axis, kinds: Categories, width: int
 ) -> list[dict[str, Any]]:
-    """The names of the lines, each beside its end, with the line's own mark."""
+    """Return the names of the lines, each beside its end and with the line's own mark."""
     lasts = {kinds.name(others[0]): numbers[1] for numbers, others in rows}
     places = spread([HEIGHT * (1 - axis.share(value)) for value in lasts.values()], HEIGHT)
     layers = []

@@ -1,7 +1,7 @@
-"""The colours of figures: names for them in drawings, and what these are by day and by night.
+"""The colours of figures: names for drawings, and their values in light and dark mode.
 
-Six that colour-blind people tell apart (Okabe and Ito's, the light ones darker where they would vanish on white),
-and six steps from little to much. A page says what they are; a file that stands alone has those of the day.
+Six colours that colour-blind people can tell apart (by Okabe and Ito, the light ones darkened where they would vanish
+on white), and six steps from little to much. A page defines the values; a file that stands alone has the light ones.
 """
 
 __all__ = ["CATEGORIES", "DARK", "HABITS", "LIGHT", "SHAPES", "STEPS", "on", "stylesheet"]
@@ -52,7 +52,7 @@ DARK = {
 }
 CATEGORIES = tuple(f"var(--c{number})" for number in range(1, 7))
 SHAPES = ("circle", "triangle-up", "square", "diamond", "cross", "triangle-down")
-"""Beside the colours: no figure is told by colour alone."""
+"""Shapes used with the colours, so that no figure depends on colour alone."""
 STEPS = tuple(f"var(--s{number})" for number in range(1, 7))
 HABITS = {
     "ok": 0,
@@ -68,16 +68,16 @@ HABITS = {
     "slow": 4,
     "unused": 5,
 }
-"""What has the same colour in every figure."""
+"""Categories with the same colour in every figure."""
 
 
 def on(step: int) -> str:
-    """The colour of text on this step, counted from 0."""
+    """Return the colour of text on this step, counted from 0."""
     return "var(--low)" if step < len(STEPS) // 2 else "var(--high)"
 
 
 def stylesheet() -> str:
-    """What a page says of the colours: those of the day, and of the night for who prefers it dark."""
+    """Return the style sheet that defines the colours in light and dark mode."""
     return f":root{{{_said(LIGHT)}}}\n@media (prefers-color-scheme:dark){{:root{{{_said(DARK)}}}}}\n"
 
 

@@ -1,4 +1,4 @@
-"""What was under way when: ranges of sources, hops of a collection."""
+"""Gantt charts, such as of the ranges of sources or the hops of a collection."""
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
@@ -13,19 +13,21 @@ from broker.reports.words import short, written
 __all__ = ["Lane", "gantt", "lanes"]
 
 MOST = 40
-"""Rows that one can follow to their names."""
+"""The most rows that remain readable."""
 LANE = 9
 TALL = 24
 BUSIEST = 8
-"""Lanes of one row: what is more at the same time is drawn over the last."""
+"""The most lanes of one row: further bars at the same time are drawn over the last lane."""
 
 
 class Lane(NamedTuple):
-    """Something that took its time, on which of the lanes of its row.
+    """A bar on one lane of its row.
 
-    :param row: what it belongs to
+    :param row: name of the row
     :param begin: in the column's unit
-    :param kind: what came of it
+    :param end: in the column's unit
+    :param kind: outcome
+    :param lane: number of the lane
     """
 
     row: str
@@ -36,14 +38,15 @@ class Lane(NamedTuple):
 
 
 def gantt(name: str, title: str, table: Table, row: str, begin: str, end: str, of: str = "") -> Figure:
-    """A bar for each row of the table, from its beginning to its end; what overlaps is drawn on lanes of its own.
+    """Return a figure with a bar for each row of the table, from begin to end; bars that overlap have their own lanes.
 
-    What is not over (no end) is drawn to the latest moment of all, and its bar is open. Of more than 40 names the first
-    40 of the table are drawn, and the note says so.
+    A bar without an end is drawn to the latest moment of all. Of more than 40 names the first 40 of the table are
+    drawn, and the note says so.
 
-    :param row: the column of what a bar belongs to, such as the source, whose names stand at the left
-    :param begin: moments, or seconds since something began; so is `end`
-    :param of: the column of what came of it, told apart by colour, and, unless all went well, by a mark at the end
+    :param row: column of the bars' groups, such as sources, whose names are at the left
+    :param begin: column of moments, or of seconds since something began
+    :param end: column of the same unit
+    :param of: column of the outcomes, told apart by colour, and by a mark at the end unless all went well
     """
     laned = lanes(_spans(table, row, begin, end, of))
     if not laned:
@@ -107,7 +110,7 @@ def _spans(table: Table, row: str, begin: str, end: str, of: str) -> list[Lane]:
 
 
 def lanes(spans: Sequence[Lane]) -> list[Lane]:
-    """Each on the first lane of its row on which nothing else is under way, in the order of the rows.
+    """Return each bar on the first free lane of its row, in the order of the rows.
 
     >>> [each.lane for each in lanes([Lane("a", 0, 2, "ok", 0), Lane("a", 1, 3, "ok", 0), Lane("a", 2, 4, "ok", 0)])]
     [0, 1, 0]

@@ -1,4 +1,4 @@
-"""How far what was said beforehand can be trusted: nominal against observed coverage, with what chance allows."""
+"""Calibration charts: nominal against observed coverage, with confidence intervals."""
 
 import math
 from collections.abc import Sequence, Set
@@ -11,25 +11,25 @@ from broker.reports.words import short, written
 __all__ = ["Interval", "calibration", "wilson"]
 
 FEWEST = 20
-"""Forecasts of one level: of fewer, what was observed may be 20 points off by chance alone."""
+"""Forecasts of one level below which chance alone may shift the observed share by 20 points."""
 SIDE = 320
 ASIDE = 0.018
-"""Between two of the same level, so that both are seen."""
+"""Horizontal distance between points of the same level, so that all are visible."""
 TOLD = 8
-"""Points of which the words beside the figure tell; the table tells of all."""
+"""Points that the text alternative mentions; the table has all."""
 Z = 1.959964
-"""Of the normal distribution, 95 % lie within so many standard deviations."""
+"""Standard deviations that contain 95 % of the normal distribution on both sides of its mean."""
 
 
 class Interval(NamedTuple):
-    """Of shares, from 0 to 1."""
+    """An interval of shares, from 0 to 1."""
 
     low: float
     high: float
 
 
 def wilson(hits: float, trials: float) -> Interval:
-    """Where a share lies with 95 % confidence, of which so many trials hit (Wilson 1927).
+    """Return the 95 % confidence interval of a share from so many hits in so many trials (Wilson 1927).
 
     >>> wilson(8, 10)
     Interval(low=0.4901625042554741, high=0.9433178217003231)
@@ -41,15 +41,15 @@ def wilson(hits: float, trials: float) -> Interval:
 
 
 def calibration(name: str, title: str, table: Table, nominal: str, hits: str, trials: str, of: str = "") -> Figure:
-    """A point for each row: what share of the truth was to lie below (or within), and what share did.
+    """Return a figure with a point for each row: the promised share below (or within) a forecast, and the observed one.
 
-    The bars at the points are what chance allows (95 %, Wilson): a forecaster is well calibrated where they touch the
-    diagonal. Rows of fewer than 20 forecasts are not drawn, and the note says so.
+    The bars at the points are 95 % confidence intervals (Wilson): a forecaster is well calibrated if they touch the
+    diagonal. Rows with fewer than 20 forecasts are not drawn, and the note says so.
 
-    :param nominal: the column of the share that was promised
-    :param hits: of how many forecasts it came true
-    :param trials: of how many there are
-    :param of: the column of what is told apart by colour and shape, such as the forecaster
+    :param nominal: column of the promised share
+    :param hits: column of the number of forecasts that came true
+    :param trials: column of the number of forecasts
+    :param of: column whose values are told apart by colour and shape, such as the forecaster
     """
     rows = picked(table, (nominal, hits, trials), (of,) if of else ())
     seen = [row for row in rows if row[0][2] >= FEWEST]
@@ -80,7 +80,7 @@ def calibration(name: str, title: str, table: Table, nominal: str, hits: str, tr
 
 
 def _point(numbers: Sequence[float], others: Sequence[Value], kinds: Categories | None) -> dict[str, Any]:
-    """Those of one level stand side by side."""
+    """Return a point; points of one level are drawn side by side."""
     nominal, hits, trials = numbers
     low, high = wilson(hits, trials)
     point = {"nominal": nominal, "observed": hits / trials, "low": low, "high": high}
@@ -111,7 +111,7 @@ def _diagonal() -> dict[str, Any]:
 
 
 def _promises(shares: Set[float], kinds: int) -> dict[str, Any]:
-    """How much was promised to all that stand side by side, wherever beside the diagonal they stand."""
+    """Return short lines that show the promised share to all points of a level, also those beside the diagonal."""
     reach = ASIDE * (kinds + 1) / 2
     values = [{"nominal": each - reach, "end": each + reach, "observed": each} for each in sorted(shares)]
     mark = {"type": "rule", "strokeWidth": 1.2, "clip": True}

@@ -1,4 +1,4 @@
-"""Reports as files that can be sent, kept and printed: each is whole, and loads nothing from anywhere."""
+"""Reports as files to send, keep and print: each is self-contained, and loads nothing."""
 
 from broker.reports.files.pages import page
 from broker.reports.files.sheets import sheets

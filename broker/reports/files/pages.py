@@ -1,4 +1,4 @@
-"""Reports as one HTML file: figures, style and all in it, and no script."""
+"""Reports as one HTML file that contains its figures and style, and no script."""
 
 import base64
 import hashlib
@@ -17,7 +17,7 @@ from broker.reports.words import written
 __all__ = ["MOST", "page", "shown"]
 
 MOST = 200
-"""Rows that are shown of a table: who wants more wants to reckon with them, and takes CSV."""
+"""Rows of a table that are shown; readers who want more take CSV to calculate with them."""
 TEMPLATES = Environment(
     loader=PackageLoader("broker"), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
@@ -27,9 +27,9 @@ POLICY = f"default-src 'none'; style-src 'sha256-{HASH}'"
 
 
 def page(reports: Sequence[Report], title: str, lead: str = "") -> str:
-    """All of them in one page, one below the other; by day in dark letters, by night in light ones, as readers like it.
+    """Return all reports in one page, one below the other, in light or dark mode as the reader's browser prefers.
 
-    :param lead: what they are of, in a sentence
+    :param lead: their subject, in a sentence
     """
     return TEMPLATES.get_template("file.html").render(
         reports=reports, title=title, lead=lead, style=Markup(STYLE), policy=POLICY, most=MOST
@@ -37,7 +37,7 @@ def page(reports: Sequence[Report], title: str, lead: str = "") -> str:
 
 
 def shown(table: Table) -> list[tuple[int, Column]]:
-    """The columns that people see, with their places: addresses are none of these."""
+    """Return the columns that readers see, with their positions: columns of addresses are hidden."""
     hidden = {each.link for each in table.columns}
     return [(place, each) for place, each in enumerate(table.columns) if each.name not in hidden]
 

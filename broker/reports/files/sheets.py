@@ -1,6 +1,6 @@
-"""Reports as PDF, set by Typst: figures are vectors, headings of tables are on each sheet, sheets have numbers.
+"""Reports as PDF, set by Typst: figures are vectors, and table headings and page numbers are on each page.
 
-What reports say goes to Typst as data, not as its markup; nothing is fetched.
+The content of reports goes to Typst as data, not as its markup; nothing is loaded.
 """
 
 import json
@@ -22,14 +22,14 @@ __all__ = ["sheets"]
 
 MAIN = "file.typ"
 BREAKS = re.compile(r"([/._:=&?@,-]+|\S{16})(?=\S)")
-"""Where addresses and long names may go on in the next line of a narrow column."""
+"""Places where addresses and long names may break in a narrow column."""
 
 
 def sheets(reports: Sequence[Report], title: str, lead: str = "") -> bytes:
-    """All of them as one PDF, each from a new sheet on; the same reports make the same bytes.
+    """Return all reports as one PDF, each on a new page; the same reports make the same bytes.
 
-    :param lead: what they are of, in a sentence
-    :raises Invalid: where typst is not installed
+    :param lead: their subject, in a sentence
+    :raises Invalid: when typst is not installed
     """
     try:
         import typst
@@ -83,6 +83,6 @@ def _table(table: Table) -> Mapping[str, Any]:
 
 
 def _cell(value: Value, unit: Unit) -> str:
-    """Numbers stay with their units."""
+    """Return a cell's text, in which numbers are not separated from their units."""
     text = written(value, unit)
     return BREAKS.sub("\\1\u200b", text) if unit == "text" else text.replace(" ", "\u00a0")
