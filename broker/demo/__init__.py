@@ -1,5 +1,5 @@
-"""A demonstration: a made-up world with eight weeks behind it, so that each report has something to say.
+"""A demonstration: an invented world with eight weeks of history, so that each report has data to show.
 
-What there is, and what happened, are pure functions of a seed and of the moment at which it all ends; `filling` takes
-it in as real data come in. The same seed makes the same world, however late it ends.
+The world and its events are pure functions of a seed and of the moment at which the history ends; `filling` takes them
+in as real data come in. The same seed makes the same world, whenever it ends.
 """

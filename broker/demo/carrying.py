@@ -1,4 +1,4 @@
-"""Takes in tasks as workers leave them behind: done, given up, half done; with what happened in each."""
+"""Creation of tasks in the states that workers leave: done, failed, canceled or unfinished, each with its events."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -36,7 +36,7 @@ class Copied(NamedTuple):
 
 
 class Carried(NamedTuple):
-    """What came of an errand: files, and what the audit log is to say."""
+    """The result of an errand: the files that were copied, and notes for the audit log."""
 
     copied: Sequence[Copied] = ()
     notes: Sequence[Note] = ()
@@ -44,14 +44,14 @@ class Carried(NamedTuple):
 
 @retried
 async def enrol(database: Database) -> None:
-    """The worker that has done it all; it is not seen any more."""
+    """Add the worker that did all tasks; it is no longer seen."""
     async with database.write() as connection:
         await Workers(connection).enrol(WORKER, "geneva", "dtn1.geneva.example, process 4711")
 
 
 @retried
 async def carry_out(database: Database, errand: Errand, key: UUID, end: float) -> Carried:
-    """A task, as far as it has come by the end."""
+    """Create a task with the progress that it has made by the end of the history."""
     async with database.write() as connection:
         asked = end - errand.age
         number = await _submit(connection, errand, key, asked)
@@ -66,7 +66,7 @@ async def carry_out(database: Database, errand: Errand, key: UUID, end: float) -
 
 @retried
 async def tune(database: Database, tuned: Sequence[Tuned], end: float) -> None:
-    """What was found out of how many lanes help."""
+    """Add the changes to the numbers of lanes."""
     async with database.write() as connection:
         for each in tuned:
             pair = Pair(SOURCE, str(collection(each.destination)))
@@ -83,7 +83,7 @@ async def _submit(connection: AsyncConnection, errand: Errand, key: UUID, now: f
         destination=destination,
         label=errand.label,
         deadline=now + PATIENCE,
-        queue="demo",  # of no worker that there is: nobody else may be at it
+        queue="demo",  # of no worker that exists, so that none takes the task
         items=(),
     )
     planned = [_planned(errand, i) for i in range(len(errand.files))]
@@ -98,12 +98,12 @@ def _planned(errand: Errand, i: int) -> Planned:
 
 
 def _path(dataset: Dataset) -> str:
-    """Of a dataset as a file of the catalogue's collection."""
+    """Return the path of a dataset in the catalogue's collection."""
     return "/" + "/".join(split(dataset.name))
 
 
 async def _begin(connection: AsyncConnection, number: str, now: float) -> int:
-    """As a worker does that has a lane for it."""
+    """Begin a task as a worker does that has a lane for it."""
     tasks, lanes = Tasks(connection), Lanes(connection)
     (candidate,) = [each for each in await lanes.candidates(["demo"], now) if each.task == number]
     lane = await lanes.add(WORKER, candidate, now)
@@ -112,7 +112,7 @@ async def _begin(connection: AsyncConnection, number: str, now: float) -> int:
 
 
 async def _do(connection: AsyncConnection, errand: Errand, number: str, began: float, end: float) -> list[Copied]:
-    """Its files, one after the other, and what went wrong with them."""
+    """Copy its files, one after the other, and add its faults."""
     tasks, works = Tasks(connection), Works(connection)
     held = await works.lease(number, WORKER, ["copy"], False, len(errand.files), 2**62, began)
     for trouble in errand.troubles:

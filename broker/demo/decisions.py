@@ -1,4 +1,4 @@
-"""Which replicas were chosen in the demonstration, what was expected of them, and what came of it."""
+"""The decisions of the demonstration: the replicas that were chosen, their forecasts, and the results."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -18,14 +18,14 @@ DOWNLOADS = 500
 FAULTS = {"failed": "the connection was lost: Connection reset by peer", "stalled": "no byte came for 10 seconds"}
 STRATEGIES = ("adaptive",) * 7 + ("aggressive", "conservative", "single")
 OFF = 0.35
-"""Of the logarithm of what was expected: how far it is from what came."""
+"""Standard deviation of the logarithm of forecast / actual."""
 WIDTH = math.exp(0.45)
 MISHAPS = (0.06, 0.12)
-"""Of how many downloads one server stalls; of how many one stalls or fails."""
+"""Share of downloads in which a server stalls, and share in which one stalls or fails."""
 
 
 class Download(NamedTuple):
-    """A file that somebody fetched to a site, so many seconds before the end."""
+    """A file that a user fetched to a site, so many seconds before the end."""
 
     subject: str
     dataset: Dataset
@@ -34,7 +34,7 @@ class Download(NamedTuple):
 
 
 def downloads(made: World, seed: int) -> Iterator[Download]:
-    """Those that no task was for, the oldest first."""
+    """Yield the downloads that belong to no task, the oldest first."""
     chance = Random(f"downloads {seed}")
     large = [dataset for dataset in made.datasets if (dataset.size or 0) > 100e6]
     for age in sorted((chance.uniform(0.02, WEEKS * 7) * DAY for _ in range(DOWNLOADS)), reverse=True):
@@ -42,7 +42,7 @@ def downloads(made: World, seed: int) -> Iterator[Download]:
 
 
 def decided(made: World, download: Download, key: str, seed: int, end: float) -> Decided | None:
-    """What was decided, and what came of it; None where the sink has a way to one replica at most."""
+    """Return a decision and its result; None if the sink has a link to at most one replica."""
     chance = Random(f"decision {seed} {key}")
     endpoints = {each.endpoint for each in made.replicas if each.dataset == download.dataset.name}
     ways = [way for way in made.ways if way.sink == download.sink and way.source.name in endpoints]
@@ -80,7 +80,7 @@ def decided(made: World, download: Download, key: str, seed: int, end: float) ->
 
 
 def _plan(size: int, worth: Sequence[float], alone: bool) -> list[int]:
-    """Shares as the rates that are expected, set-up included, or all from the best."""
+    """Return each source's share by the expected time, set-up included, or all bytes for the best source."""
     if alone:
         return [size if each == max(worth) else 0 for each in worth]
     shares = [int(size * each / sum(worth)) for each in worth]
@@ -88,7 +88,7 @@ def _plan(size: int, worth: Sequence[float], alone: bool) -> list[int]:
 
 
 def _mishap(servers: list[Server], chance: Random) -> list[Server]:
-    """Now and then one of them stops in the middle."""
+    """Return the servers, of which now and then one stops in the middle."""
     drawn, i = chance.random(), chance.randrange(len(servers))
     if drawn > MISHAPS[1]:
         return servers

@@ -1,4 +1,4 @@
-"""What people had the broker do in the demonstration: tasks that went well, that did not, and that are under way."""
+"""The tasks of the demonstration: some succeeded, some did not, and some are under way."""
 
 from collections.abc import Sequence
 from random import Random
@@ -37,7 +37,7 @@ CLIMB = (
 
 
 class Trouble(NamedTuple):
-    """An attempt that failed: of which file, how, and so many seconds after its task began."""
+    """A failed attempt: the number of its file, its error, and the seconds after the task's begin."""
 
     file: int
     code: str
@@ -46,11 +46,11 @@ class Trouble(NamedTuple):
 
 
 class Errand(NamedTuple):
-    """A task: datasets that somebody wanted at a place.
+    """A task that copies datasets to a collection.
 
-    :param age: seconds before the end when it was asked for
-    :param seconds: that it took, or has been at it; 0 where it did not begin
-    :param done: how many of its files are there
+    :param age: seconds before the end when it was submitted
+    :param seconds: its duration so far; 0 if it has not begun
+    :param done: number of its files that are copied
     """
 
     owner: str
@@ -65,12 +65,12 @@ class Errand(NamedTuple):
 
     @property
     def site(self) -> str:
-        """Where its destination is."""
+        """The site of its destination."""
         return DESTINATIONS[self.destination]
 
 
 class Tuned(NamedTuple):
-    """How many lanes to a place were found to help, so many seconds before the end."""
+    """A change to the number of lanes to a destination, so many seconds before the end."""
 
     destination: str
     age: float
@@ -82,7 +82,7 @@ class Tuned(NamedTuple):
 
 
 def errands(made: World, seed: int) -> list[Errand]:
-    """Two weeks of them, the oldest first."""
+    """Return the tasks of two weeks, the oldest first."""
     chance = Random(f"errands {seed}")
     ages = sorted((chance.uniform(0.3, 14) * DAY for _ in range(DONE)), reverse=True)
     found = [_errand(made, "succeeded", age, chance) for age in ages]
@@ -106,7 +106,7 @@ def _errand(made: World, fate: Fate, age: float, chance: Random) -> Errand:
 
 
 def tunings(seed: int) -> list[Tuned]:
-    """How the broker found out how many lanes help, to two places; the oldest first."""
+    """Return the search for the best number of lanes to two destinations, the oldest change first."""
     chance = Random(f"tunings {seed}")
     found = []
     for hours, destination in enumerate(list(DESTINATIONS)[:2], 2):

@@ -1,5 +1,6 @@
-"""Makes the demonstration: by the services that take in real data, or by what these write with, where a service would
-say that it happened now.
+"""Fills a database with the demonstration, through the services that take in real data.
+
+Where a service would record the current time, it uses the storage layer below the service.
 """
 
 from collections.abc import Sequence
@@ -39,7 +40,7 @@ async def fill(factory: Factory, seed: int, end: float) -> None:
 
 
 async def _decide(factory: Factory, made: World, copied: Sequence[Copied], seed: int, end: float) -> None:
-    """What was decided for tasks, and by those who fetched files themselves, the oldest first."""
+    """Record the decisions of tasks and of users' own downloads, the oldest first."""
     alone = ((each, None, None) for each in downloads(made, seed))
     for i, (download, task, work) in enumerate(sorted([*alone, *copied], key=lambda each: -each[0].age)):
         if choice := decided(made, download, f"demo.{i}", seed, end):
@@ -47,13 +48,13 @@ async def _decide(factory: Factory, made: World, copied: Sequence[Copied], seed:
 
 
 async def count(factory: Factory) -> None:
-    """Have sums of what was reported. A broker does so, too, and compares it with forecasts, which takes a minute."""
+    """Sum up the transfers. A running broker does this, too, and also scores forecasts, which takes a minute."""
     while await Rolling(factory.database).step():
         pass
 
 
 async def _report(factory: Factory, made: World, seed: int, end: float) -> None:
-    """Day by day, person by person: so transfers of a way are numbered in the order in which they ended."""
+    """Report the transfers by day and by user, so that those of a link are numbered in the order of their ends."""
 
     def whose(each: Transfer) -> tuple[int, str]:
         return int((each.observed.started - end) // DAY), each.subject

@@ -1,4 +1,4 @@
-"""Takes in what there is: places, collections, datasets and replicas, as old as the demonstration says."""
+"""Creation of places, collections, datasets and replicas, dated as the demonstration demands."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -18,11 +18,11 @@ __all__ = ["ADMIN", "Note", "collection", "note", "place"]
 
 ADMIN = "admin"
 FIRST = WEEKS * 7 * DAY + 3600
-"""Seconds before the end when there was nothing yet."""
+"""Seconds before the end when the first of them was created."""
 
 
 class Note(NamedTuple):
-    """What the audit log says."""
+    """An entry of the audit log."""
 
     at: float
     subject: str
@@ -31,13 +31,13 @@ class Note(NamedTuple):
 
 
 def collection(name: str) -> UUID:
-    """The id of a collection of the demonstration: always the same."""
+    """Return the id of a collection of the demonstration, which is always the same."""
     return uuid5(NAMESPACE_DNS, f"{name.replace(' ', '-').lower()}.example")
 
 
 @retried
 async def place(database: Database, made: World, end: float) -> list[Note]:
-    """All that there is; what the audit log is to say of it."""
+    """Create everything that exists; return the notes for the audit log."""
     async with database.write() as connection:
         await _places(connection, made, end - FIRST)
         await _catalogue(connection, made, end)
@@ -46,7 +46,7 @@ async def place(database: Database, made: World, end: float) -> list[Note]:
 
 @retried
 async def note(database: Database, said: list[Note]) -> None:
-    """Let the audit log say this, in the order of time."""
+    """Add these entries to the audit log, in the order of time."""
     async with database.write() as connection:
         for each in sorted(said):
             await Records(connection).note(*each)

@@ -1,4 +1,4 @@
-"""How servers share a file in the demonstration: each has a part, and who is done takes over from who would be late."""
+"""A simulation of servers that share a file: each has a part, and a server that is done takes over from a late one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,19 +11,19 @@ from coalloc.model import Ending
 __all__ = ["Server", "shared"]
 
 PATIENCE = 10.0
-"""Seconds without a byte after which a server is taken to have stalled."""
+"""Seconds without a byte after which a server counts as stalled."""
 WORTH = 2.0
-"""Seconds that a server has to have left for another to take over some of it."""
+"""Remaining seconds of a server's part from which on another may take over some of it."""
 
 
 class Server(NamedTuple):
-    """What one is able to, and what it is to deliver first.
+    """A server's abilities, and its first part.
 
-    :param setup: seconds from asking for a range to its first byte
+    :param setup: seconds from a request for a range to its first byte
     :param rate: bytes per second
-    :param planned: bytes
-    :param stops: seconds after which no more bytes come from it
-    :param fails: whether it says so, or stalls
+    :param planned: bytes of its first part
+    :param stops: seconds after which it delivers no more bytes
+    :param fails: whether it then reports an error; otherwise it stalls
     """
 
     setup: float
@@ -44,12 +44,12 @@ class _Job:
 
 
 def _done(server: Server, job: _Job) -> float:
-    """When it has all of it, unless it stops."""
+    """Return when a server has delivered all of a job, unless it stops."""
     return job.asked + server.setup + (job.end - job.start) / server.rate
 
 
 class _Sharing:
-    """One file, from its first request to its last byte."""
+    """The simulation of one file, from its first request to its last byte."""
 
     def __init__(self, servers: Sequence[Server]) -> None:
         self._servers = servers
@@ -63,7 +63,7 @@ class _Sharing:
                 begin += server.planned
 
     def run(self) -> None:
-        """Until all is there, or nobody is left."""
+        """Run until all bytes have arrived, or no server is left."""
         while self._jobs:
             i = min(self._jobs, key=self._over)
             now, job = self._over(i), self._jobs.pop(i)
@@ -72,13 +72,13 @@ class _Sharing:
                 self._take(idle, now)
 
     def _over(self, i: int) -> float:
-        """When it is done with its job, or given up."""
+        """Return when a server is done with its job, or is given up."""
         server, job = self._servers[i], self._jobs[i]
         done = _done(server, job)
         return done if done <= server.stops else max(job.asked, server.stops) + (0.0 if server.fails else PATIENCE)
 
     def _came(self, i: int, job: _Job, now: float) -> int:
-        """Bytes of a job that are there."""
+        """Return how many bytes of a job have arrived."""
         server, size = self._servers[i], job.end - job.start
         until = min(now, server.stops)
         if _done(server, job) <= until:
@@ -108,7 +108,7 @@ class _Sharing:
         )
 
     def _take(self, i: int, now: float) -> None:
-        """What nobody is at, or the end of what would be there last."""
+        """Give a server the bytes that no server delivers, or else the end of the part that would be finished last."""
         if self._left:
             self._jobs[i] = _Job(*self._left.pop(), now)
             return
@@ -122,14 +122,14 @@ class _Sharing:
         self._jobs[late] = replace(job, end=cut, relieved=True)
 
     def _seconds_left(self, i: int, now: float) -> float:
-        """As far as anybody can know: that it has stopped, nobody does."""
+        """Return the expected seconds until a job is done; a stop of the server is not known in advance."""
         server, job = self._servers[i], self._jobs[i]
         left = job.end - job.start - self._came(i, job, now)
         return left / server.rate + max(0.0, job.asked + server.setup - now) if left else 0.0
 
 
 def shared(servers: Sequence[Server]) -> list[Range]:
-    """Which ranges came when from whom, in the order in which they ended."""
+    """Return the ranges of each server with their times, in the order in which they ended."""
     sharing = _Sharing(servers)
     sharing.run()
     return sharing.ranges

@@ -1,4 +1,4 @@
-"""What transfers achieved in the demonstration: rates that come and go with the hour, links that change, failures."""
+"""The transfers of the demonstration: rates that vary with the hour, links that change, and failures."""
 
 import math
 from collections.abc import Iterator
@@ -11,16 +11,16 @@ from broker.models.history import Observed
 __all__ = ["Transfer", "rate", "transfers"]
 
 LASTS = 0.85
-"""What of a gust is left with the next transfer."""
+"""Factor by which a gust decays from one transfer to the next."""
 RAMP = 1.0
-"""Set-up times that it costs to come to the full rate."""
+"""Time until the full rate is reached, in multiples of the set-up time."""
 WORSE = 5.0
-"""By so much a way that became worse scatters more than before, since the last full week began."""
+"""Factor by which the rates of a link that became worse scatter more since the last full week began."""
 WEEK = 7 * DAY
 UNUSED = 24 * DAY
 PROBED = 64_000_000
 SIZES = ((2e6, 0.08), (40e6, 0.12), (400e6, 0.35), (1.6e9, 0.3), (5e9, 0.15))
-"""Bytes of files, with how often they are of that size."""
+"""Bytes of files, with the frequency of each size."""
 FAULTS = (
     ("failed", "no byte came for 30 seconds"),
     ("failed", "the connection was lost: Connection reset by peer"),
@@ -30,16 +30,16 @@ FAULTS = (
 
 
 class Transfer(NamedTuple):
-    """What somebody reported."""
+    """A transfer with the subject that reported it."""
 
     subject: str
     observed: Observed
 
 
 def transfers(made: World, seed: int, end: float) -> list[Transfer]:
-    """All transfers of the eight weeks before the end, in the order in which they ended.
+    """Return all transfers of the eight weeks before the end, in the order in which they ended.
 
-    On one day one person uses a way, so that who reports day by day, person by person, keeps the order of each way.
+    Each link is used by one user a day, so that reports by day and by user keep the order of each link.
     """
     found = []
     for number, way in enumerate(made.ways):
@@ -49,9 +49,9 @@ def transfers(made: World, seed: int, end: float) -> list[Transfer]:
 
 
 def rate(way: Way, age: float, gust: float, nbytes: int) -> float:
-    """Bytes per second of a transfer that begins so many seconds before the end.
+    """Return the bytes per second of a transfer that begins so many seconds before the end.
 
-    :param gust: how the network happens to be: 0 is as usual, most are between -2 and 2
+    :param gust: state of the network: 0 is normal, most values are between -2 and 2
     """
     busy = (1 - math.cos(2 * math.pi * age / DAY)) / 2
     slower = math.log(3) * (1 - age / (WEEKS * WEEK)) if way.story == "drifting" else 0.0
@@ -87,7 +87,7 @@ def _of_way(way: Way, key: str, chance: Random, end: float) -> Iterator[Transfer
 
 
 def _begun(way: Way, chance: Random) -> Iterator[tuple[str, float]]:
-    """Who began when, in seconds before the end, the oldest first."""
+    """Yield the user and the begin of each transfer, in seconds before the end, the oldest first."""
     for day in range(WEEKS * 7, 0, -1):
         subject = PROBER if way.story == "probed" else chance.choice(PEOPLE)
         count = math.floor(way.a_day * chance.uniform(0.5, 1.5) + chance.random())

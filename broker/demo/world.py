@@ -1,4 +1,4 @@
-"""What there is in the demonstration: sites, endpoints, the ways between them, datasets, replicas."""
+"""The world of the demonstration: sites, endpoints, the links between them, datasets and replicas."""
 
 import hashlib
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ PROBER = "broker"
 DATASETS = 140
 WAYS = 22
 SECONDS_PER_KM = 2 / 200_000 * 1.5
-"""Of a round trip: light in glass, on a way that is not straight."""
+"""Round-trip seconds per km: light in glass, on a route that is not straight."""
 ROUND_TRIPS = 5
-"""From asking for a file to its first byte."""
+"""Round trips from the request for a file to its first byte."""
 
 Story = Literal["", "drifting", "worse", "stale", "rare", "probed"]
-"""What is told of a way: it gets slower from week to week; its forecasts are half as good since a week; nobody
-has used it for weeks; hardly anybody has; only the broker measures it.
+"""The story of a link: it gets slower from week to week; its forecasts are half as good since a week; it was not used
+for weeks; it is rarely used; only the broker measures it.
 """
 STORIES: tuple[Story, ...] = ("drifting", "worse", "stale", "rare", "probed", "probed")
 
@@ -67,14 +67,15 @@ MOVED, AWAY = 0.03, {"state": "TEMPORARY_UNAVAILABLE", "reason": "the server is 
 
 
 class Way(NamedTuple):
-    """From an endpoint to a site.
+    """A link from an endpoint to a site.
 
     :param rate: bytes per second of a large file at a quiet hour
-    :param spread: of the logarithm of what it achieves from transfer to transfer
-    :param swing: of that logarithm between the busiest hour and the quietest
+    :param spread: standard deviation of the logarithm of the rate from transfer to transfer
+    :param swing: difference of that logarithm between the quietest and the busiest hour
     :param setup: seconds to the first byte
-    :param a_day: transfers, on average
-    :param failing: the share of them that does
+    :param a_day: transfers a day, on average
+    :param failing: share of transfers that fail
+    :param story: its story
     """
 
     source: Endpoint
@@ -89,7 +90,7 @@ class Way(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """A replica that somebody found wrong, so many seconds before the end."""
+    """A replica that a user marked as bad, so many seconds before the end."""
 
     replica: Replica
     by: str
@@ -97,7 +98,7 @@ class Bad(NamedTuple):
 
 
 class World(NamedTuple):
-    """All that there is."""
+    """All entities of the demonstration."""
 
     sites: Sequence[Site]
     endpoints: Sequence[Endpoint]
@@ -109,7 +110,7 @@ class World(NamedTuple):
 
 
 def world(seed: int) -> World:
-    """The world of a seed."""
+    """Return the world of a seed."""
     datasets = _datasets(Random(f"datasets {seed}"))
     replicas = _replicas(datasets, Random(f"replicas {seed}"))
     ways = _ways(Random(f"ways {seed}"))
@@ -118,7 +119,7 @@ def world(seed: int) -> World:
 
 
 def _ways(chance: Random) -> list[Way]:
-    """Some of all that there could be, so that others were never measured; stories are told of the last."""
+    """Return some of all possible links, so that others were never measured; the last ones have stories."""
     possible = [(endpoint, site) for endpoint in ENDPOINTS for site in SITES if endpoint.site != site.name]
     chance.shuffle(possible)
     chosen = enumerate(possible[:WAYS], len(STORIES) - WAYS)
@@ -169,7 +170,7 @@ def _replicas(datasets: Sequence[Dataset], chance: Random) -> list[Replica]:
 
 
 def _bad(replicas: Sequence[Replica], chance: Random) -> list[Bad]:
-    """Most of them at one server, as when a disk goes."""
+    """Return bad replicas, most of them at one server, as if a disk had failed."""
     here = [each for each in replicas if each.endpoint == "oxford-web" and each.state == "AVAILABLE"]
     others = [each for each in replicas if each.endpoint != "oxford-web" and each.state == "AVAILABLE"]
     found = []
