@@ -1,7 +1,8 @@
-"""Work that takes much memory or time, in processes of its own with a budget: what exceeds it ends alone.
+"""Separate processes for work that takes much memory or time, with a budget: a job that exceeds it ends alone.
 
-`Apart` is the side that asks, `child` the process that works; `Turns` share out what cannot be had apart. What is asked
-for is a function that a module has, and values that can be pickled; it knows no database and no secret.
+`Apart` is the side that asks, `child` the process that works; `Turns` share out work that cannot be done in such a
+process. A job is a function of a module, with arguments that can be pickled; it has no access to the database or
+secrets.
 """
 
 from broker.apart.asking import Apart, Budget, Kind

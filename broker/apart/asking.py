@@ -1,7 +1,8 @@
-"""Asks a process for what takes much memory or time: one job at a time, of those who wait the one who had the least.
+"""Client of a separate process for work that takes much memory or time; it does one job at a time, in fair order.
 
-A job that exceeds its budget ends with its process; the next one gets a new process. A process that has nothing to do
-for a while, or has become large, is ended: so its memory is given back.
+The next job is that of the waiting user with the least use so far. A job that exceeds its budget ends with its process,
+and the next one gets a new process. A process that is idle for a while, or has become large, is ended to free its
+memory.
 """
 
 import asyncio
@@ -28,12 +29,12 @@ Result = TypeVar("Result")
 
 PROGRAM = "import sys; from broker.apart.child import main; main(*map(int, sys.argv[1:]))"
 KEPT = ("HOME", "LANG", "LC_", "LD_", "PATH", "PYTHON", "TMPDIR", "TZ")
-"""How variables begin that a process is given."""
+"""Prefixes of the environment variables that a process gets."""
 IDLE = 20.0
 """Seconds after which a process without work is ended."""
 PATIENCE = 3
 GROWN = 0.8
-"""Part of its memory that a process may still have after a job: one that has more is ended."""
+"""Share of its memory limit that a process may still use after a job; above it, the process is ended."""
 MB = 1 << 20
 
 
@@ -41,10 +42,10 @@ class Budget(NamedTuple):
     """Limits of one job.
 
     :param memory: bytes of its process
-    :param seconds: of the processor's time; on a busy machine it may last longer, up to `PATIENCE` times that
-    :param each: seconds of the processor's time that one user may have within minutes
+    :param seconds: processor time; on a busy machine the job may last longer, up to `PATIENCE` times that
+    :param each: seconds of processor time that one user may use within minutes
     :param waiting: jobs of one user that may wait
-    :param reserved: bytes that a library takes and does not use: none of the system's memory
+    :param reserved: address space in bytes that a library reserves and does not use, in addition to `memory`
     """
 
     memory: int
@@ -62,7 +63,7 @@ class Kind(NamedTuple):
 
 
 class Apart:
-    """One process for such jobs, which begins with the first and ends when there is nothing to do."""
+    """One process for such jobs, which starts with the first job and ends when it is idle."""
 
     def __init__(self, budget: Budget) -> None:
         self.budget = budget
@@ -74,9 +75,10 @@ class Apart:
     async def run(
         self, kind: Kind, subject: str, work: Callable[Given, Result], *args: Given.args, **_: Given.kwargs
     ) -> Result:
-        """Return what a function of a module returns for these arguments; its errors are raised here.
+        """Run a function of a module with these arguments in the process, and return its result; its errors are raised
+        here.
 
-        :param subject: for whom; who has had the least is served first
+        :param subject: user whose job it is; the user with the least use so far is served first
         :raises TooLarge: when it takes more memory or time than a job may
         :raises TooManyRequests: when too many jobs of this user wait, or have taken too long
         """
@@ -106,7 +108,7 @@ class Apart:
         except (EOFError, OSError):
             raise await self._why(kind) from None
         except BaseException:
-            await self.close()  # or the next one would get this one's answer
+            await self.close()  # otherwise the next job would get this job's answer
             raise
         if size > GROWN * self.budget.memory:
             await self.close()
@@ -117,7 +119,7 @@ class Apart:
         return found
 
     async def _why(self, kind: Kind) -> BrokerError:
-        """Return the error for a process that has ended in the middle of a job: libraries abort without memory."""
+        """Return the error for a process that ended in the middle of a job: libraries abort when they lack memory."""
         process, self._process = self._process, None
         status = await process.wait() if process else 0
         if status == -signal.SIGXCPU:
@@ -142,7 +144,7 @@ class Apart:
             self._ending = None
 
     def _retire(self) -> None:
-        """Let the process end: it does when it can read no more."""
+        """Let the process end, which it does when its input is closed."""
         self._ending = None
         process, self._process = self._process, None
         if process is not None and process.stdin is not None:
@@ -153,17 +155,18 @@ class Apart:
 
 
 def _environment() -> dict[str, str]:
-    """Return what a process needs to start: others' variables may be secrets.
+    """Return the environment that a process needs; other variables may be secrets.
 
-    One thread for algebra, few heaps, and Arrow in those: its own allocator reserves a gigabyte, which counts.
+    It uses one thread for algebra, few heaps, and these heaps also for Arrow, whose own allocator would reserve a
+    gigabyte of the limit.
     """
     kept = {name: value for name, value in os.environ.items() if name.startswith(KEPT)}
     return {**kept, "MALLOC_ARENA_MAX": "2", "OPENBLAS_NUM_THREADS": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
 
 
 async def _answer(process: asyncio.subprocess.Process, frame: bytes) -> tuple[bool, object, int, float]:
-    """Return whether it went well, what came of it, how much memory the process has then, and the seconds of the
-    processor's time that it took.
+    """Return whether the job succeeded, its result or error, the memory of the process after it, and the processor time
+    in seconds that it took.
     """
     assert process.stdin is not None
     assert process.stdout is not None

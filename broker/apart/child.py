@@ -1,7 +1,7 @@
-"""A process that does what it reads on standard input, one job after the other, and writes what came of it.
+"""A process that reads jobs from standard input, does one after the other, and writes their results.
 
-A frame is eight bytes that say how long it is, and a pickle. Both ends are the same program: nothing that a user sends
-is read as a pickle. It yields to all other processes of the machine, and cannot have more memory than it was told.
+A frame is a length of eight bytes and a pickle. Both ends are the same program, and no data of users are read as a
+pickle. The process yields to all others of the machine, and cannot get more memory than its limit.
 """
 
 import ctypes
@@ -21,24 +21,24 @@ __all__ = ["HEAD", "OUT_OF_MEMORY", "framed", "frames", "main"]
 
 HEAD = struct.Struct(">Q")
 OUT_OF_MEMORY = 70
-"""The exit status of a process that got no more memory."""
+"""Exit status of a process that ran out of memory."""
 NICE = 10
 
 
 def framed(value: object) -> bytes:
-    """Return a value as it goes over the pipe."""
+    """Return a value as a frame for the pipe."""
     body = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     return HEAD.pack(len(body)) + body
 
 
 def _done(work: Callable[..., Any], args: tuple[Any, ...]) -> tuple[bool, Any]:
-    """Return whether it went well, and the result or the error."""
+    """Return whether it succeeded, and the result or the error."""
     try:
         return True, work(*args)
     except MemoryError:
-        os._exit(OUT_OF_MEMORY)  # what else is there to be done is not known to work any more
+        os._exit(OUT_OF_MEMORY)  # no other code is known to work now
     except Exception as error:
-        if isinstance(error, OSError) and error.errno == errno.ENOMEM:  # as imports say it
+        if isinstance(error, OSError) and error.errno == errno.ENOMEM:  # imports report it like this
             os._exit(OUT_OF_MEMORY)
         return False, error
 
@@ -62,7 +62,7 @@ def _resident() -> int:
 
 
 def frames(source: IO[bytes]) -> Iterator[Any]:
-    """Read values until the end."""
+    """Yield values until the end of the input."""
     while len(head := source.read(HEAD.size)) == HEAD.size:
         yield pickle.loads(source.read(HEAD.unpack(head)[0]))
 
@@ -70,16 +70,16 @@ def frames(source: IO[bytes]) -> Iterator[Any]:
 def main(memory: int, seconds: int) -> None:
     """Work until standard input ends.
 
-    :param memory: bytes that it may have
-    :param seconds: of the processor's time that a job may take
+    :param memory: limit in bytes
+    :param seconds: limit of processor time for a job
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the broker says when it is over
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all processes; the broker ends this one
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
     os.nice(NICE)
     trim = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)
     source, target = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what a library prints is no answer
+    os.dup2(2, 1)  # keeps the output of libraries out of the answers
     for job in frames(source):
         began = time.process_time()
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(began) + seconds, resource.RLIM_INFINITY))

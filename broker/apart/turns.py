@@ -1,4 +1,4 @@
-"""Turns: work of one kind is done one at a time, next for the user who had the least; nobody has it all the time."""
+"""Turns: work of one kind is done one job at a time, next for the user with the least use, within limits for each."""
 
 import asyncio
 import math
@@ -14,26 +14,26 @@ __all__ = ["Turn", "Turns"]
 
 log = structlog.get_logger("broker.apart")
 HALVED = 300.0
-"""Seconds after which half of what somebody has used no longer counts."""
+"""Seconds after which half of a user's use no longer counts."""
 MOST_USERS = 1000
 LONGEST = 30.0
 """Seconds that a request waits for its turn."""
 
 
 class Used:
-    """Seconds that users have used, those long ago counted for little."""
+    """The seconds that users have used, which count less the longer ago they were."""
 
     def __init__(self) -> None:
         self._used: dict[str, tuple[float, float]] = {}
 
     def add(self, subject: str, seconds: float) -> None:
-        """Note that somebody has used some."""
+        """Add seconds to a user's use."""
         if len(self._used) > MOST_USERS:
             self._used = {name: used for name, used in self._used.items() if self.had(name) > 1}
         self._used[subject] = (self.had(subject) + seconds, time.monotonic())
 
     def had(self, subject: str) -> float:
-        """Return how many somebody has used."""
+        """Return the seconds of a user that still count."""
         now = time.monotonic()
         had, at = self._used.get(subject, (0.0, now))
         return float(had * 0.5 ** ((now - at) / HALVED))
@@ -42,7 +42,7 @@ class Used:
 class Turn:
     """The turn of one user.
 
-    `seconds`: its cost; None for its time by the clock
+    `seconds`: cost of the turn; None for its wall-clock time
     """
 
     def __init__(self) -> None:
@@ -50,10 +50,10 @@ class Turn:
 
 
 class Turns:
-    """Turns at something that all share.
+    """Turns at a shared resource.
 
-    :param each: seconds that one user may have within minutes
-    :param waiting: how much of one user may wait
+    :param each: seconds that one user may use within minutes
+    :param waiting: requests of one user that may wait
     """
 
     def __init__(self, each: float, waiting: int) -> None:
@@ -65,12 +65,12 @@ class Turns:
 
     @asynccontextmanager
     async def turn(self, subject: str, what: str, admitted: bool = False) -> AsyncIterator[Turn]:
-        """Wait for a turn, and have it for the block.
+        """Wait for a turn, and hold it for the block.
 
-        :param what: what is done, as users are told
-        :param admitted: it is part of something that was begun, or for an admin: it waits without being refused, and
-            counts for the order alone
-        :raises TooManyRequests: when too much of this user waits, or has taken too long
+        :param what: the work, as named in messages for users
+        :param admitted: whether it belongs to work that has begun, or to an admin: then it waits without being refused,
+            and counts only for the order
+        :raises TooManyRequests: when too many requests of this user wait, or have taken too long
         """
         if not admitted:
             self.admit(subject, what)
@@ -89,12 +89,15 @@ class Turns:
             self._next()
 
     def refusal(self, error: BrokerError) -> BrokerError:
-        """Return an error that refuses a request, once an admin can see it."""
+        """Log a refusal for admins, and return its error."""
         log.warning("refused", status=error.status, why=error.message)
         return error
 
     def admit(self, subject: str, what: str) -> None:
-        """Refuse who has used too much. :raises TooManyRequests:"""
+        """Check that a user may make another request.
+
+        :raises TooManyRequests: when too many of the user's requests wait, or have taken too long
+        """
         mine = sum(name == subject for name, _ in self._line)
         if mine >= self.waiting:
             raise self.refusal(TooManyRequests(f"{mine} requests of {subject} wait already", "wait for these", 5))
@@ -114,12 +117,12 @@ class Turns:
         except asyncio.CancelledError:
             if (subject, turn) in self._line:
                 self._line.remove((subject, turn))
-            else:  # it had just been given
+            else:  # it had just got its turn
                 self._next()
             raise
 
     def _next(self) -> None:
-        """Let the one have a turn who had the least; of the same user, who came first."""
+        """Give the next turn to the user with the least use; among requests of one user, to the first."""
         self._busy = bool(self._line)
         if self._line:
             chosen = min(self._line, key=lambda each: self._had.had(each[0]))
