@@ -11,7 +11,7 @@ import click
 from broker.errors import BrokerError
 from broker.garbage import collect_seldom
 
-collect_seldom()  # loading what follows makes many objects
+collect_seldom()  # loading the modules below makes many objects
 try:
     from broker.cli.aside import aside
     from broker.cli.demo import demo
@@ -39,7 +39,7 @@ site_option = click.option(
 @click.group()
 @click.version_option(package_name="coget", message="coget-broker %(version)s")
 def broker() -> None:
-    """Where replicas are, what transfers achieved, and what to expect of the next one.
+    """Run and manage the broker: replica locations, measured transfers, and forecasts of the next ones.
 
     \b
     Examples:
@@ -98,9 +98,9 @@ def serve(
 ) -> None:
     """Serve the REST interface until interrupted.
 
-    An empty database gets its tables and a first admin token. That is shown once on a terminal; elsewhere it goes into
-    a file for you alone, which is named. A database of an older version is refused until `coget-broker upgrade` was
-    run.
+    An empty database gets its tables and a first admin token. The token is shown once if a terminal is attached;
+    otherwise it is written to a file that only you can read, and the file's path is shown. A database of an older
+    version is refused until `coget-broker upgrade` was run.
     """
     from broker.server import serve as run
     from broker.storage.database import addressed
@@ -124,10 +124,10 @@ def serve(
 @database_option
 @config_option
 def upgrade(database: str, config: Path | None) -> None:
-    """Bring the tables of a database to the version that this broker needs. Back it up before.
+    """Upgrade the tables of a database to the version that this broker needs. Make a backup first.
 
-    Give --config as serve has it: people whom identity providers have named are then called by the whole issuer.
-    Subjects of which nobody can say whose they are are listed, and locked until `coget-broker subject assign`.
+    Use the same --config as for serve: subjects named by an identity provider then get the whole issuer in their
+    name. Subjects that cannot be matched to a person are listed, and locked until `coget-broker subject assign`.
     """
     from broker.storage.database import addressed
     from broker.storage.migration import upgrade as run
@@ -142,7 +142,7 @@ def upgrade(database: str, config: Path | None) -> None:
 
 
 def _list_places(database: str) -> None:
-    """Print where credentials may be shown of which the workers' TOML does not say it."""
+    """Print the places where credentials may be shown, for those without places in the workers' TOML file."""
     from broker.storage.collections import Collections
 
     async def read(broker: "Factory") -> dict[str, list[str]]:
@@ -165,7 +165,7 @@ def _quoted(url: str) -> str:
 @site_option
 @config_option
 def worker(database: str, site: str, config: Path | None) -> None:
-    """Carry out tasks until interrupted, beside the broker and other workers of the same PostgreSQL database.
+    """Carry out tasks until interrupted, next to the broker and other workers of the same PostgreSQL database.
 
     Run one on each data-transfer node. On SQLite the broker itself carries them out.
     """
@@ -183,7 +183,7 @@ def worker(database: str, site: str, config: Path | None) -> None:
 
 @broker.group()
 def token() -> None:
-    """Create, list and revoke tokens, beside a broker that runs or without."""
+    """Create, list and revoke tokens, whether the broker is running or not."""
 
 
 @token.command()
@@ -193,7 +193,7 @@ def token() -> None:
 @click.option("--site", default="", help="Where this caller's transfers go unless they say otherwise.")
 @click.option("--days", type=click.FloatRange(0, min_open=True), help="How long it lasts; for ever unless given.")
 def create(database: str, subject: str, role: str, site: str, days: float | None) -> None:
-    """Print a new token for SUBJECT. It is shown only now."""
+    """Print a new token for SUBJECT. It is shown only once."""
     new = NewToken.model_validate({"subject": subject, "role": role, "site": site, "days": days})
     issued = with_services(Settings(database), lambda broker: broker.access.issue("coget-broker", new))
     click.echo(issued.token)
@@ -202,7 +202,7 @@ def create(database: str, subject: str, role: str, site: str, days: float | None
 @token.command("list")
 @database_option
 def listed(database: str) -> None:
-    """List all tokens, but for the tokens themselves, and people's logins."""
+    """List all tokens and user logins, without the secret tokens themselves."""
     for each in with_services(Settings(database), lambda broker: broker.access.tokens()):
         say(_token(each, "revoked" if each.revoked_at else "good"))
 
@@ -216,9 +216,9 @@ def _token(each: TokenRecord, state: str) -> str:
 @click.argument("number", type=int)
 @click.option("--issued", is_flag=True, help="End the tokens that were issued with it, too.")
 def revoke(database: str, number: int, issued: bool) -> None:
-    """End the token or login of this NUMBER, as `coget-broker token list` shows it, and all that came of it.
+    """Revoke the token or login with this NUMBER, as listed by `coget-broker token list`, and all that derives from it.
 
-    Prints the tokens that were issued with it: they stay good unless --issued is given.
+    Print the tokens that were issued with it: they stay valid unless --issued is given.
     """
     found = with_services(Settings(database), lambda broker: broker.access.revoke("coget-broker", number, issued))
     for each in found:
@@ -231,7 +231,7 @@ def revoke(database: str, number: int, issued: bool) -> None:
 
 @broker.group()
 def client() -> None:
-    """Create, list and revoke programs that get tokens for themselves, or for people who log in with them (OAuth2)."""
+    """Create, list and revoke OAuth2 clients: programs that get tokens for themselves, or for users who log in."""
 
 
 @client.command("create")
@@ -243,7 +243,7 @@ def client() -> None:
     help="What it may do for itself, with a secret; without, people log in with it.",
 )
 def create_client(database: str, name: str, role: Role | None) -> None:
-    """Print the id of a new client called NAME, and its secret if it has one. That is shown only now."""
+    """Print the id of a new client called NAME, and its secret if it has one. They are shown only once."""
     subject = NewToken.model_validate({"subject": name}).subject
     made, secret = with_services(Settings(database), lambda broker: broker.clients.make("coget-broker", subject, role))
     click.echo(f"{made.id} {secret}" if secret else made.id)
@@ -252,7 +252,7 @@ def create_client(database: str, name: str, role: Role | None) -> None:
 @client.command("list")
 @database_option
 def list_clients(database: str) -> None:
-    """List the clients that were created here; not those that registered themselves, as the globus CLI does."""
+    """List the clients that were created here, but not those that registered themselves, such as the globus CLI."""
     for each in with_services(Settings(database), lambda broker: broker.clients.made()):
         say(f"{each.id}  {each.role or '-':<8}  {each.name}")
 
@@ -261,14 +261,14 @@ def list_clients(database: str) -> None:
 @database_option
 @click.argument("number", metavar="ID")
 def revoke_client(database: str, number: str) -> None:
-    """End the client of this ID, and all that it was given."""
+    """Revoke the client with this ID, and everything that was issued to it."""
     with_services(Settings(database), lambda broker: broker.clients.revoke("coget-broker", number))
 
 
 @broker.command("rotate-key")
 @database_option
 def rotate_key(database: str) -> None:
-    """Sign with a new key from now on; what the old one has signed is good until it expires."""
+    """Create a new signing key and print its id; tokens signed with the old key stay valid until they expire."""
     made = with_services(Settings(database), lambda broker: broker.keys.rotate())
     click.echo(made.id)
 
@@ -281,7 +281,10 @@ broker.add_command(subject)
 
 
 def _origin(url: str) -> str:
-    """:raises click.BadParameter: when it is more or less than an origin"""
+    """Return an origin without a trailing slash.
+
+    :raises click.BadParameter: when it is no origin
+    """
     parts = urlsplit(url)
     if url and (parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query):
         raise click.BadParameter(f"{url} is not like https://broker.example", param_hint="--public-url")
@@ -297,7 +300,7 @@ def _ranking(names: str) -> tuple[Strategy, ...]:
 
 
 def main() -> NoReturn:
-    """The console script."""
+    """Run the console script."""
     from pydantic import ValidationError
 
     guard()

@@ -1,4 +1,4 @@
-"""`coget-broker aside`: whose reports count for nothing."""
+"""The command `coget-broker aside`: subjects whose reports are ignored."""
 
 from datetime import UTC, datetime
 
@@ -15,10 +15,10 @@ __all__ = ["aside"]
 
 @click.group()
 def aside() -> None:
-    """Set the reports of a subject aside, list such subjects, and take reports back.
+    """Ignore the reports of a subject, list such subjects, and stop ignoring them.
 
-    Forecasts, the order of replicas and their states are then as if the subject had reported nothing. Nothing that it
-    has reported is lost.
+    Forecasts, the order of replicas and their states are then as if the subject had reported nothing. The reports are
+    kept.
     """
 
 
@@ -26,7 +26,7 @@ def aside() -> None:
 @database_option
 @click.argument("subject")
 def add(database: str, subject: str) -> None:
-    """Set the reports of SUBJECT aside."""
+    """Ignore the reports of SUBJECT."""
     named = TypeAdapter(Subject).validate_python(subject)
     with_services(Settings(database), lambda broker: broker.doubts.set_aside("coget-broker", named))
 
@@ -34,7 +34,7 @@ def add(database: str, subject: str) -> None:
 @aside.command("list")
 @database_option
 def listed(database: str) -> None:
-    """List the subjects whose reports are set aside."""
+    """List the subjects whose reports are ignored."""
     for each in with_services(Settings(database), lambda broker: broker.doubts.asides()):
         say(f"{datetime.fromtimestamp(each.at, UTC):%Y-%m-%d %H:%M}  {each.subject}  by {each.by}")
 
@@ -43,5 +43,5 @@ def listed(database: str) -> None:
 @database_option
 @click.argument("subject")
 def remove(database: str, subject: str) -> None:
-    """Let the reports of SUBJECT count again."""
+    """Stop ignoring the reports of SUBJECT."""
     with_services(Settings(database), lambda broker: broker.doubts.take_back("coget-broker", subject))

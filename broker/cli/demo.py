@@ -1,4 +1,4 @@
-"""The command `coget-broker demo`: a broker that has something to show."""
+"""The command `coget-broker demo`: a broker with invented data to show."""
 
 import asyncio
 import signal
@@ -22,7 +22,7 @@ __all__ = ["demo"]
 
 USER = "ann"
 LOOPBACK = parse_networks(["127.0.0.0/8", "::1/128"])
-"""What the demonstration connects to is on this machine."""
+"""The networks of the demonstration, which connects only to this machine."""
 PIECE = 1 << 20
 
 
@@ -42,10 +42,10 @@ PIECE = 1 << 20
 )
 @click.option("--seed", default=1, show_default=True, help="Another one makes another world.")
 def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
-    """Serve a demonstration at this machine: six sites, eight weeks of transfers, tasks, and what went wrong.
+    """Serve a demonstration on this machine: six sites, eight weeks of transfers, tasks, and failures.
 
-    All is made up, and ends now. It prints a token of an admin, who sees all reports, and one of a user. Forecasts
-    are compared with what came as in any broker: that takes a minute more.
+    All data are invented, and end now. The command prints a token of an admin, who sees all reports, and one of a user.
+    As in any broker, forecasts are compared with the results in the background, which takes another minute.
 
     \b
     Examples:
@@ -57,7 +57,7 @@ def demo(database: str | None, port: int, log: Path | None, seed: int) -> None:
     from broker.storage.database import addressed
     from broker.storage.migration import check, upgrade
 
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # or the folder would stay
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # otherwise the folder would stay
     with TemporaryDirectory(prefix="coget-demo-") as folder:
         settings = Settings(database or f"sqlite:///{folder}/demo.sqlite", network=LOOPBACK)
         address = addressed(settings.database)
@@ -94,7 +94,7 @@ async def _fill(settings: "Settings", log: Path | None, seed: int) -> None:
 
 
 async def _import(factory: "Factory", log: Path) -> None:
-    """As the user's, so that they see it, too."""
+    """Import a log as the user's transfers, so that the user sees them, too."""
     taken = await factory.logs.take(USER, _pieces(log))
     click.echo(f"{taken.accepted} transfers were taken from {log} ({taken.kind}).")
     for refusal in taken.refused:

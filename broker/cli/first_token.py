@@ -1,4 +1,4 @@
-"""Where the first admin token goes: to a terminal, or into a file for its owner alone. Logs are read by others."""
+"""Delivery of the first admin token, to a terminal or to a file for its owner alone; logs are read by others."""
 
 import os
 import secrets
@@ -19,9 +19,9 @@ SUFFIX = "admin-token"
 
 @contextmanager
 def handed_over(database: str) -> Iterator[Callable[[str], None]]:
-    """Give what hands a token over; the file is there before the block begins, and goes if the block fails.
+    """Yield a function that delivers a token; its file exists before the block begins, and is removed if that fails.
 
-    :param database: its address: the file is beside a SQLite file, otherwise where state is kept
+    :param database: address of the database; the file is beside a SQLite file, otherwise in the state directory
     :raises BrokerError: when no file can be made, with another way to get a token
     """
     if sys.stderr.isatty():
@@ -56,7 +56,7 @@ def _place(database: str) -> Path:
     name = make_url(database).database if database.startswith("sqlite") else None
     if name and name != ":memory:":
         return Path(f"{Path(name).absolute()}.{SUFFIX}")
-    state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]  # systemd's, which may be several
+    state = os.environ.get("STATE_DIRECTORY", "").partition(":")[0]  # set by systemd; there may be several
     if state:
         return Path(state) / f"coget-broker.{SUFFIX}"
     home = os.environ.get("XDG_STATE_HOME") or f"{os.environ.get('HOME') or '.'}/.local/state"
@@ -64,7 +64,7 @@ def _place(database: str) -> Path:
 
 
 def _created(path: Path) -> tuple[int, Path]:
-    """Create a file for its owner alone, by another name if there is one: it may have the token of another database.
+    """Create a file for its owner alone, under another name if it exists: that may hold the token of another database.
 
     :raises OSError: when it cannot be made
     """

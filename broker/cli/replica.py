@@ -1,4 +1,4 @@
-"""`coget-broker replica`: replicas inside collections, which their owners or admins confirm."""
+"""The command `coget-broker replica`: replicas inside collections, which the collections' owners or admins confirm."""
 
 from typing import TYPE_CHECKING
 
@@ -17,14 +17,15 @@ __all__ = ["list_unconfirmed", "replica"]
 ADMIN = Caller(subject="coget-broker", role="admin")
 PAGE = 1000
 FEW = 100
-"""Replicas that an upgrade lists of each collection."""
+"""Replicas of each collection that an upgrade lists."""
 
 
 @click.group()
 def replica() -> None:
-    """List replicas inside collections that nobody has confirmed, and confirm them.
+    """List unconfirmed replicas inside collections, and confirm them.
 
-    Such a replica is read with the grants of who asks. Once confirmed, it is open to all who may use the catalogue.
+    An unconfirmed replica is read with the grants of the user who asks. Once confirmed, it is open to all who may use
+    the catalogue.
     """
 
 
@@ -32,7 +33,7 @@ def replica() -> None:
 @database_option
 @click.option("--in", "within", metavar="COLLECTION", help="Only those inside the collection of this name.")
 def listed(database: str, within: str | None) -> None:
-    """List unconfirmed replicas: their dataset, their URL, the collections, and who registered them."""
+    """List unconfirmed replicas: dataset, URL, collections, and the user who registered each."""
     for each in _unconfirmed(database, within):
         click.echo(_line(each))
 
@@ -43,7 +44,7 @@ def listed(database: str, within: str | None) -> None:
 @click.argument("url", required=False)
 @click.option("--in", "within", metavar="COLLECTION", help="Confirm all inside the collection of this name.")
 def confirm(database: str, dataset: str | None, url: str | None, within: str | None) -> None:
-    """Confirm the replica of DATASET at URL, or all that lie inside a collection now."""
+    """Confirm the replica of DATASET at URL, or all replicas that are now inside a collection."""
     if within is None:
         if dataset is None or url is None:
             raise click.UsageError("name a DATASET and a URL, or a collection with --in")
@@ -63,7 +64,7 @@ async def _confirm(broker: "Factory", named: list[ConfirmedReplica]) -> None:
 
 
 def list_unconfirmed(database: str) -> None:
-    """Print replicas inside collections that are read with grants only, until somebody confirms them."""
+    """Print the replicas inside collections that are read with grants only, until they are confirmed."""
     told: dict[str, int] = {}
     for each in _unconfirmed(database):
         if not told:

@@ -23,7 +23,7 @@ DAY = 86_400.0
 
 
 def _moment(said: str) -> float:
-    """A day, or a moment of one; by UTC unless it says otherwise."""
+    """Return the moment of a date, or of a date and time; in UTC unless an offset is given."""
     try:
         moment = datetime.fromisoformat(said)
     except ValueError:
@@ -34,7 +34,7 @@ def _moment(said: str) -> float:
 
 
 def _pair(said: str) -> tuple[str, str]:
-    """What is asked of a report, and the answer."""
+    """Return the name and the value of a report's parameter."""
     name, sign, value = said.partition("=")
     if not sign:
         raise click.BadParameter(f"{said} is not like source=CERN")
@@ -74,9 +74,9 @@ def report(
     kind: str | None,
     output: Path | None,
 ) -> None:
-    """Write the report NAME as one file that is whole, or `all` of them; as an admin sees them.
+    """Write the report NAME, or `all` of them, as one self-contained file, as an admin sees them.
 
-    HTML has its figures and its style in it, and no script. PDF has figures as vectors; it wants the extra `pdf`.
+    HTML contains its figures and its style, and no script. PDF has figures as vectors; it needs the extra `pdf`.
 
     \b
     Examples:
@@ -106,7 +106,7 @@ def report(
 
 
 def _print(content: bytes, kind: str) -> None:
-    """What people and devices reported is in it, so a terminal gets it escaped; a file or a pipe gets it as it is."""
+    """Print a report: escaped on a terminal, since users and devices supplied its texts; else unchanged."""
     if sys.stdout.isatty() and kind != "pdf":
         print(content.decode(), end="")
     else:
@@ -121,7 +121,10 @@ def _kind(output: Path | None) -> str:
 
 
 def _period(since: float | None, until: float | None, days: float | None) -> "Period":
-    """:raises Invalid: when there is no such time"""
+    """Return the period of the report.
+
+    :raises Invalid: when its options contradict each other, or it ends before it begins
+    """
     from broker.reports.making import Period
 
     if days is not None and since is not None:

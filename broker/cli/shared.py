@@ -1,4 +1,4 @@
-"""What commands of `coget-broker` have in common: options, and the services over a database."""
+"""Common parts of the commands of `coget-broker`: options, and the services over a database."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -24,7 +24,7 @@ VARIABLE = "COGET_BROKER_DATABASE"
 
 
 def _database(context: click.Context, parameter: click.Parameter, value: str) -> str:
-    """Return the address from the command line, else from the environment or the file that it names.
+    """Return the database's address from the command line, else from the environment or the file that it names.
 
     :raises Invalid: when the environment names both, or a file that cannot be read
     """
@@ -56,7 +56,10 @@ config_option = click.option(
 
 
 def with_services(settings: Settings, work: "Callable[[Factory], Awaitable[Result]]") -> Result:
-    """What `work` makes of the services over a database that has its tables."""
+    """Run `work` on the services over a database, and return its result.
+
+    :raises BrokerError: when the database has no tables yet
+    """
     from broker.factory import Factory
     from broker.storage.database import addressed
     from broker.storage.migration import check

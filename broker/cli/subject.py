@@ -1,4 +1,4 @@
-"""`coget-broker subject`: those of which nobody can say whose they are, and who they turn out to be."""
+"""The command `coget-broker subject`: subjects that cannot be matched to a person, and their assignment."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -17,10 +17,10 @@ __all__ = ["show_locks", "subject"]
 
 @click.group()
 def subject() -> None:
-    """List subjects that are locked, and assign them.
+    """List locked subjects, and assign them.
 
-    An upgrade locks those of which it cannot know whose they are: their tokens and logins are not good, their tasks
-    wait, and who has come back from the identity provider since then is somebody new.
+    An upgrade locks subjects that it cannot match to a person: their tokens and logins are invalid, their tasks wait,
+    and a person who logs in again through the identity provider gets a new subject.
 
     \b
     Examples:
@@ -33,12 +33,12 @@ def subject() -> None:
 @subject.command("list")
 @database_option
 def listed(database: str) -> None:
-    """List the subjects that are locked, and why."""
+    """List the locked subjects, and the reasons."""
     show_locks(with_services(Settings(database), lambda broker: broker.identities.locks()))
 
 
 def show_locks(locks: "Iterable[Lock]") -> None:
-    """Print subjects that are locked, and why."""
+    """Print locked subjects, and the reasons."""
     for each in locks:
         say(f"{each.was}  {each.reason}")
 
@@ -48,9 +48,9 @@ def show_locks(locks: "Iterable[Lock]") -> None:
 @click.argument("old")
 @click.argument("new")
 def assign(database: str, old: str, new: str) -> None:
-    """Give all that is of the locked subject OLD, its UUID, too, to NEW: SUB@ISSUER, or a name that was chosen here.
+    """Give all that belongs to the locked subject OLD, with its UUID, to NEW: SUB@ISSUER, or a local name.
 
-    NEW may be OLD: then it is the name of whoever has its tokens.
+    NEW may equal OLD: then the name belongs to the holder of its tokens.
     """
     left, here = with_services(Settings(database), lambda broker: broker.identities.assign("coget-broker", old, new))
     if left:
