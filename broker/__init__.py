@@ -1,5 +1,5 @@
-"""The broker: where replicas are, what transfers achieved, and what to expect of the next one, over REST.
+"""The broker: replica locations, measured transfers, and forecasts of the next ones, over REST.
 
-A service beside `coget`, which meets it only over HTTP. Folder names are the path of a request: `handlers` declare
-routes, `services` have the rules and the transactions, `storage` speaks SQL, `schema` has the tables.
+A service beside `coget`, which talks to it only over HTTP. Folder names follow the path of a request: `handlers`
+declare routes, `services` have the rules and the transactions, `storage` has the SQL, `schema` has the tables.
 """

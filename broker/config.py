@@ -1,4 +1,4 @@
-"""What the broker is told when it starts."""
+"""The settings of the broker, from the command line and a TOML file."""
 
 import base64
 import ipaddress
@@ -34,17 +34,18 @@ __all__ = [
 
 Strategy = Literal["priority", "predicted", "distance", "random"]
 ASYMMETRIC = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA")
-"""A shared secret would let the broker, and whoever gets at the public key, sign."""
+"""The accepted signature algorithms. A shared secret would let the broker, or anyone with the public key, sign."""
 
 SHORTEST_KEY = 24
 
 
 class Issuer(NamedTuple):
-    """Who signs tokens that count here.
+    """An issuer whose signed tokens are accepted.
 
-    :param url: as the tokens name it
-    :param audience: for whom tokens must be: us, by any of these names
-    :param roles: what scopes or groups give
+    :param url: issuer's URL as in the tokens
+    :param audience: names of this broker, one of which tokens must have as their audience
+    :param roles: roles by scope or group
+    :param algorithms: signature algorithms that it uses
     """
 
     url: str
@@ -54,13 +55,13 @@ class Issuer(NamedTuple):
 
 
 class Introspection(NamedTuple):
-    """Who says what tokens are that say nothing by themselves (RFC 7662).
+    """A service that describes opaque tokens (RFC 7662).
 
-    :param url: where it is asked
-    :param client_id: as which the broker is known there
-    :param roles: what scopes or groups give
-    :param audience: for whom tokens must be: us, by any of these names
-    :param issuer: whose tokens it knows, and no others; empty: that is not known
+    :param url: address of the service
+    :param client_id: id of the broker at the service
+    :param roles: roles by scope or group
+    :param audience: names of this broker, one of which tokens must have as their audience
+    :param issuer: the only issuer whose tokens it knows; empty if that is not known
     """
 
     url: str
@@ -72,9 +73,9 @@ class Introspection(NamedTuple):
 
 
 class Hook(NamedTuple):
-    """Who is told of tasks that are over.
+    """A webhook that is called when tasks end.
 
-    :param key: with which what is told is signed
+    :param key: key that signs the calls
     """
 
     url: str
@@ -82,11 +83,11 @@ class Hook(NamedTuple):
 
 
 class Probing(NamedTuple):
-    """What measuring ways between endpoints may take, while nothing else is done.
+    """The cost limits of measurements of links between endpoints, which are made while no task is under way.
 
     :param a_day: bytes a day
-    :param bytes: of one measurement at most
-    :param seconds: of one measurement at most
+    :param bytes: the most bytes of one measurement
+    :param seconds: the longest duration of one measurement
     """
 
     a_day: int
@@ -95,11 +96,11 @@ class Probing(NamedTuple):
 
 
 class Provider(NamedTuple):
-    """Who says who people are, when they log in with a browser (OpenID Connect).
+    """An identity provider for logins with a browser (OpenID Connect).
 
-    :param issuer: one of the issuers: its roles count
-    :param client_id: as which the broker is known there
-    :param scope: what the broker wants to be told of people
+    :param issuer: URL of one of the issuers, whose roles apply
+    :param client_id: id of the broker at the provider
+    :param scope: scopes that the broker requests
     """
 
     issuer: str
@@ -109,26 +110,26 @@ class Provider(NamedTuple):
 
 
 class Settings(NamedTuple):
-    """How one broker behaves; the defaults are meant to be good.
+    """The behaviour of one broker; the defaults should suit most sites.
 
-    :param database: its address, as SQLAlchemy writes it
-    :param anonymous: who has no token may read
-    :param ranking: by what replicas are ordered: each decides where those before it say nothing
-    :param explore: of how many answers at most one puts a replica first of whose path nothing is known; 0 is never
-    :param keep_days: what ended earlier is forgotten; None is never
-    :param issuers: whose signed tokens count, beside our own
-    :param introspection: whose other tokens count
-    :param hook: who is told of tasks that are over
-    :param requests_per_second: of one caller, on average
-    :param largest_body: bytes that a request may have, imports apart
+    :param database: address of the database, as in SQLAlchemy
+    :param anonymous: whether callers without a token may read
+    :param ranking: criteria that order replicas: each decides where those before it are equal or unknown
+    :param explore: at most one in so many answers may put a replica first whose link is unknown; 0 is never
+    :param keep_days: days after their end when transfers are deleted; None is never
+    :param issuers: issuers whose signed tokens are accepted, in addition to the broker's own
+    :param introspection: service that describes other tokens
+    :param hook: webhook that is called when tasks end
+    :param requests_per_second: limit for one caller, on average
+    :param largest_body: limit of a request in bytes, except for imports
     :param added_per_hour: transfers and names that one user may report and import
-    :param site: where this process is: folders of collections at it are folders of this machine
-    :param probing: what measuring ways between endpoints may take; None measures none
-    :param credentials: proxy certificates and where they may be shown, by the names that collections call them
-    :param posting: where each week's report goes
-    :param proxies: networks of the proxies whose word counts of where a request comes from; empty: of none
-    :param network: private and loopback addresses that endpoints may have, whoever registered them
-    :param copy_unverified: whether files that cannot be verified are copied, though they should be verified
+    :param site: site of this process: folders of collections at it are folders of this machine
+    :param probing: cost limits of measurements of links; None for no measurements
+    :param credentials: proxy certificates and where they may be shown, by the names that collections use
+    :param posting: destination of the weekly report
+    :param proxies: networks of the proxies that are trusted to report the client's address; empty for none
+    :param network: private and loopback addresses that endpoints may have, whichever user registered them
+    :param copy_unverified: whether files that cannot be verified are copied, although they should be verified
     """
 
     database: str = "sqlite:///coget-broker.sqlite"
@@ -154,26 +155,26 @@ class Settings(NamedTuple):
 
     @property
     def domain(self) -> str:
-        """Of user names that have none of their own."""
+        """The domain of user names that have none of their own."""
         return urlsplit(self.public_url).hostname or "localhost"
 
     @property
     def namers(self) -> tuple[tuple[str, str | None], ...]:
-        """Who names people: the address, and the issuer that this is; None where that is not known."""
+        """The URLs that identify users, each with its issuer; None if the issuer is not known."""
         signing = tuple((each.url, each.url) for each in self.issuers)
         asked = self.introspection
         return (*signing, (asked.url, asked.issuer or None)) if asked else signing
 
     @property
     def usernames(self) -> Usernames:
-        """How people are called."""
+        """The user names of subjects."""
         return Usernames.among(self.domain, (issuer or url for url, issuer in self.namers))
 
 
 def configured(settings: Settings, path: Path) -> Settings:
-    """These settings, with what a TOML file says.
+    """Return these settings with those of a TOML file.
 
-    :raises Invalid: naming the file, and what in it makes no sense
+    :raises Invalid: naming the file and the invalid entry
     """
     return settings._replace(
         issuers=issuers(path),
@@ -191,9 +192,9 @@ def configured(settings: Settings, path: Path) -> Settings:
 
 
 def _added_per_hour(path: Path) -> int | None:
-    """That of a TOML file: `[limits]` with added_per_hour; None where it says nothing.
+    """Return `added_per_hour` in `[limits]` of a TOML file; None if it is not set.
 
-    :raises Invalid: naming the file, and what in it makes no sense
+    :raises Invalid: naming the file and the invalid entry
     """
     said = document(path).get("limits", {"added_per_hour": None})
     rows = said["added_per_hour"] if isinstance(said, dict) and said.keys() == {"added_per_hour"} else 0
@@ -203,9 +204,9 @@ def _added_per_hour(path: Path) -> int | None:
 
 
 def _copy_unverified(path: Path) -> bool:
-    """That of a TOML file: `[transfers]` with copy_unverified.
+    """Return `copy_unverified` in `[transfers]` of a TOML file; False if it is not set.
 
-    :raises Invalid: naming the file, and what in it makes no sense
+    :raises Invalid: naming the file and the invalid entry
     """
     said = document(path).get("transfers", {})
     found = (
@@ -217,9 +218,9 @@ def _copy_unverified(path: Path) -> bool:
 
 
 def _proxies(path: Path) -> tuple[str, ...]:
-    """Those of a TOML file: `[proxy]` with trusted, addresses and networks of proxies in front of the broker.
+    """Return the addresses and networks of trusted proxies, `trusted` in `[proxy]` of a TOML file.
 
-    :raises Invalid: naming the file, and what in it makes no sense
+    :raises Invalid: naming the file and the invalid entry
     """
     said = document(path).get("proxy", {})
     remedy = 'write [proxy] and trusted = ["127.0.0.1", "192.0.2.0/24"]'
@@ -232,17 +233,17 @@ def _proxies(path: Path) -> tuple[str, ...]:
 
 
 def issuers(path: Path) -> tuple[Issuer, ...]:
-    """Those of a TOML file: `[[issuer]]` with url, audience, roles, and algorithms if they are others than usual.
+    """Return the issuers in `[[issuer]]` of a TOML file, with url, audience and roles, and optionally algorithms.
 
-    :raises Invalid: naming the file, and what in it makes no sense
+    :raises Invalid: naming the file and the invalid entry
     """
     return tuple(_issuer(path, said) for said in document(path).get("issuer", []))
 
 
 def _provider(path: Path) -> Provider | None:
-    """That of a TOML file: `[login]` with issuer, client_id, client_secret, and scope if need be.
+    """Return `[login]` of a TOML file, with issuer, client_id, client_secret, and optionally scope.
 
-    :raises Invalid: naming the file, and what in it makes no sense
+    :raises Invalid: naming the file and the invalid entry
     """
     said = document(path).get("login")
     if said is None:
@@ -260,9 +261,9 @@ def _provider(path: Path) -> Provider | None:
 
 
 def _introspection(path: Path) -> Introspection | None:
-    """That of a TOML file: `[introspection]` with url, client_id, client_secret, roles; audience and issuer if need be.
+    """Return `[introspection]` of a TOML file: url, client_id, client_secret, roles; optionally audience and issuer.
 
-    :raises Invalid: naming the file, and what in it makes no sense
+    :raises Invalid: naming the file and the invalid entry
     """
     said = document(path).get("introspection")
     if said is None:
@@ -281,7 +282,9 @@ def _introspection(path: Path) -> Introspection | None:
 
 
 def _names_people(url: str) -> bool:
-    """Whether an issuer may have this URL: http or https, with a host, and no fragment (OpenID Connect, 2)."""
+    """Return whether a URL is valid for an issuer: http or https, a host, no fragment (OpenID Connect, section 2), only
+    printable characters, and not too long.
+    """
     try:
         host = urlsplit(url).hostname
     except ValueError:
@@ -296,9 +299,9 @@ def _names_people(url: str) -> bool:
 
 
 def _network(path: Path) -> tuple[Network, ...]:
-    """Those of a TOML file: `[network]` with `allow`, a list of networks.
+    """Return the networks in `[network]` of a TOML file, a list named `allow`.
 
-    :raises Invalid: naming the file, and what in it makes no sense
+    :raises Invalid: naming the file and the invalid entry
     """
     said = document(path).get("network")
     if said is None:
@@ -312,9 +315,9 @@ def _network(path: Path) -> tuple[Network, ...]:
 
 
 def _hook(path: Path) -> Hook | None:
-    """That of a TOML file: `[notify]` with url and secret, as Standard Webhooks writes it.
+    """Return `[notify]` of a TOML file, with url and secret in the format of Standard Webhooks.
 
-    :raises Invalid: naming the file, and what in it makes no sense
+    :raises Invalid: naming the file and the invalid entry
     """
     said = document(path).get("notify")
     if said is None:
@@ -335,9 +338,9 @@ def _hook(path: Path) -> Hook | None:
 
 
 def _probing(path: Path) -> Probing | None:
-    """That of a TOML file: `[probing]` with a_day, and bytes and seconds if need be.
+    """Return `[probing]` of a TOML file, with a_day, and optionally bytes and seconds.
 
-    :raises Invalid: naming the file, and what in it makes no sense
+    :raises Invalid: naming the file and the invalid entry
     """
     said = document(path).get("probing")
     if said is None:

@@ -1,10 +1,10 @@
-"""Which proxy certificates collections may ask for, and at which places these may be shown: `[credentials]`.
+"""Proxy certificates for collections, and the places where each may be shown: `[credentials]`.
 
     [credentials.robot]
     proxy = "/etc/coget/robot-proxy.pem"
     for = ["gsiftp://dtn1.example:2811/archive/"]
 
-An entry that is the file alone has no places here: it may be shown where an upgrade found its collections.
+An entry with only the file has no places here: the certificate may be shown where an upgrade found its collections.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,7 +22,7 @@ REMEDY = 'write [credentials.NAME] with proxy = "/path/proxy.pem" and for = ["gs
 
 
 class Place(NamedTuple):
-    """A folder of a server, in one spelling."""
+    """A folder of a server, in canonical spelling."""
 
     scheme: str
     host: str
@@ -30,7 +30,7 @@ class Place(NamedTuple):
     folder: tuple[str, ...]
 
     def covers(self, other: "Place") -> bool:
-        """Return whether another place is this one, or below it; nothing is that leads upwards."""
+        """Return whether another place is this one or below it; a path with `..` never is."""
         inside = self[:3] == other[:3] and other.folder[: len(self.folder)] == self.folder
         return inside and ".." not in other.folder
 
@@ -40,14 +40,14 @@ class Place(NamedTuple):
 
 
 class Credential(NamedTuple):
-    """A proxy certificate's file, and the places where it may be shown; None: those that the database has for it."""
+    """A proxy certificate's file, and the places where it may be shown; None for the places in the database."""
 
     proxy: Path
     places: tuple[Place, ...] | None = None
 
 
 def place(url: str) -> Place:
-    """Return the place that a URL names.
+    """Return the place of a URL.
 
     >>> str(place("GSIFTP://DTN1.Example./a%20b//./c")), str(place("gsiftp://[0:0::1]:99"))
     ('gsiftp://dtn1.example:2811/a b/c/', 'gsiftp://[::1]:99/')
@@ -67,7 +67,7 @@ def place(url: str) -> Place:
 
 
 def at(endpoint: Endpoint, folder: str) -> Place:
-    """Return the place of a folder of an endpoint's server, named from that server's root."""
+    """Return the place of a folder of an endpoint's server, given by its path from the server's root."""
     return Place(endpoint.scheme, _host(endpoint.host), endpoint.port or PORTS[endpoint.scheme], _folder(folder))
 
 
@@ -86,7 +86,7 @@ def _folder(path: str) -> tuple[str, ...]:
 def credentials(path: Path, said: object) -> dict[str, Credential]:
     """Read `[credentials]` of a TOML file.
 
-    :raises Invalid: naming the file, and what in it makes no sense
+    :raises Invalid: naming the file and the invalid entry
     """
     if not isinstance(said, Mapping):
         raise Invalid(f"{path}: [credentials] makes no sense", REMEDY)

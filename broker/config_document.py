@@ -1,4 +1,4 @@
-"""The broker's TOML file: who may read it, which sections it has, and secrets that are in files of their own."""
+"""The broker's TOML file: its permissions, its sections, and secrets in files of their own."""
 
 import os
 import stat
@@ -26,19 +26,19 @@ KNOWN = {
     "transfers": "[transfers]",
     "limits": "[limits]",
 }
-"""What a file may say."""
+"""The sections that a file may have."""
 SECRETS = (("login", "client_secret"), ("introspection", "client_secret"), ("notify", "secret"))
-"""Sections and their keys that are secrets; KEY_file names a file instead."""
+"""Keys that are secrets, with their sections; KEY_file names a file instead."""
 OTHERS = stat.S_IROTH | stat.S_IWOTH
 
 
 def document(path: Path) -> dict[str, Any]:
     """Read a TOML file, and the files of secrets that it names.
 
-    :raises Invalid: naming the file, and what in it makes no sense, or who may read its secrets
+    :raises Invalid: naming the file and the invalid entry, or its secrets if others may read or change the file
     """
     try:
-        with path.open("rb") as file:  # looked at by its descriptor: a link says nothing of what it leads to
+        with path.open("rb") as file:  # fstat by descriptor, since the mode of a link is not that of its target
             found, mode = tomllib.load(file), os.fstat(file.fileno()).st_mode
     except (OSError, ValueError) as error:
         raise Invalid(f"{path} cannot be read: {error}", "see docs/howto/broker.md for what is in it") from None
@@ -58,7 +58,7 @@ def document(path: Path) -> dict[str, Any]:
 
 
 def _secrets(found: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the names of secrets that stand in a document itself."""
+    """Yield the names of secrets that the document itself contains."""
     for section, said in found.items():
         for key, value in _texts(said):
             if (section, key) in SECRETS or ("://" in value and redact(value) != value):
@@ -66,7 +66,7 @@ def _secrets(found: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _texts(said: object, key: str = "") -> Iterator[tuple[str, str]]:
-    """Yield all texts below a section, each with the key that it belongs to."""
+    """Yield all texts in a section, each with its key."""
     if isinstance(said, str):
         yield key, said
     elif isinstance(said, Mapping):
@@ -78,7 +78,7 @@ def _texts(said: object, key: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _filled(path: Path, section: str, key: str, said: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a section with its secret, which it names the file of."""
+    """Return a section with its secret read from the file that it names."""
     if key in said:
         raise Invalid(f"{path}: [{section}] has {key} and {key}_file", "leave out one of them")
     try:

@@ -1,4 +1,4 @@
-"""What the broker is told of the weekly report: where it is put, and to whom it is sent."""
+"""The settings of the weekly report: the directory it is written to, and the addresses it is mailed to."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,18 +9,18 @@ from broker.errors import Invalid
 __all__ = ["LOOPBACK", "Mail", "Posting", "posting"]
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
-"""Where nobody else listens: what goes there may go in clear."""
+"""Hosts that are this machine: passwords may be sent there without encryption."""
 SUBMISSION = 587
 REMEDY = 'write directory = "/srv/reports", or to = ["ann@x.example"], sender = "me@x.example", smtp = "mail.x.example"'
 
 
 class Mail(NamedTuple):
-    """How reports are sent.
+    """The settings for reports by mail.
 
-    :param to: addresses
-    :param sender: another one, from which it comes
-    :param starttls: the server is spoken to in clear only until it has proved who it is
-    :param user: as whom the broker logs in there, with the password; nobody if empty
+    :param to: recipients' addresses
+    :param sender: sender's address
+    :param starttls: whether the server is authenticated, and the connection encrypted, before the login and the mail
+    :param user: name for the login at the server, with the password; empty for no login
     """
 
     to: tuple[str, ...]
@@ -33,9 +33,10 @@ class Mail(NamedTuple):
 
 
 class Posting(NamedTuple):
-    """Where each week's report goes.
+    """The destination of the weekly report.
 
-    :param directory: into which it is written
+    :param directory: directory for the files; None for no files
+    :param mail: settings for mail; None for no mail
     """
 
     directory: Path | None
@@ -43,9 +44,9 @@ class Posting(NamedTuple):
 
 
 def posting(path: Path, said: Mapping[str, Any] | None) -> Posting | None:
-    """What `[report]` of a TOML file says: directory, or to, sender and smtp; starttls, user, password_file if need be.
+    """Return `[report]` of a TOML file: directory, or to, sender and smtp; optionally starttls, user, password_file.
 
-    :raises Invalid: naming the file, and what in it makes no sense
+    :raises Invalid: naming the file and the invalid entry
     """
     if said is None:
         return None

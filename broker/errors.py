@@ -1,26 +1,26 @@
-"""The error tree of the broker. Every error names the thing, what went wrong, and what to do.
+"""The errors of the broker. Each names the object, the failure and the remedy.
 
     BrokerError
-    ├── Refused            400  what OAuth2 refuses, in its words; 401 when a client is not who it says
-    ├── Unauthenticated    401  who is it? no token, or one that is unknown, expired or revoked
-    │   └── LoggedOut      303  a page wants somebody who has logged in, and says where
+    ├── Refused            400  an error of OAuth2, in its terms; 401 when the client is not authenticated
+    ├── Unauthenticated    401  the token is missing, unknown, expired or revoked
+    │   └── LoggedOut      303  a page needs a login, and redirects to it
     ├── Forbidden          403  the role does not allow it
     │   ├── Insufficient   403  the token's scopes do not allow it
-    │   └── NotGranted     403  nobody has granted this path of a collection
+    │   └── NotGranted     403  the path of a collection was not granted
     ├── NotFound           404
     │   ├── NoCollection   404
     │   ├── NoTask         404
     │   └── NoBookmark     404
-    ├── Conflict           409  it contradicts what is known
-    │   └── Paused         409  an admin has paused it
-    ├── Outdated           412  it is meant for what was there before
-    ├── TooLarge           413  more than is taken at once
-    ├── Invalid            422  it can be read, and makes no sense
+    ├── Conflict           409  the request contradicts the stored state
+    │   └── Paused         409  an admin has paused the operation
+    ├── Outdated           412  the change is meant for an earlier state
+    ├── TooLarge           413  the request exceeds a limit
+    ├── Invalid            422  the request can be parsed, but is not valid
     ├── TooManyRequests    429  says when to come back
     └── Unavailable        503  the database cannot be used now
 
-The number is the HTTP status. On the wire all have one shape: `{"error": {"code", "message", "remedy"}}`, but where a
-standard has its own (`broker.main`). What cannot be read at all is refused before it gets here, with 400.
+The number is the HTTP status. Responses have the form `{"error": {"code", "message", "remedy"}}`, except where a
+standard has its own (`broker.main`). A request that cannot be parsed is refused earlier, with 400.
 """
 
 from coalloc.plain import one_line
@@ -49,12 +49,12 @@ __all__ = [
 
 
 class BrokerError(Exception):
-    """An error a caller can act on.
+    """An error that a caller can act on.
 
-    :param message: what went wrong, naming the thing
+    :param message: what went wrong, naming the object
     :param remedy: what to do about it, as an imperative sentence
 
-    Servers and users have a say in both: they are escaped here, and are one line each.
+    Both may contain text from servers and users: they are escaped here, and are one line each.
     """
 
     status = 500
@@ -66,10 +66,10 @@ class BrokerError(Exception):
 
 
 class Refused(BrokerError):
-    """What OAuth2 refuses.
+    """A refusal as OAuth2 defines it.
 
-    :param code: in the words of RFC 6749, 4.1.2.1 and 5.2
-    :param status: 401 says that the client has to say who it is
+    :param code: error code of RFC 6749, 4.1.2.1 and 5.2
+    :param status: HTTP status; 401 asks the client to authenticate
     """
 
     status = 400
@@ -82,9 +82,9 @@ class Refused(BrokerError):
 
 
 class Unauthenticated(BrokerError):
-    """Nobody we know.
+    """A caller who is not authenticated.
 
-    :param credential: which it was that is not good any more, if that is known; never told
+    :param credential: the credential that is no longer valid, if known; never shown to the caller
     """
 
     status = 401
@@ -96,9 +96,9 @@ class Unauthenticated(BrokerError):
 
 
 class LoggedOut(Unauthenticated):
-    """Nobody has logged in with this browser, or not lately.
+    """A browser that is not logged in, or no longer.
 
-    :param where: the address at which one does
+    :param where: address of the login
     """
 
     def __init__(self, where: str) -> None:
@@ -107,14 +107,14 @@ class LoggedOut(Unauthenticated):
 
 
 class Forbidden(BrokerError):
-    """Somebody we know, who may not."""
+    """An authenticated caller who may not do this."""
 
     status = 403
     code = "forbidden"
 
 
 class NoRole(Forbidden):
-    """Somebody to whom an identity provider gives no role here, or no longer."""
+    """A user to whom an identity provider gives no role here, or no longer."""
 
     def __init__(self, subject: str) -> None:
         super().__init__(f"{subject} has no role here", "ask an admin of the broker which scope or group gives one")
@@ -122,43 +122,43 @@ class NoRole(Forbidden):
 
 
 class Insufficient(Forbidden):
-    """A token whose scopes do not allow it (RFC 6750, 3.1)."""
+    """A token whose scopes do not allow the request (RFC 6750, 3.1)."""
 
     code = "insufficient_scope"
 
 
 class NotGranted(Forbidden):
-    """A path of a collection that nobody has granted, or not for writing."""
+    """A path of a collection that was not granted to the caller, or not for writing."""
 
 
 class NotFound(BrokerError):
-    """There is no such thing."""
+    """An object that does not exist."""
 
     status = 404
     code = "not_found"
 
 
 class NoCollection(NotFound):
-    """There is no such collection, or it is none of the caller's business."""
+    """A collection that does not exist, or that the caller may not see."""
 
 
 class NoTask(NotFound):
-    """There is no such task, or it is none of the caller's business."""
+    """A task that does not exist, or that the caller may not see."""
 
 
 class NoBookmark(NotFound):
-    """The caller has no such bookmark."""
+    """A bookmark that the caller does not have."""
 
 
 class Conflict(BrokerError):
-    """It contradicts what is known."""
+    """A request that contradicts the stored state."""
 
     status = 409
     code = "conflict"
 
 
 class Paused(Conflict):
-    """An admin has paused it."""
+    """An operation that an admin has paused."""
 
 
 class Outdated(BrokerError):
@@ -169,23 +169,23 @@ class Outdated(BrokerError):
 
 
 class TooLarge(BrokerError):
-    """More than is taken at once."""
+    """A request that exceeds a limit."""
 
     status = 413
     code = "too_large"
 
 
 class Invalid(BrokerError):
-    """It can be read, and makes no sense."""
+    """A request that can be parsed, but is not valid."""
 
     status = 422
     code = "invalid"
 
 
 class TooManyRequests(BrokerError):
-    """One caller asks more often than it may.
+    """Requests of one caller that come more often than allowed.
 
-    :param retry_after: seconds
+    :param retry_after: seconds until the caller may try again
     """
 
     status = 429
@@ -197,7 +197,7 @@ class TooManyRequests(BrokerError):
 
 
 class Unavailable(BrokerError):
-    """The database cannot be used now."""
+    """A database that cannot be used now."""
 
     status = 503
     code = "unavailable"

@@ -45,15 +45,15 @@ __all__ = ["Factory"]
 
 MB = 1 << 20
 WORKING = Budget(250 * MB, 20, 60, 2)
-"""For plans, and to read and write the files of other programs."""
+"""For plans, and for files of other programs that are read or written."""
 DRAWING = Budget(250 * MB, 20, 60, 20, reserved=600 * MB)
-"""For figures: the engine that draws takes so much for code that it does not make."""
+"""For figures: the drawing engine reserves that much for code that it never generates."""
 EACH, WAITING = 30.0, 8
-"""Seconds of large requests for one user within minutes, and how many of theirs may wait."""
+"""Seconds of large requests that one user may use within minutes, and how many of theirs may wait."""
 
 
 class Factory(NamedTuple):
-    """The services, over one database."""
+    """The services of one broker, over one database."""
 
     settings: Settings
     database: Database
@@ -94,9 +94,9 @@ class Factory(NamedTuple):
 
     @classmethod
     def of(cls, settings: Settings, compiled: bool | None = None) -> Self:
-        """All that these settings ask for; opens no connection yet.
+        """Return all services that these settings ask for; opens no connection yet.
 
-        :param compiled: whether forecasters are; by default where numba is there
+        :param compiled: whether forecasters are compiled; by default if numba is installed
         """
         database, issuers = Database(addressed(settings.database)), Issuers(settings.issuers, settings.network)
         introspection = Introspection(settings.introspection) if settings.introspection else None

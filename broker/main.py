@@ -1,4 +1,4 @@
-"""The application: routes, errors in one shape, and what runs beside them."""
+"""The broker's REST application: routes, errors in one form, and background work."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Iterator, Mapping
@@ -27,24 +27,24 @@ from broker.tasks import Queue, followers_of, poster_of, prober_of, worker_of
 __all__ = ["create_app"]
 
 SHOWN = 5
-"""Of the faults of one request so many are told."""
+"""The most faults of one request that are reported."""
 WRONG_TOKENS = 30
-"""That one address may send in a minute; right ones are always heard."""
+"""Wrong tokens that one address may send in a minute; valid tokens are always accepted."""
 DOCUMENTS = ("/openapi.json",)
-"""For everybody, and from no handler of ours."""
+"""Public paths that no handler of ours serves."""
 CODES = {400: "malformed", 404: "not_found", 405: "method_not_allowed"}
 REMEDIES = dict.fromkeys((404, 405), "see /openapi.json for what there is")
 
 
 ROUTES = [*own, *others]
-"""Shared by all applications of a process: FastAPI takes a second to prepare them."""
+"""Routes shared by all applications of a process, since FastAPI takes a second to prepare them."""
 ALIAS = APIRouter()
-"""Our own interface where the globus CLI can reach it."""
+"""The broker's own interface at a path that the globus CLI can reach."""
 ALIAS.include_router(APIRouter(routes=own), prefix="/v0.10", include_in_schema=False)
 
 
 def create_app(factory: Factory) -> FastAPI:
-    """The broker over these services; it closes them when it ends."""
+    """Return the application over these services; it closes them when it ends."""
 
     app = FastAPI(
         title="coget broker",
@@ -54,7 +54,7 @@ def create_app(factory: Factory) -> FastAPI:
         routes=[*ROUTES, *ALIAS.routes],
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # such redirects would name the host that the request names
+        redirect_slashes=False,  # such redirects would use the host name that the request claims
     )
     app.state.changing = asyncio.Lock()
     app.state.wrong_tokens = Attempts(WRONG_TOKENS, 60)
@@ -71,10 +71,10 @@ def create_app(factory: Factory) -> FastAPI:
 
 @asynccontextmanager
 async def _running(factory: Factory) -> AsyncIterator[None]:
-    """While requests are answered, all else is done that a broker does."""
+    """Run the background work while requests are answered, and close the services at the end."""
     beside = [asyncio.create_task(work) for work in _beside(factory)]
     async with AsyncExitStack() as stack:
-        if not factory.database.sqlite:  # tasks have workers of their own
+        if not factory.database.sqlite:  # with PostgreSQL, separate workers carry out tasks
             queue = await stack.enter_async_context(Queue(factory.database.url))
             factory.tasks.wake = queue.ring
         try:
@@ -126,7 +126,7 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """Where in the request, and what is wrong there; what was sent is not said back."""
+    """Return the places and reasons of the faults in a request, without the data that were sent."""
     assert isinstance(error, RequestValidationError)
     faults = told(error.errors(), error.body)
     more = f" (and {len(faults) - SHOWN} more)" if len(faults) > SHOWN else ""
@@ -146,7 +146,7 @@ async def _http(request: Request, error: Exception) -> Response:
 
 
 async def _defect(request: Request, error: Exception) -> Response:
-    """What went wrong is in the log, and nobody else's business."""
+    """Return an answer without details of the defect, which only the log has."""
     remedy = "tell its admin when this was: the log says more"
     return _answer(request, 500, Fault(code="defect", message="the broker has a defect", remedy=remedy))
 
@@ -158,7 +158,7 @@ def _answer(
     headers: Mapping[str, str] | None = None,
     cause: BrokerError | None = None,
 ) -> Response:
-    """The fault in our own shape, or that of the standard whose path was asked for."""
+    """Return an error in the broker's own form, or that of the standard whose path was requested."""
     path: str = request.scope["path"]
     for beginning, shape in SHAPES.items():
         if path.startswith(beginning):

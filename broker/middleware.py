@@ -1,6 +1,6 @@
-"""What happens to every request around its handler: its length is limited, it is counted, logged, and kept nowhere.
+"""Middleware for every request: limits its length, counts and logs it, and forbids caches to keep the answer.
 
-Who speaks as a proxy and is none of ours is told of.
+It also logs clients that send headers of a proxy and are not trusted proxies.
 """
 
 import asyncio
@@ -23,29 +23,29 @@ __all__ = ["BodyLimit", "Observer", "Proxies"]
 log = structlog.get_logger("broker.requests")
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
-"""Any other word may be sent as one, and would be a series of its own for good."""
+"""HTTP methods that are counted by name; each other word that a client sends would stay as a series of its own."""
 
 
 FEW = 1 << 20
-"""Bytes of a body that says one thing, or some."""
+"""The most bytes of a body with one or a few objects."""
 HELD, HELD_OF_ONE = 48 << 20, 24 << 20
-"""Bytes of bodies that are under way: of all, and of one user."""
+"""The most bytes of bodies under way at once, in total and of one user."""
 SLOWEST = 120
-"""Seconds that a body may take to come."""
+"""The longest time in seconds for a body to arrive."""
 MOST_TOKENS = 1000
-"""That are counted each for itself."""
+"""Tokens that are counted each by itself."""
 MOST_ADDRESSES = 100
-"""Of which is told, each once, that they speak as a proxy."""
+"""Addresses that are logged, each once, for headers of a proxy."""
 
 
 class BodyLimit:
-    """Refuses bodies that are longer than any request needs, before they fill the memory; or too many at once.
+    """Refuses bodies that are longer than any request needs, before they fill the memory, and too many at once.
 
-    The framework's own limit answers in plain text; this one raises what all errors are made of.
+    The framework's own limit answers in plain text; this one raises the broker's errors.
 
-    :param largest: bytes of a body, of those paths that take many things at once
-    :param many: these paths
-    :param unlimited: paths whose bodies are streams, and never held
+    :param largest: limit in bytes for paths that take many objects at once
+    :param many: those paths
+    :param unlimited: paths whose bodies are streams, and never held in memory
     """
 
     def __init__(self, app: ASGIApp, largest: int, many: Collection[str], unlimited: Collection[str]) -> None:
@@ -96,16 +96,16 @@ def _too_long(largest: int) -> TooLarge:
 
 
 def _subject(scope: Scope) -> str:
-    """Who sends it, as the route has found before it reads."""
+    """Return the subject of the request, which the route has found before it reads the body."""
     bearer = scope.get("state", {}).get("bearer")
     return bearer.caller.subject if bearer else ""
 
 
 class Proxies:
-    """Tells in the log of each address that speaks as a proxy and is none that was named, once.
+    """Logs each address once that sends headers of a proxy and is no trusted proxy.
 
-    Whether it is a proxy that an admin forgot, or somebody who makes it up: what it says counts for nothing. It goes
-    around what believes the others, which changes the address.
+    It may be a proxy that an admin forgot, or a client with forged headers: the headers are ignored. This middleware
+    must wrap the one that applies the headers of trusted proxies, since that changes the client's address.
     """
 
     def __init__(self, app: ASGIApp, trusted: Collection[str]) -> None:
@@ -129,21 +129,21 @@ class Proxies:
     def _trusts(self, address: str) -> bool:
         try:
             known = ipaddress.ip_address(address)
-        except ValueError:  # a socket of UNIX has none
+        except ValueError:  # a UNIX socket has no address
             return False
         return any(known in network for network in self._trusted)
 
 
 def _forwarded(header: tuple[bytes, bytes]) -> bool:
-    """Whether proxies alone have something to say by it (RFC 7239, and what was there before)."""
+    """Return whether only proxies send this header (RFC 7239, and its predecessors)."""
     return header[0].startswith(b"x-forwarded-") or header[0] == b"forwarded"
 
 
 class Observer:
-    """Counts requests and their times by route, and logs each; no header and no body gets into the log.
+    """Counts requests and their durations by route, and logs each; neither headers nor bodies get into the log.
 
-    Logs have the number of the token, by which an admin finds and ends it; so do counts, of the first tokens that come.
-    What does not say itself how long it may be kept is kept nowhere.
+    Logs have the number of the token, with which an admin can find and revoke it; so have counts, for the first tokens
+    that come. Answers that do not set their own caching rules are marked `no-store`.
     """
 
     def __init__(self, app: ASGIApp, registry: CollectorRegistry) -> None:
@@ -182,7 +182,7 @@ class Observer:
             log.info("request", method=method, route=route, token=token, status=status, seconds=round(seconds, 6))
 
     def _named(self, token: int | None) -> str:
-        """The token's number; `other` once there are too many series, `none` without one of ours."""
+        """Return the token's number; `other` once there are too many series; `none` for a request without our token."""
         if token is None:
             return "none"
         if token not in self._known and len(self._known) >= MOST_TOKENS:
@@ -192,11 +192,11 @@ class Observer:
 
 
 def _route(scope: Scope) -> str:
-    """The whole of it as it was declared: addresses as they come would make a label each."""
+    """Return the route's path as declared, since actual paths would make too many labels."""
     context = scope.get("fastapi", {}).get("effective_route_context")
     return str(getattr(context or scope.get("route"), "path", "unknown"))
 
 
 def _token(scope: Scope) -> int | None:
-    """The number of the token that was sent, if it is one of ours and good."""
+    """Return the number of the token that was sent, if it is a valid token of this broker."""
     return getattr(scope.get("state", {}).get("bearer"), "number", None)

@@ -1,8 +1,8 @@
-"""The pages that people see: rendered here, and safe from being framed or fed.
+"""The HTML pages for users: rendered here, and protected against framing and injection.
 
-What is put into a template is escaped; a page loads nothing from another host, and its form goes nowhere but back, and
-to where the answer will send the browser (browsers ask that of redirects, too). Pages of logins have no script at all;
-those of reports have one, in a file of ours.
+Values in templates are escaped. A page loads nothing from other hosts, and its form goes only to this host, and to the
+origin to which the answer redirects the browser (browsers apply the policy to redirects, too). Login pages have no
+script; report pages have one, in a file of ours.
 """
 
 import base64
@@ -49,12 +49,12 @@ class File(NamedTuple):
 
 
 def local(address: str) -> str:
-    """An address that a report leads to: of another report, else of this page."""
+    """Return a relative address in a report if it is safe; an empty string otherwise, which is this page."""
     return address if LOCAL.fullmatch(address) else ""
 
 
 def slug(label: str) -> str:
-    """A label as ids have it.
+    """Return a label in the form of ids.
 
     >>> slug("Moved today")
     'moved-today'
@@ -63,7 +63,7 @@ def slug(label: str) -> str:
 
 
 def number(value: Value) -> str:
-    """What a cell is sorted by; nothing, where it is none.
+    """Return the number that a cell is sorted by; empty if it has none.
 
     >>> number(0.5), number(True), number(None)
     ('0.5', '1', '')
@@ -72,7 +72,7 @@ def number(value: Value) -> str:
 
 
 def _named(name: str, kind: str, before: str = "") -> tuple[str, File]:
-    """By a name that changes with what is in it, so that browsers may keep it."""
+    """Return a name that changes with the content, so that browsers may cache the file, and the file."""
     content = before.encode() + files("broker").joinpath("static", name).read_bytes()
     stem, _, suffix = name.partition(".")
     return f"{stem}-{hashlib.sha256(content).hexdigest()[:12]}.{suffix}", File(kind, content)
@@ -80,28 +80,28 @@ def _named(name: str, kind: str, before: str = "") -> tuple[str, File]:
 
 STYLED, SCRIPT = _named("reports.css", "text/css", stylesheet()), _named("reports.js", "text/javascript")
 STATIC: dict[str, File] = dict((STYLED, SCRIPT))
-"""Files of pages, by their names."""
+"""Files of pages, by name."""
 TEMPLATES.filters |= {"local": local, "number": number, "slug": slug}
 TEMPLATES.globals |= {"written": written, "styled": STYLED[0], "script": SCRIPT[0]}
 
 
 def page(name: str, status: int = 200, goes_to: str = "", **values: Any) -> HTMLResponse:
-    """A page of this name, without a script.
+    """Return a page of this name, without a script.
 
-    :param goes_to: the origin to which the answer to its form may lead
+    :param goes_to: origin to which the answer to its form may redirect
     """
     text = TEMPLATES.get_template(f"{name}.html").render(style=STYLE, **values)
     return HTMLResponse(text, status, {**SAFE, "Content-Security-Policy": f"{PLAIN} {goes_to}".rstrip()})
 
 
 def shown(name: str, /, **values: Any) -> HTMLResponse:
-    """A page of this name in the frame of reports, with their script and style."""
+    """Return a page of this name in the layout of reports, with their script and style."""
     text = TEMPLATES.get_template(f"{name}.html").render(**values)
     return HTMLResponse(text, headers={**SAFE, "Content-Security-Policy": SCRIPTED})
 
 
 def parts(facts: Sequence[Fact], tables: Sequence[Table], acts: Mapping[str, str]) -> Mapping[str, str]:
-    """What stands in a page for these facts, and for the rows of these tables: by the ids of its elements."""
+    """Return the HTML of facts and of the rows of tables, by the ids of the page's elements."""
     macros: Any = TEMPLATES.get_template("parts.html").module
     found: dict[str, object] = {}
     for fact in facts:

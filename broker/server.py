@@ -1,4 +1,4 @@
-"""The processes: one that serves, through uvicorn, and one that carries out tasks; their logs and signals."""
+"""The processes of the broker: a server, through uvicorn, and a worker for tasks; their logs and signals."""
 
 import asyncio
 import json
@@ -28,17 +28,17 @@ from predictors.compiled import REMEDY, available
 __all__ = ["serve", "work"]
 
 PATIENCE = 30
-"""Seconds that requests have to end once the broker was told to."""
+"""Seconds that requests have to finish after the broker was told to stop."""
 JSON = structlog.processors.JSONRenderer(lambda said, **how: json.dumps(said, **how).replace("\x7f", "\\u007f"))
-"""One line for each event, all in it that is no printable ASCII escaped."""
+"""A renderer of one line for each event, in which all but printable ASCII characters are escaped."""
 SWITCHED = 0.001
-"""Seconds after which a thread lets another one go on: each answer waits for some while large bodies are read."""
+"""Seconds after which a thread yields to another: answers wait for threads that read large bodies."""
 NOT_STARTED = 3
-"""The exit status when the port is taken, or the like; uvicorn's own."""
+"""Exit status when the server cannot start, for instance because the port is taken; the same as uvicorn's."""
 
 
 def serve(settings: Settings, host: str, port: int) -> None:
-    """Serve until SIGINT or SIGTERM; requests that were begun are ended first."""
+    """Serve until SIGINT or SIGTERM; requests that have begun are finished first."""
     _log()
     few_heaps()
     sys.setswitchinterval(SWITCHED)
@@ -54,7 +54,7 @@ def serve(settings: Settings, host: str, port: int) -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # it would believe a variable of the environment, too
+        proxy_headers=False,  # would also trust an environment variable
         timeout_graceful_shutdown=PATIENCE,
     )
     server = Server(config, factory.watching.close)
@@ -65,13 +65,13 @@ def serve(settings: Settings, host: str, port: int) -> None:
 
 
 def _behind(proxies: Sequence[str], app: ASGIApp) -> ASGIApp:
-    """The application as it is behind these proxies: they are believed, and others are told of."""
+    """Return the application with these proxies trusted, and headers of others logged."""
     believing: Any = ProxyHeadersMiddleware(cast(Any, app), list(proxies))
     return Proxies(believing, proxies)
 
 
 class Server(uvicorn.Server):
-    """One that tells before it waits for the requests that it has: streams would go on for as long as it lets them."""
+    """A server that announces its end before it waits for requests: streams last as long as it waits for them."""
 
     def __init__(self, config: uvicorn.Config, ending: Callable[[], None]) -> None:
         super().__init__(config)
@@ -83,7 +83,7 @@ class Server(uvicorn.Server):
 
 
 def work(settings: Settings) -> None:
-    """Carry out tasks until SIGINT or SIGTERM; what was begun is given back then."""
+    """Carry out tasks until SIGINT or SIGTERM; then give back all unfinished work."""
     _log()
     asyncio.run(_work(settings))
 
@@ -105,12 +105,12 @@ async def _work(settings: Settings) -> None:
 
 
 def _redacted(_: object, __: str, said: EventDict) -> EventDict:
-    """Show URLs in what is logged without what may be a key."""
+    """Return a log entry with the URLs in it redacted, since they may contain secrets."""
     return {name: redacted_text(value) if isinstance(value, str) else value for name, value in said.items()}
 
 
 def _log() -> None:
-    """One line of JSON for each event, on standard error."""
+    """Configure logs of one line of JSON for each event, on standard error."""
     shared: list[Processor] = [
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -132,5 +132,5 @@ def _log() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(formatter)
     logging.basicConfig(handlers=[handler], level=logging.INFO)
-    logging.getLogger("procrastinate").setLevel(logging.WARNING)  # it tells of each time that somebody is woken
-    logging.getLogger("httpx").setLevel(logging.WARNING)  # addresses of hooks may be secrets
+    logging.getLogger("procrastinate").setLevel(logging.WARNING)  # it logs each wake-up
+    logging.getLogger("httpx").setLevel(logging.WARNING)  # URLs of webhooks may be secrets

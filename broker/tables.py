@@ -1,4 +1,4 @@
-"""The history as a table: CSV as it is read, Parquet by way of a file that is gone with the answer."""
+"""The history as a table: CSV as a stream, Parquet through a temporary file."""
 
 import asyncio
 import csv
@@ -24,7 +24,7 @@ Pages = AsyncIterator[list[TransferRecord]]
 
 
 async def csv_of(pages: Pages) -> AsyncIterator[bytes]:
-    """A header, then a line a transfer."""
+    """Yield the table as CSV: a header, then a line for each transfer."""
     yield _lines([COLUMNS])
     async for page in pages:
         yield _lines([[getattr(each, name) for name in COLUMNS] for each in page])
@@ -37,11 +37,11 @@ def _lines(rows: Any) -> bytes:
 
 
 async def parquet_of(pages: Pages, apart: Apart, subject: str) -> Iterator[bytes]:
-    """The pieces of a Parquet file, a group of rows for each page.
+    """Return the pieces of a Parquet file, with one row group for each page.
 
-    :param apart: where it is written: what does that takes a hundred MB
-    :param subject: for whom
-    :raises Invalid: where pyarrow is not installed
+    :param apart: process that writes it, since that takes a hundred MB
+    :param subject: user who asked for it
+    :raises Invalid: when pyarrow is not installed
     """
     target = tempfile.NamedTemporaryFile(prefix="coget-parquet-")  # noqa: SIM115 - it is closed when it was sent
     try:
@@ -57,9 +57,9 @@ async def parquet_of(pages: Pages, apart: Apart, subject: str) -> Iterator[bytes
 
 
 def write_parquet(source: str, target: str) -> None:
-    """Write a Parquet file of the lists of rows that are in another file.
+    """Write a Parquet file from the lists of rows in another file.
 
-    :raises Invalid: where pyarrow is not installed
+    :raises Invalid: when pyarrow is not installed
     """
     try:
         import pyarrow
@@ -75,7 +75,7 @@ def write_parquet(source: str, target: str) -> None:
 
 
 def _arrow(annotation: Any, kinds: dict[type, Any]) -> Any:
-    """The Arrow type of a field; one that may be missing is of the other type, a literal text."""
+    """Return the Arrow type of a field: of the other type if the field is optional, text for a literal."""
     options = [annotation, *get_args(annotation)]
     return next((kinds[option] for option in options if option in kinds), kinds[str])
 

@@ -1,4 +1,4 @@
-"""Documents as callers get them: lines of JSON, Metalinks."""
+"""Documents for callers: lines of JSON, and Metalinks."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -17,19 +17,19 @@ METALINK = "application/metalink4+xml"
 
 
 def line(value: Resolved | Mapping[str, object]) -> bytes:
-    """One line of NDJSON."""
+    """Return a value as one line of NDJSON."""
     return orjson.dumps(value, default=_plain, option=orjson.OPT_APPEND_NEWLINE)
 
 
 def _plain(value: object) -> object:
-    """A model is its fields: as they were validated, or made by us."""
+    """Return the fields of a model, which were validated before or made here."""
     if isinstance(value, BaseModel):
         return value.__dict__
     raise TypeError(type(value))
 
 
 def metalinked(found: Sequence[Resolved], published: datetime) -> str:
-    """A Metalink 4 document of the datasets that have replicas, in their order."""
+    """Return a Metalink 4 document of the datasets that have replicas, in their order."""
     files = [
         ReplicaSet(
             name=each.name.rpartition(":")[2].lstrip("/"),
