@@ -11,7 +11,7 @@ from broker.models.history import Observed
 __all__ = ["Transfer", "rate", "transfers"]
 
 LASTS = 0.85
-"""Factor by which a gust decays from one transfer to the next."""
+"""Share of a gust that remains with the next transfer."""
 RAMP = 1.0
 """Time until the full rate is reached, in multiples of the set-up time."""
 WORSE = 5.0

@@ -37,6 +37,7 @@ def svg(figure: Figure, standalone: bool = False) -> str:
     """Return the figure as one `svg` element, an image with a text alternative; it can share a page with others.
 
     :param standalone: whether it is a file of its own, with light colours on a white background
+    :raises ValueError: when there is nothing to draw
     """
     if not figure.spec:
         raise ValueError(f"{figure.name} is not drawn: {figure.note}")
@@ -60,7 +61,7 @@ def png(figure: Figure) -> bytes:
 
 
 def vectors(figure: Figure) -> bytes:
-    """Return the figure as a PDF of its own, with its fonts embedded, in light colours.
+    """Return the figure as a PDF of its own, with its glyphs embedded, in light colours.
 
     :raises ValueError: when there is nothing to draw
     """

@@ -12,7 +12,7 @@ from broker.errors import BrokerError
 __all__ = ["Follower"]
 
 LOOK = 2.0
-"""Seconds between looks at the database when no news arrive."""
+"""Seconds between looks at the database while no new observations are announced."""
 REST = 4.0
 """Pause after each step, as a multiple of its duration, so that others get the database and the processor."""
 log = structlog.get_logger("broker.tasks")

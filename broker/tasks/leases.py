@@ -21,7 +21,7 @@ MOMENT = 0.5
 
 
 def moment(done: int, seconds: float) -> int:
-    """Return how many work items to lease next, from those that the last batch had and its duration.
+    """Return how many work items to lease next, from the size of the last batch and its duration in seconds.
 
     A batch should last a moment, since a transaction costs as much as many files.
 
