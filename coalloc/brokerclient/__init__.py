@@ -1,7 +1,7 @@
-"""The broker over HTTP.
+"""A client for the broker's HTTP interface.
 
-A broker is a stranger's program: what it answers is read with limits of time and length, and believed only where it
-makes sense.
+The broker may be any server: the client limits the time and the length of its answers, and rejects values that make
+no sense.
 """
 
 from coalloc.brokerclient.catalogue import Broker, Dataset, Found

@@ -1,4 +1,4 @@
-"""Where a broker knows datasets to be and what to expect of each replica; and what came of it, told back."""
+"""Client for the broker's catalogue: find replicas and forecasts, report transfers, register datasets."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,19 +15,19 @@ from coalloc.urls import without_query
 __all__ = ["Broker", "Dataset", "Found"]
 
 PER_NAME = 24 * 1024
-"""Bytes of an answer for each name that is asked for, beside what any may have."""
+"""Bytes that an answer may have per requested name, in addition to the limit for any answer."""
 MOST_REPLICAS = 1_000
-"""Of one dataset, the best of those that a broker names."""
+"""Most replicas used per dataset; the best-ranked ones are kept."""
 QUESTIONS = 10_000
-"""Forecasts that a broker is asked for at once."""
+"""Most forecasts requested at once."""
 BULK = 600.0
-"""Seconds for one answer where many datasets are told of at once."""
+"""Time limit in seconds for an answer about many datasets."""
 
 
 class Found(NamedTuple):
-    """A file, what is expected of its replicas by URL, and what the broker calls it; None where no broker was asked.
+    """A file, the forecasts for its replicas by URL, and its dataset name at the broker (None if no broker was asked).
 
-    `measured` are the URLs of which that rests on transfers over the very path; of the others it is a guess.
+    `measured` are the URLs whose forecasts rest on transfers over this very path; the other forecasts are guesses.
     """
 
     file: ReplicaSet
@@ -37,7 +37,7 @@ class Found(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """A dataset as the broker lists it."""
+    """A dataset as listed by the broker."""
 
     name: str
     size: int | None
@@ -45,16 +45,16 @@ class Dataset(NamedTuple):
 
 
 class Broker:
-    """One broker, as this user may use it."""
+    """One broker, accessed as this user."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
         self._broker = Connection(access, "try again, or name replica URLs")
 
     async def resolve(self, names: Sequence[str]) -> list[Found]:
-        """Where these datasets are, the best replica of each first.
+        """Return the replicas of these datasets, the best replica of each first.
 
-        :raises NothingToFetchFrom: when one is unknown or has no replica, or the broker does not answer as one
+        :raises NothingToFetchFrom: when a dataset is unknown or has no replica, or the answer is not a broker's
         """
         wanted: dict[str, Any] = {"names": list(names)}
         if self.access.site:
@@ -62,7 +62,7 @@ class Broker:
         largest = LARGEST + PER_NAME * len(names)
         answer = await self._broker.ask("POST", "/replicas/resolve", largest=largest, json=wanted)
         try:
-            if answer.count("\n") > len(names) + 1:  # to read millions of them would take minutes
+            if answer.count("\n") > len(names) + 1:  # parsing millions of lines would take minutes
                 raise ValueError("it has more lines than names were asked for")
             *lines, end = (document(line) for line in answer.splitlines())
             if end != {"end": True, "count": len(lines)}:
@@ -95,7 +95,7 @@ class Broker:
         return Found(file, {str(each["url"]): _estimate(each) for each in best}, name, measured)
 
     async def report(self, observations: Sequence[Mapping[str, Any]]) -> int:
-        """Tell what transfers achieved, as the broker's interface writes it; how many were news."""
+        """Report the results of transfers, in the format of the broker's interface; return how many were new."""
         answer = await self._broker.ask("POST", "/transfers", json=list(observations))
         try:
             return whole(document(answer)["accepted"])
@@ -103,13 +103,13 @@ class Broker:
             raise self._broker.nonsense(error) from None
 
     async def decided(self, decisions: Sequence[Mapping[str, Any]]) -> None:
-        """Tell how files were fetched, as the broker's interface writes it."""
+        """Report how files were fetched, in the format of the broker's interface."""
         await self._broker.ask("POST", "/decisions", json=list(decisions))
 
     async def expected(self, pairs: Sequence[tuple[str, str]]) -> list[tuple[Estimate, float | None]]:
-        """What to expect of transfers from a server to another, and how old the newest is that this rests on.
+        """Return the forecast for each pair of servers, and the age of the newest transfer that it rests on.
 
-        :param pairs: addresses, SCHEME://HOST[:PORT]
+        :param pairs: addresses of source and sink, SCHEME://HOST[:PORT]
         """
         found: list[tuple[Estimate, float | None]] = []
         for begin in range(0, len(pairs), QUESTIONS):
@@ -125,13 +125,13 @@ class Broker:
         return found
 
     async def mark_bad(self, dataset: str, url: str, reason: str) -> None:
-        """Tell that a replica has wrong bytes."""
+        """Report that a replica has wrong bytes."""
         await self._broker.ask("POST", "/replicas/bad", json={"dataset": dataset, "url": url, "reason": reason})
 
     async def register(self, name: str, file: ReplicaSet) -> int:
-        """Tell that these replicas are of a dataset, which is made if need be; how many of them were news.
+        """Register replicas of a dataset, which is created if needed; return how many were new.
 
-        :raises BrokerRefuses: when they contradict what is known, or a server is none of the broker's endpoints
+        :raises BrokerRefuses: when they contradict known facts, or a server is not one of the broker's endpoints
         """
         news, refused = await self.register_all([(name, file)])
         for error in refused.values():
@@ -139,7 +139,7 @@ class Broker:
         return news
 
     async def register_all(self, files: Sequence[tuple[str, ReplicaSet]]) -> tuple[int, dict[str, BrokerRefuses]]:
-        """The same of many datasets, by name, in one request; and those that are refused, with the reason."""
+        """Register replicas of many datasets in one request; return how many were new, and the errors by dataset."""
         lines = "\n".join(json.dumps(_registration(name, file)) for name, file in files)
         answer = await self._broker.ask("POST", "/import", BULK, content=lines)
         try:
@@ -150,7 +150,7 @@ class Broker:
             raise self._broker.nonsense(error) from None
 
     async def search(self, beginning: str, most: int) -> list[Dataset]:
-        """Datasets whose names begin so, by name."""
+        """Return the datasets whose names begin with this text, sorted by name."""
         params: dict[str, Any] = {"prefix": beginning, "limit": min(most, 1000)}
         found: list[Dataset] = []
         while len(found) < most:
@@ -174,7 +174,7 @@ def _dataset(said: Mapping[str, Any]) -> Dataset:
 
 
 def _registration(name: str, file: ReplicaSet) -> dict[str, Any]:
-    """A line of an import."""
+    """Return one line of an import."""
     return {
         "name": name,
         "size": file.size,
@@ -184,12 +184,12 @@ def _registration(name: str, file: ReplicaSet) -> dict[str, Any]:
 
 
 def _age(said: Any) -> float | None:
-    """Seconds; none when a broker's clock is ahead of another one's."""
+    """Return an age in seconds; 0 if the broker's clock is ahead of another one."""
     return None if said is None else number(max(said, 0))
 
 
 def _estimate(said: Mapping[str, Any]) -> Estimate:
-    """What is expected of a replica. :raises ValueError: for what nobody can expect"""
+    """Return the forecast for a replica. :raises ValueError: for impossible values"""
     setup = None if said["setup_seconds"] is None else number(said["setup_seconds"])
     rate, reason = said["rate"], str(said["rationale"])
     if rate is None:

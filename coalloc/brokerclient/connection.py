@@ -1,4 +1,4 @@
-"""Requests to a broker: answers that are whole, and streams of events."""
+"""Requests to a broker: complete answers, and streams of events."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -16,33 +16,33 @@ if TYPE_CHECKING:
 __all__ = ["NONSENSE", "BrokerRefuses", "BrokerSilent", "Connection", "ServerEvent"]
 
 SECONDS = 10.0
-"""For connecting, and between bytes."""
+"""Time limit in seconds for connecting, and between bytes."""
 WHOLE = 60.0
-"""Seconds for one answer."""
+"""Time limit in seconds for one answer."""
 QUIET = 60.0
-"""Seconds without a byte after which a stream is given up: a broker says every 15 s that it is there."""
+"""Seconds without a byte after which a stream is given up; a broker sends a sign of life every 15 s."""
 LARGEST = 16 << 20
-"""Bytes of one answer, where no more is asked for; what is made of it takes up to twenty times as much."""
+"""Default limit for the bytes of one answer; parsing takes up to twenty times as much memory."""
 LONGEST = 1 << 20
-"""Bytes of one event."""
+"""Most bytes of one event."""
 PATH = "/broker/v1"
 NONSENSE = (ValueError, KeyError, TypeError, AttributeError, RecursionError, IndexError, OverflowError)
-"""What comes of reading an answer that is not as it should be."""
+"""The exceptions raised when a malformed answer is read."""
 
 
 class BrokerRefuses(CoallocError):
-    """The broker says that what it was told makes no sense: telling it again is of no use."""
+    """An invalid request, rejected by the broker; a repetition would be rejected too."""
 
     status = 2
     code = "broker_refuses"
 
 
 class BrokerSilent(NothingToFetchFrom):
-    """The broker does not answer now, or says that it cannot; in a moment it may."""
+    """A broker that does not answer, or is temporarily unable to; a later request may succeed."""
 
 
 class ServerEvent(NamedTuple):
-    """A server-sent event: its name, its id, and its data, of JSON."""
+    """A server-sent event: its name, its id, and its data, parsed from JSON."""
 
     name: str
     id: str
@@ -50,20 +50,20 @@ class ServerEvent(NamedTuple):
 
 
 class Connection:
-    """One broker, as this user may use it.
+    """One broker, accessed as this user.
 
-    :param remedy: what to do when it does not answer
+    :param remedy: advice for the user when the broker does not answer
     """
 
     def __init__(self, access: Access, remedy: str) -> None:
         self.access = access
         self.address: str | None = None
-        """The numeric address of the broker, once it has answered; None where a proxy asks it for us."""
+        """Numeric address of the broker, once it has answered; None if a proxy connects to it."""
         self._remedy = remedy
 
     @property
     def secure(self) -> bool:
-        """Whether nobody on the way can change what it says."""
+        """Return whether the connection protects answers from being changed: HTTPS, or a broker on this machine."""
         return urlsplit(self.access.url).scheme == "https" or self._near
 
     @property
@@ -71,11 +71,11 @@ class Connection:
         return urlsplit(self.access.url).hostname in LOOPBACK
 
     async def ask(self, method: str, path: str, seconds: float = WHOLE, largest: int = LARGEST, **what: Any) -> str:
-        """The whole answer.
+        """Return the whole answer.
 
-        :param seconds: how long that may take
-        :param largest: bytes that it may have
-        :param what: as httpx has it: `params`, `json`, `content`
+        :param seconds: time limit for the whole request
+        :param largest: most bytes of the answer
+        :param what: arguments for httpx: `params`, `json`, `content`
         :raises BrokerSilent: :raises BrokerRefuses: :raises NotAllowed:
         """
         async with self._open(method, path, seconds, **what) as answer:
@@ -84,7 +84,7 @@ class Connection:
         return text
 
     async def events(self, path: str, seen: str = "") -> AsyncGenerator[ServerEvent, None]:
-        """A stream of events; what is new since the one whose id was `seen`. Raises what `ask` does."""
+        """Stream the events that follow the one with the id `seen`. Raises the same errors as `ask`."""
         headers = {"Last-Event-ID": seen} if seen else {}
         async with self._open("GET", path, None, headers=headers) as answer:
             if not answer.is_success:
@@ -94,7 +94,7 @@ class Connection:
                 async for line in lines:
                     name, _, value = line.partition(":")
                     if name in ("event", "id", "data"):
-                        said[name] = value.removeprefix(" ")  # a broker's data are one line
+                        said[name] = value.removeprefix(" ")  # a broker's data are always one line
                     elif not line and "data" in said:
                         yield self._event(said)
                         said = {}
@@ -103,17 +103,17 @@ class Connection:
     async def _open(
         self, method: str, path: str, whole: float | None, **what: Any
     ) -> "AsyncGenerator[httpx.Response, None]":
-        """The answer as it begins, of which all has to be there after `whole` seconds."""
+        """Send a request and yield the answer when it begins; all of it must arrive within `whole` seconds."""
         import httpx
 
-        # An answer that is sent packed could fill the memory before it is counted.
+        # A compressed answer could fill the memory before its bytes are counted.
         headers = {"Accept-Encoding": "identity"}
         if self.access.token:
             headers["Authorization"] = f"Bearer {self.access.token}"
         seconds = httpx.Timeout(SECONDS, read=SECONDS if whole else QUIET)
         try:
-            # Redirects are not followed: they could lead the token elsewhere. No proxy is to see what goes in clear on
-            # this machine.
+            # Redirects are not followed: they could send the token to another server. Requests to this machine bypass
+            # proxies, which would see unencrypted content.
             async with (
                 asyncio.timeout(whole),
                 httpx.AsyncClient(timeout=seconds, headers=headers, trust_env=not self._near) as client,
@@ -121,7 +121,7 @@ class Connection:
             ):
                 self.address = self._peer(answer)
                 yield answer
-        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ImportError) as error:  # the last: a proxy's library
+        except (httpx.HTTPError, httpx.InvalidURL, TimeoutError, ImportError) as error:  # ImportError: no proxy support
             said = str(error) or type(error).__name__
             raise BrokerSilent(f"the broker {self.access.url} does not answer: {said}", self._remedy) from None
 
@@ -174,11 +174,11 @@ class Connection:
         raise BrokerSilent(error.message, error.remedy or "try again later")
 
     def refused(self, error: Mapping[str, Any]) -> BrokerRefuses:
-        """What the broker says of its own refusal."""
+        """Return the exception for a broker's own error message."""
         return BrokerRefuses(f"{self.access.url}: {error['message']}", str(error["remedy"]))
 
     def nonsense(self, error: Exception) -> NothingToFetchFrom:
-        """What it answered is nothing that a broker would."""
+        """Return the exception for an answer that no broker would give."""
         said = f"{type(error).__name__}: {error}"[:200]
         remedy = self._remedy.replace("try again", "check its address")
         return NothingToFetchFrom(f"{self.access.url} does not answer as a broker does ({said})", remedy)

@@ -1,4 +1,4 @@
-"""JSON as a broker may write it, and the numbers in it: what makes no sense is a ValueError. Pure."""
+"""Parsers of a broker's JSON and its numbers; malformed input raises ValueError. Pure."""
 
 import json
 import math
@@ -10,7 +10,7 @@ __all__ = ["document", "number", "whole"]
 
 
 def document(text: str) -> Any:
-    """A JSON document. :raises ValueError: also for numbers that are infinite or none, which JSON does not have"""
+    """Parse a JSON document. :raises ValueError: also for infinities and NaN, which JSON does not have"""
     return json.loads(text, parse_constant=_refuse, parse_float=_finite)
 
 
@@ -26,7 +26,7 @@ def _finite(text: str) -> float:
 
 
 def whole(said: Any) -> int:
-    """A whole number from 0 on that a file or a database can count to.
+    """Return a non-negative integer that fits into a file size or a database column.
 
     >>> whole(3)
     3
@@ -40,7 +40,7 @@ def whole(said: Any) -> int:
 
 
 def number(said: Any) -> float:
-    """A finite number from 0 on. :raises ValueError: for anything else, booleans too"""
+    """Return a finite number of at least 0. :raises ValueError: for anything else, including booleans"""
     if type(said) not in (int, float) or not 0 <= said < math.inf:
         raise ValueError(f"{said!r:.40} is no number")
     return float(said)

@@ -1,4 +1,4 @@
-"""Tasks that a broker does for this user: handed over, listed, followed, canceled."""
+"""Client for the broker's tasks of this user: submit, list, follow and cancel them."""
 
 import time
 from collections.abc import AsyncGenerator, Mapping, Sequence
@@ -15,10 +15,10 @@ from coalloc.model import TaskStatus, TaskView
 __all__ = ["BrokerTasks", "Collection", "PlannedFile", "Submitted"]
 
 TRIES = 3
-"""How often a task is handed over to a broker that does not answer: it knows it by its submission's id."""
+"""Attempts to submit a task while the broker does not answer; the submission's id prevents duplicates."""
 PAGE = 1000
 UNKNOWN = "00000000-0000-0000-0000-000000000000"
-"""What an id looks like."""
+"""Example of an id, used for its length."""
 
 
 class Collection(NamedTuple):
@@ -30,14 +30,14 @@ class Collection(NamedTuple):
 
 
 class Submitted(NamedTuple):
-    """A task's id, and whether it is new."""
+    """A task's id, and whether the task is new."""
 
     id: str
     new: bool
 
 
 class PlannedFile(NamedTuple):
-    """What a dry run would do: `copy`, `link` or `delete`; of what it would delete only the destination is said."""
+    """A step of a dry run: `copy`, `link` or `delete`; a deletion names only its destination."""
 
     kind: str
     source: str | None
@@ -52,7 +52,7 @@ class BrokerTasks:
         self._broker = Connection(access, "try again")
 
     async def collections(self) -> list[Collection]:
-        """Those that the user may use, by name."""
+        """Return the collections that the user may use, sorted by name."""
         answer = await self._broker.ask("GET", "/collections")
         try:
             found = document(answer)["collections"]
@@ -61,7 +61,7 @@ class BrokerTasks:
             raise self._broker.nonsense(error) from None
 
     async def submit(self, submission: Mapping[str, Any]) -> Submitted:
-        """Hand over a task, as the broker's interface has it; once, though it is said again when no answer comes."""
+        """Submit a task in the format of the broker's interface; retries without an answer create no second task."""
         for left in reversed(range(TRIES)):
             try:
                 answer = await self._broker.ask("POST", "/tasks", json=submission)
@@ -76,7 +76,7 @@ class BrokerTasks:
             raise self._broker.nonsense(error) from None
 
     async def listed(self, statuses: Sequence[TaskStatus], most: int) -> list[TaskView]:
-        """The user's tasks of these statuses, the newest first."""
+        """Return the user's tasks with these statuses, the newest first."""
         params: dict[str, Any] = {"status": list(statuses), "limit": min(most, PAGE)}
         found: list[TaskView] = []
         while len(found) < most:
@@ -93,11 +93,11 @@ class BrokerTasks:
         return found[:most]
 
     async def one(self, number: str) -> TaskView:
-        """:raises BrokerRefuses: when there is none that is the user's"""
+        """Return one task. :raises BrokerRefuses: when the user has no such task"""
         return self._viewed(await self._broker.ask("GET", _path(number)))
 
     async def full(self, beginning: str) -> str:
-        """The id of the user's task whose id begins so. :raises UsageError: when there is none, or several"""
+        """Return the full id of the user's task whose id begins so. :raises UsageError: when none or several do"""
         if len(beginning) >= len(UNKNOWN):
             return beginning
         found = [task.id for task in await self.listed(get_args(TaskStatus), PAGE) if task.id.startswith(beginning)]
@@ -107,7 +107,7 @@ class BrokerTasks:
         raise UsageError(f"{many} with {beginning}", "see coget tasks --all, or write the whole id")
 
     async def planned(self, number: str) -> AsyncGenerator[list[PlannedFile], None]:
-        """What a dry run would do, in pages. :raises BrokerRefuses: when there is no such dry run of the user's"""
+        """Yield the pages of a dry run's plan. :raises BrokerRefuses: when the user has no such dry run"""
         params: dict[str, Any] = {"limit": PAGE}
         while True:
             answer = await self._broker.ask("GET", _path(number, "/planned"), params=params)
@@ -122,13 +122,13 @@ class BrokerTasks:
             params["after"] = whole(after)
 
     async def cancel(self, number: str) -> TaskView:
-        """End it; the task as it is then. :raises BrokerRefuses: when there is none that is the user's"""
+        """Cancel a task and return its new state. :raises BrokerRefuses: when the user has no such task"""
         return self._viewed(await self._broker.ask("POST", _path(number, "/cancel")))
 
     async def follow(self, number: str, seen: str = "") -> AsyncGenerator[tuple[str, TaskView], None]:
-        """The task as it goes, each state with its id; what is new since the state whose id was `seen`.
+        """Yield the states of a task as they change, each with its id, from after the state whose id was `seen`.
 
-        Ends with the task, or before: then whoever wants to see more asks again.
+        The stream ends with the task or earlier; to continue after an early end, call this again.
         """
         async with aclosing(self._broker.events(_path(number, "/progress"), seen)) as events:
             async for event in events:
@@ -150,7 +150,7 @@ def _path(number: str, what: str = "") -> str:
 
 
 def _view(said: Mapping[str, Any]) -> TaskView:
-    """A task, of what a broker says. :raises ValueError: :raises KeyError: :raises TypeError: for nonsense"""
+    """Parse a task of a broker's answer. :raises ValueError: :raises KeyError: :raises TypeError: if malformed"""
     if said["status"] not in get_args(TaskStatus):
         raise ValueError(f"a status of {said['status']!r}"[:80])
     counts = ("files", "files_transferred", "files_skipped", "faults", "bytes", "bytes_transferred")
@@ -182,12 +182,12 @@ def _view(said: Mapping[str, Any]) -> TaskView:
         error=said["error"] and f"{said['error']['code']}: {said['error']['message']}",
         document=said,
         files_unverified=whole(said.get("files_unverified", 0)),
-        folders_not_cleared=whole(said.get("folders_not_cleared", 0)),  # brokers of before do not say
+        folders_not_cleared=whole(said.get("folders_not_cleared", 0)),  # older brokers do not send it
     )
 
 
 def _planned(said: Mapping[str, Any]) -> PlannedFile:
-    """:raises ValueError: :raises KeyError: :raises TypeError: for nonsense"""
+    """Parse a step of a dry run. :raises ValueError: :raises KeyError: :raises TypeError: for malformed input"""
     kind, source = str(said["kind"]), str(said["source"])
     if kind == "delete":
         return PlannedFile(kind, None, source, 0)
