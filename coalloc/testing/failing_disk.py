@@ -1,4 +1,4 @@
-"""A disk that gets full, fails, writes short or changes bytes, as a test wishes. All else is the real disk."""
+"""A disk that becomes full, fails, or writes short, as a test requests. Everything else is the real disk."""
 
 import errno
 import os
@@ -47,5 +47,5 @@ class FailingDisk(Disk):
         os.fdatasync(fd)
 
     def free(self, directory: Path | int) -> int | None:
-        """What is free is not told, so that a full disk is met while writing."""
+        """Return None, free space unknown, so that a full disk shows only while writing."""
         return None

@@ -1,4 +1,4 @@
-"""What must hold of a scheduler after every event, as one function that raises when it does not."""
+"""Invariants of a scheduler, checked after every event by a function that raises when one is broken."""
 
 from coalloc.intervals import Intervals
 from coalloc.schedule import Scheduler
@@ -9,7 +9,7 @@ __all__ = ["CheckedScheduler", "check"]
 
 
 def check(scheduler: Scheduler) -> None:
-    """Every byte is final, or promised to exactly one place; only a race promises it twice."""
+    """Check that every byte is final or assigned to exactly one place; only a race assigns a byte twice."""
     state = scheduler.state
     promised = Intervals()
     places: list[list[tuple[int, int]]] = [list(state.unassigned), *(list(lane.share) for lane in state.lanes)]

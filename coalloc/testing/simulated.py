@@ -1,4 +1,4 @@
-"""A simulated replica: an engine whose network is a list of numbers, meant for a loop with a virtual clock."""
+"""A simulated replica: an engine whose network is a list of numbers, for an event loop with a virtual clock."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -21,18 +21,18 @@ from coalloc.model import Checksum, Stat
 __all__ = ["Behaviour", "Bottleneck", "SimulatedSource"]
 
 Rates = tuple[tuple[float, float], ...]
-"""(From which second on, bytes per second), the first from 0 on; a rate of 0 is a stall."""
+"""Pairs (start in seconds, bytes per second), the first starting at 0; a rate of 0 is a stall."""
 
 
 class Bottleneck:
-    """A link that several sources share: their chunks pass it one after the other, in the order in which they come."""
+    """A link shared by several sources; it passes their chunks one after the other, in order of arrival."""
 
     def __init__(self, rates: Rates) -> None:
         self._rates = rates
         self._free_at = 0.0
 
     def carry(self, nbytes: int, now: float) -> tuple[float, float]:
-        """When a chunk that is there now begins to pass, and when it is through."""
+        """Pass a chunk that arrives now; return when it begins to pass and when it has passed."""
         begins = max(now, self._free_at)
         self._free_at = _through(self._rates, begins, nbytes)
         return begins, self._free_at
@@ -40,17 +40,16 @@ class Bottleneck:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """How a simulated source and its path behave.
+    """The behaviour of a simulated source and its link.
 
-    `rates` are those of its own path, `behind` is a link that it shares with others. `dies_at` cuts
-    every connection at that second and refuses new ones until `returns_at`. `corrupts` are the offsets whose
-    byte is sent wrong. `claims_size` is a lie about the size; `digests` is what it says of the whole when connecting.
-    `free_at` is when other transfers let go of its server, `busy_until` when it is ready to serve; until then it asks
-    for `retry_after` seconds.
-    `becomes` are later versions of the file, by the second from which on they are there, written `in_place` or put in
-    place of the earlier one, which ranges that have begun go on with. Its validator tells versions apart if it is
-    `tagged`; each answer shows of which one it is if it is `certain`.
-    `disorder` chunks at a time come back to front, as blocks of MODE E may.
+    `rates` are those of its own link; `behind` is a link shared with other sources. `dies_at` is the second in which
+    every connection is cut; new ones are refused until `returns_at`. `corrupts` are the offsets whose byte is sent
+    wrong. `claims_size` is a false size; `digests` are the checksums of the whole file, given when connecting.
+    `free_at` is when other transfers release the server, `busy_until` when it is ready to serve; until then it asks
+    clients to wait for `retry_after` seconds. `becomes` are later versions of the file, with the second in which each
+    appears. A version is written `in_place`, or replaces the earlier one, which ranges already begun continue to read.
+    Versions have different validators if `tagged`; each answer shows its version if `certain`. Blocks of `disorder`
+    chunks arrive in reverse order, as blocks of MODE E may.
     """
 
     rates: Rates = ((0.0, 1e6),)
@@ -77,7 +76,7 @@ class Behaviour:
 
 
 class SimulatedSource(Source):
-    """Delivers `content` the way its behaviour says; counts what it sent, and how often it was connected to."""
+    """A source that delivers `content` with a given behaviour; it counts the bytes sent and the connections made."""
 
     def __init__(self, name: str, content: bytes, behaviour: Behaviour) -> None:
         super().__init__(f"sim://{name}/file", EngineOptions(DirectDialer()))
@@ -104,7 +103,7 @@ class SimulatedSource(Source):
 
     @property
     def _version(self) -> int:
-        """The number of the version that is there now."""
+        """The number of the current version."""
         since = [each for each, _ in self.behaviour.becomes]
         return sum(each <= asyncio.get_running_loop().time() for each in since)
 
@@ -144,7 +143,7 @@ class SimulatedSource(Source):
                 deliver(at, memoryview(self._content if self.behaviour.in_place else content)[at:stop])
 
     def _offsets(self, span: Span) -> list[int]:
-        """Where chunks begin, in the order in which they come."""
+        """Return the offsets of the chunks, in order of arrival."""
         starts = range(span.start, span.end, self.behaviour.chunk)
         groups = (starts[i : i + self.behaviour.disorder] for i in range(0, len(starts), self.behaviour.disorder))
         return [start for group in groups for start in reversed(group)]
@@ -175,11 +174,11 @@ class SimulatedSource(Source):
             raise error(f"{self.url} {what}", "wait")
 
     async def _wait_for(self, nbytes: int) -> None:
-        """Sleep as long as the path needs for `nbytes` from now on, or until the source dies."""
+        """Sleep as long as the link needs for `nbytes` from now on, or until the source dies."""
         loop = asyncio.get_running_loop()
         await self._sleep_until(_through(self.behaviour.rates, self._left_at or loop.time(), nbytes))
         if self.behaviour.behind:
-            # What is before the bottleneck goes on while this chunk passes it.
+            # The part before the bottleneck continues while this chunk passes it.
             self._left_at, through = self.behaviour.behind.carry(nbytes, loop.time())
             await self._sleep_until(through)
 
@@ -197,7 +196,7 @@ def _corrupted(content: bytes, offsets: frozenset[int]) -> bytes:
 
 
 def _through(rates: Rates, now: float, nbytes: float) -> float:
-    """When `nbytes` have gone at these rates; infinity if they never will."""
+    """Return when `nbytes` have passed at these rates; infinity if they never will."""
     for (start, rate), (stop, _) in pairwise([*rates, (float("inf"), 0.0)]):
         begin = max(start, now)
         if begin >= stop:

@@ -1,4 +1,4 @@
-"""An asyncio event loop whose clock jumps to the next thing that is due: hours of transfer in milliseconds."""
+"""An asyncio event loop whose clock jumps to the next due event: it simulates hours of transfer in milliseconds."""
 
 import asyncio
 import selectors
@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 class VirtualClockLoop(asyncio.SelectorEventLoop):
-    """Time stands still while anything can run, and jumps when everything waits."""
+    """An event loop whose time stands still while any task can run, and jumps when all of them wait."""
 
     def __init__(self) -> None:
         super().__init__(_JumpingSelector(self))
@@ -23,7 +23,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Any, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Threads know no virtual time, so what would run in one runs here and now."""
+        """Run the function now, in this thread: other threads know no virtual time."""
         future: asyncio.Future[T] = self.create_future()
         try:
             future.set_result(func(*args))
@@ -32,7 +32,7 @@ class VirtualClockLoop(asyncio.SelectorEventLoop):
         return future
 
     def jump(self, seconds: float) -> None:
-        """Let `seconds` pass at once."""
+        """Advance the clock by `seconds`."""
         self._now += seconds
 
 
