@@ -1,4 +1,4 @@
-"""Logs of transfers, of whatever program wrote them, read as observations: one format a file."""
+"""Logs of transfers by many programs, read as observations; one module per format."""
 
 from coalloc.logs.log import Changed, Log, Refused
 from coalloc.logs.reading import read_log

@@ -1,9 +1,9 @@
-"""What aria2 remembers of servers (`--server-stat-of`): one line a server.
+"""aria2's statistics of servers (`--server-stat-of`): one line per server.
 
     host=mirror.example.org, protocol=https, dl_speed=32000, sc_avg_speed=0, mc_avg_speed=0, last_updated=1222491640,
     counter=1, status=OK
 
-It holds rates only. Each becomes one transfer of `SECONDS`, which ended when the line was last updated.
+The file holds rates only. Each becomes one transfer of `SECONDS`, which ended when the line was last updated.
 """
 
 from collections.abc import Iterable
@@ -14,14 +14,14 @@ from predictors.observation import Observation
 __all__ = ["FIRST", "read"]
 
 FIRST = "host="
-"""How its lines begin."""
+"""Beginning of each line."""
 SECONDS = 10.0
 
 
 def read(lines: Iterable[tuple[int, str]]) -> Log:
-    """The newest rate of each server; those that failed have none.
+    """Read the newest rate of each server; failed servers have none.
 
-    :param lines: with their numbers
+    :param lines: lines with their numbers
     """
     return gather("what aria2 remembers of servers", lines, _server)
 

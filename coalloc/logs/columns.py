@@ -1,8 +1,8 @@
-"""A table of transfers with named columns (CSV): what anyone can make of a log that is not known here.
+"""A table of transfers with named columns (CSV): the general format for logs that have no reader of their own.
 
-Needed are `start`, `bytes`, and one of `end` and `seconds`. Known are also `source`, `sink`, `direction` (read,
-write), `file_class`, `streams`, `concurrency`, `ranges`, `busy_seconds`, `setup_seconds` and `outcome` (ok, slow,
-failed, corrupt). Times are seconds since the epoch, or ISO 8601; without a zone they are in UTC.
+Required columns are `start`, `bytes`, and one of `end` and `seconds`. Optional ones are `source`, `sink`, `direction`
+(read, write), `file_class`, `streams`, `concurrency`, `ranges`, `busy_seconds`, `setup_seconds` and `outcome` (ok,
+slow, failed, corrupt). Times are seconds since the epoch, or ISO 8601; without a time zone they are in UTC.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,16 +36,16 @@ DIRECTIONS = ("read", "write")
 
 
 def fits(header: Iterable[str]) -> bool:
-    """Whether a table with these columns can be read."""
+    """Return whether a table with these columns can be read."""
     names = set(header)
     return names.issuperset(NEEDED) and bool(names & {"end", "seconds"})
 
 
 def read(rows: Iterable[tuple[int, Sequence[str]]], header: Sequence[str], line: int) -> Log:
-    """All rows; concurrency is counted where the table does not tell it. Columns that are not read are told.
+    """Read all rows; count the concurrency if the table lacks it. Unread columns are reported in `changed`.
 
-    :param rows: with their lines
-    :param line: that of the header
+    :param rows: rows with their line numbers
+    :param line: line number of the header
     """
     log = gather("a table of transfers", rows, lambda values: _transfer(named(header, values)))
     unread = [Changed(line, "column", name, "") for name in header if name and name not in READ]
@@ -76,12 +76,12 @@ def _transfer(row: Mapping[str, str]) -> Observation:
 
 
 def _whole(text: str) -> int:
-    """A whole number, to its last digit.
+    """Parse a whole number without losing digits.
 
     >>> _whole("9007199254740993"), _whole("1e9"), _whole("5.0")
     (9007199254740993, 1000000000, 5)
 
-    :raises ValueError: when it is none
+    :raises ValueError: when the text is not a whole number
     """
     number = count(text)
     if number is None:
@@ -99,7 +99,7 @@ def _one_of(word: str, words: tuple[str, ...]) -> str:
 
 
 def _time(text: str) -> float:
-    """Seconds since the epoch.
+    """Parse a time as seconds since the epoch.
 
     >>> _time("86400.5"), _time("1970-01-02 00:00:00"), _time("1970-01-02T01:00+01:00")
     (86400.5, 86400.0, 86400.0)

@@ -1,4 +1,4 @@
-"""intake-esgf's database of downloads: a row a file, with its host, its seconds and its megabytes, in local time."""
+"""intake-esgf's database of downloads: one row per file, with its host, seconds and megabytes, in local time."""
 
 import sqlite3
 from datetime import datetime
@@ -9,13 +9,13 @@ from predictors.observation import Observation
 __all__ = ["TABLE", "read"]
 
 TABLE = "downloads"
-"""What tells its database from others."""
+"""Table whose presence identifies the database."""
 MB = 1e6
 Row = tuple[str, str, float, float]
 
 
 def read(database: sqlite3.Connection) -> Log:
-    """All downloads; hosts are those of https:// URLs, as in its index."""
+    """Read all downloads; sources are https:// URLs of the hosts, as in intake-esgf's index."""
     rows = database.execute(f"SELECT timestamp, host, transfer_time, transfer_size FROM {TABLE}")
     return gather("what intake-esgf downloaded", enumerate(rows, 1), _download)
 

@@ -1,10 +1,11 @@
-"""A user's own tasks at Globus, as its Transfer API tells them: a document a task, and its events.
+"""A user's own tasks at Globus, from its Transfer API: one document per task, and the task's events.
 
-A task takes as long as it waits for its turn, stands paused, tries again and compares what is there. Read are those of
-which the network took the time, from when they began: until then they may have waited for hours. Globus forgets after
-30 days when a task began, and from then on it tells nothing of a rate.
+The duration of a task includes waiting in the queue, pauses, retries and checksums. This module reads only tasks whose
+time was spent on the network, measured from their STARTED event, because they may have been queued for hours. Globus
+deletes the events after 30 days; the rate of a task is then unknown.
 
-Collections are called `globus://ID` as sources, and by their ids as sinks: a broker that has them knows where they are.
+Collections are named `globus://ID` as sources, and by their ids as sinks: a broker that knows the collections can
+locate them.
 """
 
 import json
@@ -22,21 +23,21 @@ Document = Mapping[str, Any]
 T = TypeVar("T")
 
 SHORTEST = 5.0
-"""Seconds: of less, Globus's whole seconds say too little."""
+"""Shortest task in seconds; Globus reports whole seconds, which is too coarse for shorter ones."""
 TELLING = 8 << 20
-"""Mean bytes of a file from which on it is the network that took the time, and not the files."""
+"""Smallest mean file size in bytes; below it, the overhead per file dominates the duration."""
 MOST_FAULTS = 3
-"""Each costs a pause before the next try."""
+"""Most faults of a task; each one causes a pause before the retry."""
 MOST_STREAMS = 1000
 STRANGE = (KeyError, ValueError, TypeError, AttributeError, PredictorError)
-"""What comes of reading a document that is not as it should be."""
+"""The exceptions raised when a malformed document is read."""
 
 
 def read(tasks: Iterable[Document], events: Callable[[str], Iterable[Document]]) -> dict[str, Observation]:
-    """The tasks that tell a rate, by their ids, in the order of their starts.
+    """Return the observations of tasks whose rate is known, by task id, in the order of their starts.
 
     :param tasks: transfers that succeeded
-    :param events: those of the task of an id; asked for only where they can make a difference
+    :param events: function from a task's id to its events; called only for tasks that may yield a rate
     """
     asked = ((str(task["task_id"]), task) for task in tasks if _readable(_telling, task))
     read = ((number, _readable(_transfer, task, list(events(number)))) for number, task in asked)
@@ -53,7 +54,7 @@ def _readable(reader: Callable[..., T], *documents: object) -> T | None:
 
 
 def _telling(task: Document) -> bool:
-    """Whether it can tell a rate, if it is known when it began."""
+    """Return whether the task yields a rate, provided its start is known."""
     return (
         task["task_id"] is not None
         and not task["history_deleted"]
@@ -65,7 +66,7 @@ def _telling(task: Document) -> bool:
 
 
 def _transfer(task: Document, events: list[Document]) -> Observation | None:
-    """None when it was paused, took too little time, or nobody knows any more when it began."""
+    """Return the observation; None if the task was paused, was too short, or has no known start."""
     starts = [event for event in events if event["code"] == "STARTED"]
     if not starts or any(event["code"] == "PAUSED" for event in events):
         return None
@@ -85,7 +86,7 @@ def _transfer(task: Document, events: list[Document]) -> Observation | None:
 
 
 def _streams(details: str) -> int:
-    """How many connections at once, as far as it is told.
+    """Return the number of simultaneous connections, 1 if unknown.
 
     >>> _streams('{"type": "GridFTP Transfer", "concurrency": 2, "parallelism": 4, "pipelining": 20}'), _streams("")
     (8, 1)

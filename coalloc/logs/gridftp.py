@@ -1,10 +1,11 @@
-"""The transfer log of a GridFTP server (`-log-transfer`, by custom `transfer.log`): one line a transfer.
+"""The transfer log of a GridFTP server (`-log-transfer`, usually `transfer.log`): one line per transfer.
 
     DATE=20261121214512.348112 HOST=dtn.example.org PROG=globus-gridftp-server NL.EVNT=FTP_INFO
     START=20261121214510.101004 USER=anonymous FILE=/data/run7.root BUFFER=0 BLOCK=262144 NBYTES=104857600 VOLUME=/
     STREAMS=4 STRIPES=1 DEST=[192.0.2.7] TYPE=RETR CODE=226
 
-DATE is when it ended. Both times are in UTC. What a client fetches is read from the server; what it stores, written.
+DATE is the end of the transfer. Both times are in UTC. A file fetched by a client counts as a read from the server, a
+file stored by a client as a write.
 """
 
 import re
@@ -18,22 +19,22 @@ from predictors.observation import Observation
 __all__ = ["FIRST", "read"]
 
 FIRST = "DATE="
-"""How its lines begin."""
+"""Beginning of each line."""
 NAME = re.compile(r"(?<!\S)([A-Z][A-Z.]*)=")
-"""How a field begins. A value ends where the next field begins, and may have blanks in it."""
+"""Beginning of a field. A value may contain blanks; it ends where the next field begins."""
 BEFORE = frozenset({"DATE", "HOST", "PROG", "NL.EVNT", "START", "USER", "FILE"})
-"""Fields up to the file's name, which may hold what looks like others."""
+"""Fields up to the file's name; the name may contain text that looks like further fields."""
 EVERYTHING = "/"
-"""The volume of servers that have one only: it tells no file apart."""
+"""Volume reported by servers that have only one; it does not distinguish files."""
 DIGITS = 14
 WRITES = ("STOR", "ESTO", "APPE", "STOU")
 READS = ("RETR", "ERET")
 
 
 def read(lines: Iterable[tuple[int, str]]) -> Log:
-    """All transfers of files; listings are left out.
+    """Read all transfers of files; listings are left out.
 
-    :param lines: with their numbers
+    :param lines: lines with their numbers
     """
     log = gather("the transfer log of a GridFTP server", lines, _transfer)
     return log._replace(observations=others_under_way(log.observations))
@@ -59,10 +60,10 @@ def _transfer(line: str) -> Observation | None:
 
 
 def _fields(line: str) -> dict[str, str]:
-    """The values by their names, in one pass over the line.
+    """Return the values by their names, in one pass over the line.
 
-    Users choose how files are called: what looks like a field in a file's name is none. Of two fields of one name the
-    first counts if the server writes it before the file's name, else the last.
+    Users choose file names, so text in a name that looks like a field is ignored. Of two fields with the same name, the
+    first counts if the server writes it before the file's name, otherwise the last.
 
     >>> _fields("DATE=1 HOST=h FILE=/a b  c HOST=x TYPE=STOR TYPE=RETR ")
     {'DATE': '1', 'HOST': 'h', 'FILE': '/a b  c', 'TYPE': 'RETR'}
@@ -81,7 +82,7 @@ def _server(host: str) -> str:
 
 
 def _count(digits: str) -> int:
-    """:raises ValueError: when it is no whole number"""
+    """Parse a whole number. :raises ValueError: when it is not one"""
     number = count(digits)
     if number is None:
         raise ValueError(f"{digits!r} is no whole number")
@@ -89,9 +90,9 @@ def _count(digits: str) -> int:
 
 
 def _time(digits: str) -> float:
-    """20261121214512.348112, as seconds since the epoch."""
+    """Parse a time such as 20261121214512.348112 as seconds since the epoch."""
     whole, _, part = digits.partition(".")
     if len(whole) != DIGITS or not all(each.isascii() and each.isdigit() for each in (whole, part or "0")):
-        raise ValueError(f"{digits!r} is no time of {DIGITS} digits")  # of fewer, the seconds would be cut in silence
+        raise ValueError(f"{digits!r} is no time of {DIGITS} digits")  # strptime misreads fewer digits
     moment = datetime.strptime(whole, "%Y%m%d%H%M%S").replace(tzinfo=UTC)
     return moment.timestamp() + float(f"0.{part or 0}")

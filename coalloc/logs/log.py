@@ -1,4 +1,4 @@
-"""What a log of transfers is once read: observations, and what could not be read."""
+"""The content of a log of transfers: observations, and the lines that could not be read."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,18 +9,18 @@ from predictors.observation import Observation
 __all__ = ["Changed", "Log", "Refused", "gather", "named", "others_under_way"]
 
 LONGEST = 300
-"""Characters of a reason: a line may have many more."""
+"""Most characters of a reason; it may quote a line that is much longer."""
 
 
 class Refused(NamedTuple):
-    """A line, or row, that is no transfer, and why."""
+    """A line or row that is not a transfer, and why."""
 
     line: int
     why: str
 
 
 class Changed(NamedTuple):
-    """A value that is kept in another form than its line has it."""
+    """A value that was changed when it was read."""
 
     line: int
     field: str
@@ -29,11 +29,11 @@ class Changed(NamedTuple):
 
 
 class Log(NamedTuple):
-    """`kind` says what it is, for people. The observations are in the order of their starts.
+    """The content of a log. `kind` describes it to users. The observations are in the order of their starts.
 
-    `lines` are where the observations are, in the same order: lines from 1, rows of a database. `left_out` counts lines
-    that hold no transfer of which a rate can be told, as listings: those are no error. Each line that is not blank is
-    an observation, refused or left out.
+    `lines` holds the position of each observation, in the same order: line numbers from 1, or rows of a database.
+    `left_out` counts lines without a transfer of known rate, such as listings; they are not errors. Each line that is
+    not blank is an observation, refused or left out.
     """
 
     kind: str
@@ -47,9 +47,9 @@ class Log(NamedTuple):
 def gather(kind: str, rows: Iterable[tuple[int, Any]], read: Callable[[Any], Observation | None]) -> Log:
     """Read row after row.
 
-    :param rows: each with its number
-    :param read: makes an observation of a row; None for one that is left out on purpose. What it raises as ValueError,
-        TypeError (of a value that is missing), OverflowError, KeyError or PredictorError is why the row is refused
+    :param rows: rows, each with its number
+    :param read: function from a row to an observation, or to None for a row to be left out. If it raises ValueError,
+        TypeError (for a missing value), OverflowError, KeyError or PredictorError, the row is refused for that reason
     """
     found: list[tuple[Observation, int]] = []
     refused, left_out = [], 0
@@ -69,9 +69,9 @@ def gather(kind: str, rows: Iterable[tuple[int, Any]], read: Callable[[Any], Obs
 
 
 def named(header: Sequence[str], values: Sequence[str]) -> Mapping[str, str]:
-    """The values of a row by the names of its columns.
+    """Return the values of a row by the names of its columns.
 
-    :raises ValueError: when there are more or fewer: a value with a comma in it moves those behind it
+    :raises ValueError: when their numbers differ: a comma inside a value shifts all values after it
     """
     if len(values) != len(header):
         raise ValueError(f"it has {len(values)} fields, and the table has {len(header)} columns")
@@ -79,9 +79,9 @@ def named(header: Sequence[str], values: Sequence[str]) -> Mapping[str, str]:
 
 
 def others_under_way(observations: list[Observation]) -> list[Observation]:
-    """The same transfers with their concurrency: how many others of the source or the sink had begun and not ended.
+    """Return the transfers with their concurrency: others of the source or sink under way at their start.
 
-    :param observations: in the order of their starts
+    :param observations: transfers in the order of their starts
     """
     from dataclasses import replace
     from heapq import heappop, heappush

@@ -1,10 +1,10 @@
-"""Tables that others published, as they are: transfers to and from a tape store, and traces of bandwidth.
+"""Published tables in their original form: transfers to and from a tape store, and traces of bandwidth.
 
-Transfers of SLAC to and from HPSS (psdm-databooks): read are those that say something of a rate, which is the custom of
-who evaluates on them: from 1 s to 6 h long, over 1 MB, below 10 Gbit/s, of file systems with at least 300 such.
+Transfers of SLAC to and from HPSS (psdm-databooks): this module keeps those whose rate is meaningful, with the limits
+customary in evaluations: from 1 s to 6 h long, over 1 MB, below 10 Gbit/s, of file systems with at least 300 of them.
 
 Traces (`series, t, mbps`, and `time_count, bits, bytes`, the traffic of a backbone): each sample is read as a probe of
-fixed size that began with the sample before it, so that its size tells nothing of its rate.
+fixed size that began with the sample before it, so that its size reveals nothing about its rate.
 """
 
 from collections import Counter
@@ -19,16 +19,16 @@ __all__ = ["KNOWN"]
 
 Row = Mapping[str, str]
 Rows = Iterable[tuple[int, Sequence[str]]]
-"""With their lines."""
+"""Rows with their line numbers."""
 
 HPSS = ("instr", "ftype", "start", "fsz", "elap", "ttype", "fsid")
 READ, WRITE = "1", "0"
-"""What a transfer can be; some rows say -1, and are left out."""
+"""Types of transfer; rows with another type, such as -1, are left out."""
 SHORTEST, LONGEST, SMALLEST, FASTEST, FEWEST = 1.0, 6 * 3600.0, 1e6, 10e9 / 8, 300
 PROBE = 10_000_000
 """Bytes of a probe."""
 BACKBONE_SHARE = 1.25
-"""What is available on a backbone is taken to be so many times its greatest traffic, less its traffic."""
+"""Assumed capacity of a backbone, as a multiple of its peak traffic; capacity less traffic is available."""
 
 
 def _hpss(rows: Rows, header: Sequence[str]) -> Log:
@@ -86,12 +86,12 @@ def _backbone(rows: Rows, header: Sequence[str]) -> Log:
         ((n, (began, ended, most - traffic)) for (_, began, _), (n, ended, traffic) in pairwise(samples)),
         lambda row: _probe("backbone", *row),
     )
-    first = len(samples[:1])  # nothing is before it
+    first = len(samples[:1])  # no sample precedes it, so it yields no probe
     return log._replace(refused=[*refused, *log.refused], left_out=log.left_out + first)
 
 
 def _samples(rows: Rows, header: Sequence[str]) -> tuple[list[tuple[int, float, float]], list[Refused]]:
-    """The line of each sample, when it was taken, and the traffic until then; and the rows that are none."""
+    """Return the line, time and traffic of each sample, and the rows that could not be read."""
     found, refused = [], []
     for number, values in rows:
         try:

@@ -1,4 +1,4 @@
-"""Finds out what a log is, by what is in it and never by its name, and reads it."""
+"""Detection of a log's format from its content, never from its name, and reading of the log."""
 
 import csv
 import gzip
@@ -20,25 +20,24 @@ __all__ = ["read_log"]
 
 GZIP, SQLITE = b"\x1f\x8b", b"SQLite format 3\0"
 OURS = "transfers"
-"""The table of our own history."""
+"""Table of coget's own history."""
 FORMATS = (
     "a table with named columns, the transfer log of a GridFTP server, coget's history, aria2's server-stat "
     "or intake-esgf's database"
 )
 LEAST = 256
-"""Bytes that a line counts for at least: what is made of a short one takes memory, too."""
+"""Bytes that a line counts for at least: even a short line takes memory once it is parsed."""
 LONGEST = 1 << 16
-"""Characters of a line."""
+"""Most characters of a line."""
 
 
 def read_log(path: Path, most: int | None = None, databases: bool = True) -> Log:
     """Read a log; it may be compressed with gzip.
 
-    :param most: bytes that it may have once it is unpacked, each line counted as `LEAST` at least; databases may have
-        more
-    :param databases: False where a stranger sent the log: SQLite runs what a database holds, and a view may have no end
-    :raises UsageError: when it cannot be read, or is none that is known
-    :raises TooMuch: when it is longer
+    :param most: most bytes of the uncompressed log, each line counted as at least `LEAST`; databases may have more
+    :param databases: False for logs from untrusted users: SQLite executes a database's views, which may run forever
+    :raises UsageError: when the log cannot be read, or its format is unknown
+    :raises TooMuch: when it is longer than `most`
     """
     try:
         with path.open("rb") as file:
@@ -63,7 +62,7 @@ def _text(path: Path, head: bytes) -> Iterator[IO[str]]:
 
 
 def _lines(path: Path, text: IO[str], most: int | None) -> Iterator[str]:
-    """One by one, so that neither one that does not end nor many that were packed into little fill the memory."""
+    """Yield the lines one by one; endless lines and extreme compression cannot fill the memory."""
     taken = 0
     while line := text.readline(LONGEST):
         if len(line) == LONGEST:
@@ -97,9 +96,9 @@ def _log(path: Path, text: Iterator[str]) -> Log:
 
 
 def _rows(text: Iterable[str], before: int) -> Iterator[tuple[int, list[str]]]:
-    """The rows of a table, each with the line on which it begins.
+    """Yield the rows of a table, each with the number of the line on which it begins.
 
-    :param before: lines before the first
+    :param before: number of lines before the first one
     """
     reader = csv.reader(text)
     while True:
@@ -113,7 +112,7 @@ def _rows(text: Iterable[str], before: int) -> Iterator[tuple[int, list[str]]]:
 
 def _database(path: Path) -> Log:
     with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as database:
-        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)  # a column may be computed, of any length
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)  # a view may compute values of any length
         database.execute("PRAGMA trusted_schema = OFF")
         tables = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if esgf.TABLE in tables:
