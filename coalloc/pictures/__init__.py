@@ -1,4 +1,4 @@
-"""Plans as pictures. Needs matplotlib, of the extra `plots`."""
+"""Pictures of plans. Needs matplotlib, from the extra `plots`."""
 
 from coalloc.pictures.bars import Bar, bars, hops
 from coalloc.pictures.figure import draw

@@ -1,4 +1,4 @@
-"""When bytes go over which link, as bars. Pure."""
+"""The bytes that pass each link over time, as bars. Pure."""
 
 from collections import Counter
 from itertools import pairwise
@@ -11,7 +11,7 @@ __all__ = ["Bar", "bars", "hops"]
 
 
 class Bar(NamedTuple):
-    """Bytes of a file that go from a host to another one between two moments, in seconds from the beginning."""
+    """Bytes of a file that go from one host to another between two times, in seconds from the beginning."""
 
     source: str
     sink: str
@@ -22,7 +22,7 @@ class Bar(NamedTuple):
 
 
 def bars(plan: TransferPlan) -> list[Bar]:
-    """Those of a plan whose flows all run side by side: a relay sends on what comes as it comes."""
+    """Return the bars of a plan whose flows all run side by side: a relay forwards bytes as they arrive."""
     sums: Counter[tuple[str, str, str]] = Counter()
     for path in plan.paths:
         for source, sink in pairwise(path.hosts):
@@ -31,7 +31,7 @@ def bars(plan: TransferPlan) -> list[Bar]:
 
 
 def hops(record: Record) -> list[Bar]:
-    """Those of a collection as it was carried out; what was cancelled or failed included."""
+    """Return the bars of a collect job as it was carried out, including cancelled and failed hops."""
     return [
         Bar(hop.send.source, hop.send.sink, hop.send.piece.file, hop.began, hop.ended, hop.send.piece.size)
         for hop in record.hops

@@ -1,4 +1,4 @@
-"""The picture of a plan: its network above, with what limits it in red; below, when bytes go over which link."""
+"""The picture of a plan: above, its network, with the plan's limits in red; below, the bytes on each link over time."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 __all__ = ["draw"]
 
 HOST, LEAST = 0.7, 4.0
-"""Inches of a host among those above each other, and of the network at least."""
+"""Inches of a host in a column of hosts, and least inches of the network."""
 ROW = 0.22
-"""Inches of a line of bars."""
+"""Inches of a row of bars."""
 FEWEST, MOST = 4, 40
-"""Lines of bars that a picture has room for."""
+"""Least and most rows of bars that a picture has room for."""
 
 
 def draw(path: Path, network: Network, plan: TransferPlan, bars: Sequence[Bar]) -> None:
-    """Write a picture, in the format that the path's suffix says: SVG, PNG, PDF.
+    """Write a picture, in the format given by the path's suffix: SVG, PNG, PDF.
 
-    :raises UsageError: when matplotlib is not there
+    :raises UsageError: when matplotlib is not installed
     :raises SinkError: when the file cannot be written
     """
     try:
         from matplotlib import rc_context
     except ImportError:
         raise UsageError("pictures need matplotlib", "run: pip install 'coget[plots]'") from None
-    # The salt: else each picture of the same plan would differ.
+    # The fixed salt makes pictures of the same plan identical.
     style: dict[Any, Any] = {
         "svg.fonttype": "none",
         "svg.hashsalt": "coget",

@@ -1,4 +1,4 @@
-"""When bytes go over which link: a line a link, a colour a file."""
+"""The bytes that pass each link over time: one row per link, one colour per file."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
 __all__ = ["gantt", "rows"]
 
 NAMED = 10
-"""Files that a legend names."""
+"""Most files named in the legend."""
 
 MOMENT = 1e-6
-"""Seconds in which nobody sees a gap."""
+"""Longest gap in seconds that is too short to be seen."""
 
 Row = tuple[str, str]
 
 
 def rows(bars: Sequence[Bar]) -> list[Row]:
-    """A line for each pair of hosts, in the order in which bytes reach them."""
+    """Return one row per pair of hosts, in the order in which bytes reach them."""
     first: dict[Row, float] = {}
     for bar in bars:
         pair = bar.source, bar.sink
@@ -30,7 +30,7 @@ def rows(bars: Sequence[Bar]) -> list[Row]:
 
 
 def gantt(axes: "Axes", bars: Sequence[Bar], fewest: int, most: int) -> None:
-    """Draw them, with room for `fewest` lines; of more than `most` those with most bytes."""
+    """Draw the bars, with room for `fewest` rows; if there are more than `most`, those with the most bytes."""
     from matplotlib import colormaps
 
     shown = _shown(bars, most)
@@ -69,7 +69,7 @@ def _shown(bars: Sequence[Bar], most: int) -> list[Row]:
 
 
 def _side_by_side(bars: Sequence[Bar]) -> list[list[Bar]]:
-    """Bars that overlap in time lie in lanes below each other; those of a file that follow each other are one."""
+    """Distribute the bars to lanes, so that those of a lane do not overlap; join consecutive bars of the same file."""
     lanes: list[list[Bar]] = []
     for bar in sorted(bars, key=lambda bar: (bar.start, bar.file)):
         free = next((lane for lane in lanes if lane[-1].end <= bar.start + MOMENT), None)

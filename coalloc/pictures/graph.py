@@ -1,4 +1,4 @@
-"""The network of a plan: hosts, what goes between them out of what could, and in red what limits it."""
+"""The network of a plan: hosts, the links in use and those available, and in red the limits of the plan."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 __all__ = ["graph", "placed"]
 
 FEW = 12
-"""Hosts up to which idle ones, links that carry nothing, and limits that do not limit the plan, are drawn."""
+"""Most hosts for which idle hosts, unused links and limits that do not bind are drawn."""
 LABELS = 30
-"""Links up to which each has its rate beside it."""
+"""Most links for which each rate is shown."""
 WIDEST = 5.0
-"""Points of the arrow of the fastest link."""
+"""Width in points of the arrow of the fastest link."""
 BEND = 0.14
 BOX = {"facecolor": "white", "edgecolor": "none", "pad": 0.8, "alpha": 0.8}
 LIMITS, FLOWS, IDLE = "#c1121f", "#1d6fa5", "#c8c8c8"
 
 
 def placed(network: Network, plan: TransferPlan) -> dict[str, Point]:
-    """Where the hosts stand that are drawn."""
+    """Return the positions of the hosts that are drawn."""
     part = _taking_part(plan)
     names = [name for name in network.hosts if len(network.hosts) <= FEW or name in part]
     return places(names, plan.paths, plan.flows)
@@ -36,7 +36,7 @@ def _taking_part(plan: TransferPlan) -> set[str]:
 
 
 def graph(axes: "Axes", network: Network, plan: TransferPlan, where: Mapping[str, Point]) -> None:
-    """Draw it."""
+    """Draw the network of a plan."""
     rates = {key: float(rate) for key, rate in plan.rates.items()}
     limits = {limit for limit, price in plan.certificate.prices.items() if price}
     part, small = _taking_part(plan), len(network.hosts) <= FEW
@@ -79,7 +79,7 @@ def _arrow(axes: "Axes", key: LinkKey, where: Mapping[str, Point], colour: str, 
 
 
 def _rate(axes: "Axes", network: Network, key: LinkKey, where: Mapping[str, Point], rate: float, colour: str) -> None:
-    """On its arrow, nearer to its beginning, which is a Bézier curve in the units of the screen."""
+    """Write a rate on its arrow, nearer to its beginning; the arrow is a Bézier curve in screen coordinates."""
     (ax, ay), (bx, by) = (axes.transData.transform(where[name]) for name in (key.source, key.sink))
     t = 0.3 if abs(bx - ax) > abs(by - ay) / 2 else 0.5
     cx, cy = (ax + bx) / 2 + BEND * (by - ay), (ay + by) / 2 - BEND * (bx - ax)
@@ -105,7 +105,7 @@ def _host(axes: "Axes", name: str, point: Point, lines: Sequence[tuple[str, bool
 
 
 def _lines(host: Host, limits: set[Limit]) -> list[tuple[str, bool]]:
-    """What limits a host, and whether that limits the plan."""
+    """Return the limits of a host as text, and whether each one limits the plan."""
     said: list[tuple[str, bool]] = []
     for isp in host.isps:
         name = f"{isp.name} " if isp.name else ""

@@ -1,4 +1,4 @@
-"""Where hosts stand in a picture: who holds files on the left, who wants them on the right, relays between. Pure."""
+"""Positions of hosts in a picture: sources on the left, destinations on the right, relays between them. Pure."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,14 +10,14 @@ __all__ = ["Point", "places"]
 
 Point = tuple[float, float]
 COLUMNS = 4
-"""Between left and right, in which relays stand."""
+"""Columns between left and right, in which relays stand."""
 
 
 def places(names: Iterable[str], paths: Sequence[Path], flows: Mapping[LinkKey, object]) -> dict[str, Point]:
-    """Of each host: x from 0 to 1 in the direction of the bytes, y from 0 to 1; those that take no part below.
+    """Return the position of each host: x from 0 to 1 in the direction of the bytes, y from 0 to 1; idle hosts below.
 
-    :param paths: who sends how much to whom
-    :param flows: links in use, for the order of hosts above each other
+    :param paths: the paths of the plan, with the bytes of each
+    :param flows: links in use, which determine the order of hosts within a column
     """
     names = list(names)
     parts = _parts(paths)
@@ -29,7 +29,7 @@ def places(names: Iterable[str], paths: Sequence[Path], flows: Mapping[LinkKey, 
     for x in sorted(columns):
         ordered = sorted(columns[x], key=lambda name: (-_height(name, flows, placed), names.index(name)))
         for i, name in enumerate(ordered):
-            # A shift from column to column, so that three in a row do not hide one's arrow behind another's.
+            # Columns are shifted in turn, so that an arrow is not hidden behind another between three hosts in a row.
             shift = 0.08 * ((round(x * COLUMNS) % 2) * 2 - 1) if 0 < x < 1 else 0.0
             placed[name] = x, 1 - (i + 0.5) / len(ordered) + shift
     idle = [name for name in names if name not in parts]
@@ -39,7 +39,7 @@ def places(names: Iterable[str], paths: Sequence[Path], flows: Mapping[LinkKey, 
 
 
 def _parts(paths: Sequence[Path]) -> dict[str, float]:
-    """Of each host that takes part, how far on the way it is, on average over the bytes that pass it."""
+    """Return how far along its paths each host is, from 0 to 1, averaged over the bytes that pass it."""
     weights: dict[str, float] = defaultdict(float)
     sums: dict[str, float] = defaultdict(float)
     for path in paths:
@@ -56,6 +56,6 @@ def _parts(paths: Sequence[Path]) -> dict[str, float]:
 
 
 def _height(name: str, flows: Mapping[LinkKey, object], placed: Mapping[str, Point]) -> float:
-    """The mean height of those that send to it, so that arrows cross less."""
+    """Return the mean height of the hosts that send to this one, so that fewer arrows cross."""
     heights = [placed[key.source][1] for key in flows if key.sink == name and key.source in placed]
     return sum(heights) / len(heights) if heights else 0.5
