@@ -1,7 +1,7 @@
-"""Measures what goes from server to server: few bytes, for a short time, beside nothing else of ours.
+"""Measurements of the links between servers: few bytes, for a short time, with no other transfer of ours beside them.
 
-Who measures whom is decided by `rounds`, what the samples say by `samples`, both pure; `ends` are the servers that take
-part, `measure` does it.
+`rounds` decides which servers measure each other and `samples` evaluates the samples, both pure; `ends` holds the
+servers that take part, `measure` runs the measurements.
 """
 
 from coalloc.probing.measure import Limits, measure

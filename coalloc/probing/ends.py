@@ -1,4 +1,4 @@
-"""A server that takes part: a file to send from, and a folder to write to, both left as they were."""
+"""A server that takes part: a file to send from, and a directory to write to; both are left as they were."""
 
 import asyncio
 from contextlib import suppress
@@ -16,13 +16,13 @@ from coalloc.urls import redact
 __all__ = ["End"]
 
 BRIEFLY = 10.0
-"""Seconds for removing what was written, when all else is over."""
+"""Time limit in seconds for removing files at the end."""
 
 
 class End:
-    """One server, as its URL says: that of a file to send from, or of a folder in which one is made and removed.
+    """One server. Its URL names a file to send from, or a directory in which a file is created and removed.
 
-    :param size: bytes of the file that is made
+    :param size: bytes of the file that is created
     """
 
     def __init__(self, url: str, options: EngineOptions, size: int) -> None:
@@ -43,7 +43,7 @@ class End:
         return self._storage
 
     async def open(self) -> Self:
-        """Log in, and see what the URL stands for. :raises SourceError: when there is no login, or no such thing"""
+        """Log in, and look up the URL's file or directory. :raises SourceError: when that fails"""
         self._storage = await open_storage(self.url, self._options)
         path = self._address.named
         try:
@@ -58,7 +58,7 @@ class End:
         return self
 
     async def file(self) -> str:
-        """The URL of the file to send from, made if need be. :raises Unsupported: when there can be none"""
+        """Return the URL of the file to send from; create it if needed. :raises Unsupported: when there can be none"""
         async with self._making:
             if not self._file:
                 path = self.scratch()
@@ -74,18 +74,18 @@ class End:
         return f"{scheme}://{rest.partition('/')[0]}{quote(self._file)}"
 
     def scratch(self) -> str:
-        """A path that is free, and will be removed."""
+        """Return a free path, which will be removed."""
         path = f"{self._folder}/{private('probe')}"
         self._written.add(path)
         return path
 
     async def forget(self, path: str) -> None:
-        """Remove what is at a path, as far as that can be done now."""
+        """Remove the file at a path; ignore errors."""
         with suppress(SourceError):
             await self._store.delete(path)
 
     async def close(self) -> None:
-        """Remove what is left, and what a server wrote after it had been removed, and log out; never raises."""
+        """Remove all written files, also those that a server wrote after their removal, and log out; never raises."""
         if self._storage is None:
             return
         with suppress(SourceError, TimeoutError):

@@ -1,4 +1,4 @@
-"""Measures pairs of servers, and what each can send and receive at most, within limits."""
+"""Measurements of pairs of servers, and of the most that each can send and receive, within limits."""
 
 import asyncio
 import time
@@ -20,14 +20,14 @@ from coalloc.probing.samples import Flowed, Sample, peak, settled
 __all__ = ["Limits", "measure"]
 
 GRACE = 15.0
-"""Seconds beyond its time after which a measurement is given up that has not ended by itself."""
+"""Seconds beyond its time limit after which a measurement that has not ended is given up."""
 
 Told = Callable[[Measured], None]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What one transfer may take: whichever comes first."""
+    """The limits of one transfer; the first one reached ends it."""
 
     bytes: int = 64_000_000
     seconds: float = 5.0
@@ -45,16 +45,16 @@ async def measure(
     delegate: frozenset[str] = frozenset(),
     policy: AddressPolicy | None = None,
 ) -> list[Measured]:
-    """Measure what goes from server to server by short third-party transfers.
+    """Measure the rates between servers by short third-party transfers.
 
-    :param sources: URLs of GridFTP servers: of a file there to send from, or a folder in which one is made and removed
-    :param sinks: the same of those that receive, in that folder or beside that file; all of `sources` unless given
-    :param peers: of each source by chance, in place of all others
-    :param blast: also have all measured peers of each server send to it at once, and it to all of them
-    :param told: of each result as it comes
-    :param delegate: hosts that may be given a limited proxy if they insist on one
+    :param sources: URLs of GridFTP servers: of a file to send from, or a directory in which one is created and removed
+    :param sinks: URLs of the receiving servers, which write into that directory or beside that file; default: `sources`
+    :param peers: number of sinks per source, chosen at random; None for all
+    :param blast: whether all measured peers of each server also send to it at once, and it to all of them
+    :param told: callback for each result as it arrives
+    :param delegate: hosts that may be given a limited proxy certificate if they insist on one
     :param policy: the addresses that servers may have; None for the user's own policy
-    :return: one for each pair, failed ones too; what servers send to EVERYBODY, and get of it, last
+    :return: one result for each pair, including failed ones; last the results to and from EVERYBODY
     :raises UsageError: when the URLs make no sense
     """
     options = EngineOptions(
@@ -80,7 +80,7 @@ async def measure(
 
 
 def _ends(urls: Sequence[str], options: EngineOptions, size: int) -> dict[str, End]:
-    """By the server. :raises UsageError: when one is named twice, with different paths"""
+    """Return the servers by key. :raises UsageError: when a server is named twice, with different paths"""
     ends: dict[str, End] = {}
     for url in urls:
         end = End(url, options, size)
@@ -94,7 +94,7 @@ def _key(url: str, ends: dict[str, End]) -> str:
 
 
 class _Measuring:
-    """The measurements of one call, one after the other, and what came of them."""
+    """The measurements of one call, one after the other, and their results."""
 
     def __init__(self, ends: dict[str, End], options: EngineOptions, limits: Limits, told: Told) -> None:
         self.results: list[Measured] = []
@@ -106,7 +106,7 @@ class _Measuring:
         self._clock = time.time() - asyncio.get_running_loop().time()
 
     async def open(self) -> None:
-        """Log in everywhere; pairs of servers where that fails will fail for that reason."""
+        """Log in at all servers; measurements with a server whose login failed will fail for the same reason."""
         answers = await asyncio.gather(*(end.open() for end in self._ends.values()), return_exceptions=True)
         for key, answer in zip(self._ends, answers, strict=True):
             if isinstance(answer, SourceError):
@@ -115,12 +115,12 @@ class _Measuring:
                 raise answer
 
     async def pair(self, source: str, sink: str) -> None:
-        """Measure one."""
+        """Measure one pair."""
         flows, error = await self._together([(source, sink)])
         self._note(source, sink, settled(flows[0].began, flows[0].samples), error)
 
     async def blast(self, name: str, chosen: Sequence[tuple[str, str]]) -> None:
-        """Measure what a server gets from all of its peers at once, then what it sends to all of them."""
+        """Measure the rate from all peers to a server at once, then from it to all of them."""
         incoming = [pair for pair in chosen if pair[1] == name]
         outgoing = [pair for pair in chosen if pair[0] == name]
         if len(incoming) > 1:
@@ -134,14 +134,15 @@ class _Measuring:
         self._note(source, sink, peak(min(flow.began for flow in flows), samples), error)
 
     async def _together(self, chosen: Sequence[tuple[str, str]]) -> tuple[list["_Flow"], SourceError | None]:
-        """Flows that begin together, once all that can are ready, and end together, when the first is through; and why
-        the first failed that did.
+        """Run flows that begin together, and end together when the first is done; return them, and the first error.
+
+        They begin when all flows that can be opened are ready.
         """
         flows: list[_Flow] = []
         for source, sink in chosen:
             flows.append(_Flow(self._ends[source], self._ends[sink], self._options, self._limits, flows))
         try:
-            # One by one: Globus servers that many greet at once let some of them wait for 5 s.
+            # One by one: Globus servers delay some of many simultaneous logins by 5 s.
             opened = [await self._tried(flow, flow.open) for flow in flows]
             ready = [flow for flow, error in zip(flows, opened, strict=True) if not error]
             ran = await asyncio.gather(*(self._tried(flow, flow.run) for flow in ready))
@@ -150,7 +151,7 @@ class _Measuring:
         return flows, next(filter(None, [*opened, *ran]), None)
 
     async def _tried(self, flow: "_Flow", what: Callable[[], Awaitable[None]]) -> SourceError | None:
-        """Why it failed, if it did."""
+        """Return the error if it failed."""
         for end in (flow.source, flow.sink):
             if end.key in self._closed:
                 return self._closed[end.key]
@@ -161,7 +162,7 @@ class _Measuring:
         return None
 
     def _note(self, source: str, sink: str, flowed: Flowed | None, error: SourceError | None) -> None:
-        """What came counts, also where there was trouble in the end."""
+        """Record the result; bytes that arrived count even if an error followed."""
         streams = self._limits.streams
         if flowed and flowed.bytes:
             start, end = self._clock + flowed.start, self._clock + flowed.end
@@ -175,9 +176,9 @@ class _Measuring:
 
 
 class _Flow:
-    """Bytes on their way from one server to another, until there were enough or it took long enough.
+    """A transfer from one server to another, until it reaches the limit of bytes or of time.
 
-    :param group: those that run beside it, itself included: when one is through, all are
+    :param group: the flows that run at the same time, including this one; when one is done, all end
     """
 
     def __init__(
@@ -197,15 +198,15 @@ class _Flow:
         self._remote: RemoteSource | None = None
 
     async def open(self) -> None:
-        """Log in at both ends, with a file to send. :raises SourceError: when that fails"""
+        """Log in at both ends and prepare a file to send. :raises SourceError: when that fails"""
         self._path = self.sink.scratch()
         self._remote = RemoteSource(await self.source.file(), Sink(self.sink.url, self._path), self._options)
         await self._remote.open()
 
     async def run(self) -> None:
-        """Send until it is over: over and over the same file, where that has less bytes than there may be.
+        """Send until a limit is reached; repeat the file if it is smaller than the limit of bytes.
 
-        :raises SourceError: when it fails, or nothing comes in time
+        :raises SourceError: when it fails, or too little arrives in time
         """
         assert self._remote is not None, "open() comes first"
         self.began = self._loop.time()
@@ -225,13 +226,13 @@ class _Flow:
             over.cancel()
 
     async def close(self) -> None:
-        """Log out, and remove what was written."""
+        """Log out, and remove the written file."""
         if self._remote:
             await self._remote.close()
             await self.sink.forget(self._path)
 
     def stop(self) -> None:
-        """Send no more than is on its way; may be called twice."""
+        """Stop sending after the bytes on their way; may be called twice."""
         self._left = 0
         self._span.end = self._span.start
 

@@ -1,4 +1,4 @@
-"""Who measures whom, and when. Pure."""
+"""The choice of pairs to measure, and their order. Pure."""
 
 from collections.abc import Iterable, Sequence
 from random import Random
@@ -9,7 +9,10 @@ Pair = tuple[str, str]
 
 
 def pairs(sources: Sequence[str], sinks: Sequence[str], peers: int | None, random: Random) -> list[Pair]:
-    """Each source with all sinks, or with so many of them (Confluence, 3.2), by chance; none with itself."""
+    """Return the pairs of each source with all sinks, or with `peers` of them (Confluence, 3.2), chosen at random.
+
+    No server is paired with itself.
+    """
     chosen: list[Pair] = []
     for source in sources:
         others = [sink for sink in sinks if sink != source]
@@ -20,7 +23,7 @@ def pairs(sources: Sequence[str], sinks: Sequence[str], peers: int | None, rando
 
 
 def rounds(pairs: Iterable[Pair]) -> list[list[Pair]]:
-    """Pairs that may be measured side by side: in each round a server has to do with one other at most."""
+    """Group the pairs into rounds that may be measured at once: in a round, each server is in at most one pair."""
     left, made = list(pairs), []
     while left:
         busy: set[str] = set()

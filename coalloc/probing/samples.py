@@ -1,4 +1,4 @@
-"""What bytes say that arrived now and then: how fast they came once they came steadily. Pure."""
+"""The steady rate of a flow, from samples of arriving bytes. Pure."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -6,18 +6,18 @@ from typing import NamedTuple
 __all__ = ["Flowed", "Sample", "peak", "settled"]
 
 PEAK_SECONDS = 5.0
-"""Over which the peak of a blast is averaged (Confluence, 3.2)."""
+"""Seconds over which the peak of a blast is averaged (Confluence, 3.2)."""
 
 
 class Sample(NamedTuple):
-    """So many more bytes were there at a time, in seconds on any steady clock."""
+    """Bytes that arrived at a time, in seconds on any steady clock."""
 
     at: float
     bytes: int
 
 
 class Flowed(NamedTuple):
-    """Bytes that came from `start` to `end`."""
+    """Bytes that arrived from `start` to `end`."""
 
     start: float
     end: float
@@ -30,9 +30,9 @@ class Flowed(NamedTuple):
 
 
 def settled(began: float, samples: Sequence[Sample]) -> Flowed | None:
-    """What came in the second half of the time, when TCP has found its rate; all, where little came at once.
+    """Return the bytes of the second half of the time, when TCP has found its rate; all, if they arrived at once.
 
-    :param began: when it was asked for
+    :param began: time of the request
     """
     if not samples or samples[-1].at <= began:
         return None
@@ -45,9 +45,9 @@ def settled(began: float, samples: Sequence[Sample]) -> Flowed | None:
 
 
 def peak(began: float, samples: Sequence[Sample]) -> Flowed | None:
-    """The most that came in a row of 5 seconds; where all took less than twice that, what `settled` says.
+    """Return the 5 seconds with the most bytes; the result of `settled` if all took less than twice as long.
 
-    :param samples: in order of time
+    :param samples: samples in order of time
     """
     if not samples or samples[-1].at - began < 2 * PEAK_SECONDS:
         return settled(began, samples)
