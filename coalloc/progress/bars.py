@@ -17,7 +17,7 @@ from coalloc.progress.view import V, View
 __all__ = ["Bars", "Display", "draw", "headline", "total"]
 
 REDRAW_SECONDS = 0.2
-NAME_COLUMNS = 30  # of a source: enough for most hosts, and the rest fits on 80 columns
+NAME_COLUMNS = 30  # width of a source's name: enough for most hosts, and the rest fits into 80 columns
 
 _STYLES: dict[SourceState, str] = {
     "connecting": "dim",
@@ -31,20 +31,20 @@ _STYLES: dict[SourceState, str] = {
 
 
 class Display(Generic[V]):
-    """Draws the last state on `file`, a terminal, a few times a second. Its clock is that of the states.
+    """A printer that draws the last state on `file`, a terminal, a few times a second, by the clock of the states.
 
-    :param picture: makes the whole picture of one
+    :param picture: function that makes the whole picture of a state
     """
 
     def __init__(self, file: TextIO, picture: Callable[[V], RenderableType]) -> None:
         self._picture = picture
         self._last: V | None = None
         self._drawn_at = 0.0
-        # Drawn by `show` alone: a thread of rich's own would draw in the middle of a delivery.
+        # Only `show` draws: the refresh thread of rich would draw in the middle of a delivery.
         self._live = Live(console=console(file), auto_refresh=False)
 
     def show(self, snapshot: V) -> None:
-        """Draw this state, unless the screen shows one as good."""
+        """Draw this state, unless the screen was redrawn a moment ago and the phase is the same."""
         last, self._last = self._last, snapshot
         if last and last.name != snapshot.name:
             self._end(transient=True)
@@ -55,7 +55,7 @@ class Display(Generic[V]):
         self._draw(snapshot)
 
     def close(self, finished: bool) -> None:
-        """Let go of the terminal. A finished file's picture makes room for its report; any other stays."""
+        """Release the terminal. The picture of a finished file is erased for its report; any other stays."""
         if self._last and not finished:
             self._draw(self._last)
         self._end(transient=finished)
@@ -70,14 +70,14 @@ class Display(Generic[V]):
 
 
 class Bars(Display[Snapshot]):
-    """Draws snapshots of transfers."""
+    """A printer that draws snapshots of transfers."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(file, draw)
 
 
 def draw(snapshot: Snapshot) -> RenderableType:
-    """The whole picture. The file comes first: on a low screen the last lines are cut."""
+    """Return the whole picture. The file comes first, because a low screen cuts the last lines."""
     parts: list[RenderableType] = [headline(snapshot), total(snapshot)]
     if snapshot.sources:
         names = human.labels([source.url for source in snapshot.sources])
@@ -92,12 +92,12 @@ def draw(snapshot: Snapshot) -> RenderableType:
             for name, source in zip(names, snapshot.sources, strict=True)
             if source.error
         ]
-    parts.append(Text())  # where the terminal echoes ^C: at the end of a full line that would wrap and shift it all
+    parts.append(Text())  # the terminal echoes ^C here: after a full line the echo would shift the picture
     return Group(*parts)
 
 
 def headline(snapshot: View) -> RenderableType:
-    """What it is, what it does, and for how long."""
+    """Return a line with the name, the phase and the elapsed time."""
     line = Table.grid(padding=(0, 2, 0, 0))
     line.add_column(no_wrap=True, overflow="ellipsis", style="bold")
     line.add_column(no_wrap=True)
@@ -107,7 +107,7 @@ def headline(snapshot: View) -> RenderableType:
 
 
 def total(snapshot: View) -> RenderableType:
-    """A bar, and the numbers beside it."""
+    """Return a bar, and the numbers beside it."""
     line = Table.grid(padding=(0, 2, 0, 0), expand=True)
     line.add_column(ratio=1)
     if not snapshot.size:

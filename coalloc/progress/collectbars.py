@@ -1,4 +1,4 @@
-"""A collection on a terminal: a bar for all of it and a line for each pair of hosts, redrawn in place."""
+"""A collect job on a terminal: a bar for the whole and a line for each pair of hosts, redrawn in place."""
 
 from typing import TextIO
 
@@ -14,18 +14,18 @@ from coalloc.progress.collecting import files, pair
 __all__ = ["CollectionBars", "draw"]
 
 SHOWN = 12
-"""Pairs that are shown, those that move most: on a low screen the last lines would be cut."""
+"""Most pairs shown, those that move most: a low screen would cut the last lines."""
 
 
 class CollectionBars(Display[CollectionView]):
-    """Draws the last state of a collection on `file`, a terminal."""
+    """A printer that draws the last state of a collect job on `file`, a terminal."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(file, draw)
 
 
 def draw(view: CollectionView) -> RenderableType:
-    """The whole picture."""
+    """Return the whole picture."""
     parts: list[RenderableType] = [headline(view), total(view), Text(files(view), no_wrap=True, overflow="ellipsis")]
     moving = sorted(view.pairs, key=lambda each: (not each.waiting, -each.rate))[:SHOWN]
     pairs = [each for each in view.pairs if each in moving]
@@ -38,7 +38,7 @@ def draw(view: CollectionView) -> RenderableType:
         ]
     if len(view.pairs) > len(pairs):
         parts.append(Text(f"and {human.counted(len(view.pairs) - len(pairs), 'pair')} more", style="dim"))
-    parts.append(Text())  # where the terminal echoes ^C
+    parts.append(Text())  # the terminal echoes ^C here
     return Group(*parts)
 
 

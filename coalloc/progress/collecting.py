@@ -1,4 +1,4 @@
-"""A collection in words: as lines while it goes, and what was done in the end."""
+"""A collect job as text: lines while it runs, and a report at the end."""
 
 from typing import TextIO
 
@@ -11,14 +11,14 @@ __all__ = ["CollectionLines", "files", "headline", "pair", "print_collection"]
 
 
 class CollectionLines(Log[CollectionView]):
-    """Writes what happens in a collection to `file`."""
+    """A printer that writes the events of a collect job to `file`."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(file, line, _troubles)
 
 
 def line(view: CollectionView) -> str:
-    """The whole state in one line."""
+    """Return the whole state in one line."""
     name = human.one_line(view.name)
     if view.phase != "collecting" or not view.size:
         return f"{name}: {view.phase}"
@@ -34,12 +34,12 @@ def line(view: CollectionView) -> str:
 
 
 def files(view: CollectionView) -> str:
-    """How many files have their names."""
+    """Return how many of the files are complete."""
     return f"{view.files_done:,} of {human.counted(view.files, 'file')}"
 
 
 def pair(each: PairView) -> str:
-    """From where to where."""
+    """Return the two hosts of a link, from -> to."""
     return f"{human.host(each.source)} -> {human.host(each.sink)}"
 
 
@@ -73,7 +73,7 @@ def print_collection(report: CollectionReport, file: TextIO) -> None:
 
 
 def headline(report: CollectionReport) -> str:
-    """Where all went, how much in what time, and what came twice or in between."""
+    """Return the output, the bytes and the time, and the bytes that were duplicated, staged or already present."""
     count = human.counted(len(report.files), "file")
     took = f"{count}, {human.size(report.size)} in {human.duration(report.seconds)}"
     parts = [f"{human.one_line(report.output)}: {took} ({report.method or 'not begun'})"]
@@ -93,7 +93,7 @@ def headline(report: CollectionReport) -> str:
 
 
 def verification(report: CollectionReport) -> str:
-    """How many files are there, and compared with what."""
+    """Return how many files are verified, not verified and missing."""
     there = [each for each in report.files if each.outcome != "missing"]
     unsure = sum(not each.verified for each in there)
     parts = [f"{len(there) - unsure} verified"]
@@ -105,7 +105,7 @@ def verification(report: CollectionReport) -> str:
 
 
 def troubles(report: CollectionReport) -> list[str]:
-    """What went wrong, and what was left behind."""
+    """Return one line for each lost host, each error and each file left behind."""
     return [
         *(f"{human.host(host)} was lost: {reason}" for host, reason in report.gone.items()),
         *map(_trouble, (each for each in report.files if each.error)),

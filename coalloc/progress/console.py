@@ -1,4 +1,4 @@
-"""A console of rich that escapes what is foreign: rich itself lets most control characters through."""
+"""A rich console that escapes text from outside; rich itself lets most control characters through."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -13,7 +13,7 @@ __all__ = ["PlainConsole"]
 
 
 class PlainConsole(Console):
-    """A console on which strings are one line each, and no text holds a control character."""
+    """A console that prints each string on one line, and no control characters."""
 
     def render_str(self, text: str, **how: Any) -> Text:
         return super().render_str(one_line(text), **how)

@@ -1,6 +1,6 @@
-"""Numbers, addresses and foreign words as people read them. Every text that coget shows is written with these.
+"""Numbers, addresses and text from outside, formatted for users. All output of coget is written with these functions.
 
-Units are decimal: a GB is 10^9 bytes, as disks and networks are sold.
+Units are decimal: a GB is 10^9 bytes, as for disks and networks.
 """
 
 from collections import Counter
@@ -16,7 +16,7 @@ _UNITS = ("kB", "MB", "GB", "TB", "PB", "EB")
 
 
 def size(count: float) -> str:
-    """A number of bytes, with three digits.
+    """Return a number of bytes, with three digits.
 
     >>> size(1), size(812), size(4_210_000_000), size(999_999)
     ('1 byte', '812 bytes', '4.21 GB', '1.00 MB')
@@ -27,7 +27,7 @@ def size(count: float) -> str:
 
 
 def rate(per_second: float) -> str:
-    """A number of bytes per second.
+    """Return a number of bytes per second.
 
     >>> rate(118_400_000), rate(3_200), rate(0)
     ('118 MB/s', '3.20 kB/s', '0 kB/s')
@@ -46,7 +46,7 @@ def _scaled(count: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A number of seconds, in the one or two largest units.
+    """Return a number of seconds, in the one or two largest units.
 
     >>> duration(0.0123), duration(9.96), duration(59.7), duration(185), duration(7_800)
     ('0.01 s', '10.0 s', '1 min 00 s', '3 min 05 s', '2 h 10 min')
@@ -63,7 +63,7 @@ def duration(seconds: float) -> str:
 
 
 def counted(count: int, thing: str) -> str:
-    """So many things.
+    """Return a count with its noun in the singular or plural.
 
     >>> counted(1, "file"), counted(20_000, "file")
     ('1 file', '20,000 files')
@@ -72,7 +72,7 @@ def counted(count: int, thing: str) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """`part` of `whole` in percent, rounded down, so that 100 % means all.
+    """Return `part` of `whole` in percent, rounded down, so that 100 % means all.
 
     >>> percent(999, 1000), percent(1, 1), percent(0, 0)
     ('99 %', '100 %', '100 %')
@@ -81,7 +81,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def labels(urls: Sequence[str]) -> tuple[str, ...]:
-    """A short name for each URL: its host, or all of it where that alone would not tell two apart.
+    """Return a short name for each URL: its host, or the whole URL if several have this host.
 
     >>> labels(["ftp://me:secret@a.example:2811/x", "http://b.example/x"])
     ('a.example:2811', 'b.example')
@@ -94,7 +94,7 @@ def labels(urls: Sequence[str]) -> tuple[str, ...]:
 
 
 def host(label: str) -> str:
-    """A host as networks name it, without the scheme.
+    """Return a host with its port, without the scheme.
 
     >>> host("gsiftp://a.example:2812"), host("here")
     ('a.example:2812', 'here')
@@ -103,7 +103,7 @@ def host(label: str) -> str:
 
 
 def about(label: str, url: str, text: str) -> str:
-    """`text`, a message on the source at `url`, such that it names the source once, and by its label.
+    """Return `text`, a message about the source at `url`, in a form that names the source by its label, and not twice.
 
     >>> about("a.example", "ftp://a.example/x", "it is gone"), about("a", "ftp://a/x", "ftp://a/x: no such file")
     ('a.example: it is gone', 'a: no such file')

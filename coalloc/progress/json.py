@@ -1,4 +1,4 @@
-"""The documents of `--json`. Their keys are a contract: programs read them.
+"""The documents of `--json`. Their keys are stable, because programs read them.
 
 Sizes are bytes, rates bytes per second, times seconds. Passwords in URLs are never shown.
 """
@@ -17,17 +17,17 @@ Document = dict[str, Any]
 
 
 def transfers(reports: Sequence[TransferReport]) -> Document:
-    """What was done: one object for one file, `{"files": [...]}` for several."""
+    """Return the results of transfers: one object for one file, `{"files": [...]}` for several."""
     return _one_or_files([_transfer(report) for report in reports])
 
 
 def plans(made: Sequence[Plan]) -> Document:
-    """What would be done: one object for one file, `{"files": [...]}` for several."""
+    """Return the plans of transfers: one object for one file, `{"files": [...]}` for several."""
     return _one_or_files([_plan(plan) for plan in made])
 
 
 def collection(report: CollectionReport) -> Document:
-    """What was collected."""
+    """Return the results of a collect job."""
     return {
         "output": report.output,
         "size": report.size,
@@ -49,7 +49,7 @@ def collection(report: CollectionReport) -> Document:
 
 
 def failure(error: CoallocError) -> Document:
-    """What went wrong, with what was known of the transfer until then: of each file, if several; or of a task."""
+    """Return the error, with the known results of the transfer, of each file if there are several, or of the task."""
     if isinstance(error.report, TaskView):
         return {**error.report.document, "error": error_document(error)}
     if isinstance(error.report, CollectionReport):
@@ -61,7 +61,7 @@ def failure(error: CoallocError) -> Document:
 
 
 def error_document(error: CoallocError) -> Document:
-    """An error as part of a document."""
+    """Return an error as part of a document."""
     return {"code": error.code, "message": error.message, "remedy": error.remedy}
 
 

@@ -1,4 +1,4 @@
-"""What a transfer did, for people: a line on the file, a line on its verification, a table of its sources."""
+"""The report of a transfer for users: a line on the file, a line on its verification, a table of its sources."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TextIO
@@ -33,7 +33,7 @@ def print_reports(reports: Sequence[TransferReport], file: TextIO) -> None:
 
 
 def headline(report: TransferReport) -> str:
-    """The file, its size, the time it took, the rate, and the bytes that were there before or came twice."""
+    """Return the file, its size, time and rate, and the bytes that were present before or arrived twice."""
     took = f"{human.size(report.size)} in {human.duration(report.seconds)}"
     parts = [f"{human.one_line(report.output)}: {took}, {human.rate(report.rate)} ({report.strategy})"]
     if report.resumed_bytes:
@@ -44,14 +44,14 @@ def headline(report: TransferReport) -> str:
 
 
 def verification(report: TransferReport) -> str:
-    """Whether the content was compared with anything, and its checksum."""
+    """Return the state of the verification, and the checksum."""
     if report.checksum is None:
         return "verified" if report.verified else "not verified: no checksum was kept"
     return f"{KINDS[report.basis]}: {report.checksum.algorithm} {report.checksum.value}"
 
 
 def sources_table(sources: Sequence[SourceReport]) -> "Table":
-    """A row a source, in the order in which they were named."""
+    """Return a table with one row per source, in the order in which they were named."""
     total = sum(source.bytes for source in sources)
     names = human.labels([source.url for source in sources])
     rows = [
@@ -68,7 +68,7 @@ def sources_table(sources: Sequence[SourceReport]) -> "Table":
 
 
 def troubles(sources: Sequence[SourceReport]) -> list[str]:
-    """What went wrong at each source, if anything did."""
+    """Return one line for each source that had an error."""
     names = human.labels([source.url for source in sources])
     return [
         human.about(name, source.url, source.error) for name, source in zip(names, sources, strict=True) if source.error

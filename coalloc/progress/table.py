@@ -1,4 +1,4 @@
-"""Tables on any output: fitted to a terminal's width, never cut where the output is a file or a pipe."""
+"""Tables on any output: fitted to a terminal's width, never cut in a file or a pipe."""
 
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, TextIO
@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 __all__ = ["console", "table"]
 
-_ENDLESS = 1000  # columns; what reads a file or a pipe can scroll
+_ENDLESS = 1000  # columns; files and pipes have no width
 
 
 def console(file: TextIO) -> "Console":
-    """Return a rich console that takes text as it is: brackets of IPv6 addresses are no markup."""
+    """Return a rich console that prints text unchanged: brackets of IPv6 addresses are not markup."""
     from coalloc.progress.console import PlainConsole
 
     width = None if file.isatty() else _ENDLESS
@@ -23,7 +23,7 @@ def console(file: TextIO) -> "Console":
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> "Table":
-    """A plain table. A heading that begins with '>' is of numbers, aligned to the right."""
+    """Return a plain table. A heading that begins with '>' belongs to numbers, aligned to the right."""
     from rich.table import Table
 
     grid = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")

@@ -13,19 +13,19 @@ __all__ = ["TaskBars", "draw"]
 
 
 class TaskBars(Display[TaskView]):
-    """Draws the last state of a task on `file`, a terminal."""
+    """A printer that draws the last state of a task on `file`, a terminal."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(file, draw)
 
 
 def draw(task: TaskView) -> RenderableType:
-    """The whole picture."""
+    """Return the whole picture."""
     parts: list[RenderableType] = [headline(task)]
     if task.size or not task.over:
         parts.append(total(task))
     parts.append(Text(files(task), no_wrap=True, overflow="ellipsis"))
     if why := waits(task):
         parts.append(Text(why, style="yellow", no_wrap=True, overflow="ellipsis"))
-    parts.append(Text())  # where the terminal echoes ^C
+    parts.append(Text())  # the terminal echoes ^C here
     return Group(*parts)

@@ -1,4 +1,4 @@
-"""A broker's task in words: as lines while it goes, and in one when it is done."""
+"""A broker's task as text: lines while it runs, and a summary at the end."""
 
 from typing import TextIO
 
@@ -10,14 +10,14 @@ __all__ = ["TaskLines", "files", "line", "summary", "waits"]
 
 
 class TaskLines(Log[TaskView]):
-    """Writes what happens in a task to `file`."""
+    """A printer that writes the events of a task to `file`."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(file, line, _troubles)
 
 
 def line(task: TaskView) -> str:
-    """The whole state in one line."""
+    """Return the whole state in one line."""
     parts = [f"{human.one_line(task.name)}: {task.phase}", files(task)]
     if task.size:
         parts.append(f"{human.size(task.done_bytes)} of {human.size(task.size)}")
@@ -29,7 +29,7 @@ def line(task: TaskView) -> str:
 
 
 def summary(task: TaskView) -> str:
-    """What a task did that is done."""
+    """Return a summary of a task that has ended."""
     name, took = human.one_line(task.name), human.duration(task.seconds)
     if task.kind == "delete":
         return f"{name}: {human.counted(task.files_done, 'file')} deleted in {took}{_beside(task)}"
@@ -38,20 +38,20 @@ def summary(task: TaskView) -> str:
 
 
 def files(task: TaskView) -> str:
-    """How many of its files are done, and what became of others."""
+    """Return how many files are done, and the counts of the others."""
     found = f"{task.files_done:,} of {human.counted(task.files, 'file')}" if task.files else "no files found yet"
     return ("no files" if task.over and not task.files else found) + _beside(task)
 
 
 def waits(task: TaskView) -> str:
-    """Why it does not go on, if it does not."""
+    """Return why the task does not proceed, or an empty text."""
     if task.over:
         return ""
     return human.one_line(task.waits) if task.begun or task.waits else "no worker has begun with it yet"
 
 
 def _beside(task: TaskView) -> str:
-    """What else became of files."""
+    """Return the counts of files that were skipped, failed and so on."""
     said = [
         (task.files_skipped, f"{task.files_skipped:,} were there already"),
         (task.left_out, f"{task.left_out:,} left out for their errors"),

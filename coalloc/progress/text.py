@@ -1,4 +1,4 @@
-"""Progress as lines, for logs and pipes: one a tenth of the file or every few seconds, one a change worth knowing."""
+"""Progress as lines, for logs and pipes: one per tenth of the file or every few seconds, one per notable change."""
 
 from collections.abc import Callable, Sequence
 from typing import Generic, TextIO
@@ -14,10 +14,10 @@ MOST_SECONDS = 5.0
 
 
 class Log(Generic[V]):
-    """Writes what happens to `file`. Its clock is that of the states.
+    """A printer that writes the events of a transfer or task to `file`. Its clock is the clock of the states.
 
-    :param line: says a whole state
-    :param troubles: what to tell once, each with what it is known by
+    :param line: function that describes a state in one line
+    :param troubles: function that returns messages to be written once, each with a key that identifies it
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class Log(Generic[V]):
         self._told: set[object] = set()
 
     def show(self, snapshot: V) -> None:
-        """Write a line if there is news."""
+        """Write a line if anything notable has changed."""
         for known, text in self._troubles(snapshot):
             if known not in self._told:
                 self._told.add(known)
@@ -40,7 +40,7 @@ class Log(Generic[V]):
             self._write(self._line(snapshot))
 
     def close(self, finished: bool) -> None:
-        """Every line is written already."""
+        """Do nothing: every line is written already."""
 
     def _is_news(self, now: V) -> bool:
         last = self._last
@@ -54,7 +54,7 @@ class Log(Generic[V]):
 
 
 class Lines(Log[Snapshot]):
-    """Writes what happens in transfers."""
+    """A printer that writes the events of transfers."""
 
     def __init__(self, file: TextIO) -> None:
         super().__init__(file, line, _troubles)
@@ -70,7 +70,7 @@ def _troubles(snapshot: Snapshot) -> list[tuple[object, str]]:
 
 
 def line(snapshot: Snapshot) -> str:
-    """The whole state in one line."""
+    """Return the whole state in one line."""
     name = human.one_line(snapshot.name)
     if snapshot.phase != "fetching" or not snapshot.size:
         return f"{name}: {snapshot.phase}"

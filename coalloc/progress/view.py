@@ -1,4 +1,4 @@
-"""What all that is shown has in common, be it a transfer of ours or a broker's task."""
+"""The common attributes of all displayed states, of coget's own transfers and of a broker's tasks."""
 
 from typing import Protocol, TypeVar
 
@@ -6,7 +6,7 @@ __all__ = ["V", "View"]
 
 
 class View(Protocol):
-    """What all that is shown has."""
+    """The attributes of every displayed state."""
 
     @property
     def name(self) -> str: ...
