@@ -1,6 +1,6 @@
-"""The command line: `coget`, one command a file. Commands turn words into calls of `coalloc.api` and show its values.
+"""The command line `coget`, one module per command: they call `coalloc.api` and print the results.
 
-Modules here import nothing heavy at their top: `coget --help` must appear at once.
+Modules here import nothing heavy at their top, so that `coget --help` appears at once.
 """
 
 from coalloc.cli.main import main

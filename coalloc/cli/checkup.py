@@ -1,4 +1,4 @@
-"""What `coget doctor` looks at on this machine. Asks no server; every finding says what to do if it is not well."""
+"""The local checks of `coget doctor`. They contact no server; every finding that is not ok says what to do."""
 
 import os
 import shutil
@@ -21,7 +21,7 @@ REQUIRED = ("click", "rich", "httpx", "fsspec", "aiohappyeyeballs", "zlib-ng")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing looked at. `limited` leaves some kinds of transfers out, or is slow; `wrong` must be mended."""
+    """The result of one check. `limited`: some transfers are unavailable or slow; `wrong`: a repair is needed."""
 
     thing: str
     state: Literal["ok", "limited", "wrong"]
@@ -30,7 +30,7 @@ class Finding:
 
 
 def checkup() -> list[Finding]:
-    """Look at everything that is local."""
+    """Run all local checks."""
     looks: tuple[Callable[[], Iterator[Finding]], ...] = (
         _versions,
         _compiler,
@@ -107,7 +107,7 @@ def _credential() -> Iterator[Finding]:
 
 
 def _expiry(chain: Path) -> datetime:
-    """When the first certificate of the chain to expire does."""
+    """Return the earliest expiry among the certificates of a chain."""
     from cryptography.x509 import load_pem_x509_certificates
 
     return min(certificate.not_valid_after_utc for certificate in load_pem_x509_certificates(chain.read_bytes()))

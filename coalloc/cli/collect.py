@@ -1,4 +1,4 @@
-"""`coget collect`: many files from many servers to one place, over other hosts where that pays."""
+"""`coget collect`: many files from many servers to one place, through relays where that is faster."""
 
 import sys
 from contextlib import nullcontext
@@ -62,13 +62,13 @@ def collect(
 ) -> None:
     """Collect files from GridFTP servers to a directory here, or at another server.
 
-    SOURCE is the URL of a file (ftp:// or gsiftp://), or of a directory if it ends with a slash: then all that is in
-    it. Each URL is another file. Replicas of one file are known by a Metalink, or to a broker: name that, or the
-    dataset.
+    SOURCE is the URL of a file (ftp:// or gsiftp://), or of a directory if it ends with a slash: then all files in it
+    are collected. Each URL is a different file. Replicas of one file come from a Metalink or a broker: name the
+    Metalink, or the dataset.
 
-    Pieces may go over other servers: sources, and those that --via names. What they hold meanwhile is in a
-    folder .coget-staging-*, and gone in the end. A file has its name when it is whole and compared with its origin; the
-    same command goes on with what is missing.
+    Pieces may be relayed by other servers: the sources, and those that --via names. Relays keep pieces in a
+    folder .coget-staging-*, which is removed at the end. A file gets its name when it is complete and verified against
+    its origin; the same command continues with what is missing.
 
     \b
     Examples:

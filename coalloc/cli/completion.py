@@ -1,4 +1,4 @@
-"""`coget completion`: what a shell needs to complete coget's words."""
+"""`coget completion`: shell completion scripts."""
 
 import click
 
@@ -9,10 +9,10 @@ __all__ = ["completion"]
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    """Print the script that makes a shell complete coget's commands, options and files.
+    """Print a script that completes coget's commands, options and files in a shell.
 
     \b
-    To enable it for good:
+    To enable it permanently:
       bash  echo 'eval "$(coget completion bash)"' >> ~/.bashrc
       zsh   echo 'eval "$(coget completion zsh)"' >> ~/.zshrc
       fish  coget completion fish > ~/.config/fish/completions/coget.fish

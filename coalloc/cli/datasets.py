@@ -1,4 +1,4 @@
-"""`coget search`, `coget datasets` and `coget register`: what a broker knows, and is told."""
+"""`coget search`, `coget datasets` and `coget register`: list a broker's datasets and replicas, register new ones."""
 
 import sys
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ __all__ = ["datasets", "register", "search"]
 @options.broker
 @options.as_json
 def search(beginning: str, most: int, broker: str | None, as_json: bool) -> None:
-    """List datasets whose names begin with BEGINNING, by name; SCOPE:BEGINNING within a scope.
+    """List datasets whose names begin with BEGINNING, sorted by name; SCOPE:BEGINNING within a scope.
 
     \b
     Examples:
@@ -47,7 +47,7 @@ def search(beginning: str, most: int, broker: str | None, as_json: bool) -> None
 @options.broker
 @options.as_json
 def datasets(names: tuple[str, ...], broker: str | None, as_json: bool) -> None:
-    """Show where a broker knows datasets to be, the best replica first, and what it expects of each.
+    """Show the replicas of datasets that a broker knows, the best first, with the forecast for each.
 
     \b
     Examples:
@@ -69,13 +69,11 @@ def datasets(names: tuple[str, ...], broker: str | None, as_json: bool) -> None:
 @options.broker
 @options.as_json
 def register(name: str, urls: tuple[str, ...], broker: str | None, as_json: bool) -> None:
-    """Tell a broker that these URLs are replicas of dataset NAME, which it makes if it does not know it.
+    """Register these URLs with a broker as replicas of dataset NAME; the broker creates the dataset if needed.
 
-    The servers are asked for the file's size, and compute its checksum where they can. Their addresses must be below
-    endpoints that the broker has; the token must be a curator's.
-
-    A URL that ends with a slash is a directory of a GridFTP server: every file below it is a dataset, named after its
-    place there below NAME.
+    coget asks the servers for the file's size, and for its checksum where they can compute it. The addresses must be
+    below endpoints of the broker; the token must belong to a curator. A URL that ends with a slash is a directory of a
+    GridFTP server: every file below it becomes a dataset, named NAME and the file's path below the directory.
 
     \b
     Examples:

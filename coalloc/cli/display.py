@@ -1,4 +1,4 @@
-"""Progress on standard error, so that standard output is for programs alone."""
+"""Progress on standard error; standard output is reserved for output that programs read."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ V = TypeVar("V", contravariant=True)
 
 
 class Printer(Protocol[V]):
-    """Shows states of something."""
+    """A printer of states."""
 
     def show(self, snapshot: V) -> None: ...
     def close(self, finished: bool) -> None: ...
@@ -21,9 +21,10 @@ class Printer(Protocol[V]):
 
 @contextmanager
 def showing(make: Callable[[TextIO, bool], Printer[V]]) -> Iterator[Callable[[V], None]]:
-    """What shows a state on standard error.
+    """Yield a function that shows a state on standard error.
 
-    :param make: makes the printer, when there is something to show, for this file; one that redraws where that works
+    :param make: function that makes the printer when the first state is shown: of the file, and of whether the printer
+        can redraw there
     """
 
     @cache

@@ -1,4 +1,4 @@
-"""`coget doctor`: is all well here, and do these servers answer."""
+"""`coget doctor`: check this machine, and whether servers answer."""
 
 import sys
 from collections.abc import Sequence
@@ -24,9 +24,9 @@ __all__ = ["doctor"]
 @options.delegate
 @options.as_json
 def doctor(sources: tuple[str, ...], engine: "Engine", delegate: tuple[str, ...], as_json: bool) -> int:
-    """Say what is installed and configured here, whether each named server answers, and what to do if not.
+    """Show what is installed and configured here, whether each named server answers, and what to do if not.
 
-    Ends with status 3 when a named server does not answer.
+    The exit status is 3 when a named server does not answer.
 
     \b
     Examples:

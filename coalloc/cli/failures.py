@@ -1,7 +1,7 @@
-"""Errors become a message and an exit status here, and nowhere else.
+"""Conversion of errors to messages and exit statuses, for all commands.
 
-Whatever a command raises ends as "coget: MESSAGE" and what to do on stderr; with `--json` it is an object on
-stdout too.
+An exception of a command is printed on stderr as "coget: MESSAGE", followed by what to do; with `--json` it is also
+an object on stdout.
 """
 
 import os
@@ -21,18 +21,18 @@ __all__ = ["reported"]
 
 
 class Defect(CoallocError):
-    """What should not have happened, and is not for the user to mend."""
+    """An unexpected exception, which is a bug of coget and not an error of the user."""
 
     code = "defect"
 
 
 def reported(command: Callable[[], object], args: Sequence[str]) -> int:
-    """Run `command`, which was called with `args`; show what went wrong and return the exit status."""
+    """Run `command`, which was called with `args`; show any error and return the exit status."""
     try:
         status = command()
     except Exception as error:
         failure = _ours(error)
-        with suppress(OSError):  # the status still tells, where nothing can be written
+        with suppress(OSError):  # if nothing can be written, the status still reports the failure
             _show(failure, as_json="--json" in args)
         return failure.status
     return status if isinstance(status, int) else 0
@@ -42,14 +42,14 @@ def _ours(error: Exception) -> CoallocError:
     match error:
         case CoallocError():
             return error
-        case click.Abort():  # click's word for KeyboardInterrupt
+        case click.Abort():  # raised by click for KeyboardInterrupt
             return Interrupted("interrupted")
         case click.UsageError():
             where = error.ctx.command_path if error.ctx else "coget"
             return UsageError(error.format_message(), f"see {where} --help")
         case click.ClickException():
             return UsageError(error.format_message())
-        case OSError(filename=None):  # all others became ours where they arose
+        case OSError(filename=None):  # OSErrors with a filename are converted where they occur
             return SinkError(
                 f"standard output or error cannot be written: {error.strerror or error}", "send it to another place"
             )

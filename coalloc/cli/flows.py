@@ -1,4 +1,4 @@
-"""`coget plan --network`: how files would go through a network, in words and as a picture."""
+"""`coget plan --network`: the paths of files through a network, as text and as a picture."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ __all__ = ["load", "plan_network"]
 
 
 def load(path: Path) -> "Scenario":
-    """The network in a file. :raises UsageError: when it cannot be read, or is none"""
+    """Read a network from a file. :raises UsageError: when it cannot be read, or does not describe a network"""
     from coalloc.planner.written import read
 
     try:
@@ -30,9 +30,9 @@ def load(path: Path) -> "Scenario":
 
 
 def plan_network(path: Path, method: str | None, picture: Path | None, broker: str | None, as_json: bool) -> None:
-    """Say how what a network's file wants moved would be moved, and draw it.
+    """Plan the transfers that a network's file asks for, print the plan, and draw it.
 
-    :param method: carries it out in virtual time, hop by hop
+    :param method: name of a method that carries the transfers out in virtual time, hop by hop
     """
     from coalloc.planner import plan
     from coalloc.planner.answer import answer
@@ -58,14 +58,14 @@ def plan_network(path: Path, method: str | None, picture: Path | None, broker: s
 
 
 class _Done(NamedTuple):
-    """What a method came to in virtual time."""
+    """The result of a method in virtual time."""
 
     method: "Method"
     record: "Record"
 
     @property
     def document(self) -> dict[str, Any]:
-        """For JSON."""
+        """The result as JSON."""
         hops = [
             {**hop.send._asdict(), "piece": hop.send.piece._asdict(), "began": hop.began, "ended": hop.ended}
             for hop in self.record.hops
@@ -74,7 +74,7 @@ class _Done(NamedTuple):
         return {**said, "seconds": self.record.seconds, "hops": hops}
 
     def show(self) -> None:
-        """As text."""
+        """Print the result as text."""
         from coalloc.progress import human
 
         done = self.record.outcome == "done"

@@ -1,4 +1,4 @@
-"""`coget forecast`: how good forecasts of transfer rates are, on a log of one's own."""
+"""`coget forecast`: the quality of forecasts of transfer rates, measured on the user's own log."""
 
 import sys
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ WORTH_COMPILING = 1_500
 
 @click.group(short_help="See how good forecasts are.")
 def forecast() -> None:
-    """See how good forecasts of transfer rates are."""
+    """Measure how good forecasts of transfer rates are."""
 
 
 @forecast.command(short_help="Compare forecasters on a log of transfers.")
@@ -33,10 +33,11 @@ def forecast() -> None:
 def evaluate(log: Path, every: bool, as_json: bool) -> None:
     """Compare forecasters on a log of transfers.
 
-    Walks through LOG: each transfer is forecast when it begins, from those that had ended by then. The last 60 % of
-    them are scored. LOG is a table with the columns start, bytes and end or seconds (and source, sink, direction,
-    file_class, streams, concurrency, setup_seconds, outcome, where known), the transfer log of a GridFTP server,
-    coget's own history, what aria2 or intake-esgf remember, or one of these compressed with gzip.
+    The transfers of LOG are forecast one after the other, each from those that had ended when it began. The last 60 %
+    of the forecasts are scored. LOG is a table with the columns start, bytes and end or seconds (and source, sink,
+    direction, file_class, streams, concurrency, setup_seconds, outcome, where known), the transfer log of a GridFTP
+    server, coget's own history, aria2's server statistics, intake-esgf's database, or one of these compressed with
+    gzip.
 
     \b
     Examples:
@@ -55,7 +56,10 @@ def evaluate(log: Path, every: bool, as_json: bool) -> None:
 
 
 def _evaluations(log: "Log", every: bool) -> "list[Evaluation]":
-    """The best first, by median error; those that are missing, or silent on this log, are told and left out."""
+    """Return the evaluations, the smallest median error first; report and skip forecasters that cannot be evaluated.
+
+    A forecaster is skipped if its library is missing or if it makes no forecast on this log.
+    """
     from predictors.errors import MissingLibraryError, NothingForecastError
     from predictors.evaluate import evaluate
     from predictors.registry import FORECASTERS, SHOWN, make
@@ -78,7 +82,7 @@ def _evaluations(log: "Log", every: bool) -> "list[Evaluation]":
 
 
 def _compile(log: "Log") -> bool:
-    """Whether to; where it is worth it and cannot be done, says so."""
+    """Return whether to compile; warn if compiling would pay but numba is missing."""
     from predictors.compiled import REMEDY, available
 
     worth = len(log.observations) >= WORTH_COMPILING

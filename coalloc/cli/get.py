@@ -1,4 +1,4 @@
-"""`coget get`: fetch. What is drawn goes to stderr, so that stdout is the JSON document's alone."""
+"""`coget get`: fetch files. Progress goes to stderr, so that stdout holds nothing but the JSON document."""
 
 import sys
 from collections.abc import Iterable
@@ -48,12 +48,12 @@ __all__ = ["get"]
 def get(as_json: bool, quiet: bool, **wishes: Any) -> None:
     """Fetch a file from all its sources at once, and verify it.
 
-    SOURCE is the address of a replica (ftp://, gsiftp://, http://, https://, or what fsspec opens), one
+    SOURCE is the address of a replica (ftp://, gsiftp://, http://, https://, or any URL that fsspec opens), one
     Metalink 4 file or URL, or with a broker the name of a dataset. Several addresses must be of the same file.
     ftp://host/a/b is the absolute path /a/b, as for globus-url-copy; ftp://host/~/b is below the home directory.
 
-    What has arrived is kept beside the target in NAME.coget: after an interruption or a failure the same
-    command goes on where it stopped.
+    Partial data are kept beside the target in NAME.coget: after an interruption or a failure the same command continues
+    where it stopped.
 
     \b
     Examples:
@@ -92,7 +92,7 @@ def _print_reports(reports: "Iterable[object]") -> None:
 
 
 def _output(path: str | None) -> Path | None:
-    """The value of --output. A Path would forget the slash by which a person means a directory."""
+    """Return the value of --output. A Path would lose the final slash that marks a directory."""
     if path == "":
         raise UsageError("--output is empty", "name a file, or a directory that exists, with -o")
     if path is not None and path.endswith("/") and not Path(path).is_dir():
@@ -101,7 +101,7 @@ def _output(path: str | None) -> Path | None:
 
 
 def _staging(value: str | None) -> tuple[str, ...] | None:
-    """The value of --staging; no server for auto."""
+    """Return the value of --staging; an empty tuple for auto."""
     if value in (None, "auto"):
         return None if value is None else ()
     return tuple(url for url in str(value).split(",") if url)

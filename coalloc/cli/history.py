@@ -1,4 +1,4 @@
-"""`coget history`: what this user's transfers achieved at each source."""
+"""`coget history`: the results of this user's transfers at each source."""
 
 import sys
 from collections.abc import Sequence
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 __all__ = ["history"]
 
 SHOWN = 100
-"""Refused lines, and changed ones, that are told one by one."""
+"""Most refused or changed lines that are printed one by one."""
 
 
 @click.group(short_help="Show what your transfers achieved, per source.", invoke_without_command=True)
 @options.as_json
 @click.pass_context
 def history(context: click.Context, as_json: bool) -> None:
-    """Show what your transfers achieved, per source: the base of coget's forecasts.
+    """Show the results of your transfers per source; coget's forecasts rest on them.
 
     \b
     Examples:
@@ -54,14 +54,13 @@ def history(context: click.Context, as_json: bool) -> None:
 @options.as_json
 @click.pass_context
 def import_(context: click.Context, logs: tuple[Path, ...], globus: bool, broker: str | None, as_json: bool) -> None:
-    """Learn from what other programs logged, so that coget knows servers that it has not used yet.
+    """Import logs of other programs, so that coget can forecast for servers that it has not used yet.
 
-    Lines that are refused, and names that are kept in another form, are told with their numbers on standard error.
+    Refused lines, and values that are stored in another form, are reported with their line numbers on standard error.
+    LOG is the file that aria2 keeps with --server-stat-of, intake-esgf's database of downloads, the transfer log of a
+    GridFTP server, or a table with the columns source, start, bytes, and end or seconds. Known transfers are skipped.
 
-    LOG is what aria2 keeps with --server-stat-of, intake-esgf's database of downloads, the transfer log of a GridFTP
-    server, or a table with the columns source, start, bytes, and end or seconds. What is known already is left out.
-
-    With --globus it is what Globus transferred for you; your broker, if you have one, is told of it, too.
+    With --globus, coget imports your own transfers at Globus, and reports them to your broker, if you have one.
     Set GLOBUS_CLIENT_ID to the id of an application, and GLOBUS_CLIENT_SECRET to its secret if it logs in by itself.
 
     \b
@@ -104,7 +103,7 @@ def _told(found: "Remembered") -> None:
 
 
 def _told_lines(found: "Remembered") -> None:
-    """Each of the first `SHOWN`, and how many there are."""
+    """Print the first `SHOWN` refused and changed lines, and how many there are."""
     for refused in found.refused[:SHOWN]:
         say(f"line {refused.line} is refused: {refused.why}", err=True)
     for line, field, was, now in found.changed[:SHOWN]:

@@ -1,4 +1,4 @@
-"""Work that SIGINT and SIGTERM end cleanly."""
+"""Clean termination of work on SIGINT and SIGTERM."""
 
 import os
 import signal
@@ -18,17 +18,17 @@ T = TypeVar("T")
 
 
 class Interrupted(CoallocError):
-    """The user, or the system, asked us to stop."""
+    """A request by the user, or the system, to stop."""
 
     status = 130
     code = "interrupted"
 
 
 def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
-    """Run `work` to its end. The first SIGINT or SIGTERM cancels it; the second leaves at once.
+    """Run `work` to its end. The first SIGINT or SIGTERM cancels it; the second ends the process at once.
 
-    :param remedy: what the user can do after an interruption
-    :raises Interrupted: when a signal ended it
+    :param remedy: advice for the user after an interruption
+    :raises Interrupted: when a signal ended the work
     """
     import asyncio
 
@@ -50,13 +50,13 @@ def run(work: Coroutine[Any, Any, T], remedy: str = "") -> T:
 
 @contextmanager
 def _signals_cancel(task: "asyncio.Future[Any]") -> Iterator[None]:
-    # Plain handlers, for those of the event loop would wait while a long checksum keeps it busy.
+    # Plain signal handlers, because those of the event loop would wait while a long checksum keeps it busy.
     loop, asked = task.get_loop(), False
 
     def stop(number: int, frame: FrameType | None) -> None:
         nonlocal asked
         if asked:
-            os.write(2, b"\n\x1b[?25h" if os.isatty(2) else b"\n")  # a live display hid the cursor
+            os.write(2, b"\n\x1b[?25h" if os.isatty(2) else b"\n")  # show the cursor again, which a live display hides
             os._exit(Interrupted.status)
         asked = True
         loop.call_soon_threadsafe(task.cancel)

@@ -1,4 +1,4 @@
-"""The event loop of a command: one that does not wait, at its end, for names that nobody asks for any more."""
+"""The event loop of a command, which does not wait at its end for name lookups that are no longer needed."""
 
 import asyncio
 import socket
@@ -11,10 +11,10 @@ __all__ = ["CommandLoop"]
 
 
 class CommandLoop(asyncio.SelectorEventLoop):
-    """Looks names up in threads that end with the process.
+    """An event loop that looks names up in daemon threads, which end with the process.
 
-    A name service that is silent holds such a thread for minutes. Those of asyncio are waited for, however little the
-    answer is worth by then.
+    A silent name service blocks such a thread for minutes. asyncio would wait for its own threads before it ends, even
+    though the answer is useless by then.
     """
 
     async def getaddrinfo(self, *args: Any, **kwargs: Any) -> list[Any]:
@@ -30,7 +30,7 @@ class CommandLoop(asyncio.SelectorEventLoop):
                 told = answer.set_result, socket.getaddrinfo(*args, **kwargs)
             except Exception as error:
                 told = answer.set_exception, error
-            with suppress(RuntimeError):  # the loop is closed
+            with suppress(RuntimeError):  # the loop may be closed already
                 self.call_soon_threadsafe(tell, *told)
 
         Thread(target=look_up, name="coget-names", daemon=True).start()

@@ -30,13 +30,13 @@ __all__ = ["coget", "invoke", "main"]
 
 
 BETWEEN_COLLECTIONS = 50_000
-"""New objects that make the collector look for garbage. With Python's 700 it looks 30 times at what is only loaded."""
+"""New objects that trigger a garbage collection. Python's 700 would trigger it 30 times while modules are loaded."""
 
 
 class DefaultGroup(click.Group):
-    """A group of which `get` is the command when the first word names none.
+    """A command group that runs `get` when the first argument is not a command.
 
-    A file that is called like a command is reached as ./plan.
+    A file with the name of a command can be given as ./plan.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -58,7 +58,7 @@ class DefaultGroup(click.Group):
 @click.group(cls=DefaultGroup, context_settings={"max_content_width": 100})
 @click.version_option(package_name="coget", message="coget %(version)s")
 def coget() -> None:
-    """Fetch one file from several servers at once, whole and verified.
+    """Fetch one file from several servers at once, complete and verified.
 
     `coget SOURCE...` is short for `coget get SOURCE...`; see `coget get --help` for its options.
 
@@ -101,35 +101,35 @@ for command in (
 
 
 def _open_closed_streams() -> None:
-    """Lead closed standard streams nowhere: a file opened later would get their number, and what is printed."""
+    """Open the null device for closed standard streams; otherwise a file opened later would receive the output."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # gets the lowest number that is free: this one
+            os.open(os.devnull, os.O_RDWR)  # gets the lowest free number, which is this one
     sys.stdout = sys.stdout or open(1, "w")  # noqa: SIM115 - it is never closed
     sys.stderr = sys.stderr or open(2, "w")  # noqa: SIM115
 
 
 def _log_warnings() -> None:
-    """Have warnings logged, for the log escapes them also where a display draws."""
+    """Send warnings to the log, which escapes them even while a display is drawn."""
     logging.captureWarnings(True)
     if logging.lastResort:
         logging.getLogger("py.warnings").addHandler(logging.lastResort)
 
 
 def invoke(args: Sequence[str]) -> int:
-    """Run `coget` with these words and return its exit status; nothing but the status comes out."""
+    """Run `coget` with these arguments and return its exit status; raise nothing."""
     return failures.reported(lambda: coget.main(list(args), prog_name="coget", standalone_mode=False), args)
 
 
 def main() -> NoReturn:
-    """The console script."""
+    """Run the console script."""
     gc.set_threshold(BETWEEN_COLLECTIONS)
     _open_closed_streams()
     streams.guard()
     _log_warnings()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as SIGINT, until a command runs
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # treated as SIGINT until a command runs
     status = invoke(sys.argv[1:])
-    gc.freeze()  # else the interpreter looks through all that is loaded once more before it ends, for 15 ms
+    gc.freeze()  # avoids a last garbage collection at exit, which takes 15 ms
     sys.exit(status)

@@ -1,4 +1,4 @@
-"""The options that `get` and `plan` share, and the request that they make up."""
+"""The options that `get` and `plan` share, and the request built from them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -36,12 +36,12 @@ def _files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[
 
 
 def sources(required: bool = True) -> Callable[[F], F]:
-    """The SOURCE... argument."""
+    """Add the SOURCE... argument."""
     return click.argument("sources", metavar="SOURCE...", nargs=-1, required=required, shell_complete=_files)
 
 
 def size(ctx: click.Context, param: click.Parameter, value: str) -> int:
-    """What an option of a size says, in bytes: its callback."""
+    """Parse the value of a size option as bytes; used as its callback."""
     from coalloc.planner import units
 
     try:
@@ -117,16 +117,16 @@ _TRANSFER_OPTIONS = (
 
 
 def transfer_options(command: F) -> F:
-    """The options that say how a file is fetched."""
+    """Add the options for how a file is fetched."""
     for option in reversed(_TRANSFER_OPTIONS):
         command = option(command)
     return command
 
 
 def request(sources: tuple[str, ...], output: Path | None = None, checksum: str | None = None, **how: Any) -> "Request":
-    """What the API is asked for; `how` are the values of `transfer_options`.
+    """Build the request to the API; `how` are the values of `transfer_options`.
 
-    :raises UsageError: for options that make no sense together
+    :raises UsageError: for options that contradict each other
     """
     from coalloc.api import Request
 

@@ -1,4 +1,4 @@
-"""`coget plan`: what would be done, moving nothing."""
+"""`coget plan`: show a plan without moving any data."""
 
 import sys
 from collections.abc import Sequence
@@ -33,11 +33,11 @@ PICTURES = (".svg", ".png", ".pdf")
 def plan(
     as_json: bool, metalink: bool, network: Path | None, method: str | None, picture: Path | None, **wishes: Any
 ) -> None:
-    """Show how a file would be fetched, and move nothing.
+    """Show how a file would be fetched, without moving any data.
 
-    Asks each server for the file's size, and says from this user's own history what each source would
-    contribute and how long it would take. With --network, shows how files would go through a network, over other hosts
-    where that is faster, how long that takes and what limits it; what the file does not say of its servers is known
+    coget asks each server for the file's size, and shows from this user's own history what each source would
+    contribute and how long the transfer would take. With --network, it shows the paths of files through a network, over
+    relays where that is faster, with the time and the limits of the plan; facts about servers that the file lacks come
     from `coget probe`, and from the broker that --broker names.
 
     \b

@@ -1,4 +1,4 @@
-"""`coget probe`: what goes from server to server, measured."""
+"""`coget probe`: measure the rates between servers."""
 
 import sys
 from pathlib import Path
@@ -54,12 +54,12 @@ def probe(
     as_json: bool,
     **wishes: Any,
 ) -> int:
-    """Measure what goes from each of these GridFTP servers to each other, by short transfers between them.
+    """Measure the rates between these GridFTP servers, each to each other, by short transfers between them.
 
-    A URL is that of a file, which is sent, or of a folder, in which a file is made and removed. What is received is
-    written there too, and removed. Pairs that have no server in common are measured side by side.
+    A URL names a file, which is sent, or a directory, in which a file is created and removed. Received data are
+    written there too, and removed. Pairs that have no server in common are measured at the same time.
 
-    The results are remembered, with their age: the network is known to `coget plan`, and to your broker.
+    The results are stored with their time; `coget plan`, and your broker, use them.
 
     \b
     Examples:
@@ -91,7 +91,7 @@ def _save(path: Path, text: str) -> None:
 
 
 def _tell(measured: "Measured") -> None:
-    """One line of progress."""
+    """Print one line of progress."""
     from coalloc.progress import human
 
     rate = measured.rate
@@ -110,7 +110,7 @@ def _document(found: "Survey") -> dict[str, Any]:
 
 
 def _print(found: "Survey") -> None:
-    """A row a source, a column a sink."""
+    """Print a table with a row per source and a column per sink."""
     from coalloc.progress.table import console, table
 
     network = found.scenario.network

@@ -1,4 +1,4 @@
-"""`coget submit`: hand a download over to a broker, which does it while nobody waits."""
+"""`coget submit`: submit a transfer to a broker, which runs it in the background."""
 
 import time
 from collections import Counter
@@ -41,13 +41,13 @@ SYNC = ("exists", "size", "mtime", "checksum")
 @options.broker
 @options.as_json
 def submit(wait: bool, broker: str | None, as_json: bool, **wishes: Any) -> None:
-    """Hand a download over to a broker: it transfers from SOURCE to DESTINATION, while you do something else.
+    """Submit a transfer to a broker, which copies from SOURCE to DESTINATION in the background.
 
-    Both are COLLECTION:/path, with a collection of the broker's by its name or id. SOURCE may as well be the name of a
-    dataset, SCOPE:NAME: it comes from wherever the broker knows it to be, from several servers at once. With a slash at
-    its end DESTINATION is a folder, and every SOURCE keeps its name.
+    Both are COLLECTION:/path, with the name or id of one of the broker's collections. SOURCE may also be the name of a
+    dataset, SCOPE:NAME: it is fetched from the replicas that the broker knows, from several servers at once. If
+    DESTINATION ends with a slash, it is a directory, and every SOURCE keeps its name.
 
-    Prints the task's id, for coget watch and coget tasks.
+    The command prints the task's id, for coget watch and coget tasks.
 
     \b
     Examples:
@@ -71,7 +71,7 @@ def submit(wait: bool, broker: str | None, as_json: bool, **wishes: Any) -> None
 
 
 def _print_planned(number: str, broker: str | None, as_json: bool) -> None:
-    """Wait until a dry run has found out what would be done, and print that."""
+    """Wait for the result of a dry run, and print what would be done."""
     from coalloc import api
     from coalloc.progress import human
 
@@ -98,7 +98,7 @@ def _print_planned(number: str, broker: str | None, as_json: bool) -> None:
 
 
 def _moment(said: str | None) -> float | None:
-    """Seconds since the epoch."""
+    """Parse a local time as seconds since the epoch."""
     if said is None:
         return None
     try:

@@ -1,4 +1,4 @@
-"""`coget tasks`: what a broker does for this user."""
+"""`coget tasks`: list and cancel this user's tasks at a broker."""
 
 import sys
 import time
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["tasks"]
 
 SHOWN = 8
-"""Characters of an id: enough to tell thousands of tasks apart."""
+"""Characters shown of an id: enough to tell thousands of tasks apart."""
 
 
 @click.group(short_help="List what a broker does for you, or cancel it.", invoke_without_command=True)
@@ -26,7 +26,7 @@ SHOWN = 8
 @options.as_json
 @click.pass_context
 def tasks(context: click.Context, every: bool, most: int, broker: str | None, as_json: bool) -> None:
-    """List your tasks at a broker that are under way, the newest first.
+    """List your unfinished tasks at a broker, the newest first.
 
     \b
     Examples:
@@ -53,7 +53,7 @@ def tasks(context: click.Context, every: bool, most: int, broker: str | None, as
 @options.broker
 @click.pass_context
 def cancel(context: click.Context, numbers: tuple[str, ...], broker: str | None) -> None:
-    """End tasks before they are done; what was transferred stays. TASK is an id, or its beginning.
+    """Cancel tasks; files already transferred are kept. TASK is an id, or its beginning.
 
     \b
     Examples:

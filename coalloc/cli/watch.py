@@ -1,4 +1,4 @@
-"""`coget watch`: a broker's task as it goes."""
+"""`coget watch`: show the progress of a broker's task."""
 
 import sys
 from typing import TYPE_CHECKING, TextIO
@@ -21,10 +21,10 @@ __all__ = ["printer", "until_over", "watch"]
 @options.broker
 @options.as_json
 def watch(task: str, broker: str | None, as_json: bool) -> None:
-    """Show how a task goes until it is done; TASK is its id, or the beginning of that.
+    """Show the progress of a task until it ends; TASK is its id, or the beginning of it.
 
-    Ends with status 0 when the task succeeded and 5 when it failed. Interrupted, it leaves the task alone. While the
-    broker is away it waits, for ten minutes.
+    The exit status is 0 when the task succeeded and 5 when it failed. An interrupt ends the display, not the task.
+    If the broker does not answer, the command retries for ten minutes.
 
     \b
     Examples:
@@ -35,7 +35,7 @@ def watch(task: str, broker: str | None, as_json: bool) -> None:
 
 
 def until_over(number: str, broker: str | None, as_json: bool) -> None:
-    """Show it until it is over; then what it did."""
+    """Show a task until it ends, then its result."""
     from coalloc import api
 
     with showing(printer) as show:
@@ -50,7 +50,7 @@ def until_over(number: str, broker: str | None, as_json: bool) -> None:
 
 
 def printer(file: TextIO, live: bool) -> "TaskBars | TaskLines":
-    """Return what shows a task on a terminal, or in lines."""
+    """Return a printer that draws a task on a terminal, or one that writes lines."""
     if live:
         from coalloc.progress.taskbars import TaskBars
 
