@@ -1,6 +1,6 @@
-"""What the user named -> replica sets, before any of their servers is asked; and where the file goes.
+"""Resolution of the user's arguments to replica sets, before any replica's server is contacted, and of target paths.
 
-Sizes come later, from the engines, through the download.
+Sizes are found later, by the engines during the download.
 """
 
 import os
@@ -21,34 +21,34 @@ from coalloc.urls import redact
 __all__ = ["Ask", "Fetch", "bounds", "refuse_collisions", "resolve", "target"]
 
 Ask = Callable[[Sequence[str]], Awaitable[list[Found]]]
-"""`await ask(names)`: where a broker knows these datasets to be."""
+"""`await ask(names)`: the broker's replicas of these datasets."""
 
 Fetch = Callable[[str, int], Awaitable[tuple[bytes, str | None]]]
 """`await fetch(url, limit)`: a whole document through an engine, and the numeric address of its server, if known.
 
-A UsageError if it is longer than `limit` bytes.
+It raises UsageError if the document is longer than `limit` bytes.
 """
 
 DATASET = re.compile(r"(?:[\w.-]+:)?/?[\w.+=@,~-]+(?:/[\w.+=@,~-]+)*")
-"""What a broker may call a dataset: a name, with its scope and a colon before it if it has one."""
+"""Syntax of a broker's dataset names: a name, optionally preceded by a scope and a colon."""
 METALINKS = (".meta4", ".metalink")
-"""How URLs of Metalinks end."""
+"""Suffixes of Metalink URLs."""
 
 
 async def resolve(
     sources: Sequence[str], fetch_document: Fetch, ask: Ask | None = None, policy: AddressPolicy = ANYWHERE
 ) -> list[Found]:
-    """The files that `sources` name: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
+    """Resolve `sources`: replica URLs of one file, one Metalink as a path or URL, or a broker's datasets.
 
-    With a broker, what is neither URL nor file is a dataset; without, a path is always a Metalink. A URL is one if it
-    ends in .meta4 or .metalink, or, being the only one and http(s), if its server says so. Anything else that is a URL
-    is a replica.
+    With a broker, a source that is neither a URL nor a file is a dataset; without, a path is always a Metalink. A URL
+    is a Metalink if it ends in .meta4 or .metalink, or if it is the only source, is http(s), and its server says so.
+    Any other URL is a replica.
 
-    :param fetch_document: gets Metalinks from servers that do not speak http
-    :param ask: asks the broker, where there is one
-    :param policy: the addresses that servers which speak http may have
-    :raises UsageError: if a source is neither, or a Metalink is malformed or not alone
-    :raises SourceError: if a Metalink cannot be had from its server
+    :param fetch_document: function that fetches Metalinks from servers that do not speak http
+    :param ask: function that asks the broker, if there is one
+    :param policy: the addresses that http servers may have
+    :raises UsageError: if a source is none of these, or a Metalink is malformed or not alone
+    :raises SourceError: if a Metalink cannot be fetched from its server
     """
     if not sources or "" in sources:
         raise UsageError("nothing was named to fetch", "name one or more replica URLs, or a Metalink file")
@@ -66,7 +66,10 @@ def _may_be_dataset(source: str) -> bool:
 
 
 def _checked(files: Sequence[Found]) -> list[Found]:
-    """What a broker says is no more to be trusted than a Metalink."""
+    """Return the broker's files without replicas that only the user may name, as for a Metalink.
+
+    :raises UsageError: if several files have the same name
+    """
     names = [found.file.name for found in files]
     if twice := [found.dataset for found in files if names.count(found.file.name) > 1]:
         raise UsageError(f"{' and '.join(map(str, twice))} would be one file", "fetch them apart, with -o")
@@ -89,7 +92,7 @@ async def _read(source: str, fetch_document: Fetch, policy: AddressPolicy) -> li
     from coalloc.resolve import metalink  # few transfers need a parser of XML
 
     if "://" not in source:
-        # One byte more than is taken, so that too large is noticed.
+        # One byte more than the limit, so that a file that is too large is noticed.
         files, origin, secure = metalink.read(_local(source, metalink.MAX_BYTES + 1), source), Origin("document"), True
     elif _is_http(source):
         from coalloc.resolve import fetch
@@ -103,7 +106,7 @@ async def _read(source: str, fetch_document: Fetch, policy: AddressPolicy) -> li
 
 
 def _vouched(file: ReplicaSet, secure: bool) -> ReplicaSet:
-    """The file as a document names it that nobody on the way can have changed, if it is `secure`."""
+    """Return the file, marked as vouched for if it has hashes and its document cannot have been changed in transit."""
     return file._replace(vouched=secure and bool(file.checksums or file.pieces))
 
 

@@ -1,8 +1,8 @@
-"""Files that would be one where they go, because a file system holds different names for one, found before bytes move.
+"""Detection, before any transfer, of files that would share a path because a file system treats their names as equal.
 
-Which names it holds for one, only the file system itself knows: by case (exFAT, NTFS, some directories of ext4), by how
-accents are written, by blanks at the end, by short names. It is asked, but only of names that are similar. Pure, but
-for the question.
+File systems may ignore case (exFAT, NTFS, some directories of ext4), the encoding of accents, or trailing blanks,
+and may have short names. Only the file system itself knows, so it is asked, but only about similar names. Pure,
+except for this question.
 """
 
 import re
@@ -18,32 +18,32 @@ from coalloc.partial import data_folder
 __all__ = ["Held", "refuse_collisions"]
 
 Held = Callable[[str, Sequence[str]], Awaitable[Mapping[str, str]]]
-"""`await held(folder, names)`: for each of these names, which of them the folder holds it for.
+"""`await held(folder, names)`: for each of these names, the one of them that the folder treats as equal to it.
 
-The folder is a path below the destination; it need not be there.
+The folder is a path below the destination; it need not exist.
 """
 MOST_FOLDERS = 100_000
-"""Paths of these are held at once: few names go through very many."""
+"""Most paths of directories held in memory at once; even a few names may go through very many."""
 SHOWN = 200
 """Characters of a name in a message."""
 SHORT = re.compile(r"~\d")
-"""What a short name has that FAT makes for a long one. It is similar to any name."""
+"""Mark of a short name, as made by FAT for a long one. Such a name counts as similar to any name."""
 
 
 class Use(NamedTuple):
-    """What a path is needed for, and of which file."""
+    """The use of a path, and the file that needs it."""
 
     kind: Literal["file", "folder", "partial"]
     name: str
 
 
 async def refuse_collisions(names: Sequence[str], held: Held, partial: bool = True, short: bool = True) -> None:
-    """Return if each of these files has a place of its own.
+    """Check that each of these files has a path of its own.
 
     :param names: paths below one destination
-    :param partial: whether partial data have places there, too, in `NAME.coget/`
+    :param partial: whether partial data are stored there, too, in `NAME.coget/`
     :param short: whether names may be short ones, as on file systems of this machine
-    :raises UsageError: if two are one, or one is in the way of another
+    :raises UsageError: if two paths are the same, or one is in the way of another
     """
     uses: dict[str, list[Use]] = defaultdict(list)
     for path, use in _uses(names):
@@ -72,7 +72,7 @@ def _uses(names: Sequence[str]) -> Iterator[tuple[str, Use]]:
 
 
 def _similar(paths: Collection[str], short: bool) -> list[list[str]]:
-    """The paths that could be one, together; all of one depth where there are short names."""
+    """Return groups of paths that could be the same; paths of one depth form one group if there are short names."""
     alike: defaultdict[tuple[str, ...], list[str]] = defaultdict(list)
     for path in paths:
         parts = path.split("/")
@@ -82,7 +82,7 @@ def _similar(paths: Collection[str], short: bool) -> list[list[str]]:
 
 @lru_cache(maxsize=100_000)
 def _core(name: str) -> str:
-    """What is left of a name without all that any file system ignores, and more."""
+    """Return a name without everything that some file system ignores; more is removed to be safe."""
     if name.isascii():
         return name.casefold().rstrip(" .")
     spelled = unicodedata.normalize("NFKD", unicodedata.normalize("NFKD", name).casefold())
@@ -90,7 +90,7 @@ def _core(name: str) -> str:
 
 
 async def _one(paths: Sequence[str], held: Held) -> list[list[str]]:
-    """The paths that are one, together. They have as many components each."""
+    """Return groups of paths that are the same. All `paths` have the same number of components."""
     parts, depth = [list(paths)], paths[0].count("/") + 1 if len(paths) > 1 else 0
     for level in range(depth):
         split: list[list[str]] = []
@@ -107,7 +107,7 @@ async def _one(paths: Sequence[str], held: Held) -> list[list[str]]:
 
 
 def _refuse(uses: Sequence[Use]) -> None:
-    """Raise if one place cannot have these uses. Folders may be one."""
+    """Raise UsageError if one path cannot have these uses. Several files may use the same directory."""
     count = Counter(use.kind for use in uses)
     first = {kind: next((use.name for use in uses if use.kind == kind), "") for kind in count}
     if count["file"] > 1:

@@ -1,7 +1,8 @@
-"""XML of strangers, read into a small tree of the elements that count. Pure.
+"""A parser of untrusted XML, which returns a small tree of the elements of interest. Pure.
 
-There are no DTDs and no entities. Namespaces repeat a name of a million characters with every element, and one tag has
-millions of attributes: what a document can unfold to is bounded, besides its own size.
+DTDs and entities are refused. A document may expand to much more than its own size, by a namespace whose name of a
+million characters is repeated with every element, or by a tag with millions of attributes; so the expansion is
+bounded too.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,23 +15,24 @@ from coalloc.errors import UsageError
 __all__ = ["MAX_ELEMENTS", "parsed"]
 
 MAX_ELEMENTS = 250_000
-"""And as many attributes. With 16 MiB of XML this needs 200 MB at most, and is enough for 1 TB in pieces of 4 MiB."""
+"""Most elements, and most attributes. 16 MiB of XML then need 200 MB at most; enough for 1 TB in pieces of 4 MiB."""
 MAX_TAG = 256 * 1024
-"""Bytes of one tag, comment or instruction."""
+"""Most bytes of one tag, comment or instruction."""
 MAX_NAMESPACE = 256
-"""Characters of the name of a namespace."""
+"""Most characters of the name of a namespace."""
 PIECE = 64 * 1024
 MANY_NAMES = 1_000
 
 Shape = Mapping[str, frozenset[str]]
-"""Names of elements, as `{namespace}name`, by the element that they are in."""
+"""Names of the child elements to keep, as `{namespace}name`, by the name of their parent."""
 
 
 def parsed(document: bytes, where: str, shape: Shape) -> tuple[Element, Mapping[Element, int]]:
-    """Return the root, and the line of each element. What `shape` does not have is left out, unless it is the root.
+    """Return the root, and the line of each element. Elements not in `shape` are left out, except the root.
 
-    :param where: what to call the document in messages
-    :raises UsageError: if it is malformed, or unfolds to too much
+    :param where: name of the document in messages
+    :param shape: elements to keep
+    :raises UsageError: if the document is malformed, or expands to too much
     """
     builder = _Builder(where, shape)
     parser = expat.ParserCreate(namespace_separator="}", intern=builder.interned)
@@ -45,7 +47,7 @@ def parsed(document: bytes, where: str, shape: Shape) -> tuple[Element, Mapping[
             if min(start + PIECE, len(document)) - parser.CurrentByteIndex > MAX_TAG:
                 builder.refuse(f"has a tag of more than {MAX_TAG} bytes")
         parser.Parse(b"", True)
-    except (expat.ExpatError, ValueError, LookupError) as error:  # the last two: encodings
+    except (expat.ExpatError, ValueError, LookupError) as error:  # ValueError, LookupError: encodings
         raise UsageError(
             f"{where} is no Metalink: {error}", "name a Metalink 4 file (RFC 5854) or replica URLs"
         ) from None
@@ -58,7 +60,7 @@ class _Builder:
         self.lines: dict[Element, int] = {}
         self.line: Callable[[], int] = int
         self.interned: dict[str, str] = {}
-        """The parser's names, which it would keep for good."""
+        """Names interned by the parser, which would keep them forever; cleared when there are too many."""
         self._where = where
         self._shape = shape
         self._open: list[Element] = []
@@ -119,7 +121,7 @@ class _Builder:
 
 
 def _full(name: str) -> str:
-    """As the tree has it.
+    """Return the name in the form that the tree uses.
 
     >>> _full("urn:x}file"), _full("file")
     ('{urn:x}file', 'file')

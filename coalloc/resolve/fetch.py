@@ -1,4 +1,4 @@
-"""Documents by http(s): whether a URL is a Metalink, and its bytes. Files that a user wants are for the engines."""
+"""Documents fetched by http(s): detection of Metalinks, and their bytes. Engines fetch the files that users want."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,16 +14,16 @@ from coalloc.errors import SourceError, Stalled, Unreachable, Unsupported, Usage
 __all__ = ["Document", "get", "says_metalink"]
 
 METALINKS = ("application/metalink4+xml", "application/metalink+xml")
-"""What servers call a Metalink."""
+"""Content types of Metalinks."""
 SECONDS = 10.0
-"""For connecting, and between bytes."""
+"""Time limit in seconds for connecting, and between bytes."""
 
 
 class Document(NamedTuple):
-    """A document, and whose word it is.
+    """A document and its origin.
 
-    :param address: the numeric address of the server: of those that led to it, the most public; None if not known
-    :param secure: whether it came by https, and all that led to it
+    :param address: numeric address of the server; after redirects, the most public address on the way; None if unknown
+    :param secure: whether the document, and all redirects to it, came by https
     """
 
     content: bytes
@@ -32,10 +32,10 @@ class Document(NamedTuple):
 
 
 async def says_metalink(url: str, policy: AddressPolicy = ANYWHERE) -> bool:
-    """Whether the server calls this a Metalink. When it cannot be asked, it does not: an engine will say why.
+    """Return whether the server declares a URL a Metalink; False on errors, which an engine will explain.
 
     :param policy: the addresses that servers may have
-    :raises Unreachable: if it does not answer, for an engine would only wait for it once more
+    :raises Unreachable: if the server does not answer, because an engine would only wait for it again
     """
     async with _exchange(url, policy) as server:
         try:
@@ -49,11 +49,11 @@ async def says_metalink(url: str, policy: AddressPolicy = ANYWHERE) -> bool:
 
 
 async def get(url: str, limit: int, policy: AddressPolicy = ANYWHERE) -> Document:
-    """The document at `url`.
+    """Return the document at `url`.
 
     :param policy: the addresses that servers may have
     :raises UsageError: if it is longer than `limit` bytes
-    :raises SourceError: if it cannot be had
+    :raises SourceError: if it cannot be fetched
     """
     async with _exchange(url, policy) as server, AsyncExitStack() as stack:
         async with _timely(server):
@@ -80,7 +80,7 @@ async def get(url: str, limit: int, policy: AddressPolicy = ANYWHERE) -> Documen
 
 @asynccontextmanager
 async def _exchange(url: str, policy: AddressPolicy) -> AsyncIterator[Exchange]:
-    options = EngineOptions(DirectDialer(policy), connect_seconds=2 * SECONDS)  # `_timely` is earlier
+    options = EngineOptions(DirectDialer(policy), connect_seconds=2 * SECONDS)  # `_timely` ends earlier
     server = Exchange(url, options, lambda _: None)
     try:
         yield server
@@ -92,7 +92,7 @@ async def _exchange(url: str, policy: AddressPolicy) -> AsyncIterator[Exchange]:
 
 @asynccontextmanager
 async def _timely(server: Exchange) -> AsyncIterator[None]:
-    """:raises Stalled: when something takes too long"""
+    """Limit the time of the block. :raises Stalled: when it takes longer than `SECONDS`"""
     try:
         async with asyncio.timeout(SECONDS):
             yield

@@ -1,8 +1,8 @@
-"""Metalink 4 (RFC 5854), read and written. Where the document comes from is for others.
+"""Reader and writer of Metalink 4 (RFC 5854). Fetching the document is the task of other modules.
 
-Read with a hardened parser: no DTD, no entities, a bounded size and number of elements. What is used: file name,
-size, hash, pieces, url with priority and location. The rest (metaurl, signature, identity, ...) is ignored, and so
-are hashes of types that cannot be checked here.
+The reader is hardened: no DTD, no entities, a bounded size and number of elements. It uses the file's name,
+size, hash, pieces, and url with priority and location. It ignores the rest (metaurl, signature, identity, ...), and
+hashes of types that cannot be checked here.
 """
 
 import re
@@ -25,7 +25,7 @@ NAMESPACE = "urn:ietf:params:xml:ns:metalink"
 VERSION_3 = "{http://www.metalinker.org/}metalink"
 MAX_BYTES = 16 * 1024 * 1024
 MOST_REPLICAS = 1_000
-"""Of one file."""
+"""Most replicas of one file."""
 WORST_PRIORITY = 999_999
 SHAPE = {
     f"{{{NAMESPACE}}}{tag}": frozenset(f"{{{NAMESPACE}}}{child}" for child in children)
@@ -35,20 +35,20 @@ SHAPE = {
         "pieces": ("hash",),
     }.items()
 }
-"""What is read, by what it is in."""
+"""Elements that are read, by their parent."""
 
 
 def read(document: bytes, where: str) -> list[ReplicaSet]:
-    """The files that a Metalink describes, and the replicas of each, in the document's order.
+    """Return the files that a Metalink describes, and the replicas of each, in the document's order.
 
-    :param where: what to call the document in messages: a path, or a URL without password
-    :raises UsageError: if it is malformed or unsafe, naming line and element
+    :param where: name of the document in messages: a path, or a URL without password
+    :raises UsageError: if the document is malformed or unsafe, naming line and element
     """
     return _Reader(where).read(document)
 
 
 class _Reader:
-    """Reads one document; knows what to call it, and which element is on which line."""
+    """A reader of one document; it knows the document's name and the line of each element, for messages."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -107,7 +107,7 @@ class _Reader:
         return tuple(found.values())
 
     def _hash(self, element: Element, kind: str) -> Checksum | None:
-        """The hash in `element`; None when it is of a type that cannot be checked here."""
+        """Return the hash in `element`; None when it is of a type that cannot be checked here."""
         if checksums.normalise(kind) is None:
             return None
         try:
@@ -116,7 +116,7 @@ class _Reader:
             raise self._wrong(element, error.message) from None
 
     def _pieces(self, element: Element, size: int | None) -> PieceHashes | None:
-        """The hashes of the pieces, of the longest type if there are several."""
+        """Return the hashes of the pieces, of the longest type if there are several."""
         found = [pieces for child in element.findall(_tag("pieces")) if (pieces := self._piece_hashes(child, size))]
         return max(found, key=lambda pieces: checksums.ALGORITHMS[pieces.algorithm], default=None)
 
@@ -173,7 +173,7 @@ class _Reader:
 
 
 def write(files: Iterable[ReplicaSet], published: datetime) -> str:
-    """A Metalink 4 document of these files; `published` is an aware time. Passwords in URLs are left out."""
+    """Return a Metalink 4 document of these files; `published` is an aware time. Passwords in URLs are left out."""
     root = Element("metalink", xmlns=NAMESPACE)
     _add(root, "generator", "coget")
     _add(root, "published", f"{published.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}")
@@ -192,7 +192,7 @@ def write(files: Iterable[ReplicaSet], published: datetime) -> str:
 
 
 def _plain(line: str) -> str:
-    """What a terminal would obey, or not show, as XML has it escaped."""
+    """Replace characters that a terminal would interpret, or not show, by XML character references."""
     return line if escaped(line) == line else "".join(c if escaped(c) == c else f"&#{ord(c)};" for c in line)
 
 
@@ -222,7 +222,7 @@ def _tag(name: str) -> str:
 
 
 def _type(algorithm: str) -> str:
-    """The name that RFC 5854 gives a hash type.
+    """Return the name of a hash type in RFC 5854.
 
     >>> _type("sha256"), _type("md5")
     ('sha-256', 'md5')

@@ -1,4 +1,4 @@
-"""Names of files as others give them, made or judged safe to create below a directory. Pure."""
+"""File names from outside, made or checked to be safe to create below a directory. Pure."""
 
 import re
 from urllib.parse import unquote, urlsplit
@@ -8,15 +8,15 @@ from coalloc.bounds import DEEPEST
 __all__ = ["UNPRINTABLE", "from_url", "why_hidden", "why_unsafe"]
 
 UNPRINTABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Control characters, line ends, changes of the writing direction, and what is no character."""
+"""Control characters, line ends, changes of the writing direction, and code points that are no characters."""
 
 LONGEST = 4096
-"""Characters of a relative path."""
+"""Most characters of a relative path."""
 UNNAMED = "download"
 
 
 def from_url(url: str) -> str:
-    """The last component of the URL's path, percent-decoded, without what could lead out of a directory.
+    """Return the last component of the URL's path, percent-decoded, without anything that could leave a directory.
 
     Only in http(s) do `?` and `#` end the path.
 
@@ -31,7 +31,9 @@ def from_url(url: str) -> str:
 
 
 def why_unsafe(name: str) -> str | None:
-    """Why a relative path must not be created below a directory, as the end of a sentence about it; None if it may.
+    """Return the reason why a relative path must not be created below a directory, or None if it may.
+
+    The reason is worded as the end of a sentence that begins with the name.
 
     >>> why_unsafe("2024/run 1.dat"), why_unsafe("a/../../b")
     (None, "has an empty, '.' or '..' component")
@@ -51,9 +53,10 @@ def why_unsafe(name: str) -> str | None:
 
 
 def why_hidden(name: str) -> str | None:
-    """Why a name that the user did not choose must not be created in a directory that he did not choose, or his home.
+    """Return the reason why a name not chosen by the user must not be created in the home or a default directory.
 
-    Programs read hidden files as their settings, and a name that begins with a dash as an option.
+    Programs read hidden files as their settings, and a name that begins with a dash as an option. The result is None if
+    the name may be created.
 
     >>> why_hidden(".ssh/authorized_keys"), why_hidden("-rf"), why_hidden("2024/.x")
     ("begins with '.'", "begins with '-'", None)

@@ -1,4 +1,4 @@
-"""Replica URLs: what makes one acceptable at all. What its server and its scheme make of it is for the engines."""
+"""Checks of replica URLs that do not depend on their scheme. The engines interpret the rest."""
 
 import re
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ from coalloc.urls import redact, why_not_told
 __all__ = ["admitted", "check", "is_opaque", "replica_set"]
 
 NETWORK = ("ftp", "gsiftp", "http", "https")
-"""The schemes that documents and servers may name: they read nothing of this machine, and start no program."""
+"""Schemes that documents and servers may name: they read no local files, and start no program."""
 
 LONGEST, SHOWN = 8 * 1024, 200
-"""Characters of a URL, more than servers take; and of one that is refused, in a message."""
+"""Most characters of a URL, more than servers accept; and characters of a refused URL shown in a message."""
 
 
 def replica_set(urls: Sequence[str]) -> ReplicaSet:
-    """Replicas of one file, named by the first URL; the same URL again is dropped.
+    """Return the replicas of one file, named by the first URL; repeated URLs are dropped.
 
     :raises UsageError: if one of them is malformed
     """
@@ -30,7 +30,7 @@ def replica_set(urls: Sequence[str]) -> ReplicaSet:
 
 
 def admitted(file: ReplicaSet, origin: Origin) -> ReplicaSet:
-    """Return a file as a document or a server names it, without the replicas that only the user may name.
+    """Return a file from a document or a server, without the replicas that only the user may name.
 
     >>> file = ReplicaSet("x", (Replica("http://a/x"), Replica("file:///etc/passwd")))
     >>> [replica.url for replica in admitted(file, Origin("document")).replicas]
@@ -55,12 +55,12 @@ def _why_not_admitted(url: str) -> str | None:
 
 
 def is_opaque(url: str) -> bool:
-    """Whether this is a URI without a host, such as file:/x or data:,x: no replica, but no mistake either."""
+    """Return whether this is a URI without a host, such as file:/x or data:,x: not a replica, but no error either."""
     return bool(re.match("[A-Za-z][A-Za-z0-9+.-]*:(?!//)", url)) and len(url) <= LONGEST and not UNPRINTABLE.search(url)
 
 
 def check(url: str) -> None:
-    """Refuse what is no URL: without a scheme, with control characters, or with an impossible host or port.
+    """Refuse a malformed URL: one without a scheme, with control characters, or with an impossible host or port.
 
     :raises UsageError: without the password in its message
     """
@@ -75,7 +75,7 @@ def check(url: str) -> None:
 def _why_malformed(url: str) -> str | None:
     if len(url) > LONGEST:
         return f"it is longer than {LONGEST} characters"
-    if not re.match("[A-Za-z][A-Za-z0-9+.-]*(::[A-Za-z][A-Za-z0-9+.-]*)*://", url):  # fsspec chains file systems
+    if not re.match("[A-Za-z][A-Za-z0-9+.-]*(::[A-Za-z][A-Za-z0-9+.-]*)*://", url):  # fsspec chains with ::
         return "it does not begin with a scheme"
     if UNPRINTABLE.search(url):
         return "it has a control character"
