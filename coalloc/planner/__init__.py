@@ -1,4 +1,4 @@
-"""Plans which bytes go over which hosts, and when: a network and a demand in, a certified plan out. Pure."""
+"""A planner of transfers through a network: a network and a demand in, a certified plan out. Pure."""
 
 from coalloc.planner.choose import plan
 from coalloc.planner.network import Demand, File, Host, Isp, Link, LinkKey, Network, Shared

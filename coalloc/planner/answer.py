@@ -1,4 +1,4 @@
-"""Plans as documents of plain values: what JSON holds."""
+"""Plans as documents of plain values, for JSON."""
 
 from collections.abc import Mapping
 from fractions import Fraction
@@ -11,9 +11,9 @@ __all__ = ["answer"]
 
 
 def answer(network: Network, plan: TransferPlan) -> dict[str, Any]:
-    """A plan, with what proves it. Exact numbers are texts such as "640/3" beside those that programs like.
+    """Return a plan and its certificate as a document. Exact numbers are texts such as "640/3", next to floats.
 
-    :param network: what it was made for
+    :param network: the network that the plan was made for
     """
     return {
         "method": plan.method,
@@ -42,7 +42,7 @@ def _ends(key: LinkKey) -> dict[str, str]:
 
 
 def _certificate(plan: TransferPlan) -> dict[str, Any]:
-    """As `coalloc.planner.plan.Certificate` explains it."""
+    """Return the document of a `coalloc.planner.plan.Certificate`."""
     return {
         "seconds": str(plan.makespan),
         "limits": [

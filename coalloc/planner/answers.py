@@ -1,4 +1,4 @@
-"""From a graph's arcs and vertices back to links, files and limits."""
+"""Conversion from a graph's arcs and vertices back to links, files and limits."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -15,7 +15,7 @@ __all__ = ["flows_of", "in_bytes", "origins_of", "prices_of"]
 
 
 def prices_of(graph: Graph, side: Mask) -> dict[Limit, Fraction]:
-    """A cut as prices: a byte that gets across pays at least once."""
+    """Return the prices of a cut: a byte that crosses it pays at least one."""
     prices: dict[Limit, Fraction] = {}
     for arc in np.flatnonzero(side[graph.tails] & ~side[graph.heads]).tolist():
         if arc < len(graph.links):
@@ -27,18 +27,18 @@ def prices_of(graph: Graph, side: Mask) -> dict[Limit, Fraction]:
 
 
 def in_bytes(graph: Graph, flow: Flow, arc: int) -> Fraction:
-    """What an arc carries."""
+    """Return the bytes that an arc carries."""
     return Fraction(flow.amounts.get(arc, 0) * graph.unit, 2 * flow.scale)
 
 
 def flows_of(graph: Graph, flow: Flow) -> dict[LinkKey, Fraction]:
-    """Bytes over each link."""
+    """Return the bytes over each link."""
     links = [arc for arc in sorted(flow.amounts) if arc < len(graph.links)]
     return {graph.arrays.keys[graph.links[arc]]: in_bytes(graph, flow, arc) for arc in links}
 
 
 def origins_of(graph: Graph, flow: Flow, files: Iterable[File]) -> dict[tuple[str, str], Fraction]:
-    """Bytes of each file that each of its holders sends."""
+    """Return the bytes of each file that each of its holders sends."""
     shares: dict[frozenset[str], list[tuple[str, int]]] = {}
     for arc, (holders, name) in graph.groups.items():
         shares.setdefault(holders, []).append((name, flow.amounts.get(arc, 0) * graph.unit))

@@ -1,4 +1,4 @@
-"""Checks plans without any solver, in exact arithmetic: are they sound, and is nothing faster?"""
+"""A checker of plans, without any solver and in exact arithmetic: is a plan sound, and is no other plan faster?"""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -14,17 +14,17 @@ __all__ = ["BadPlan", "bound", "check", "faults"]
 
 
 class BadPlan(Exception):
-    """A plan that breaks the rules: a defect of whatever made it."""
+    """A plan that breaks the rules; a bug of the planner that made it."""
 
 
 def check(network: Network, demand: Demand, plan: TransferPlan) -> None:
-    """:raises BadPlan: with all that is wrong with it"""
+    """Check a plan. :raises BadPlan: with all its faults"""
     if found := list(faults(network, demand, plan)):
         raise BadPlan("; ".join(found))
 
 
 def faults(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str]:
-    """What is wrong with a plan, in sentences; nothing when it is sound, whole and proved to be the fastest."""
+    """Yield the faults of a plan as sentences; none if it is sound, complete and proved to be the fastest."""
     yield from _paths(network, demand, plan)
     yield from _sums(demand, plan)
     yield from _conservation(demand, plan)
@@ -61,7 +61,7 @@ def _paths(network: Network, demand: Demand, plan: TransferPlan) -> Iterator[str
 
 
 def _sums(demand: Demand, plan: TransferPlan) -> Iterator[str]:
-    """Paths differ from flows by less than a byte, for each link that joins two hosts, and each destination."""
+    """Check that paths differ from flows by less than a byte, per link that joins two hosts and per destination."""
     each = len({to for file in demand.files for to in file.destinations})
     moved: Counter[tuple[str, str]] = Counter()
     for path in plan.paths:
@@ -79,7 +79,7 @@ def _sums(demand: Demand, plan: TransferPlan) -> Iterator[str]:
 
 
 def _conservation(demand: Demand, plan: TransferPlan) -> Iterator[str]:
-    """What comes to a host, or is its own, is what leaves it, or is wanted there."""
+    """Check that the bytes that a host receives or holds equal those that it sends or wants."""
     origins = plan.certificate.origins
     balance: defaultdict[str, Fraction] = defaultdict(Fraction)
     for key, flow in plan.flows.items():
@@ -115,9 +115,9 @@ def _capacities(network: Network, demand: Demand, plan: TransferPlan) -> Iterato
 
 
 def bound(network: Network, demand: Demand, prices: Mapping[Limit, Fraction]) -> Fraction:
-    """Seconds below which nothing can be done, by weak duality (`Certificate`). Budgets count as capacity once.
+    """Return a lower bound of the makespan in seconds, by weak duality (`Certificate`); a budget counts once.
 
-    :raises BadPlan: when these are no prices of this network
+    :raises BadPlan: when these are not prices of this network
     """
     limits = Limits(network, demand.budget)
     if any(price < 0 for price in prices.values()):
@@ -138,7 +138,7 @@ def _destinations(demand: Demand) -> set[str]:
 def _cheapest(
     network: Network, limits: Limits, demand: Demand, prices: Mapping[Limit, Fraction], sink: str
 ) -> Fraction:
-    """What all bytes that a destination wants pay at least: Dijkstra, from it backwards."""
+    """Return the least that all bytes for a destination pay: Dijkstra's algorithm, backwards from the destination."""
     wanted = [file for file in demand.files if file.size and sink in file.destinations and sink not in file.holders]
     into: defaultdict[str, list[tuple[str, Fraction]]] = defaultdict(list)
     for key in network.links:

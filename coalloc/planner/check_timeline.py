@@ -1,4 +1,4 @@
-"""Says what is wrong with a timetable, by its certificate: in whole numbers, with no solver and no graph of arrays."""
+"""A checker of timetables by their certificates: in whole numbers, without a solver and without arrays."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ __all__ = ["faults"]
 
 
 class _Edge(NamedTuple):
-    """An edge of G_T, with what it carries; `room` is what it could."""
+    """An edge of G_T with its flow; `room` is its capacity."""
 
     tail: Node
     head: Node
@@ -27,7 +27,10 @@ class _Edge(NamedTuple):
 def faults(
     certificate: Certificate, network: Network, demand: Demand, units: Units, *, limits: bool = True
 ) -> list[str]:
-    """Nothing when all that is claimed is true: the flow moves all, within every limit, at least cost, in least T."""
+    """Return the faults of a certificate, none if it is valid.
+
+    A valid flow moves all data, within every limit, at the least cost, in the least number T of steps.
+    """
     model = _Model(network, demand, units, limits)
     edges = list(model.edges(certificate.steps, certificate))
     found = [*model.strangers(certificate), *_overfull(edges), *_unbalanced(edges, model.supplies())]
@@ -51,7 +54,7 @@ def _unbalanced(edges: list[_Edge], supplies: Mapping[Node, int]) -> Iterator[st
 
 
 def _cheaper(edges: list[_Edge], prices: Mapping[Node, int]) -> Iterator[str]:
-    """Complementary slackness: an edge with room left must not gain by more, one in use not by less."""
+    """Check complementary slackness: no gain is left on an edge with spare capacity, and no loss on an edge in use."""
     for edge in edges:
         if edge.tail not in prices or edge.head not in prices:
             yield f"{edge.tail} -> {edge.head} lacks a price"
@@ -86,7 +89,7 @@ class _Model:
         return ("waiting", origin.host, "", origin.ready) if origin.ready else ("host", origin.host, "", 0)
 
     def supplies(self) -> dict[Node, int]:
-        """Units at each node; -units at D'."""
+        """Return the units supplied by each node, negative at D'."""
         sizes: Counter[Node] = Counter()
         found: Counter[Node] = Counter()
         for file in self.files:
@@ -99,7 +102,7 @@ class _Model:
         return found
 
     def edges(self, count: int, certificate: Certificate | None = None) -> Iterator[_Edge]:
-        """All edges of G_T; without a certificate they carry nothing."""
+        """Yield all edges of G_T; without a certificate their flows are 0."""
         moved = certificate.moved if certificate else {}
         narrow: Counter[tuple[Node, Node]] = Counter()
         rooms: dict[tuple[Node, Node], int] = {}
@@ -137,7 +140,7 @@ class _Model:
                 yield _Edge(("file", file.name, "", 0), self.waiting(origin), self.total, 0, flow)
 
     def _before(self, key: LinkKey, step: int, rooms: dict[tuple[Node, Node], int]) -> list[Node]:
-        """From a host to its end of a link, through what its access may be narrowed by."""
+        """Return the nodes from a host to its end of a link, through those that stand for limits of its access."""
         host, way = self.network.hosts[key.source], [("host", key.source, "", step)]
         limits = {isp.name: isp.up for isp in host.isps} if self.limits else {}
         if self.limits and host.io is not None:
@@ -167,7 +170,7 @@ class _Model:
         return way
 
     def strangers(self, certificate: Certificate) -> Iterator[str]:
-        """Flows over what is not there."""
+        """Check that the flows use only existing links and steps."""
         claimed = [
             units
             for (step, key), units in certificate.moved.items()
@@ -177,7 +180,7 @@ class _Model:
             yield f"{sum(claimed)} units are moved over links or in steps that are not there"
 
     def overworked(self, certificate: Certificate) -> Iterator[str]:
-        """What hosts read, write and keep in each step, together; units are whole bytes, so nothing is rounded."""
+        """Check the bytes that each host reads, writes and keeps per step; units are whole bytes, so this is exact."""
         work: Counter[tuple[str, int]] = Counter()
         kept: Counter[tuple[str, int]] = Counter()
         for (step, key), units in certificate.moved.items():
@@ -196,7 +199,7 @@ class _Model:
                 yield f"{name} keeps {size} bytes of others in step {step}"
 
     def sooner(self, certificate: Certificate) -> Iterator[str]:
-        """One step less has to be too few: more is inside of the cut than gets out of it."""
+        """Check that one step less is too few: more units are inside the cut than can leave it."""
         inside = certificate.cut
         held = sum(units for node, units in self.supplies().items() if node in inside)
         out = sum(

@@ -1,4 +1,4 @@
-"""The door of the planner: any demand on any network."""
+"""The entry point of the planner: any demand on any network."""
 
 from coalloc.planner.deadline import in_time
 from coalloc.planner.demands import is_flow
@@ -10,13 +10,13 @@ __all__ = ["plan"]
 
 
 def plan(network: Network, demand: Demand) -> TransferPlan:
-    """The least time in which everything is where it is wanted, over relays where that is faster.
+    """Plan the least makespan of a demand, through relays where that is faster.
 
-    Exact, by max-flow, where that can answer; within a millionth, by a linear program, for several destinations,
-    shared sets, budgets, and disks of relays that have replicas. Never slower than the best plan without relays. The
-    storage that hosts lend is not looked at: what they relay goes on as it comes.
+    The plan is exact, by max-flow, where max-flow applies. For several destinations, shared sets, budgets, and disks of
+    relays that have replicas, it is within a millionth of the least, by a linear program. It is never slower than the
+    best plan without relays. The storage that hosts lend is ignored, because relays forward data as they arrive.
 
-    :raises UsageError: when something cannot get where it is wanted, not in time, or not for that money
+    :raises UsageError: when some data cannot reach a destination, not in time, or not within the budget
     """
     with needed():
         from coalloc.planner import static
@@ -26,6 +26,6 @@ def plan(network: Network, demand: Demand) -> TransferPlan:
 
 
 def _by_linear_program(network: Network, demand: Demand) -> TransferPlan:
-    with needed():  # only now: loading the solver takes as long as many max-flows
+    with needed():  # imported late: loading the solver takes as long as many max-flows
         from coalloc.planner.relaxed import solve
     return solve(network, demand)

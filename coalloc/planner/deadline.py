@@ -1,4 +1,4 @@
-"""Whether everything can be there in time; if not, what stands in the way, and of how many bytes."""
+"""Checks whether everything can arrive in time; if not, which limits prevent it, and how many bytes would be late."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,11 +17,11 @@ __all__ = ["Refusal", "in_time", "refusal"]
 
 @dataclass(frozen=True)
 class Refusal:
-    """Why not everything can be there in time.
+    """The reason why not everything can arrive in time.
 
-    :param short: bytes that would come too late, at least
+    :param short: least number of bytes that would be late
     :param prices: the cut: one for each limit in it
-    :param reason: the same in a sentence
+    :param reason: the reason as a sentence
     """
 
     short: int
@@ -30,10 +30,10 @@ class Refusal:
 
 
 def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> Refusal | None:
-    """One max-flow: None when everything can be there within these seconds.
+    """Return why not everything can arrive within these seconds, or None if it can; takes one max-flow.
 
-    :param demand: files that all have the same one destination
-    :raises UsageError: as `least_makespan`
+    :param demand: files with one common destination
+    :raises UsageError: in the same cases as `least_makespan`
     """
     with needed():
         from coalloc.planner.answers import prices_of
@@ -55,7 +55,10 @@ def refusal(network: Network, demand: Demand, seconds: float | Fraction) -> Refu
 
 
 def in_time(network: Network, demand: Demand, seconds: Fraction) -> None:
-    """:raises UsageError: when some file has to be there before all of them are, after these seconds"""
+    """Check the earliest deadline against a plan that takes these seconds for all files.
+
+    :raises UsageError: when a file has to arrive before the plan ends
+    """
     moved = [file for file in demand.files if file.size and set(file.destinations) - set(file.holders)]
     due = min((file.deadline for file in moved if file.deadline is not None), default=None)
     if due is None or due >= seconds:
@@ -70,9 +73,9 @@ def in_time(network: Network, demand: Demand, seconds: Fraction) -> None:
 
 
 def _in_63_bits(time: Fraction, total: int) -> Fraction:
-    """The same time, or one that is less by a part in 2^40 at most: nothing is promised that cannot be kept.
+    """Return the time, or one that is shorter by at most 2^-40 of it, so that no promise is too optimistic.
 
-    From `total` on every arc that has a slope lets everything through: a slope is 1 at least.
+    From `total` on, every arc that has a slope lets everything through, because a slope is at least 1.
     """
     if time >= total:
         return Fraction(total)

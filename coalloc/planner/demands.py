@@ -1,4 +1,4 @@
-"""What is asked, looked at before anything is solved: whether it makes sense, and what needs no solver."""
+"""Checks of a demand before anything is solved, and the parts of it that need no solver."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -11,9 +11,9 @@ __all__ = ["checked", "flow_question", "is_flow", "resting", "wanted"]
 
 
 def checked(network: Network, demand: Demand) -> tuple[File, ...]:
-    """Its files.
+    """Return the files of a demand that makes sense.
 
-    :raises UsageError: when hosts are not there, nobody holds or wants a file, or it comes later
+    :raises UsageError: when a host is unknown, a file has no holder or destination, or it becomes available later
     """
     for file in demand.files:
         for name in (*file.holders, *file.destinations):
@@ -31,15 +31,15 @@ def checked(network: Network, demand: Demand) -> tuple[File, ...]:
 
 
 def wanted(demand: Demand, sink: str) -> list[File]:
-    """What has to be sent to a host."""
+    """Return the files that have to be sent to a host."""
     return [file for file in demand.files if file.size and sink in file.destinations and sink not in file.holders]
 
 
 def is_flow(network: Network, demand: Demand) -> bool:
-    """Whether max-flow can answer: one destination, no budget, no shared sets, and disks that make no difference.
+    """Return whether max-flow applies: one destination, no budget, no shared sets, and no disks that matter.
 
-    What a host relays is read and written, what it has of its own is only read: 2 r + s <= io x T. Max-flow can say
-    that only where s is known before, as it is unless a file has other holders too.
+    Relayed bytes r are read and written, a host's own bytes s are only read: 2 r + s <= io x T. Max-flow can express
+    this only if s is known before, which it is unless a file has other holders too.
     """
     sinks = {sink for file in demand.files for sink in file.destinations}
     files = [file for sink in sinks for file in wanted(demand, sink)]
@@ -49,7 +49,7 @@ def is_flow(network: Network, demand: Demand) -> bool:
 
 
 def flow_question(network: Network, demand: Demand) -> tuple[str, list[File]]:
-    """The one destination, and what has to be sent there.
+    """Return the one destination, and the files that have to be sent there.
 
     :raises UsageError: when max-flow cannot answer
     """
@@ -64,7 +64,7 @@ def flow_question(network: Network, demand: Demand) -> tuple[str, list[File]]:
 
 
 def resting(network: Network, demand: Demand) -> Iterator[Path]:
-    """Paths of what is where it is wanted, and of files without a byte, which take no time."""
+    """Yield the paths of files that are already at a destination, and of empty files; they take no time."""
     into: dict[str, list[str]] = {name: [] for name in network.hosts}
     if not all(file.size for file in demand.files):
         for key in network.links:

@@ -1,4 +1,4 @@
-"""The graphs of a collection as arrays: of one step (the static bound), and of T of them (Cheng, III)."""
+"""The graphs of a collect job as arrays: of one step (the static bound), and of T steps (Cheng, III)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ __all__ = ["Expansion", "Graph", "Ints", "still"]
 
 Ints = NDArray[np.int64]
 FINEST = 1000
-"""Steps of c' in costs: more would only make costs too large to add up."""
+"""Most steps of c' in costs; more would make costs too large to add up."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Arcs, one element of each array an arc, and what each node supplies; negative where it is wanted."""
+    """Arcs, one element of each array per arc, and the supply of each node, negative where units are wanted."""
 
     tails: Ints
     heads: Ints
@@ -28,16 +28,18 @@ class Graph:
 
     @property
     def total(self) -> int:
-        """What has to arrive."""
+        """Units that have to arrive."""
         return int(self.supplies[self.supplies > 0].sum())
 
 
 class Expansion:
-    """G_T: place p in step i is node i * places + p, then come D', the origins whose data are there later, the copies.
+    """The time-expanded graph G_T.
 
-    Links lead from a step to the next, and cost C1 - C2 c'. Data wait only where they come from: an edge of cost i
-    leads from there to each step i. C2 = T + 1 lets capacity count more than any waiting of the same unit, and
-    C1 = hosts * C2 * (max c' + 1) fewer transfers more than any capacity, on paths of at most as many hops as hosts.
+    Place p in step i is node i * places + p; then follow D', the origins whose data become available later, the copies.
+    Links lead from a step to the next, and cost C1 - C2 c'. Data wait only at their origin: an edge of cost i leads
+    from there to each step i. C2 = T + 1 makes capacity count more than any waiting of the same unit, and
+    C1 = hosts * C2 * (max c' + 1) makes fewer transfers count more than any capacity, on paths with at most as many
+    hops as there are hosts.
 
     :param steps: the step that is repeated
     :param count: T
@@ -57,12 +59,12 @@ class Expansion:
 
     @property
     def moves(self) -> int:
-        """The first so many arcs are transfers: those of step 0, those of step 1, and so on."""
+        """Number of transfers, which are the first arcs: those of step 0, those of step 1, and so on."""
         return len(self.links) * self.count
 
     @cached_property
     def waits(self) -> Ints:
-        """Origin's number and step of each holdover edge; these arcs follow those of transfers."""
+        """The origin's number and the step of each holdover edge; these arcs follow those of transfers."""
         spans = [
             (number, np.arange(max(origin.ready, not origin.ready), self.count))
             for number, origin in enumerate(self.steps.origins)
@@ -72,7 +74,7 @@ class Expansion:
 
     @cached_property
     def graph(self) -> Graph:
-        """All arcs: transfers, holdovers, from copies to origins, narrow places, to D'."""
+        """All arcs: transfers, holdovers, from copies to origins, limits of access, to D'."""
         parts = [self._transfers(), self._holdovers(), self._choices(), self._narrows(), self._ends()]
         tails, heads, capacities, costs = (
             np.concatenate(column).astype(np.int64) for column in zip(*parts, strict=True)
@@ -117,7 +119,7 @@ class Expansion:
         tails, heads, capacities = _columns([arc for arc in self.steps.arcs if not arc.link])
         kinds = [place.kind for place in self.steps.places]
         arriving = np.array([kinds[tail] in ARRIVING for tail in tails], bool)
-        # What is sent leaves in steps 0 to T - 1, and arrives in 1 to T.
+        # Data leave in steps 0 to T - 1, and arrive in steps 1 to T.
         step = self.width * (np.arange(self.count)[:, None] + arriving)
         count = len(tails) * self.count
         return (
@@ -143,9 +145,9 @@ class Expansion:
 
 
 def still(steps: Steps, ready: int, count: int) -> Graph:
-    """The graph without time: what all `count` steps move together, of data that are not there before step `ready`.
+    """Return the graph without time: all `count` steps together, for data not available before step `ready`.
 
-    Its nodes are the places, then the copies; nothing is gained by leaving out the copies that are there before.
+    Its nodes are the places, then the copies, including those available earlier; leaving these out would gain nothing.
     """
     tails, heads, capacities = _columns(steps.arcs)
     copies = [(number, copies) for number, copies in enumerate(steps.copies) if copies.origins[0].ready >= ready]

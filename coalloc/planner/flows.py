@@ -1,7 +1,7 @@
-"""Flows through graphs of arrays, exactly: whether all gets through, or else a cut, and the cheapest that moves all.
+"""Exact flows through graphs of arrays: either a cut that is too small, or the cheapest flow that moves everything.
 
-OR-tools, or scipy, whose linear programs (HiGHS) count in floats: whatever they find is rounded and looked over in
-whole numbers before anybody sees it.
+They come from OR-tools, or from scipy, whose linear programs (HiGHS) use floats: their results are rounded and
+checked in whole numbers before use.
 """
 
 import numpy as np
@@ -17,7 +17,7 @@ __all__ = ["cheapest", "cut", "prices"]
 
 
 def cut(graph: Graph, backend: Backend) -> NDArray[np.bool_] | None:
-    """The nodes on the source's side of a least cut, when the graph cannot move all; None when it can."""
+    """Return the nodes on the source's side of a minimum cut if the graph cannot move everything; None if it can."""
     if graph.total >= 2**backend.bits:
         raise _too_many()
     size = len(graph.supplies)
@@ -31,7 +31,7 @@ def cut(graph: Graph, backend: Backend) -> NDArray[np.bool_] | None:
 
 
 def cheapest(graph: Graph, backend: Backend) -> Ints:
-    """The flow on each arc that moves all at the least cost; only for graphs that can."""
+    """Return the flow on each arc that moves everything at the least cost; the graph must be able to."""
     flow = _cheapest_by_ortools(graph) if backend is ORTOOLS else _cheapest_by_scipy(graph)
     left = graph.supplies.copy()
     np.subtract.at(left, graph.tails, flow)
@@ -42,11 +42,11 @@ def cheapest(graph: Graph, backend: Backend) -> Ints:
 
 
 def prices(graph: Graph, flow: Ints) -> Ints:
-    """A price for each node that proves the flow to be the cheapest.
+    """Return a price for each node; together they prove that the flow is the cheapest.
 
-    No arc with room left leads to a node that is dearer than its tail and the arc's cost together, and none in use to
-    one that is cheaper: so nothing could be gained by another way. They are distances in what is left of the graph,
-    found by Bellman and Ford's rule for all arcs at once; a round for each hop of the longest of shortest ways.
+    An arc with spare capacity never leads to a node that is dearer than its tail plus the arc's cost, and an arc in use
+    never to a cheaper one: so no other flow costs less. Prices are distances in the residual graph, found by Bellman
+    and Ford's rule for all arcs at once, with one round for each hop of the longest shortest path.
     """
     forth, back = flow < graph.capacities, flow > 0
     tails = np.concatenate((graph.tails[forth], graph.heads[back]))
@@ -86,7 +86,7 @@ def _cheapest_by_scipy(graph: Graph) -> Ints:
     rows = np.r_[graph.tails, graph.heads]
     balance = csr_array((signs, (rows, np.r_[:count, :count])), shape=(len(graph.supplies), count))
     bounds = np.stack((np.zeros(count), graph.capacities), axis=1)
-    # Corners of this program are whole numbers, and dual simplex ends in one. Presolving takes up to 40 times as long.
+    # The vertices of this polytope are integral, and dual simplex ends in one. Presolving takes up to 40 times as long.
     found = linprog(
         graph.costs,
         A_eq=balance,

@@ -1,7 +1,7 @@
-"""A network and a demand as a graph on arrays, whose capacities grow with time: what max-flow is asked about.
+"""A network and a demand as a graph on arrays, whose capacities grow with time: the input of max-flow.
 
-A host x is two vertices, where bytes arrive and where it has them; each of its ISPs is two more (x+ and x- in
-Confluence, 2.1). What it relays goes from the first to the second; its own files start at the second.
+A host x is two vertices: one where bytes arrive, and one where it has them. Each of its ISPs is two more (x+ and x- in
+Confluence, 2.1). Relayed bytes go from the first vertex to the second; the host's own files start at the second.
 """
 
 from collections import Counter
@@ -22,13 +22,13 @@ __all__ = ["Arrays", "Graph", "graph_of"]
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 MOST = 2**60
-"""Bytes, or bytes per second, that fit twice, and their sums of two, in 63 bits."""
+"""Limit of bytes, and of bytes per second: twice as much, and sums of two such numbers, fit into 63 bits."""
 
 
 class Arrays:
     """A network whose links are arrays, made once for many questions.
 
-    Vertices 0 to n - 1 are where bytes arrive at hosts, n to 2 n - 1 where hosts have them, all others are ISPs.
+    Vertices 0 to n - 1 are where bytes arrive at hosts, n to 2 n - 1 where hosts have them; all others are ISPs.
 
     :raises UsageError: when a capacity is 2^60 bytes per second or more
     """
@@ -39,9 +39,9 @@ class Arrays:
         self.keys = list(network.links)
         self.owners = [*range(len(self.hosts)), *range(len(self.hosts))]
         self.access: list[tuple[int, int, int | None, Limit]] = []
-        """Tail, head and bytes per second of what joins a host with its ISPs."""
+        """Tail, head, bytes per second and limit of the arcs that join a host with its ISPs."""
         self.ports: dict[bool, list[list[int]]] = {out: [[] for _ in self.hosts] for out in (True, False)}
-        """For each host the vertices from which its links go out, and to which they come."""
+        """The vertices of each host from which its links leave (True), and at which they arrive (False)."""
         self.outs, self.ins = dict(self._isps(out=True)), dict(self._isps(out=False))
         m = len(self.keys)
         self.tails = np.fromiter((self.outs[key[0], key[2]] for key in self.keys), np.int32, m)
@@ -52,7 +52,7 @@ class Arrays:
         self.capacities = np.fromiter((link.capacity for link in network.links.values()), np.int64, m)
 
     def _isps(self, out: bool) -> Iterator[tuple[tuple[str, str], int]]:
-        """The vertex of each ISP; where it is no limit and there is no other one, the host's own."""
+        """Yield the vertex of each ISP; the host's own vertex if it has one ISP without a limit."""
         for i, host in enumerate(self.hosts):
             at = i + out * len(self.hosts)
             for isp in host.isps or (Isp(),):
@@ -69,19 +69,19 @@ class Arrays:
 
 @dataclass(frozen=True)
 class Graph:
-    """In T seconds, arc a carries slopes[a] x T + offsets[a] at most, but not less than 0.
+    """A graph whose arc a carries at most max(0, slopes[a] x T + offsets[a]) in T seconds.
 
     No two arcs join the same two vertices, in either direction.
 
     :param slopes: units per `second`
     :param offsets: units, of the few arcs where it is not 0
     :param total: units that have to get from `source` to `sink`
-    :param host: the number of the host at the sink
-    :param second: what 1 is in seconds: units cancel, so that numbers are small
-    :param unit: half bytes
-    :param links: which link each of the first arcs is
-    :param limits: what the other arcs with a slope stand for, and how much a byte over them takes of it
-    :param groups: the arcs by which files enter, with the holder; files that have the same holders enter together
+    :param host: number of the host at the sink
+    :param second: the unit of time, in seconds; common factors are cancelled, so that numbers are small
+    :param unit: the unit of data, in half bytes
+    :param links: number of the link of each of the first arcs
+    :param limits: the limit that each other arc with a slope stands for, and how much of it a byte over this arc takes
+    :param groups: the arcs by which files enter, with their holders; files that have the same holders enter together
     """
 
     arrays: Arrays
@@ -102,10 +102,10 @@ class Graph:
 
 
 def graph_of(arrays: Arrays, files: Iterable[File], sink: str, direct: bool = False) -> Graph:
-    """The question how files get to one host.
+    """Return the graph for sending files to one host.
 
-    :param files: with bytes, and not held by `sink`
-    :param direct: without relays
+    :param files: files with bytes that `sink` does not hold
+    :param direct: whether relays are excluded
     :raises UsageError: when sizes add up to 2^60 bytes or more
     """
     return _Builder(arrays, sink, direct).build(files)
@@ -159,7 +159,7 @@ class _Builder:
                 if host.io is None:
                     self._free(i, n + i, total)
                     continue
-                # In half bytes: what is relayed is written and read, what is its own is read, 2 r + s <= io x T.
+                # In half bytes: relayed bytes are written and read, the host's own are read, 2 r + s <= io x T.
                 self.limits[len(self.arcs)] = (Limit("io", host.name), Fraction(1, 2))
                 self.arcs.append((i, n + i, host.io, -alone.get(host.name, 0)))
 

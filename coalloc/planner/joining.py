@@ -1,4 +1,4 @@
-"""Networks of which several know something, as one."""
+"""Merging of networks known from several places."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -9,7 +9,7 @@ __all__ = ["joined"]
 
 
 def joined(first: Network, *others: Network) -> Network:
-    """All of the first one, and what others know beside it: hosts, their limits, links.
+    """Return the first network, completed by the hosts, limits and links that only the others know.
 
     >>> from coalloc.planner.network import Isp
     >>> a, b = Host("a"), Host("b", (Isp("", up=5),))
@@ -36,6 +36,6 @@ def _filled(host: Host, other: Host) -> Host:
 
 
 def _fits(key: LinkKey, hosts: Mapping[str, Host]) -> bool:
-    """Whether its ends have these ISPs: a network may know several of a host that another knows as one."""
+    """Return whether the link's hosts have its ISPs: one network may know several ISPs of a host, another one none."""
     ends = ((key.source, key.source_isp), (key.sink, key.sink_isp))
     return all(isp in ({each.name for each in hosts[name].isps} or {""}) for name, isp in ends)

@@ -1,4 +1,4 @@
-"""The least time in which everything gets to one destination, over relays where that is faster."""
+"""The least makespan for one destination, through relays where that is faster."""
 
 from coalloc.planner.libraries import needed
 from coalloc.planner.network import Demand, Network
@@ -8,10 +8,10 @@ __all__ = ["least_makespan"]
 
 
 def least_makespan(network: Network, demand: Demand) -> TransferPlan:
-    """Confluence's plan: the least T, exactly, rates and paths. Never slower than the best plan without relays.
+    """Return Confluence's plan: the least T, exactly, with rates and paths. It is never slower than without relays.
 
-    :param demand: files that all have the same one destination
-    :raises UsageError: when no links lead there, or this is nothing for max-flow (`coalloc.planner.choose.plan`)
+    :param demand: files with one common destination
+    :raises UsageError: when no links lead there, or max-flow does not apply (use `coalloc.planner.choose.plan`)
     """
     with needed():
         from coalloc.planner.static import solve

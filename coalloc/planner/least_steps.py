@@ -1,4 +1,4 @@
-"""How many steps it takes at least, from the graph without time; most often as many as it does take."""
+"""A lower bound of the number of steps, from the graph without time; usually it is the least number itself."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,12 +13,12 @@ __all__ = ["bound"]
 
 
 def bound(steps: Steps, backend: Backend) -> tuple[int, NDArray[np.bool_]]:
-    """A number of steps, and the nodes of a cut of the time-expanded graph of one step less that is too small.
+    """Return a lower bound of the number of steps, and a cut that proves it.
 
-    What is there from step r on has to cross a cut of the graph without time in the steps from r on, as all does in
-    those from 0 on.
+    The cut is a set of nodes of the time-expanded graph of one step less. Data available from step r on have to cross a
+    cut of the graph without time in the steps from r on; all data cross it in those from 0 on.
 
-    :raises UsageError: when something cannot get to the destination at all
+    :raises UsageError: when some data cannot get to the destination at all
     """
     found = max((_least(steps, ready, backend) for ready in steps.readies), key=lambda each: each[0])
     count, ready, side = found
@@ -26,7 +26,10 @@ def bound(steps: Steps, backend: Backend) -> tuple[int, NDArray[np.bool_]]:
 
 
 def _least(steps: Steps, ready: int, backend: Backend) -> tuple[int, int, NDArray[np.bool_]]:
-    """Newton's way: as many steps as the last cut needs, until no cut is too small."""
+    """Return the least steps for data available from `ready` on, with a cut, by Newton's method.
+
+    Each round takes the steps that the last cut needs, until no cut is too small.
+    """
     count, side = 0, np.ones(len(steps.places) + len(steps.copies), bool)
     side[len(steps.hosts) - 1] = False
     while (short := cut(still(steps, ready, max(count, 1)), backend)) is not None:
@@ -45,7 +48,7 @@ def _least(steps: Steps, ready: int, backend: Backend) -> tuple[int, int, NDArra
 
 
 def _over_time(steps: Steps, count: int, ready: int, side: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """The cut in the graph of `count` steps: from step `ready` on, what arrives from a step later."""
+    """Return the cut in the graph of `count` steps: from step `ready` on; places of arrival from the step after it."""
     expansion = Expansion(steps, count)
     found = np.zeros(expansion.size, bool)
     layers = found[: expansion.everywhere].reshape(count + 1, expansion.width)

@@ -1,4 +1,4 @@
-"""The libraries that solvers need, and the light client starts without."""
+"""The libraries that solvers need, which are optional for the light client."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ __all__ = ["needed"]
 
 @contextmanager
 def needed() -> Iterator[None]:
-    """Around imports of modules that need them.
+    """Wrap imports of modules that need these libraries.
 
     :raises UsageError: when they are not installed
     """

@@ -1,4 +1,4 @@
-"""What bounds a plan: which limits a byte passes on its way over a link."""
+"""The limits of a plan: those that a byte uses on its way over a link."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,7 @@ BUDGET = Limit("budget", "")
 
 
 class Limits:
-    """The limits of a network, and of a budget. A host's disks count what it reads and what it writes."""
+    """The limits of a network, and of a budget. The limit of a host's disks counts both reads and writes."""
 
     def __init__(self, network: Network, budget: float | None) -> None:
         self._network, self._budget = network, budget
@@ -25,7 +25,7 @@ class Limits:
                 self._shared[key].append((Limit("shared", each.name), Fraction(weight)))
 
     def by(self, key: LinkKey) -> Iterator[tuple[Limit, Fraction]]:
-        """The limits, each with how much of it a byte takes."""
+        """Yield the limits that a link uses, each with the amount that a byte takes."""
         one = Fraction(1)
         yield Limit("link", key), one
         out, into = self._isps.get((key.source, key.source_isp)), self._isps.get((key.sink, key.sink_isp))
@@ -41,7 +41,7 @@ class Limits:
             yield BUDGET, Fraction(self._network.links[key].price)
 
     def loads(self, flows: Mapping[LinkKey, Fraction]) -> dict[Limit, Fraction]:
-        """What flows take of each limit."""
+        """Return the load of flows on each limit."""
         loads: defaultdict[Limit, Fraction] = defaultdict(Fraction)
         for key, flow in flows.items():
             for limit, weight in self.by(key):
@@ -49,9 +49,9 @@ class Limits:
         return loads
 
     def capacity(self, limit: Limit) -> Fraction:
-        """Bytes per second; money for the budget.
+        """Return the capacity of a limit in bytes per second; in money for the budget.
 
-        :raises KeyError: when it limits nothing here
+        :raises KeyError: when this limit does not exist here
         """
         found: float | None
         match limit:

@@ -1,14 +1,14 @@
-"""What max-flow cannot say, as a linear program for HiGHS: several destinations, shared sets, budgets, all disks.
+"""Plans beyond max-flow, as a linear program for HiGHS: several destinations, shared sets, budgets, all disks.
 
-Largest theta = 1 / T; the variables are rates, one flow for each destination, on the same graph as max-flow's:
+The program maximizes theta = 1 / T. The variables are rates, one flow for each destination, on max-flow's graph:
 
-    what comes to a vertex leaves it              for each flow
-    what enters = size x theta                    for each flow and set of holders
+    inflow = outflow at each vertex               for each flow
+    rate that enters = size x theta               for each flow and set of holders
     sum of weight x rate <= capacity              for each limit, over all flows
     sum of price x rate - budget x theta <= 0
 
-HiGHS allows errors of 1e-7, so that all numbers should be about one: sizes are parts of all bytes, and rates of the
-rate at which all bytes go when there are no such limits, which max-flow says for each destination alone.
+HiGHS allows errors of 1e-7, so all numbers should be about one: sizes are fractions of all bytes, and rates are
+relative to the rate of everything without these limits, which max-flow finds for each destination alone.
 """
 
 from collections.abc import Mapping
@@ -33,16 +33,16 @@ __all__ = ["Rates", "largest_theta"]
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 LEAST = 1e-12
-"""What is less is nothing, among numbers of the order of one."""
+"""Smaller numbers count as 0, among numbers of the order of one."""
 NEAR = 0.1
-"""Of one: then a relative error is not much more than HiGHS allows."""
+"""Least theta that counts as about one; its relative error is then not much more than HiGHS allows."""
 
 
 class Rates(NamedTuple):
     """An optimum, in floats.
 
-    :param graphs: for each destination
-    :param bytes: for each destination, over each arc of its graph
+    :param graphs: the graph of each destination
+    :param bytes: bytes over each arc of the graph of each destination
     :param prices: the dual solution
     """
 
@@ -52,10 +52,10 @@ class Rates(NamedTuple):
 
 
 def largest_theta(network: Network, demand: Demand, direct: bool = False) -> Rates | None:
-    """The optimum, or None when not everything can get where it is wanted, or not for that money.
+    """Return the optimum, or None when some data cannot reach a destination, or not within the budget.
 
-    :param demand: something has to be sent
-    :param direct: without relays
+    :param demand: a demand in which something has to be sent
+    :param direct: whether relays are excluded
     """
     arrays = Arrays(network)
     sinks = {sink: wanted(demand, sink) for sink in sorted({to for file in demand.files for to in file.destinations})}
@@ -78,7 +78,7 @@ class _Program:
         self.total = sum(graph.total * graph.unit for graph in graphs.values()) / 2
         self.rate = self.total / float(seconds)
         self.rows = [Limit("link", key) for key in arrays.keys]
-        """Those of the links first, in their order."""
+        """Limits by row; those of the links first, in their order."""
         self.numbers: dict[Limit, int] = {}
         self.entries: list[tuple[Integers, Integers, Floats]] = []
 
@@ -101,7 +101,7 @@ class _Program:
                 return None
             if theta > NEAR:
                 return self._rates(found.x, -found.ineqlin.marginals)
-            # Much slower than max-flow said: anew, with rates that are about one.
+            # Much slower than max-flow's bound: solve again, with rates that are about one.
             self.rate *= theta
 
     def _add(self, rows: Integers, columns: Integers, values: Floats) -> None:
@@ -122,7 +122,7 @@ class _Program:
             self._add(rows, first + np.fromiter(graph.limits, np.int64, len(rows)), taken)
 
     def _weighted(self, row: int, weights: Floats) -> None:
-        """A limit that counts each link so much."""
+        """Add a limit on the weighted sum over links."""
         for sink, graph in self.graphs.items():
             columns = np.flatnonzero(weights[graph.links])
             self._add(np.full(len(columns), row), self.first[sink] + columns, weights[graph.links[columns]])
@@ -147,7 +147,7 @@ class _Program:
         return max((link.price for link in self.network.links.values()), default=0.0) or 1.0
 
     def _balances(self) -> int:
-        """The equalities, and how many they are."""
+        """Add the equalities, and return their number."""
         self.entries, row = [], 0
         for sink, graph in self.graphs.items():
             first = self.first[sink]

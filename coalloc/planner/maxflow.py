@@ -1,4 +1,4 @@
-"""Max-flow on arrays, exact for integers of any size, by what is installed: OR-tools (64 bits) or SciPy (32 bits)."""
+"""Max-flow on arrays, exact for integers of any size, by OR-tools (64 bits) or SciPy (32 bits), if installed."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]
 class Backend(NamedTuple):
     """A library. `solve` takes the number of vertices, tails, heads, capacities, source and sink.
 
-    Capacities are at most 2^bits, and so is the flow. The answer is the flow over each arc, and the vertices on the
+    Capacities, and the flow, are at most 2^bits. `solve` returns the flow over each arc, and the vertices on the
     source's side of a minimum cut.
     """
 
@@ -35,9 +35,9 @@ class Backend(NamedTuple):
 
 @dataclass
 class Flow:
-    """What is sent in a time, and a cut that shows how near to the most that is.
+    """A flow within a time, and a cut that bounds the maximum flow.
 
-    :param scale: how many parts a unit of the graph has here
+    :param scale: parts per unit of the graph
     :param amounts: parts over each arc that is used
     :param value: parts that reach the sink
     :param side: the vertices on the source's side of the cut
@@ -52,25 +52,25 @@ class Flow:
 
 
 def fill(graph: Graph, time: Fraction, backend: Backend, most: bool = False) -> Flow:
-    """Send all that has to be sent within a time, or show that this cannot be.
+    """Send everything within a time, or show that this is impossible.
 
-    Either `value` is all, or `cut` is less than that.
+    Either `value` is everything, or `cut` is less than that.
 
-    :param time: in the graph's unit; its numerator is below 2^63
-    :param most: also if it cannot, find the most that can: `value` is then `cut`
+    :param time: time in the graph's unit; its numerator is below 2^63
+    :param most: whether to find the maximum flow if not everything can be sent; `value` is then `cut`
 
-    A library whose integers are too small for the numbers is asked several times, first about the upper bits of all
-    capacities, then about what is left of them:
+    If the library's integers are too small for the numbers, it is called several times, first for the upper bits of all
+    capacities, then for the rest of them:
 
-    Let all flow be f so far and r the residual capacities, and let f' be a max-flow for r / 2^k, rounded down, with its
-    minimum cut S. f + 2^k f' is a flow, since 2^k f' <= r. What is left of an arc out of S is only what was rounded
-    away, so that what can still be sent is less than 2^k x (arcs out of S) x (what rounding takes): 1 + 2^-49 x 2^bits
-    at most. This, known exactly, is `left` for the next turn, and its k is smaller, as there are fewer than 2^27 arcs.
-    Nothing is lost when capacities are set to `bound` > left / 2^k: no cut through such an arc is a minimum one. With
-    k = 0 nothing is rounded, and the flow is a maximum one.
+    Let f be the flow so far and r the residual capacities, and let f' be a max-flow for r / 2^k, rounded down, with its
+    minimum cut S. f + 2^k f' is a flow, since 2^k f' <= r. An arc out of S has nothing left but what was rounded
+    away, so the flow can still grow by less than 2^k x (arcs out of S) x (what rounding takes): 1 + 2^-49 x 2^bits
+    at most. This bound, known exactly, is `left` for the next turn, and its k is smaller, as there are fewer than 2^27
+    arcs. Nothing is lost when capacities are limited to `bound` > left / 2^k: no cut through such an arc is a minimum
+    one. With k = 0 nothing is rounded, and the flow is a maximum one.
 
-    What is left after the first turn are the lower bits of arcs that carry something, for the most part: these arcs
-    alone, which are few, are tried before all of them. A flow on them is one on the graph.
+    After the first turn, mostly the lower bits of arcs in use are left. These arcs are few, so they are tried alone
+    before all arcs. A flow on them is also a flow on the graph.
     """
     flow, whole = Flow(time.denominator), graph.total * time.denominator
     everything = _Part(graph, time, np.arange(len(graph.tails)))
@@ -86,14 +86,14 @@ def fill(graph: Graph, time: Fraction, backend: Backend, most: bool = False) -> 
 
 
 def _over_used_arcs(graph: Graph, time: Fraction, flow: Flow, backend: Backend, left: int) -> int:
-    """How much more, at most `left`, could be sent without a new arc."""
+    """Send more over arcs in use only; return how much more was sent, at most `left`."""
     before, cut, side = flow.value, flow.cut, flow.side
     part = _Part(graph, time, np.fromiter(sorted({*flow.amounts, *graph.offsets}), np.int64))
     goal = before + left
     while left:
         _turn(part, flow, backend, left)
         left = min(flow.cut, goal) - flow.value
-    # The cuts of a part say nothing of the whole graph.
+    # The cuts of a part of the graph are no cuts of the whole.
     flow.cut, flow.side = cut, side
     return flow.value - before
 
@@ -105,7 +105,7 @@ class _Part:
         self.graph, self.p, self.arcs = graph, time.numerator, arcs
         self.tails, self.heads, self.slopes = graph.tails[arcs], graph.heads[arcs], graph.slopes[arcs]
         self.places = np.searchsorted(arcs, np.fromiter(graph.offsets, np.int64, len(graph.offsets)))
-        """Where the arcs are that have an offset, and what they carry."""
+        """Positions of the arcs that have an offset; `odd` holds their capacities."""
         self.odd: list[int] = [
             max(0, slope * time.numerator + offset * time.denominator)
             for slope, offset in zip(self.slopes[self.places].tolist(), graph.offsets.values(), strict=True)
@@ -114,13 +114,13 @@ class _Part:
         self.starts = arcs[self.tails == graph.source].tolist()
 
     def through(self, side: Mask) -> int:
-        """What a cut lets pass."""
+        """Return the capacity of a cut."""
         crossing = side[self.tails] & ~side[self.heads]
         over = crossing[self.places].tolist()
         return exact_sum(self.slopes[crossing]) * self.p + sum(compress(self.odd, over))
 
     def residual(self, amounts: dict[int, int], shift: int, bound: int) -> tuple[Integers, Integers]:
-        """What is left of capacities, in units of 2^shift and at most `bound`, and where the arcs are that are used."""
+        """Return residual capacities, in units of 2^shift and at most `bound`, and the positions of the arcs in use."""
         found = product(self.slopes, self.p, shift, bound)
         used = np.searchsorted(self.arcs, np.fromiter(amounts, np.int64, len(amounts)))
         capacities = dict(zip(self.places.tolist(), self.odd, strict=True))
@@ -134,7 +134,7 @@ class _Part:
 
 
 def _turn(part: _Part, flow: Flow, backend: Backend, left: int) -> None:
-    """Ask the library once for what is left, at most that."""
+    """Call the library once for the rest of the flow, at most `left`."""
     shift = max(0, left.bit_length() - backend.bits)
     bound = (left >> shift) + 1
     forward, used = part.residual(flow.amounts, shift, bound)
@@ -182,7 +182,7 @@ def _scipy(
     some = np.flatnonzero(capacities)
     matrix = csr_array((capacities[some].astype(np.int32), (tails[some], heads[some])), shape)
     flow = maximum_flow(matrix, source, sink).flow.tocoo()
-    # What SciPy sends is a matrix f with f = -f^T. What is left is above 0 just where its residual graph has an arc.
+    # SciPy's flow is a matrix f with f = -f^T. The rest is above 0 exactly where the residual graph has an arc.
     order = np.argsort(places := tails[some].astype(np.int64) * vertices + heads[some])
     sent = flow.data > 0
     found = np.zeros(len(capacities), np.int64)
@@ -202,5 +202,5 @@ BACKENDS = (ORTOOLS, SCIPY)
 
 
 def fastest() -> Backend:
-    """Of those that are installed."""
+    """Return the fastest library that is installed."""
     return ORTOOLS if find_spec("ortools") else SCIPY

@@ -1,6 +1,7 @@
-"""The network, and what has to be moved through it: what planners are given.
+"""The input of planners: the network, and the data to be moved through it.
 
-Sizes are bytes, times seconds, capacities whole bytes per second, so that plans can be exact. None is "no limit known".
+Sizes are bytes, times seconds, capacities whole bytes per second, so that plans can be exact. None means that no limit
+is known.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,7 +14,7 @@ __all__ = ["Demand", "File", "Host", "Isp", "Link", "LinkKey", "Network", "Share
 
 
 class Isp(NamedTuple):
-    """One way of a host into the network (Confluence, 2.1): C- and C+ in the paper."""
+    """A connection of a host to the network (Confluence, 2.1): C- and C+ in the paper."""
 
     name: str = ""
     up: int | None = None
@@ -24,8 +25,9 @@ class Isp(NamedTuple):
 class Host:
     """A machine that holds, relays or wants files.
 
-    `isps` is empty where the access is no limit. `io` is what its disks read and write together. `storage` is bytes
-    that it lends to files of others. A host that does not `relay` only sends what it holds and receives what it wants.
+    `isps` is empty if the access is no limit. `io` is the rate of its disks, reads and writes together. `storage` is
+    the bytes that it lends to files of others. A host with `relays` False only sends the files that it holds and
+    receives those that it wants.
     """
 
     name: str
@@ -36,7 +38,7 @@ class Host:
 
 
 class LinkKey(NamedTuple):
-    """From a host to another one, by an ISP of either; the names of ISPs are empty where a host has one or none."""
+    """A link from one host to another, by an ISP of either; an ISP's name is empty if the host has at most one."""
 
     source: str
     sink: str
@@ -49,10 +51,10 @@ class LinkKey(NamedTuple):
 
 @dataclass(frozen=True)
 class Link:
-    """What can be moved from a host to another one, end to end.
+    """The capacity from one host to another, end to end.
 
-    `bounds` are the capacities below which a tenth and nine tenths of what may come should lie; `age` the seconds since
-    it was measured; `price` money per byte.
+    `bounds` are the capacities that the true one exceeds in nine of ten cases, and in one of ten; `age` is the seconds
+    since the measurement; `price` is money per byte.
     """
 
     key: LinkKey
@@ -72,9 +74,9 @@ class Shared(NamedTuple):
 
 @dataclass(frozen=True)
 class Network:
-    """Hosts, and the links between them. A pair without a link cannot talk to each other.
+    """Hosts, and the links between them. Two hosts without a link cannot reach each other.
 
-    :raises UsageError: when a link names a host or an ISP that is not there, or a number makes no sense
+    :raises UsageError: when a link names an unknown host or ISP, or a number makes no sense
     """
 
     hosts: Mapping[str, Host]
@@ -105,23 +107,23 @@ class Network:
 
     @classmethod
     def of(cls, hosts: tuple[Host, ...], links: tuple[Link, ...], shared: tuple[Shared, ...] = ()) -> Self:
-        """From values that carry their own names."""
+        """Create a network from values that carry their own names."""
         return cls({host.name: host for host in hosts}, {link.key: link for link in links}, shared)
 
     def cautious(self) -> Self:
-        """The same, with links that carry only what nine of ten should."""
+        """Return the network with the capacities that links reach in nine of ten cases."""
         links = {
             key: replace(link, capacity=link.bounds[0]) if link.bounds else link for key, link in self.links.items()
         }
         return replace(self, links=links)
 
     def without(self, host: str) -> Self:
-        """The same, when a host is gone."""
+        """Return the network without a host."""
         left = self.keeping(lambda key: host not in (key.source, key.sink))
         return replace(left, hosts={name: each for name, each in self.hosts.items() if name != host})
 
     def keeping(self, wanted: Callable[[LinkKey], bool]) -> Self:
-        """The same, with only some of the links."""
+        """Return the network with only some of the links."""
         links = {key: link for key, link in self.links.items() if wanted(key)}
         shared = tuple(
             each._replace(weights={key: weight for key, weight in each.weights.items() if key in links})
@@ -137,10 +139,11 @@ def _sensible(what: str, *limits: int | None) -> None:
 
 @dataclass(frozen=True)
 class File:
-    """Bytes that are held at one or several hosts and wanted at one or several: replicas are the common case of both.
+    """Bytes that are held at one or several hosts and wanted at one or several, for example a file with replicas.
 
-    A part of a file that is held elsewhere, as blocks on their way are, is a file of its own here. `available` is the
-    time from which it can be sent, `deadline` the one at which it has to be there, from the start of the plan.
+    A part of a file that is held elsewhere, such as blocks in transit, is a file of its own here. `available` is the
+    time from which the file can be sent, `deadline` the time by which it has to arrive, both since the start of the
+    plan.
     """
 
     name: str
@@ -153,7 +156,7 @@ class File:
 
 @dataclass(frozen=True)
 class Demand:
-    """All that is to be moved, and what it may cost at most."""
+    """All data to be moved, and the most that it may cost."""
 
     files: tuple[File, ...]
     budget: float | None = None

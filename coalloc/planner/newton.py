@@ -1,9 +1,10 @@
 """The least time in which a graph lets everything through: discrete Newton on cuts.
 
-The value of a cut is a line in T, and what can be sent in T seconds is the least of all lines: concave. From below, the
-line of the minimum cut at T reaches what has to be sent at a time that is later, and still not too late: there the next
-step begins. It ends at the first T at which everything gets through, and the cut before says that no T is less. Each
-step takes a cut whose line is flatter than that of the last, so that there is an end; in practice after one or two.
+The value of a cut is a line in T, and the maximum flow in T seconds is the minimum of all lines, a concave function.
+If T is too short, the line of the minimum cut at T reaches the total at a later time, which is still not too late: the
+next step begins there. The search ends at the first T at which everything gets through, and the last cut proves that
+no T is less. Each step finds a cut whose line is flatter than the last, so that the search ends; in practice after
+one or two steps.
 """
 
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ __all__ = ["NoWay", "least_time"]
 
 
 class NoWay(Exception):
-    """No time is enough: nothing leads over this cut."""
+    """A cut over which nothing leads, so that no time is enough."""
 
     def __init__(self, side: Mask) -> None:
         super().__init__("no time is enough")
@@ -27,7 +28,7 @@ class NoWay(Exception):
 
 
 def least_time(graph: Graph, backend: Backend) -> tuple[Fraction, Flow, Mask]:
-    """The least time, what is sent in it, and the source's side of the cut that does not allow less.
+    """Return the least time, the flow in it, and the source's side of the cut that proves it to be the least.
 
     :raises NoWay: when no time is enough
     """
@@ -41,7 +42,7 @@ def least_time(graph: Graph, backend: Backend) -> tuple[Fraction, Flow, Mask]:
 
 
 def _root(graph: Graph, side: Mask) -> Fraction:
-    """When this cut has let everything through."""
+    """Return the time at which this cut has let everything through."""
     crossing = side[graph.tails] & ~side[graph.heads]
     slope = exact_sum(graph.slopes[crossing])
     offset = sum(offset for arc, offset in graph.offsets.items() if crossing[arc])
@@ -53,9 +54,9 @@ def _root(graph: Graph, side: Mask) -> Fraction:
 
 
 def _first(graph: Graph) -> Mask:
-    """The narrowest cut around the sink or one holder: often the one that counts in the end.
+    """Return the narrowest cut around the sink or one holder; it is often the final one.
 
-    Chosen with floats, which is no harm, since every cut is a bound.
+    It is chosen with floats, which is safe, since every cut is a bound.
     """
     weights = graph.slopes.astype(np.float64)
     weights[[arc for arc, offset in graph.offsets.items() if offset > 0]] = np.inf
@@ -77,7 +78,7 @@ def _seconds(units: int, limits: list[float], vertices: list[int]) -> float:
 
 
 Around = list[tuple[list[int], list[int]]]
-"""Sets of vertices, each larger than the one before: the vertices through which one gets across, and all of them."""
+"""Growing sets of vertices: for each one the vertices that border on the outside, and all of its vertices."""
 
 
 def _around_sink(graph: Graph) -> Around:
@@ -86,7 +87,7 @@ def _around_sink(graph: Graph) -> Around:
 
 
 def _around_holders(graph: Graph) -> Iterator[tuple[int, Around]]:
-    """For the files that nobody else has, the arc by which they enter, and sets around their holder."""
+    """Yield, for the files with a single holder, the arc by which they enter, and growing sets around the holder."""
     n = len(graph.arrays.hosts)
     for arc, (holders, name) in graph.groups.items():
         if len(holders) == 1:

@@ -1,4 +1,4 @@
-"""The parts of a document, each with its place in it, so that what is wrong can be found."""
+"""The parts of a document, each with its path, so that errors can name their place."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ KINDS = {dict: "a mapping", list: "a list", int: "a number", type(None): "nothin
 
 
 class Misread(UsageError):
-    """Something in a document makes no sense; `path` leads to it."""
+    """An error in a document; `path` leads to the part that makes no sense."""
 
     def __init__(self, path: tuple[Step, ...], what: str, remedy: str) -> None:
         self.path = path
@@ -28,19 +28,19 @@ def _shown(step: Step) -> str:
 
 @dataclass(frozen=True)
 class Part:
-    """A value of mappings, lists, texts and numbers, and the steps that lead to it."""
+    """A value of mappings, lists, texts and numbers, and the path that leads to it."""
 
     value: Any
     path: tuple[Step, ...] = ()
 
     def wrong(self, what: str, remedy: str) -> Misread:
-        """The error that this part makes no sense."""
+        """Return the error for this part."""
         return Misread(self.path, what, remedy)
 
     def items(self, like: str) -> Iterator[tuple[str, "Part"]]:
-        """Of a mapping by names of the user's; nothing is an empty one.
+        """Yield the items of a mapping with any names as keys; None counts as an empty mapping.
 
-        :param like: what one looks like, for who wrote something else
+        :param like: example of a correct mapping, for the error message
         """
         if self.value is None:
             return
@@ -52,7 +52,7 @@ class Part:
             yield key, Part(value, (*self.path, key))
 
     def fields(self, *known: str) -> dict[str, "Part"]:
-        """Of a mapping whose keys are `known`; those without a value are left out."""
+        """Return the items of a mapping whose keys must be among `known`; those without a value are left out."""
         found = dict(self.items(", ".join(f"{key}: ..." for key in known[:2])))
         for key, part in found.items():
             if key not in known:
@@ -60,13 +60,16 @@ class Part:
         return {key: part for key, part in found.items() if part.value is not None}
 
     def elements(self, like: str) -> list["Part"]:
-        """Of a list."""
+        """Return the elements of a list.
+
+        :param like: example of a correct list, for the error message
+        """
         if not isinstance(self.value, list):
             raise self.wrong(f"{_brief(self.value)} is no list", f"write for example {like}")
         return [Part(value, (*self.path, i)) for i, value in enumerate(self.value)]
 
     def read(self, how: Callable[[object], Value]) -> Value:
-        """A quantity, by one of `units`."""
+        """Return a quantity, parsed by a function of `units`."""
         try:
             return how(self.value)
         except ValueError as error:
@@ -74,13 +77,13 @@ class Part:
             raise self.wrong(what, remedy) from None
 
     def text(self) -> str:
-        """A text that says something."""
+        """Return a text that is not blank."""
         if not isinstance(self.value, str) or not self.value.strip():
             raise self.wrong(f"{_brief(self.value)} is no name", "write a text, in quotes if need be")
         return self.value
 
     def flag(self) -> bool:
-        """Yes or no."""
+        """Return a boolean."""
         if not isinstance(self.value, bool):
             raise self.wrong(f"{_brief(self.value)} is neither true nor false", "write true or false")
         return self.value

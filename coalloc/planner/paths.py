@@ -1,4 +1,4 @@
-"""From a flow over arcs to paths of whole bytes."""
+"""Conversion of a flow over arcs to paths of whole bytes."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Hashable, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 def without_cycles(graph: Graph, amounts: Mapping[int, int]) -> Amounts:
-    """The same flow, when nothing goes in circles: solvers do not care, links do."""
+    """Return the flow without cycles, which solvers may leave in it and which would load links in vain."""
     left = dict(amounts)
     leaving = leaving_arcs(graph, left)
     done: set[int] = set()
@@ -29,7 +29,7 @@ def without_cycles(graph: Graph, amounts: Mapping[int, int]) -> Amounts:
 
 
 def leaving_arcs(graph: Graph, amounts: Iterable[int]) -> defaultdict[int, list[int]]:
-    """By the vertex where they begin."""
+    """Return the arcs by the vertex where they begin."""
     leaving: defaultdict[int, list[int]] = defaultdict(list)
     for arc in amounts:
         leaving[int(graph.tails[arc])].append(arc)
@@ -37,7 +37,7 @@ def leaving_arcs(graph: Graph, amounts: Iterable[int]) -> defaultdict[int, list[
 
 
 def _search(graph: Graph, start: int, left: Amounts, leaving: Mapping[int, list[int]], done: set[int]) -> None:
-    """Depth first from a vertex; each circle that closes loses its least amount."""
+    """Search depth first from a vertex; subtract from each cycle its smallest amount."""
     way: list[int] = []
     at = {start: 0}
     while True:
@@ -70,7 +70,7 @@ def _cancel(left: Amounts, circle: list[int]) -> None:
 
 
 def paths_of(graph: Graph, flow: Flow, files: Iterable[File], backend: Backend) -> Iterator[Path]:
-    """Paths in whole bytes that add up to a flow without cycles, to less than a byte on each arc."""
+    """Yield paths in whole bytes that add up to a flow without cycles, within a byte on each arc."""
     left = _whole(graph, flow, backend)
     leaving = leaving_arcs(graph, left)
     ways: defaultdict[frozenset[str], list[tuple[tuple[str, ...], int]]] = defaultdict(list)
@@ -83,7 +83,10 @@ def paths_of(graph: Graph, flow: Flow, files: Iterable[File], backend: Backend) 
 
 
 def take(graph: Graph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]) -> tuple[list[int], int]:
-    """Follow the thickest arcs to the sink, and take as much as all of them carry: nothing, where they end before."""
+    """Follow the arcs with the largest flow to the sink; return the path, and the amount taken from it.
+
+    The amount is the most that all arcs of the path carry; 0 if the path ends before the sink.
+    """
     way = [arc]
     while (here := int(graph.heads[way[-1]])) != graph.sink:
         if not leaving.get(here):
@@ -96,7 +99,7 @@ def take(graph: Graph, arc: int, left: Amounts, leaving: Mapping[int, list[int]]
 
 
 def shortest(graph: Graph, starts: Iterable[int]) -> list[int]:
-    """The fewest arcs that lead from one of these arcs to the sink, capacities aside."""
+    """Return a path with the fewest arcs from one of these arcs to the sink, regardless of capacities."""
     leaving = leaving_arcs(graph, (arc for arc in range(len(graph.tails)) if graph.slopes[arc] or arc in graph.offsets))
     ways, seen = deque([arc] for arc in starts), set[int]()
     while ways:
@@ -119,9 +122,9 @@ def _hosts(graph: Graph, way: list[int]) -> tuple[str, ...]:
 def dealt(
     files: Iterable[File], shares: Mapping[frozenset[str], list[tuple[Key, int]]], parts: int = 1
 ) -> Iterator[tuple[File, dict[Key, int]]]:
-    """Cut what was found for all files that have the same holders into the shares of each.
+    """Divide the results for all files that have the same holders among these files.
 
-    :param parts: how many of what is dealt are a byte
+    :param parts: number of parts per byte in `shares`
     """
     rest = {holders: list(reversed(some)) for holders, some in shares.items()}
     for file in files:
@@ -138,11 +141,11 @@ def dealt(
 
 
 def _whole(graph: Graph, flow: Flow, backend: Backend) -> Amounts:
-    """The flow, with each arc's parts of bytes rounded down or up.
+    """Return the flow with the amount of each arc rounded down or up to whole bytes.
 
-    Round all down. What then comes to a vertex and does not leave it has to leave by arcs that lost a part of a byte,
-    one byte each: a max-flow whose capacities are ones. The lost parts are a flow that does all of this, and whole
-    capacities have a whole max-flow, so that it does all of this, too. What enters and leaves in all is whole already.
+    All amounts are rounded down first. The excess at each vertex then has to leave by arcs that lost a part of a byte,
+    one byte each: a max-flow with capacities of one. The lost parts are a flow that carries the whole excess, and
+    integral capacities have an integral max-flow, so that one exists. The totals at source and sink are whole already.
     """
     parts = 2 * flow.scale
     floors = {arc: amount * graph.unit // parts for arc, amount in flow.amounts.items()}

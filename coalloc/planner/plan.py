@@ -1,4 +1,4 @@
-"""What planners answer: who sends how much to whom, how long that takes, and why it cannot be faster."""
+"""The results of planners: the bytes on each path, the makespan, and why it cannot be shorter."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,9 +11,9 @@ __all__ = ["Certificate", "Limit", "Path", "TransferPlan"]
 
 
 class Path(NamedTuple):
-    """Bytes of a file that go the same way: from a holder, over relays, to a destination.
+    """Bytes of a file that take the same path: from a holder, over relays, to a destination.
 
-    One host alone: the file is wanted where it is held, and nothing has to be sent.
+    A path of one host means that the file is wanted where it is held, and nothing has to be sent.
     """
 
     file: str
@@ -22,7 +22,7 @@ class Path(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """Something that bounds a plan.
+    """A limit of a plan.
 
     `of` is a LinkKey for "link", (host, ISP) for "up" and "down", a host for "io", the name of a set for "shared", and
     "" for "budget".
@@ -34,14 +34,15 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True)
 class Certificate:
-    """Why a plan is sound and nothing is faster, for a checker that knows no solver (`coalloc.planner.certificate`).
+    """The proof that a plan is sound and the fastest, for a checker without a solver (`coalloc.planner.certificate`).
 
     `prices` are a dual solution. Let every byte pay the prices of all limits that it passes: then in T seconds no more
-    can be paid than sum(price x capacity) x T, and each byte pays at least what the cheapest way from a holder costs.
-    So T >= sum(size x cheapest way) / sum(price x capacity). For a minimum cut the prices are one on what it cuts.
+    can be paid than sum(price x capacity) x T, and each byte pays at least the cost of the cheapest path from a holder.
+    So T >= sum(size x cheapest path) / sum(price x capacity). For a minimum cut the prices are one on the links that it
+    cuts.
 
     :param origins: bytes of a file that each of its holders sends
-    :param tolerance: how much more than the bound the makespan may be, relative; 0 where the solver is exact
+    :param tolerance: most that the makespan may exceed the bound, relative; 0 where the solver is exact
     """
 
     prices: Mapping[Limit, Fraction]
@@ -51,15 +52,15 @@ class Certificate:
 
 @dataclass(frozen=True)
 class TransferPlan:
-    """All flows run side by side, each at the rate flow / makespan, from the first second to the last.
+    """A plan whose flows all run side by side, each at the rate flow / makespan, from the first second to the last.
 
-    :param method: how it was found
-    :param makespan: seconds
-    :param direct: seconds that the best plan without relays takes; None where not every file can go straight
-    :param flows: bytes over each link; parts of bytes, so that the makespan is the least one exactly
-    :param paths: the same in whole bytes; those of a file to a destination add up to its size, and their sum differs
+    :param method: name of the method that found the plan
+    :param makespan: duration in seconds
+    :param direct: seconds that the best plan without relays takes; None if some file cannot be sent directly
+    :param flows: bytes over each link; fractions of bytes, so that the makespan is exactly the least
+    :param paths: the flows in whole bytes; those of a file to a destination add up to its size, and their sum differs
         from each flow by less than a byte for each destination
-    :param reason: one sentence: what limits it
+    :param reason: the limits of the plan, in one sentence
     """
 
     method: str

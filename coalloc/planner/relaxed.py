@@ -1,4 +1,4 @@
-"""Plans by linear programs: from rates in floats to whole bytes on paths, and a makespan that these really take."""
+"""Plans by linear programs: from rates in floats to whole bytes on paths, and the makespan of these paths."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
@@ -21,15 +21,15 @@ from coalloc.planner.words import reason
 __all__ = ["solve"]
 
 TOLERANCE = Fraction(1, 10**6)
-"""HiGHS keeps to each constraint within 1e-7."""
+"""Relative tolerance of the makespan; HiGHS satisfies each constraint within 1e-7."""
 PARTS = 2**40
-"""Of a byte, of which flows are made."""
+"""Parts of a byte in which flows are counted."""
 
 
 def solve(network: Network, demand: Demand) -> TransferPlan:
-    """The least time for any demand, within a millionth of what its certificate proves.
+    """Return the plan of least makespan for any demand, within a millionth of the bound in its certificate.
 
-    :raises UsageError: when something cannot get where it is wanted, or not for that money
+    :raises UsageError: when some data cannot reach a destination, or not within the budget
     """
     checked(network, demand)
     rest = tuple(resting(network, demand))
@@ -43,7 +43,7 @@ def solve(network: Network, demand: Demand) -> TransferPlan:
     straight = largest_theta(network, demand, direct=True)
     relayed, direct = _Plan(network, demand, best), _Plan(network, demand, straight) if straight else None
     seconds = direct.makespan if direct else None
-    # Relays that gain nothing are left in peace.
+    # Relays that gain nothing are not used.
     use = direct if direct and direct.makespan <= relayed.makespan * (1 + TOLERANCE / 1000) else relayed
     return TransferPlan(
         "direct" if use is direct else "linear program",
@@ -57,7 +57,7 @@ def solve(network: Network, demand: Demand) -> TransferPlan:
 
 
 class _Plan:
-    """What rates come to."""
+    """The paths, flows and makespan that follow from rates."""
 
     def __init__(self, network: Network, demand: Demand, rates: Rates) -> None:
         self.paths: list[Path] = []
@@ -79,10 +79,10 @@ class _Plan:
 
 
 def exact(graph: Graph, found: Floats) -> Flow:
-    """A flow in parts of bytes that adds up, from one in floats that nearly does.
+    """Return an exact flow in parts of bytes, from one in floats that is only nearly conserved.
 
-    It is taken apart into paths; what files lack after that, or have too much, goes to the thickest path of theirs; if
-    they are too small to be seen among the others, to the shortest one.
+    The flow is split into paths; a file's missing or surplus bytes go to its path with the largest flow, or to the
+    shortest path if the file is too small to show among the others.
     """
     left = without_cycles(graph, {arc: int(size * PARTS) for arc, size in enumerate(found.tolist()) if size > 0})
     leaving = leaving_arcs(graph, left)
@@ -99,7 +99,7 @@ def exact(graph: Graph, found: Floats) -> Flow:
 
 
 def _entered(graph: Graph, entries: Mapping[int, int]) -> dict[int, list[int]]:
-    """For each arc by which files leave the source, those by which they come to their holders."""
+    """Return, for each arc by which files leave the source, the arcs by which they enter their holders."""
     found: dict[int, list[int]] = {}
     for arc in graph.groups:
         found.setdefault(arc if graph.tails[arc] == graph.source else entries[int(graph.tails[arc])], []).append(arc)

@@ -1,10 +1,10 @@
-"""A network and what is to be moved through it, as a document of plain values: what YAML and JSON hold.
+"""A network and the data to be moved through it, as a document of plain values, for YAML and JSON.
 
     hosts: {cern: {url: "ftp://cern.example:2811", up: 1 Gbit/s, storage: 50 GB}, desk: {down: 200 Mbit/s}}
     links: {cern -> desk: 100 Mbit/s}
     files: {run1.root: {size: 8 GB, at: [cern], to: [desk]}}
 
-All that may be in it is in docs/reference/network.md.
+docs/reference/network.md describes the whole format.
 """
 
 import re
@@ -18,14 +18,14 @@ from coalloc.planner.parts import Part
 
 __all__ = ["Scenario", "document", "scenario"]
 
-# A broker reads names that are anybody's: neither takes longer than in proportion to how long they are.
+# A broker matches these against names from any user: both take time at most proportional to the length.
 ARROW = re.compile(r"\s(<?->)\s")
 END = re.compile(r"(.*\S)\s+\(([^()]+)\)")
 LINK = "cern -> desk: 100 Mbit/s"
 
 
 class Scenario(NamedTuple):
-    """A network, what is to be moved through it, and the servers behind its hosts, as far as they have any.
+    """A network, the data to be moved through it, and the servers of its hosts, if they have any.
 
     `urls` are such as `ftp://host:port`, by the names of hosts.
     """
@@ -36,7 +36,7 @@ class Scenario(NamedTuple):
 
 
 def scenario(document: object) -> Scenario:
-    """What a document describes.
+    """Parse a document.
 
     :param document: mappings, lists, texts, numbers and flags
     :raises Misread: when a part of it makes no sense
@@ -86,7 +86,7 @@ def _host(name: str, part: Part) -> tuple[Host, str | None]:
 
 
 def _sayable(name: str) -> bool:
-    """Whether it can be one end of a link's name."""
+    """Return whether a name can stand at one end of a link's name."""
     return bool(name) and name == name.strip() and not re.search(r"[()\n]|->", name)
 
 
@@ -96,7 +96,7 @@ def _isp(name: str, fields: Mapping[str, Part]) -> Isp:
 
 
 def _links(name: str, part: Part) -> list[Link]:
-    """One, or one for either direction."""
+    """Parse a link: one key, or two for both directions."""
     whole = isinstance(part.value, dict)
     fields = part.fields("rate", "likely", "age", "price") if whole else {"rate": part}
     if "rate" not in fields:
@@ -114,7 +114,7 @@ def _links(name: str, part: Part) -> list[Link]:
 
 
 def _keys(name: str, part: Part) -> list[LinkKey]:
-    """What a name such as `a -> b`, `a <-> b` or `a (fibre) -> b` stands for."""
+    """Return the links for a name such as `a -> b`, `a <-> b` or `a (fibre) -> b`."""
     source, arrow, sink = map(str.strip, [*ARROW.split(name, 1), "", ""][:3])
     if not source or not sink:
         raise part.wrong(f"{name!r} is no link", f"write for example {LINK}, or cern <-> desk for both directions")
@@ -125,7 +125,7 @@ def _keys(name: str, part: Part) -> list[LinkKey]:
 
 
 def _end(text: str) -> tuple[str, str]:
-    """A host, and its ISP."""
+    """Split one end of a link's name into the host and its ISP."""
     found = END.fullmatch(text)
     return (found[1], found[2]) if found else (text, "")
 
@@ -142,7 +142,7 @@ def _shared(name: str, part: Part) -> Shared:
 
 
 def _weighed(part: Part) -> list[tuple[str, float]]:
-    """Links by name, as a list of those that count once, or with the weight of each."""
+    """Return the named links with their weights; links in a list have weight 1."""
     if isinstance(part.value, list):
         return [(each.text(), 1.0) for each in part.elements(f"[{LINK[:12]}]")]
     return [(name, each.read(units.amount)) for name, each in part.items(f"{LINK[:12]}: 1")]
@@ -167,7 +167,7 @@ def _file(name: str, part: Part, hosts: Mapping[str, Host]) -> File:
 
 
 def _places(part: Part, hosts: Mapping[str, Host]) -> tuple[str, ...]:
-    """One host, or a list of them."""
+    """Return the names of one host, or of a list of hosts."""
     each = part.elements("[cern]") if isinstance(part.value, list) else [part]
     names = tuple(dict.fromkeys(place.text() for place in each))
     if not names:
@@ -179,7 +179,7 @@ def _places(part: Part, hosts: Mapping[str, Host]) -> tuple[str, ...]:
 
 
 def document(scenario: Scenario) -> dict[str, Any]:
-    """What describes a scenario, such that it is read as the same.
+    """Return the document that describes a scenario; it is read back as an equal one.
 
     :raises UsageError: when a name in it cannot be written
     """

@@ -1,4 +1,4 @@
-"""The least time to one destination while the network stays as it is (Confluence, 2.2), with all that proves it."""
+"""The least makespan to one destination while the network stays as it is (Confluence, 2.2), with its proof."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,7 +27,7 @@ class _Found(NamedTuple):
 
 
 def solve(network: Network, demand: Demand, backend: Backend | None = None) -> TransferPlan:
-    """What `coalloc.planner.least.least_makespan` says, by a certain library."""
+    """Return the result of `coalloc.planner.least.least_makespan`, by a certain library."""
     backend = backend or fastest()
     sink, files = flow_question(network, demand)
     paths = tuple(resting(network, demand))
@@ -39,7 +39,7 @@ def solve(network: Network, demand: Demand, backend: Backend | None = None) -> T
     prices = prices_of(best.graph, best.side)
     direct = _direct(arrays, files, sink, backend)
     why = reason(network, prices, best.seconds, direct and direct.seconds)
-    # Relays that gain nothing are left in peace.
+    # Relays that gain nothing are not used.
     use = direct if direct and direct.seconds == best.seconds else best
     flow = replace(use.flow, amounts=without_cycles(use.graph, use.flow.amounts))
     return TransferPlan(
@@ -75,6 +75,6 @@ def _direct(arrays: Arrays, files: Sequence[File], sink: str, backend: Backend) 
 
 
 def _hosts(graph: Graph, side: Mask) -> set[str]:
-    """Those whose files start on the source's side."""
+    """Return the hosts whose own files start on the source's side."""
     n = len(graph.arrays.hosts)
     return {host.name for host, inside in zip(graph.arrays.hosts, side[n : 2 * n], strict=True) if inside}

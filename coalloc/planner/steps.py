@@ -1,7 +1,7 @@
-"""One step of time of a collection: what each link and each host's access moves in it, in whole units of data.
+"""One time step of a collect job: the whole units of data that each link and each host's access moves in it.
 
-Both the static bound and the time-expanded graph (Cheng, III) are made of this: the one has its arcs once, the other
-once a step. What a step cannot say is left out: sets of links behind one bottleneck, and prices.
+The static bound and the time-expanded graph (Cheng, III) are both built from it: the former has its arcs once, the
+latter once per step. Sets of links behind one bottleneck, and prices, cannot be expressed and are ignored.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ ARRIVING = ("down", "receive", "store")
 
 
 class Place(NamedTuple):
-    """Where data can be within a step: at a host, or in one of the narrow places of its access."""
+    """A place of data within a step: at a host, or at a limit of its access."""
 
     kind: Kind
     host: str
@@ -30,14 +30,14 @@ class Place(NamedTuple):
 
 
 class Units(NamedTuple):
-    """What is counted in: a step's length in seconds, a unit of data in bytes."""
+    """The units of a plan: the length of a step in seconds, and a unit of data in bytes."""
 
     seconds: Fraction
     bytes: int
 
 
 class Arc(NamedTuple):
-    """From place to place, at most `capacity` units a step. A `link` leads into the next step, all else stays."""
+    """An arc from place to place for at most `capacity` units per step. Only a `link` leads into the next step."""
 
     tail: int
     head: int
@@ -53,7 +53,7 @@ class Origin(NamedTuple):
 
 
 class Copies(NamedTuple):
-    """A file that several origins hold: the flow decides which sends how much."""
+    """A file with several origins; the flow decides how much each of them sends."""
 
     file: File
     units: int
@@ -62,13 +62,14 @@ class Copies(NamedTuple):
 
 @dataclass
 class Steps:
-    """The places and arcs of a step, and what has to be moved. Hosts count from 0, the destination last.
+    """The places and arcs of a step, and the data to be moved. Hosts are numbered from 0, the destination last.
 
-    What is relayed is written in one step and read in the next, which no flow can sum up. So a relay has half of its
-    `io` for either, and half of its `storage` for what comes in a step; a holder with a limit of `io` does not relay.
+    Relayed data are written in one step and read in the next, and a flow cannot limit the sum of both. So a relay has
+    half of its `io` for each, and half of its `storage` for the arrivals of a step; a holder with a limit of `io` does
+    not relay.
 
     :param limits: whether the accesses of hosts count; the paper has links only
-    :raises UsageError: when not all files have one and the same destination, or they have no byte
+    :raises UsageError: when the files do not have one common destination, or have no bytes
     """
 
     network: Network
@@ -78,7 +79,7 @@ class Steps:
     places: dict[Place, int] = field(default_factory=dict, init=False)
     arcs: list[Arc] = field(default_factory=list, init=False)
     origins: dict[Origin, int] = field(default_factory=dict, init=False)
-    """Units of those files that one host alone holds."""
+    """Units of the files that have only this origin."""
     copies: list[Copies] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
@@ -105,7 +106,7 @@ class Steps:
 
     @property
     def hosts(self) -> list[str]:
-        """The hosts; a host's number is its place."""
+        """The hosts, in the order of their places."""
         return [place.host for place in self.places if place.kind == "host"]
 
     @property
@@ -114,18 +115,18 @@ class Steps:
         return sorted({origin.ready for origin in self.origins})
 
     def at(self, host: str) -> int:
-        """The place of a host."""
+        """Return the place of a host."""
         return self.places[Place("host", host)]
 
     def origin(self, file: File, host: str) -> Origin:
-        """Where and from when on a holder can send a file."""
+        """Return the origin of a file at a holder: the host, and the step from which it can send."""
         return Origin(host, ceil(Fraction(file.available) / self.units.seconds))
 
     def _place(self, place: Place) -> int:
         return self.places.setdefault(place, len(self.places))
 
     def _room(self, capacity: int) -> int:
-        """Whole units that a capacity in bytes/s moves in a step."""
+        """Return the whole units that a capacity in bytes/s moves in a step."""
         return min(floor(capacity * self.units.seconds / self.units.bytes), self.total)
 
     def _links(self) -> Iterator[tuple[LinkKey, int]]:
@@ -148,7 +149,7 @@ class Steps:
         self.arcs.append(Arc(here, there, capacity, key))
 
     def _sending(self, key: LinkKey) -> Iterator[tuple[Place, int]]:
-        """What a link passes on its way out of a host, and how much gets through it in a step."""
+        """Yield the places that data pass on the way out of a host to a link, each with its capacity per step."""
         host = self.network.hosts[key.source]
         if host.io is not None:
             room = self._room(host.io)
@@ -158,7 +159,7 @@ class Steps:
             yield Place("up", host.name, key.source_isp), self.total if up is None else self._room(up)
 
     def _receiving(self, key: LinkKey) -> Iterator[tuple[Place, int]]:
-        """What a link passes on its way into a host, the last place first."""
+        """Yield the places that data pass on the way from a link into a host, the last place first."""
         host, wanted = self.network.hosts[key.sink], key.sink == self.destination
         if host.storage is not None and not wanted:
             yield Place("store", host.name), min(host.storage // self.units.bytes // 2, self.total)

@@ -1,6 +1,6 @@
-"""A flow through G_T as paths: what takes which way, and when it sets out (Cheng, IV, "Splitting the flow into paths").
+"""Splitting of a flow through G_T into paths with starting times (Cheng, IV, "Splitting the flow into paths").
 
-Data are split at their origin only, so a path moves one and the same bytes all along.
+Data are split at their origin only, so a path carries the same bytes on all of its hops.
 """
 
 from collections import Counter, defaultdict
@@ -23,7 +23,7 @@ class Part(NamedTuple):
 
 
 class TimedPath(NamedTuple):
-    """Parts of files that go from host to host, a hop a step, the first one in step `start`. Units of data."""
+    """Parts of files that go from host to host, one hop per step, the first hop in step `start`. Units of data."""
 
     hosts: tuple[str, ...]
     start: int
@@ -42,7 +42,7 @@ def timed_paths(
     held: Mapping[tuple[Origin, int], int],
     copied: Copied,
 ) -> Iterator[TimedPath]:
-    """From the host with the smallest index, always on to the smallest index that receives anything."""
+    """Split a flow into paths: start at the host with the smallest index, and follow the smallest next index."""
     onward: defaultdict[Stop, Counter[Stop]] = defaultdict(Counter)
     for (step, key), units in moved.items():
         onward[steps.at(key.source), step][steps.at(key.sink), step + 1] += units
@@ -66,7 +66,10 @@ def timed_paths(
 
 
 def _follow(host: int, waits: Sequence[int], onward: Mapping[Stop, Mapping[Stop, int]]) -> list[Stop]:
-    """Waiting leads to the host itself, so it comes in the order of indices, too; the first step before later ones."""
+    """Return the stops of the next path.
+
+    Waiting leads to the origin itself, so it is ordered by the host's index, too; earlier steps come before later ones.
+    """
     wait = waits[0]
     if not wait and len(waits) > 1 and min(onward[host, 0])[0] > host:
         wait = waits[1]
@@ -87,7 +90,7 @@ def _sent(steps: Steps, origin: Origin, copied: Copied) -> int:
 
 
 def _stock(steps: Steps, origin: Origin, copied: Copied) -> Iterator[Part]:
-    """The bytes that an origin sends: whole files that it alone holds, and its share of others."""
+    """Yield the bytes that an origin sends: whole files that it alone holds, and its share of others."""
     for file in steps.demand.files:
         if len(file.holders) == 1 and steps.origin(file, file.holders[0]) == origin and file.size:
             yield Part(file.name, 0, file.size)
@@ -100,7 +103,7 @@ def _stock(steps: Steps, origin: Origin, copied: Copied) -> Iterator[Part]:
 
 
 def _parts(stock: list[Part], size: int) -> Iterator[Part]:
-    """So many bytes of what is left, or all: the last unit of an origin need not be full."""
+    """Yield the next `size` bytes of the stock, or all of it: the last unit of an origin need not be full."""
     while size and stock:
         file, start, end = stock.pop(0)
         until = min(end, start + size)

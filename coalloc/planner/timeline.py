@@ -1,7 +1,7 @@
-"""The timetable of a collection (Cheng, III and IV): least T, the cheapest flow in G_T, and its paths.
+"""The timetable of a collect job (Cheng, III and IV): least T, the cheapest flow in G_T, and its paths.
 
-Without limits of access it is the paper's own model, which plans as if the destination could take in what all links
-into it carry together. With them, as it is by default, a plan keeps to what each host can send, receive and store.
+Without limits of access this is the paper's own model, in which the destination can receive the sum of all links into
+it. With them, the default, a plan respects what each host can send, receive and store.
 """
 
 from collections.abc import Mapping
@@ -31,17 +31,17 @@ Move = tuple[int, LinkKey]
 Hold = tuple[Origin, int]
 Copy = tuple[str, Origin]
 PARTS = 32 * 1024
-"""A unit of data is such a part of all, where nobody says what it is, and at most `UNIT`."""
+"""Default unit of data, as a fraction of all data; the unit is at most `UNIT` bytes."""
 UNIT = 64 * 1024
 MOST = 2**28
-"""Units there are at most then: SciPy's flows have 29 bits."""
+"""Most units with default units, which takes precedence over `UNIT`: SciPy's flows have 29 bits."""
 STEPS = 100
-"""About so many steps a timetable has, where nobody says how long one is."""
+"""Approximate number of steps of a timetable, unless the length of a step is given."""
 
 
 @dataclass(frozen=True)
 class Certificate:
-    """Why a timetable is right, and T is least: flows that keep to all limits, prices, and a cut of G_(T-1).
+    """The proof that a timetable is right, and T is least: flows within all limits, prices, and a cut of G_(T-1).
 
     `moved` are units over each link in each step; `held` are those that an origin begins to send in a step; `copied`
     those of a file with several holders that come from each of them.
@@ -57,7 +57,7 @@ class Certificate:
 
 @dataclass(frozen=True, eq=False)
 class Timeline:
-    """What is moved in which step; `count` is T."""
+    """A timetable: the units that move in each step; `count` is T."""
 
     steps: Steps
     count: int
@@ -78,7 +78,7 @@ class Timeline:
         return tuple(timed_paths(self.steps, moved, held, copied))
 
     def certify(self) -> Certificate:
-        """What a checker needs who does not believe a word; takes longer than the plan itself."""
+        """Return the certificate for an independent checker; this takes longer than the plan itself."""
         from coalloc.planner.expansion import Expansion
         from coalloc.planner.flows import prices
 
@@ -120,13 +120,13 @@ def timeline(
     limits: bool = True,
     backend: "Backend | None" = None,
 ) -> Timeline:
-    """The timetable with the least number of steps, and of those one of the least cost.
+    """Return the timetable with the fewest steps, and of those one of the least cost.
 
-    :param demand: files with one and the same destination
-    :param units: length of a step and unit of data; what suits the demand by default
-    :param limits: whether the accesses of hosts count, beside links
-    :param backend: the library that finds flows; the fastest that is installed if not given
-    :raises UsageError: when something cannot get to the destination at all, or scipy is not there
+    :param demand: files with one common destination
+    :param units: length of a step and unit of data; chosen for the demand by default
+    :param limits: whether the accesses of hosts count, in addition to links
+    :param backend: library that finds flows; by default the fastest that is installed
+    :raises UsageError: when some data cannot get to the destination at all, or scipy is not installed
     """
     with needed():
         from coalloc.planner.expansion import Expansion
@@ -146,9 +146,9 @@ def timeline(
 
 
 def units_for(network: Network, demand: Demand, *, limits: bool = True) -> Units:
-    """A step and a unit of data such that there are about a hundred steps, and no link that is needed counts as none.
+    """Choose a step and a unit of data that give about a hundred steps, and do not round a needed link down to 0.
 
-    :raises UsageError: when something cannot get to the destination at all
+    :raises UsageError: when some data cannot get to the destination at all
     """
     with needed():
         from coalloc.planner.least_steps import bound
@@ -160,7 +160,7 @@ def units_for(network: Network, demand: Demand, *, limits: bool = True) -> Units
         try:
             count, _ = bound(Steps(network, demand, units, limits), fastest())
         except UsageError:
-            # A byte in a second is the least that a link can be.
+            # The smallest capacity of a link is a byte per second.
             if units.bytes == 1 and units.seconds >= 1:
                 raise
             units = Units(units.seconds if units.bytes > 1 else Fraction(1), max(1, units.bytes // 8))
@@ -171,7 +171,7 @@ def units_for(network: Network, demand: Demand, *, limits: bool = True) -> Units
 
 
 def _seconds(network: Network, demand: Demand) -> Fraction:
-    """A hundredth of the time that the destination needs at least."""
+    """Return a hundredth of the least time that the destination needs."""
     destinations = {name for file in demand.files for name in file.destinations}
     rate = sum(link.capacity for key, link in network.links.items() if key.sink in destinations)
     downs = [isp.down for name in destinations if name in network.hosts for isp in network.hosts[name].isps]

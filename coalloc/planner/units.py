@@ -1,6 +1,6 @@
-"""Quantities as people write them in networks: "200 Mbit/s", "25 MB/s", "50 GB", "10 min", "0.02 per GB".
+"""Quantities as users write them in networks: "200 Mbit/s", "25 MB/s", "50 GB", "10 min", "0.02 per GB".
 
-Without a unit they are bytes per second, bytes, seconds, and money per byte. Prefixes are decimal, but for Ki to Ti.
+Without a unit they are bytes per second, bytes, seconds, and money per byte. Prefixes are decimal, except Ki to Ti.
 """
 
 import math
@@ -22,7 +22,7 @@ SECONDS = {"ms": Fraction(1, 1000), "s": Fraction(1), "min": Fraction(60), "h": 
 PRICES = {f"{word}{name}": 1 / factor for name, factor in SIZES.items() for word in ("per ", "/")}
 MOST = 2**63 - 1
 LONGEST = 100
-"""Letters of a quantity: to find that it is none takes a time that grows with their cube, and anybody may ask."""
+"""Most characters of a quantity; any user may send one, and rejecting it takes time cubic in its length."""
 DECIMAL = {name: SIZES[name] for name in ("PB", "TB", "GB", "MB", "kB")}
 
 
@@ -47,62 +47,62 @@ def _read(value: object, units: Mapping[str, Fraction], example: str) -> Fractio
 
 
 def rate(value: object) -> int:
-    """Whole bytes per second, rounded down.
+    """Parse a rate as whole bytes per second, rounded down.
 
     >>> rate("200 Mbit/s"), rate("25 MB/s"), rate("400mbit"), rate(1000)
     (25000000, 25000000, 50000000, 1000)
 
-    :raises ValueError: when it is none
+    :raises ValueError: when it is not a rate
     """
     return int(_read(value, RATES, "200 Mbit/s or 25 MB/s"))
 
 
 def size(value: object) -> int:
-    """Whole bytes, rounded down.
+    """Parse a size as whole bytes, rounded down.
 
     >>> size("1.5 GB"), size("4 MiB")
     (1500000000, 4194304)
 
-    :raises ValueError: when it is none
+    :raises ValueError: when it is not a size
     """
     return int(_read(value, SIZES, "50 GB"))
 
 
 def seconds(value: object) -> float:
-    """Seconds.
+    """Parse a duration as seconds.
 
     >>> seconds("10 min"), seconds(2.5)
     (600.0, 2.5)
 
-    :raises ValueError: when it is none
+    :raises ValueError: when it is not a duration
     """
     return float(_read(value, SECONDS, "10 min"))
 
 
 def price(value: object) -> float:
-    """Money per byte.
+    """Parse a price as money per byte.
 
     >>> price("0.02 per GB"), price("20/TB")
     (2e-11, 2e-11)
 
-    :raises ValueError: when it is none
+    :raises ValueError: when it is not a price
     """
     return float(_read(value, PRICES, "0.02 per GB"))
 
 
 def amount(value: object) -> float:
-    """A number without a unit.
+    """Parse a number without a unit.
 
     >>> amount(2), amount("1e5")
     (2.0, 100000.0)
 
-    :raises ValueError: when it is none
+    :raises ValueError: when it is not a number
     """
     return float(_read(value, {}, "2.5"))
 
 
 def show_size(count: int) -> str:
-    """Bytes, such that `size` reads the same.
+    """Format bytes so that `size` reads the same value.
 
     >>> show_size(1_500_000_000), show_size(1234), show_size(0)
     ('1.5 GB', '1.234 kB', '0 B')
@@ -114,7 +114,7 @@ def show_size(count: int) -> str:
 
 
 def show_rate(per_second: int) -> str:
-    """Bytes per second, such that `rate` reads the same.
+    """Format bytes per second so that `rate` reads the same value.
 
     >>> show_rate(25_000_000)
     '25 MB/s'
@@ -123,7 +123,7 @@ def show_rate(per_second: int) -> str:
 
 
 def show_seconds(value: float) -> str:
-    """Seconds, such that `seconds` reads the same.
+    """Format seconds so that `seconds` reads the same value.
 
     >>> show_seconds(600.0), show_seconds(0.5)
     ('600 s', '0.5 s')
@@ -132,7 +132,7 @@ def show_seconds(value: float) -> str:
 
 
 def show_price(per_byte: float) -> str:
-    """Money per byte, such that `price` reads the same.
+    """Format money per byte so that `price` reads the same value.
 
     >>> show_price(2e-11)
     '0.02 per GB'
@@ -141,6 +141,6 @@ def show_price(per_byte: float) -> str:
 
 
 def _plain(number: Decimal) -> str:
-    """Without zeros that say nothing."""
+    """Format a number without trailing zeros."""
     shown = f"{number.normalize():f}"
     return shown if len(shown) <= 30 else f"{number.normalize():e}"

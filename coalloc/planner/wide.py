@@ -9,17 +9,17 @@ Integers = NDArray[np.int64]
 
 
 def product(values: Integers, factor: int, shift: int, most: int) -> Integers:
-    """min(value x factor / 2^shift, most) for each value, rounded down: exact for shift 0, else perhaps a bit less.
+    """Return min(value x factor / 2^shift, most) for each value, rounded down: exact for shift 0, else maybe less.
 
-    What is missing is below one plus 2^-49 of the result.
+    The error is below one plus 2^-49 of the result.
 
-    :param values: from 0
+    :param values: numbers from 0
     :param factor: 0 to 2^63 - 1
     :param most: 1 to 2^62
     """
     if shift:
         # Three roundings to 53 bits, and that of the product, each by a factor of 1 + 2^-53 at most: together less than
-        # what 1 - 2^-50 takes away.
+        # the 2^-50 that is subtracted.
         share = factor / 2**shift * (1 - 2.0**-50)
         found = np.minimum(values * share, 2.0**62).astype(np.int64)
     else:
@@ -32,5 +32,5 @@ def product(values: Integers, factor: int, shift: int, most: int) -> Integers:
 
 
 def exact_sum(values: Integers) -> int:
-    """The sum, however large: the halves of fewer than 2^31 numbers cannot overflow."""
+    """Return the sum, however large: the halves of fewer than 2^31 numbers cannot overflow."""
     return (int((values >> 32).sum()) << 32) + int((values & 0xFFFF_FFFF).sum())

@@ -1,4 +1,4 @@
-"""Plans in words: what limits them."""
+"""Descriptions of plans for users: the limits of a plan."""
 
 from collections.abc import Iterable
 from fractions import Fraction
@@ -12,7 +12,7 @@ FEW = 3
 
 
 def duration(seconds: Fraction) -> str:
-    """For people.
+    """Return a duration as text.
 
     >>> duration(Fraction(1000, 3)), duration(Fraction(100000, 3))
     ('333.3 s', '33333 s')
@@ -21,7 +21,7 @@ def duration(seconds: Fraction) -> str:
 
 
 def reason(network: Network, limits: Iterable[Limit], seconds: Fraction, direct: Fraction | None) -> str:
-    """One sentence: what limits a plan, and what its relays gain."""
+    """Return one sentence on the limits of a plan, and the gain of its relays."""
     limit = f"{named(network, limits)} can do it in {duration(seconds)} at best"
     if direct is None:
         return f"{limit}; without relays it cannot be done"
@@ -31,7 +31,7 @@ def reason(network: Network, limits: Iterable[Limit], seconds: Fraction, direct:
 
 
 def named(network: Network, limits: Iterable[Limit]) -> str:
-    """The limits of a cut.
+    """Return the names of the limits of a cut.
 
     >>> named(Network.of((), ()), [Limit("down", ("t", "")), Limit("io", "x")])
     'the downlink of t and the disks of x'

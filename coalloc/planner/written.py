@@ -1,4 +1,4 @@
-"""Scenarios as YAML that people write: what is wrong is told with its line."""
+"""Scenarios as YAML written by users; errors are reported with their line."""
 
 from typing import TYPE_CHECKING
 
@@ -18,10 +18,10 @@ Lines = dict[tuple[str | int, ...], int]
 
 
 def read(text: str, where: str = "the network") -> Scenario:
-    """What a YAML document describes.
+    """Parse a scenario from YAML.
 
-    :param where: what messages call it, as the name of its file
-    :raises UsageError: when it is none, or makes no sense
+    :param where: name of the document in messages, such as its file's
+    :raises UsageError: when the text is not YAML, or makes no sense
     """
     lines: Lines = {(): 1}
     try:
@@ -35,7 +35,7 @@ def read(text: str, where: str = "the network") -> Scenario:
 
 
 def _plain(text: str, lines: Lines) -> object:
-    """Mappings, lists and so on, and the line of each."""
+    """Return the document as plain values, and store the line of each part in `lines`."""
     import yaml
 
     try:
@@ -49,16 +49,16 @@ def _plain(text: str, lines: Lines) -> object:
         mark = error.problem_mark
         at = f"line {mark.line + 1}: " if mark else ""
         raise UsageError(f"{at}it is no YAML: {error.problem}", "mend that line, or the one before") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as error:  # control characters, dates that are none
+    except (yaml.YAMLError, ValueError, RecursionError) as error:  # control characters, impossible dates
         raise UsageError(f"it is no YAML: {error}", "see docs/reference/network.md") from None
 
 
 def _walk(node: "yaml.Node", path: tuple[str | int, ...], lines: Lines, seen: set[int]) -> None:
-    """Note the line of each part, and refuse keys that are there twice, of which YAML would take the last."""
+    """Store the line of each part, and refuse repeated keys, of which YAML would use the last."""
     import yaml
 
     lines.setdefault(path, node.start_mark.line + 1)
-    if id(node) in seen:  # what is named by an anchor, and may be in itself
+    if id(node) in seen:  # an anchored node, which may contain itself
         return
     seen.add(id(node))
     if isinstance(node, yaml.SequenceNode):
@@ -71,7 +71,7 @@ def _walk(node: "yaml.Node", path: tuple[str | int, ...], lines: Lines, seen: se
             if isinstance(key, yaml.ScalarNode):
                 lines[*path, key.value] = line
                 if key.tag == MERGE and isinstance(value, yaml.SequenceNode):
-                    # nested, they make of a few lines more than any memory holds
+                    # merges can be nested, and a few lines would then expand to more than fits into memory
                     raise Misread((*path, key.value), "several mappings are merged", "merge one, or write it all out")
                 if key.value in keys and key.tag != MERGE:
                     raise Misread((*path, key.value), "it is there a second time", "leave one of them out")
@@ -87,9 +87,9 @@ def _line(lines: Lines, error: Misread) -> int:
 
 
 def write(scenario: Scenario) -> str:
-    """A YAML document that is read as the same.
+    """Return a YAML document that is read back as an equal scenario.
 
-    :raises UsageError: when a name in it cannot be written, or PyYAML is not there
+    :raises UsageError: when a name in it cannot be written, or PyYAML is not installed
     """
     try:
         import yaml
