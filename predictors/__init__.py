@@ -1,1 +1,1 @@
-"""predictors: history in, forecast out. No network, no clock, no database."""
+"""Forecasts of transfers from their history. No network, no clock, no database."""

@@ -1,7 +1,8 @@
-"""All cheap members at once, for any number of series, one value at a time: what selection chooses from.
+"""All cheap members at once, for any number of series, one value at a time: the candidates of selection.
 
-A series is what belongs together: one pair of hosts, one source, one class of sizes. What all members know of it is
-one row of floats, so that learning and forecasting are a loop over members, which runs as it is, or compiled.
+A series is a set of transfers that belong together: one pair of hosts, one source, or one class of sizes. The state of
+all members for a series is one row of floats, so that learning and forecasting are a loop over members, which runs as
+plain Python or compiled.
 """
 
 from array import array
@@ -52,17 +53,17 @@ FAMILIES: tuple[Family, ...] = (
     holt_winters.RULES,
     holt_winters.SEASON,
 )
-"""In the order in which `learn_all` and `forecast_one` know them, and in which members lie in a row."""
+"""Families in the order in which `learn_all` and `forecast_one` number them, and in which members lie in a row."""
 CONSTANT = tuple(member for member in MEMBERS if FAMILIES.index(member.family) < 4)
-"""Those whose work does not depend on a window: O(1) a value."""
+"""Members whose work does not depend on a window: O(1) per value."""
 NAN = float("nan")
 
 
 class Layout:
-    """Places of the members' states in the row of a series.
+    """The positions of the members' states in the row of a series.
 
-    `kinds` are places in FAMILIES, `firsts` where each member's part begins, `empty` the row of a series of which
-    nothing is known yet.
+    `kinds` are indices into FAMILIES, `firsts` the positions where each member's part begins, `empty` the row of a new
+    series.
     """
 
     def __init__(self, members: Sequence[Member] = MEMBERS) -> None:
@@ -84,12 +85,12 @@ def learn_all(
     value: float,
     at: float,
 ) -> float:
-    """All members forecast a value, their errors are noted, and they learn it, one family after the other.
+    """Forecast a value by all members, record their errors, and let them learn it, one family after the other.
 
     :param base: where the series begins in `row`
-    :param sums: where the sums of the errors begin in `account`, those of their squares following
-    :param ring: where this value's errors go, each in its place; -1 for nowhere
-    :returns: 1.0 when the last of them had something to say, as all have from the second value on; else 0.0
+    :param sums: where the sums of the errors begin in `account`, followed by the sums of their squares
+    :param ring: where this value's errors go, one per member; -1 for nowhere
+    :returns: 1.0 when the last member made a forecast, as all do from the second value on; else 0.0
     """
     done, where = (0, NAN), (base, sums, ring)
     done = learn_family(0, last_learn, last_forecast, done, kinds, firsts, row, account, where, value, at)
@@ -121,9 +122,9 @@ def learn_family(
     value: float,
     at: float,
 ) -> tuple[int, float]:
-    """The part of `learn_all` that is one family's: compiled once for each, with its functions in the loop.
+    """Run the part of `learn_all` for one family: compiled once per family, with its functions inlined in the loop.
 
-    :param done: how many members have learned, and the error of the last; returned with this family's
+    :param done: number of members that have learned, and the error of the last one; returned with this family's
     :param where: `base`, `sums` and `ring`
     """
     i, error = done
@@ -145,7 +146,7 @@ def learn_family(
 
 @compilable
 def forecast_one(kind: int, state: State, first: int, at: float) -> float:
-    """Return what one member says of a moment; NaN while it knows nothing."""
+    """Return one member's forecast for a time; NaN while it knows nothing."""
     if kind == 0:
         return last_forecast(state, first, at)
     if kind == 1:

@@ -1,4 +1,4 @@
-"""What every forecaster is: it learns one observation at a time, and forecasts. Nothing else."""
+"""The interface of every forecaster: it learns one observation at a time, and forecasts."""
 
 from abc import ABC, abstractmethod
 
@@ -8,18 +8,18 @@ __all__ = ["Forecaster"]
 
 
 class Forecaster(ABC):
-    """Learns from transfers that have ended, and says what to expect of the next one.
+    """A model that learns from transfers that have ended, and forecasts the next one.
 
-    It has no clock: the time of a forecast is in the query. Asked of a moment before what it learned last, it answers
-    as of then if it can: the kernel always, others for the newest transfers, some not at all.
+    It has no clock: the time of a forecast is in the query. For a time before the last learned transfer, the kernel
+    always answers with what was known then, others do so for the newest transfers only, and some never do.
     """
 
     name: str
 
     @abstractmethod
     def learn(self, observation: Observation) -> None:
-        """Take in one observation. They come in the order of their ends; one that comes late is taken as new."""
+        """Learn one observation. They come in the order of their ends; a late one is treated as new."""
 
     @abstractmethod
     def forecast(self, query: Query) -> Forecast:
-        """What is expected; its rate is None while nothing is known. Changes nothing."""
+        """Return the forecast for a query; its rate is None while nothing is known. Changes no state."""

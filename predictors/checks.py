@@ -1,4 +1,4 @@
-"""What every forecaster must keep, whatever its family: each check makes its own transfers and looks at what is said.
+"""Properties that every forecaster must have: each check makes its own transfers and tests the forecasts.
 
 Source of the idea: river's `checks` (every model is found and put through the same ones). A check raises
 AssertionError with a sentence.
@@ -16,13 +16,13 @@ from predictors.observation import Forecast, Observation, Query, query_of
 __all__ = ["CHECKS", "Make"]
 
 Make = Callable[[], Forecaster]
-"""Makes a new forecaster that has learned nothing."""
+"""Function that makes a new forecaster that has learned nothing."""
 
 MINUTE = 60.0
 
 
 def _log(count: int = 200, seed: int = 1) -> list[Observation]:
-    """Transfers on three paths, overlapping, of sizes and rates that differ by orders of magnitude."""
+    """Return overlapping transfers on three paths, with sizes and rates that differ by orders of magnitude."""
     chance, at = Random(seed), 1e9
     found = []
     for i in range(count):
@@ -56,7 +56,7 @@ def _learned(make: Make, log: list[Observation]) -> Forecaster:
 
 
 def the_future_changes_no_earlier_forecast(make: Make) -> None:
-    """No look-ahead: exactly 0."""
+    """Check that there is no look-ahead: earlier forecasts stay exactly the same."""
     log = _log()
     changed = [replace(each, bytes=each.bytes * 7) if i >= 100 else each for i, each in enumerate(log)]
     early = [i for i in range(len(log)) if log[i].start <= log[100].start]
@@ -110,7 +110,7 @@ def rates_are_positive_and_in_order(make: Make) -> None:
 
 
 def twice_the_rate_is_forecast_as_twice_the_rate(make: Make) -> None:
-    """Scale equivariance: in rates, by a power of two, so that no digit is lost. Nothing else changes."""
+    """Check scale equivariance: only the rates are scaled, by a power of two, so that no digit is lost."""
     plain = [replace(each, busy_seconds=each.end - each.start, setup_seconds=None) for each in _log()]
     faster = [replace(each, busy_seconds=(each.busy_seconds or 0.0) / 2) for each in plain]
     query = query_of(plain[0])._replace(at=2e9)

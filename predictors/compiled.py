@@ -1,12 +1,12 @@
-"""Functions that run as they are, or compiled where numba is there and was asked for: the same results, faster.
+"""Functions that run as plain Python, or compiled if numba is installed and asked for: the same results, faster.
 
-Compiling takes seconds, loading numba and what was compiled before some tenths: worth it for a log of thousands of
-transfers, not for the few that one forecast rests on. So nothing is compiled on import. A function decorated with
+Compiling takes seconds, and loading numba and cached code some tenths of a second. This pays for a log of thousands of
+transfers, but not for the few behind one forecast, so nothing is compiled on import. A function decorated with
 `compilable` is plain Python; `compiled` makes a twin of it, in which all compilable functions that it calls are
 compiled, too.
 
-What was compiled is kept below ~/.cache/coget, or XDG_CACHE_HOME, in a folder for this very state of the package: numba
-notices when the file of a function has changed, but not when that of a function has which was compiled into it.
+Compiled code is cached below ~/.cache/coget, or XDG_CACHE_HOME, in a directory for this exact state of the package:
+numba notices changes in the file of a function, but not in the files of functions that were compiled into it.
 """
 
 import os
@@ -25,7 +25,7 @@ from predictors.errors import MissingLibraryError
 __all__ = ["REMEDY", "available", "compilable", "compiled", "floats", "integers", "stamp", "zeros"]
 
 REMEDY = "pip install 'coget[compiled]'"
-"""What brings numba."""
+"""Command that installs numba."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -34,7 +34,7 @@ COMPILABLE: set[FunctionType] = set()
 
 
 def compilable(function: Callable[P, R]) -> Callable[P, R]:
-    """Mark a function of numbers and arrays that numba understands."""
+    """Mark a function of numbers and arrays that numba can compile."""
     COMPILABLE.add(cast(FunctionType, function))
     return function
 
@@ -46,7 +46,7 @@ def available() -> bool:
 
 @cache
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """A compiled twin of a compilable function.
+    """Return a compiled twin of a compilable function.
 
     :raises MissingLibraryError: without numba
     """
@@ -66,7 +66,7 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
     twin = FunctionType(plain.__code__, scope, plain.__name__, plain.__defaults__, plain.__closure__)
     try:
         made = njit(twin, forceinline=True, cache=True, error_model="numpy")
-    except RuntimeError:  # nowhere to keep it
+    except RuntimeError:  # no directory for the cache
         made = njit(twin, forceinline=True, error_model="numpy")
     kept: Any = made
     for name in ("load_overload", "save_overload"):
@@ -75,12 +75,12 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _or_none(keeping: Callable[P, R]) -> Callable[P, R | None]:
-    """A disk that is full, or a file that is damaged, costs the time to compile, and nothing else."""
+    """Return a cache function that returns None on errors: a full disk or a damaged file costs a compilation only."""
 
     def attempt(*args: P.args, **kwargs: P.kwargs) -> R | None:
         try:
             return keeping(*args, **kwargs)
-        except Exception:  # whatever reading a damaged pickle may raise
+        except Exception:  # reading a damaged pickle may raise anything
             return None
 
     return attempt
@@ -88,10 +88,10 @@ def _or_none(keeping: Callable[P, R]) -> Callable[P, R | None]:
 
 @cache
 def _keep_compiled() -> None:
-    """Have numba keep what it compiles, where nobody has said where."""
+    """Set numba's cache directory, unless the user has set one."""
     import numba
 
-    config: Any = numba.config  # its settings are made when it is imported
+    config: Any = numba.config  # numba creates its settings on import
     if not config.CACHE_DIR:
         home = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "coget"
         ours = home / f"compiled-{stamp(Path(__file__).parent)}"
@@ -108,17 +108,17 @@ def stamp(package: Path) -> str:
 
 
 def floats(values: Iterable[float], fast: bool) -> MutableSequence[float]:
-    """Memory for a compilable function; for its compiled twin, when `fast`."""
+    """Return an array of floats for a compilable function; for its compiled twin, when `fast`."""
     return cast("MutableSequence[float]", _numpy(array("d", values), fast))
 
 
 def zeros(count: int, fast: bool) -> MutableSequence[float]:
-    """Return so many zeros, as `floats` makes them, without a Python object for each."""
+    """Return `count` zeros, as `floats` makes them, without a Python object for each."""
     return cast("MutableSequence[float]", _numpy(array("d", bytes(8 * count)), fast))
 
 
 def integers(values: Iterable[int], fast: bool) -> MutableSequence[int]:
-    """Whole numbers for a compilable function; for its compiled twin, when `fast`."""
+    """Return an array of integers for a compilable function; for its compiled twin, when `fast`."""
     return cast("MutableSequence[int]", _numpy(array("q", values), fast))
 
 

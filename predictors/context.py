@@ -1,6 +1,7 @@
-"""What a transfer belongs to, from fine to coarse: the keys under which experience is kept.
+"""The groups that a transfer belongs to, from fine to coarse: the keys under which experience is kept.
 
-Context matters more than cleverness in time: on real logs the class of sizes alone halves the error of a forecast.
+Context matters more than a refined model of time: on real logs the class of sizes alone halves the error of a
+forecast.
 """
 
 from bisect import bisect_right
@@ -11,14 +12,14 @@ from predictors.observation import Observation, Query
 __all__ = ["LEVELS", "SIZES", "Key", "Level", "site", "size_class"]
 
 SIZES = (1e6, 4e6, 16e6, 64e6, 256e6, 1e9, 4e9, 16e9)
-"""Bytes at which classes of sizes end: what a transfer achieves grows with its size until set-up is forgotten."""
+"""Bytes at which size classes end: the rate of a transfer grows with its size until set-up no longer matters."""
 
 Key = tuple[str | int, ...]
 Level = Callable[[Query | Observation], Key]
 
 
 def size_class(nbytes: float) -> int:
-    """The class of a size.
+    """Return the class of a size.
 
     >>> size_class(0), size_class(5e6), size_class(1e12)
     (0, 2, 8)
@@ -31,7 +32,7 @@ def _path(of: Query | Observation) -> Key:
 
 
 def site(address: str) -> str:
-    """The domain of a host, which its neighbours share; the address itself where it has none.
+    """Return the domain of a host, which its neighbours share, or the address itself if it has none.
 
     >>> site("gsiftp://dtn03.example.org:2811"), site("10.0.0.7"), site("2001:db8::7"), site("ftp://[2001:db8::7]:21")
     ('example.org', '10.0.0.7', '2001:db8::7', '2001:db8::7')
@@ -54,8 +55,8 @@ LEVELS: Mapping[str, Level] = {
     "size": lambda of: (of.direction, size_class(of.bytes or 0)),
     "all": lambda of: (of.direction,),
 }
-"""All that a transfer belongs to, the finest first; the last is everything.
+"""All groups of a transfer, the finest first; the last is everything.
 
-A path is a pair of hosts and a direction. Where nothing is known of a path, what its source does for others, or its
-sink with others, tells something; where neither is known, what is usual.
+A path is a pair of hosts and a direction. If nothing is known of a path, the transfers of its source to others, or of
+its sink from others, are evidence; if neither is known, the average of all transfers.
 """

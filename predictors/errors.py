@@ -1,19 +1,19 @@
-"""The errors of predictors: what is refused as an observation, and what is not installed."""
+"""The errors of predictors: refused observations, missing libraries, missing forecasts."""
 
 __all__ = ["BadObservationError", "MissingLibraryError", "NothingForecastError", "PredictorError"]
 
 
 class PredictorError(Exception):
-    """Anything that predictors refuse."""
+    """Base class of all errors of predictors."""
 
 
 class BadObservationError(PredictorError):
-    """An observation that cannot have been made: not a number, negative, or ending when it began, or before."""
+    """An impossible observation: a number is not finite or negative, or the end is not after the start."""
 
 
 class MissingLibraryError(PredictorError):
-    """A library that is not installed; the message says how to have it."""
+    """A missing library; the message says how to install it."""
 
 
 class NothingForecastError(PredictorError):
-    """A forecaster that said nothing of any transfer on which it was to be judged."""
+    """A forecaster without a forecast for any transfer on which it was to be judged."""

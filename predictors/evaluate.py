@@ -1,7 +1,7 @@
-"""Walking forward through a log: each transfer is forecast when it begins, and learned of once it has ended.
+"""Evaluation by walking forward through a log: each transfer is forecast at its start, and learned at its end.
 
-A transfer that takes an hour tells nothing for an hour. To learn of transfers in the order of their starts, as if each
-ended at once, makes every forecaster look better than it can be.
+A transfer that takes an hour reveals nothing for an hour. Learning transfers in the order of their starts, as if each
+ended at once, would make every forecaster look better than it can be.
 """
 
 import heapq
@@ -18,14 +18,14 @@ from predictors.observation import Forecast, Observation, query_of
 __all__ = ["SCORED", "Evaluation", "evaluate", "replay"]
 
 SCORED = 0.6
-"""The last part of a log on which forecasters are judged; what comes before is there to learn from."""
+"""Share of a log on which forecasters are judged, its last part; the part before is for learning only."""
 
 
 class Evaluation(NamedTuple):
-    """How good a forecaster was on the last part of a log.
+    """The quality of a forecaster on the last part of a log.
 
     `low` and `high` judge its p10 and p90, below which a tenth and nine tenths should lie. `silent` counts the scored
-    transfers of which it said nothing.
+    transfers for which it made no forecast.
     """
 
     forecaster: str
@@ -36,7 +36,7 @@ class Evaluation(NamedTuple):
 
 
 def replay(observations: Iterable[Observation], forecaster: Forecaster) -> Iterator[tuple[Observation, Forecast]]:
-    """Each transfer, in the order of their starts, with what was forecast at its start."""
+    """Yield each transfer, in the order of their starts, with the forecast at its start."""
     under_way: list[tuple[float, int, Observation]] = []
     number = count()
     for observation in sorted(observations, key=lambda each: each.start):
@@ -47,7 +47,7 @@ def replay(observations: Iterable[Observation], forecaster: Forecaster) -> Itera
 
 
 def evaluate(observations: Iterable[Observation], forecaster: Forecaster, scored: float = SCORED) -> Evaluation:
-    """Judge a forecaster on the last part of those transfers of a log that tell a rate.
+    """Judge a forecaster on the last part of those transfers of a log that yield a rate.
 
     :raises NothingForecastError: when it forecast none of the scored transfers
     """

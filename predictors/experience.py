@@ -1,7 +1,7 @@
-"""What forecasters keep beside rates, and how they say what they know: set-up times, counts and ages.
+"""The knowledge that forecasters keep beside rates, and its description: set-up times, counts and ages.
 
-A rate is learned from transfers that went well and are of some size: below that a transfer ends in TCP's slow start,
-and tells how far the server is, not how fast.
+A rate is learned from transfers that succeeded and have a minimum size: a smaller one ends in TCP's slow start,
+and reveals the round-trip time, not the rate.
 """
 
 from array import array
@@ -12,22 +12,22 @@ from predictors.text import NOTHING, counted, duration
 __all__ = ["RECENT", "SMALLEST", "Ago", "Experience", "telling"]
 
 SMALLEST = 1 << 20
-"""Bytes from which on a transfer tells a rate."""
+"""Least bytes of a transfer that yields a rate."""
 RECENT = 64
-"""Transfers back to which it is remembered what was known then."""
+"""Number of newest transfers for which earlier knowledge is kept."""
 SETUPS = 5
-"""Set-up times of which the median is expected: one lost packet costs a second, and says little of the next time."""
+"""Set-up times of which the median is the forecast: one lost packet costs a second, but seldom recurs."""
 
 
 def telling(observation: Observation) -> float | None:
-    """The rate that a transfer tells, None when it tells none."""
+    """Return the rate of a transfer, or None if it yields none."""
     if observation.bytes < SMALLEST or observation.outcome not in ("ok", "slow"):
         return None
     return observation.rate
 
 
 class Experience:
-    """How much is known of one series, and since when. A clock that went backwards stands still here."""
+    """The amount and age of the knowledge on one series. If the clock goes backwards, it stands still here."""
 
     def __init__(self) -> None:
         self._setups: tuple[float, ...] = ()
@@ -35,38 +35,38 @@ class Experience:
         self.newest = float("-inf")
 
     def setup(self, observation: Observation) -> None:
-        """Take in a set-up time, if it was measured."""
+        """Learn a set-up time, if it was measured."""
         if observation.setup_seconds is not None:
             self._setups = (*self._setups, observation.setup_seconds)[-SETUPS:]
 
     def at(self, moment: float) -> float:
-        """A moment not before the newest transfer."""
+        """Return the time, or the end of the newest transfer if that is later."""
         return max(moment, self.newest)
 
     def rate(self, at: float) -> None:
-        """One more rate was learned."""
+        """Count one more learned rate."""
         self.count, self.newest = self.count + 1, self.at(at)
 
     @property
     def setup_seconds(self) -> float | None:
-        """What to expect of the next set-up."""
+        """The forecast of the next set-up time."""
         return sorted(self._setups)[len(self._setups) // 2] if self._setups else None
 
     def forecast(self, name: str, rates: Rates, query: Query, said: str) -> Forecast:
-        """A forecast with its ground: `said` completes "the forecast is ..."."""
+        """Return a forecast with its reason: `said` completes "the forecast is ..."."""
         age = max(0.0, query.at - self.newest)
         reason = f"{said}, of {counted(self.count, 'transfer')}, the newest {duration(age)} ago"
         return Forecast(name, rates, self.setup_seconds, self.count, age, reason)
 
     def nothing(self, name: str) -> Forecast:
-        """That no rate is known."""
+        """Return a forecast without a rate."""
         return Forecast(name, None, self.setup_seconds, 0, None, NOTHING)
 
 
 class Ago:
-    """What was known after each of the newest transfers, so that an earlier moment can be asked for.
+    """The knowledge after each of the newest transfers, so that an earlier time can be queried.
 
-    :param width: numbers that are known at a time: all are kept in one array, for there are thousands of these
+    :param width: number of values at a time; all are kept in one array, because there are thousands of these objects
     """
 
     __slots__ = ("_known", "_width")
@@ -76,13 +76,13 @@ class Ago:
         self._known = array("d")
 
     def learn(self, end: float, *known: float) -> None:
-        """Take in what is known from this moment on, which is not before the last."""
+        """Store the values known from this time on, which is not before the last."""
         self._known.extend((end, *known))
         if len(self._known) > RECENT * self._width:
             del self._known[: self._width]
 
     def at(self, moment: float) -> tuple[float, ...] | None:
-        """What was known at a moment; the oldest that is remembered for one before that. None without any."""
+        """Return the values known at a time; the oldest values for an earlier time, and None if there are none."""
         known, width = self._known, self._width
         for row in range(len(known) - width, -1, -width):
             if known[row] <= moment:

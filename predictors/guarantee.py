@@ -1,8 +1,8 @@
-"""Promises of rates: percentile bounds, bounds that correct themselves, and IQ-Paths' two lemmas.
+"""Guarantees of rates: percentile bounds, bounds that correct themselves, and IQ-Paths' two lemmas.
 
 "The failure rate of the prediction" may mean several things; here a *miss* is one sample below its bound. IQ-Paths
-(section 6.1, figure 7) counts over the next n samples: `window_misses` has both readings of that, the mean of the n
-below the bound, and any of them below it. On real traces they differ by a factor of four to ten.
+(section 6.1, figure 7) counts over the next n samples: `window_misses` computes both readings of that, the mean of
+the n below the bound, and any of them below it. On real traces they differ by a factor of four to ten.
 """
 
 from array import array
@@ -18,7 +18,7 @@ __all__ = ["Adaptive", "Conformal", "Percentile", "expected_shortfall", "service
 class Percentile:
     """IQ-Paths' percentile prediction, section 6.1: X is a low percentile of the last N samples. The baseline.
 
-    :param level: the share of samples that should lie below X
+    :param level: share of samples that should lie below X
     :param most: N
     """
 
@@ -29,29 +29,29 @@ class Percentile:
         self._sorted = array("d")
 
     def learn(self, value: float) -> None:
-        """Take in the next sample."""
+        """Learn the next sample."""
         if len(self._samples) == self._most:
             del self._sorted[bisect_left(self._sorted, self._samples.pop(0))]
         self._samples.append(value)
         insort(self._sorted, value)
 
     def at(self, level: float) -> float | None:
-        """The sample below which a share of `level` lies; None without samples."""
+        """Return the sample below which a share of `level` lies; None without samples."""
         if not self._sorted:
             return None
         return self._sorted[min(len(self._sorted) - 1, max(0, ceil(level * len(self._sorted)) - 1))]
 
     def bound(self) -> float | None:
-        """X; None without samples."""
+        """Return X; None without samples."""
         return self.at(self._level)
 
 
 class Adaptive:
-    """The level at which to read a quantile so that, in the long run, just `target` of what comes lies below it.
+    """The level at which to read a quantile so that, in the long run, a share of exactly `target` lies below it.
 
     Source: adaptive conformal inference, Gibbs and Candes (2021): after each sample the level moves by
-    gain x (target - missed). It promises the share of misses over any long stretch, whatever the series does, and
-    nothing about a single sample.
+    gain x (target - missed). It guarantees the share of misses over any long period, for any series, and nothing about
+    a single sample.
 
     >>> level = Adaptive(0.1, gain=0.05)
     >>> level.learn(missed=True); round(level.level, 4)
@@ -64,18 +64,18 @@ class Adaptive:
         self.level = target
 
     def learn(self, missed: bool) -> None:
-        """Take in whether the bound read at `level` was missed. The level may leave [0, 1]: then nothing is safe."""
+        """Learn whether the bound read at `level` was missed. The level may leave [0, 1]: then no bound is safe."""
         self.level += self._gain * (self._target - missed)
 
 
 class Conformal:
-    """Quantiles of what comes, around point forecasts: how far those were off lately, corrected by their misses.
+    """Quantiles of future values, around point forecasts: recent errors, corrected by the misses of the bounds.
 
-    Errors are ratios of the actual value to the forecast, so that bounds scale with it. `bounds` are tried on every
-    value that comes, and the level at which each is read follows its misses (`Adaptive`).
+    Errors are ratios of the actual value to the forecast, so that bounds scale with it. `bounds` are tested on every
+    new value, and the level at which each is read follows its misses (`Adaptive`).
 
-    :param levels: below which shares of what comes should lie, ascending
-    :param most: errors that are remembered
+    :param levels: shares of values that should lie below each bound, ascending
+    :param most: number of errors kept
     """
 
     def __init__(self, levels: Sequence[float] = (0.1, 0.9), most: int = 500, gain: float = 0.02) -> None:
@@ -83,7 +83,7 @@ class Conformal:
         self._read = [Adaptive(level, gain) for level in levels]
 
     def learn(self, forecast: float, actual: float) -> None:
-        """Take in what was forecast, and what came; both positive."""
+        """Learn a forecast and the actual value; both are positive."""
         error = actual / forecast
         for read, factor in zip(self._read, self.factors(), strict=True):
             if factor is not None:
@@ -91,7 +91,7 @@ class Conformal:
         self._errors.learn(error)
 
     def around(self, forecast: float) -> Rates:
-        """The forecast between its bounds; alone while nothing is known of its errors."""
+        """Return the forecast with its bounds; both equal the forecast while no errors are known."""
         low, high = (1.0 if factor is None else factor for factor in self.factors())
         return Rates(forecast * min(low, 1.0), forecast, forecast * max(high, 1.0))
 
@@ -101,12 +101,12 @@ class Conformal:
 
 
 def service_probability(samples: Sequence[float], needed: float) -> float:
-    """Lemma 1: the probability that a stream gets what it needs in a scheduling window.
+    """Return the probability that a stream gets the rate that it needs in a scheduling window (lemma 1).
 
     IQ-Paths writes it for x packets of s bytes in t_w seconds: P = 1 - F(x s / t_w), F the distribution of the
     available bandwidth. Failure: the bandwidth in the window is below x s / t_w, so that not all x are served.
 
-    :param samples: bandwidths seen (F), in any unit of rate
+    :param samples: observed bandwidths (F), in any unit of rate
     :param needed: x s / t_w, in the same unit
 
     >>> service_probability([1.0, 2.0, 3.0, 4.0], needed=2.0)
@@ -116,14 +116,14 @@ def service_probability(samples: Sequence[float], needed: float) -> float:
 
 
 def expected_shortfall(samples: Sequence[float], packets: float, packet_bytes: float, window: float) -> float:
-    """Lemma 2: how many of a stream's packets miss their deadline in a scheduling window, on average, at most.
+    """Return an upper bound of the mean number of packets that miss their deadline in a scheduling window (lemma 2).
 
     E[Z] <= x F(b0) - (t_w / s) M[b0] F(b0), where b0 = x s / t_w and M[b0] is the mean of the bandwidths up to b0. (The
     paper leaves out the last F(b0), which its own proof needs: the integral of b f(b) up to b0 is the mean below b0
     times the probability of being there.) Failure: a packet that is not served within the window.
 
-    :param samples: bandwidths seen, bytes per second
-    :param packets: x, that are to be served in one window
+    :param samples: observed bandwidths, bytes per second
+    :param packets: x, the packets to be served in one window
     :param packet_bytes: s
     :param window: t_w, seconds
 
@@ -139,7 +139,7 @@ def expected_shortfall(samples: Sequence[float], packets: float, packet_bytes: f
 def window_misses(bounds: Sequence[float], actuals: Sequence[float], length: int) -> tuple[float, float]:
     """Return how often a bound fails for the next `length` samples: by their mean, and by any one of them.
 
-    :param bounds: before each sample
+    :param bounds: bounds, one before each sample
     :param actuals: the samples
     """
     starts = range(len(actuals) - length + 1)

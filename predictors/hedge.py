@@ -1,10 +1,9 @@
-"""All forecasters at once, each with the weight that its recent errors deserve.
+"""A combination of all forecasters, each weighted by its recent errors.
 
 Source: Herbster and Warmuth, "Tracking the best expert" (1998), for weights that fall exponentially with discounted
-losses; the mean of the middle half of the weight in place of the mean, since one expert that is off by a factor of a
-hundred must not move the forecast. The bounds are adaptive conformal (`predictors.guarantee`), from how far the hedge
-itself was off in transfers like this one: conditional on size, load, kind and state, and as often wrong as they should
-be.
+losses. The mean of the middle half of the weight replaces the mean, because one expert that is off by a factor of a
+hundred must not move the forecast. The bounds are adaptive conformal (`predictors.guarantee`), from the errors of the
+hedge itself in transfers like this one: conditional on size, load, kind and state, and missed as often as intended.
 """
 
 from collections.abc import Sequence
@@ -26,16 +25,16 @@ from predictors.text import counted
 __all__ = ["Hedge"]
 
 DISCOUNT = 0.998
-"""What an expert's earlier losses are multiplied by with each new one: about five hundred count."""
+"""Factor of an expert's earlier losses with each new one: about five hundred count."""
 EAGER = 64.0
-"""How fast a weight falls with the mean loss, which is |log(forecast / actual)|."""
+"""Rate at which a weight falls with the mean loss, which is |log(forecast / actual)|."""
 ENOUGH = 30
-"""Transfers from which on a path has weights and bounds of its own; before, those of all transfers count."""
+"""Transfers from which on a path has weights and bounds of its own; before that, those of all transfers are used."""
 GAIN = 0.02
-"""How fast bounds follow their misses."""
+"""Rate at which bounds follow their misses."""
 LOW, HIGH = 0.1, 0.9
 ALONE = tuple(member for member in MEMBERS if member.name in ("last", "smoothing 0.40", "AR(5)"))
-"""Members of the bank that the hedge hears beside those that are selected."""
+"""Members of the bank that are experts on their own, besides the selected ones."""
 
 
 def _experts(fast: bool) -> list[Forecaster]:
@@ -52,11 +51,11 @@ ERRORS = Nearness(
     size=1.0, load=1.0, kind=0.5, rate=2.0, level=4.0, begun=2.0, like_rate=4.0, like_begun=4.0, age=300.0, late=100.0
 )
 REMEMBERED = 1000
-"""What counts as near where bounds are read: errors vary less with all that than rates do; and of how many."""
+"""Nearness used for bounds: errors vary less with the features than rates do; and the number of transfers kept."""
 
 
 class Series(Experience):
-    """The experts' losses on one path, and how far the hedge was off."""
+    """The experts' losses on one path, and the errors of the hedge."""
 
     def __init__(self, count: int, fast: bool) -> None:
         super().__init__()
@@ -71,7 +70,7 @@ class Series(Experience):
 class Hedge(Forecaster):
     """The middle of several forecasters, with bounds that correct themselves.
 
-    :param fast: compiled
+    :param fast: whether to run compiled code
     """
 
     name = "hedge"
@@ -125,13 +124,13 @@ class Hedge(Forecaster):
 
 
 def _loss(series: Series, expert: int) -> float:
-    """The mean, discounted; of one that has not been tried yet as if it were off by e."""
+    """Return an expert's discounted mean loss; 1, an error by a factor of e, if it is untested."""
     seen = series.weights[expert]
     return series.losses[expert] / seen if seen else 1.0
 
 
 def _hedged(said: Sequence[Forecast], series: Series) -> float:
-    """The mean of the middle half of the weight, in logs."""
+    """Return the mean of the middle half of the weight, in logs."""
     known = sorted((log(forecast.rates.p50), _loss(series, i)) for i, forecast in enumerate(said) if forecast.rates)
     least = min(loss for _, loss in known)
     weighed = [(value, exp(EAGER * (least - loss))) for value, loss in known]

@@ -1,8 +1,8 @@
-"""What several forecasters would have said when each transfer of a path began, from those that had ended by then.
+"""Forecasts in hindsight: those of several forecasters at the start of each transfer of a path, from earlier ones.
 
-What they say is a function of the transfers that had ended, and of nothing else: not of what came later, nor of the
-order in which transfers became known. So that it need not be learned from the beginning each time, they begin anew
-after each `BLOCK` of transfers, from the newest `WARM` before: a broker that is started anew does the same.
+A forecast depends on the transfers that had ended, and on nothing else: not on later ones, nor on the order in which
+transfers became known. To avoid learning from the beginning each time, the forecasters restart after each `BLOCK` of
+transfers, with the newest `WARM` transfers before; a restarted broker does the same.
 """
 
 from bisect import bisect_right
@@ -28,17 +28,17 @@ PANEL = (
     "hierarchy",
     "hedge",
 )
-"""Those that are compared: one or two that stand for each family, and the one that hears them."""
+"""Forecasters that are compared: one or two for each family, and the hedge, which combines others."""
 BLOCK = 1000
-"""Transfers after which forecasters begin anew."""
+"""Transfers after which forecasters restart."""
 WARM = 300
-"""Transfers before these that they begin with."""
+"""Earlier transfers that they learn at a restart."""
 
 
 class Said(NamedTuple):
-    """What was to be said of a transfer, by those who knew anything.
+    """The forecasts for a transfer, of the forecasters that made one.
 
-    :param number: which of the transfers
+    :param number: index of the transfer
     """
 
     number: int
@@ -46,7 +46,7 @@ class Said(NamedTuple):
 
 
 def order(observation: Observation) -> tuple[Any, ...]:
-    """What transfers of a path are sorted by: when they ended, and what tells those apart that ended at once."""
+    """Return the sort key of a path's transfers: their end, and further fields to order those that ended at once."""
     return (
         observation.end,
         observation.start,
@@ -63,16 +63,17 @@ def order(observation: Observation) -> tuple[Any, ...]:
 def affected(
     known: Sequence[Observation], rank: int, fresh: Collection[int], earliest: float, most: int
 ) -> Iterator[int]:
-    """Of the newest transfers those of which something is to be said for the first time, or again.
+    """Yield the newest transfers that need a first or a new forecast.
 
-    Those that began before the earliest new one had ended stay as they are: nothing that they could know has changed.
-    Left out are those that began so long before they ended that what was known then is not among these transfers.
+    Transfers that began before the end of the earliest new one keep their forecasts, because nothing known at their
+    start has changed. Transfers are skipped if they began so early that the knowledge of that time is not among
+    `known`.
 
-    :param known: of one path, in their `order`
-    :param rank: how many there were before the first of these
-    :param fresh: places of those that are new
-    :param earliest: when the first of all that are new ended
-    :param most: newest transfers that are looked at
+    :param known: transfers of one path, in their `order`
+    :param rank: number of transfers before the first of these
+    :param fresh: indices of the new ones
+    :param earliest: earliest end of all new ones
+    :param most: number of newest transfers to consider
     """
     ends = [each.end for each in known]
     for i in range(max(0, len(known) - most), len(known)):
@@ -85,9 +86,9 @@ def affected(
 class Panel:
     """Forecasters that walk forward through the transfers of one path.
 
-    Asked again when more transfers have ended, they go on from where they were, if they still know the right ones.
+    A later call, after more transfers have ended, continues from the last state if that state is still valid.
 
-    :param fast: compiled
+    :param fast: whether to run compiled code
     """
 
     def __init__(self, fast: bool, names: Sequence[str] = PANEL) -> None:
@@ -100,15 +101,15 @@ class Panel:
 
     @property
     def until(self) -> float:
-        """When the last ended that they know: one that ended before and is new would have come too late for them."""
+        """End of the last learned transfer: a new transfer that ended earlier came too late for these forecasters."""
         return self._last.end if self._last else -inf
 
     def hindsight(self, known: Sequence[Observation], rank: int, wanted: Collection[int]) -> Iterator[Said | None]:
-        """What is to be said of each that is wanted, in the order of their starts; None after each step between.
+        """Yield the forecasts for each wanted transfer, in the order of their starts; None after each learned one.
 
         :param known: transfers of one path, in their `order`
-        :param rank: how many there were before the first of these
-        :param wanted: places of `affected` ones
+        :param rank: number of transfers before the first of these
+        :param wanted: indices of `affected` ones
         """
         ends = [each.end for each in known]
         for i in sorted(wanted, key=lambda each: known[each].start):
@@ -122,7 +123,7 @@ class Panel:
             yield Said(i, dict(_said(self._forecasters, known[i])))
 
     def _goes_on(self, known: Sequence[Observation], place: int, ended: int) -> bool:
-        """Whether what they know ends just before this place."""
+        """Return whether the last learned transfer is the one just before this place, or none was learned yet."""
         if self._last is None:
             return True
         return 0 < place <= ended and known[place - 1] == self._last
@@ -138,7 +139,7 @@ class Panel:
 
 
 def _anchor(rank: int, ended: int) -> int:
-    """The place at which those that know so many transfers began anew; negative before the first of them."""
+    """Return the index of the last restart for this number of ended transfers; negative if before the first."""
     return (rank + ended) // BLOCK * BLOCK - rank
 
 

@@ -1,7 +1,7 @@
-"""How good forecasts were. Pure sums over pairs of forecast and actual rate, all positive.
+"""Quality measures of forecasts. Pure sums over pairs of forecast and actual rate, all positive.
 
-A mean of relative errors is not among them: one transfer that took a hundred times as long as it should weighs more
-there than a hundred good forecasts (on real logs it exceeds 2000 %).
+A mean of relative errors is not included: one transfer that took a hundred times as long as it should would outweigh
+a hundred good forecasts (on real logs it exceeds 2000 %).
 """
 
 from collections.abc import Sequence
@@ -14,17 +14,17 @@ __all__ = ["Bounds", "Scores", "bounds", "scores"]
 CLOSE = 0.15
 """Relative error up to which a forecast is close."""
 MOST = 10.0
-"""Relative error beyond which no error counts more, in RMSRE."""
+"""Largest relative error that counts in RMSRE; larger ones count as this."""
 WORST = 500
-"""Samples in a row of which the worst share of misses is told."""
+"""Length of the runs of samples of which the worst share of misses is reported."""
 
 
 class Scores(NamedTuple):
-    """Of point forecasts.
+    """Measures of point forecasts p for actual values a.
 
-    `mdape`: median of |p - a| / a. `rmsre`: root mean square of (p - a) / min(p, a), each at most 10
-    (He, Dovrolis and Ammar, 2005). `log_error`: mean of |log(p / a)|. `close`: share within 15 %. `bias`: median of
-    p / a, 1 when as many are too high as too low.
+    `mdape`: median of |p - a| / a. `rmsre`: root mean square of (p - a) / min(p, a), each at most 10 (He, Dovrolis and
+    Ammar, 2005). `log_error`: mean of |log(p / a)|. `close`: share within 15 %. `bias`: median of p / a, 1 when as many
+    are too high as too low.
     """
 
     pairs: int
@@ -36,10 +36,10 @@ class Scores(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """Of lower bounds that should be missed by a given share.
+    """Measures of lower bounds that should be missed by a given share.
 
     `missed`: share of actual values below their bound. `worst`: that share in the worst 500 samples in a row.
-    `sharpness`: median of bound / actual; the nearer to 1, the more a bound says.
+    `sharpness`: median of bound / actual; the nearer to 1, the more useful the bound.
     """
 
     pairs: int

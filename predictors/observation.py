@@ -1,4 +1,4 @@
-"""The values that travel: what was seen of a transfer, what is asked, what is expected. No behaviour beyond them.
+"""The values exchanged with forecasters: observations of transfers, queries, forecasts. Plain data with few methods.
 
 Times are seconds since the epoch, durations seconds, sizes bytes, rates bytes per second.
 """
@@ -20,9 +20,9 @@ class Observation:
     """One source's part in one transfer.
 
     `busy_seconds` is the time spent on its ranges, set-up included; None means all of the time. `setup_seconds` is the
-    mean time from asking for a range to its first byte, None when it was not measured. `streams` is connections in
-    parallel, `concurrency` how many other transfers of the source or the sink were under way when it began.
-    `file_class` is whatever tells files apart that are served differently (tape or disk, a type, a volume).
+    mean time from requesting a range to its first byte, None if not measured. `streams` is the number of parallel
+    connections, `concurrency` the number of other transfers of the source or the sink under way at the start.
+    `file_class` is any label that separates files that are served differently (tape or disk, a type, a volume).
 
     :raises BadObservationError: if a number is not finite or negative, or the end is not after the start
     """
@@ -53,10 +53,10 @@ class Observation:
 
     @property
     def rate(self) -> float | None:
-        """Bytes per second once bytes flow; None when none did, or no time was spent.
+        """Bytes per second once bytes flow; None if none did, or no time was spent.
 
-        Where set-up took more than half of the busy time, what is left is the difference of two close numbers
-        and says little: then the whole time counts.
+        If set-up took more than half of the busy time, the rest would be the difference of two close numbers, which is
+        unreliable: then the whole busy time counts.
         """
         busy = self.end - self.start if self.busy_seconds is None else self.busy_seconds
         flowing = busy - self.ranges * (self.setup_seconds or 0.0)
@@ -65,7 +65,7 @@ class Observation:
 
 
 class Query(NamedTuple):
-    """What is to be expected of a transfer that begins at time `at`; what is not known is left as it is."""
+    """A transfer, starting at time `at`, for which a forecast is wanted; unknown fields keep their defaults."""
 
     source: str
     at: float
@@ -78,7 +78,7 @@ class Query(NamedTuple):
 
 
 class Rates(NamedTuple):
-    """Bytes per second below which a tenth, half and nine tenths of what may come should lie."""
+    """Bytes per second: the 10th, 50th and 90th percentiles of the forecast."""
 
     p10: float
     p50: float
@@ -86,11 +86,11 @@ class Rates(NamedTuple):
 
 
 class Forecast(NamedTuple):
-    """What is expected, who says so, and on what ground.
+    """A forecast, with its forecaster and its reason.
 
-    `rates` and `setup_seconds` are None where nothing is known. `observations` is how many are behind the rates,
-    `newest_age` the seconds since the newest of them ended, `reason` one sentence for people. `leader` is whose word
-    weighs most where several are heard.
+    `rates` and `setup_seconds` are None if unknown. `observations` is the number of observations behind the rates,
+    `newest_age` the seconds since the newest of them ended, `reason` one sentence for users. `leader` is the forecaster
+    with the largest weight, if several are combined.
     """
 
     forecaster: str
@@ -102,12 +102,12 @@ class Forecast(NamedTuple):
     leader: str = ""
 
     def seconds(self, nbytes: int) -> float | None:
-        """How long so many bytes should take, set-up included; None where no rate is known."""
+        """Return the expected duration for `nbytes`, set-up included; None if no rate is known."""
         return None if self.rates is None else (self.setup_seconds or 0.0) + nbytes / self.rates.p50
 
 
 def query_of(observation: Observation) -> Query:
-    """What could have been asked when this transfer began."""
+    """Return the query for this transfer at its start."""
     return Query(
         observation.source,
         observation.start,

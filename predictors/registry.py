@@ -1,4 +1,4 @@
-"""All forecasters by their names: what an evaluation compares, and every check is made of."""
+"""All forecasters by their names, for evaluations and checks."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -16,7 +16,7 @@ from predictors.selection import WINDOWS, Selected
 __all__ = ["FORECASTERS", "SHOWN", "make"]
 
 Make = Callable[[bool], Forecaster]
-"""Makes one that knows nothing yet; True for a compiled one."""
+"""Function that makes a forecaster that has learned nothing; compiled if its argument is True."""
 
 SHOWN = (
     "last",
@@ -35,7 +35,7 @@ SHOWN = (
     "percentile",
     "hedge",
 )
-"""Those that stand for the others of their families."""
+"""Forecasters that represent their families in an evaluation."""
 
 
 def _all() -> Iterator[tuple[str, Make]]:
@@ -62,10 +62,10 @@ FORECASTERS: Mapping[str, Make] = dict(_all())
 
 
 def make(name: str, fast: bool = False) -> Forecaster:
-    """A forecaster that knows nothing yet.
+    """Return a forecaster that has learned nothing.
 
-    :param fast: compiled, worth its seconds from some ten thousand transfers on
-    :raises KeyError: when there is none of that name
+    :param fast: whether to compile, which pays from some ten thousand transfers on
+    :raises KeyError: when no forecaster has that name
     :raises MissingLibraryError: when it needs a library that is not installed
     """
     return FORECASTERS[name](fast)

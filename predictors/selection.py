@@ -1,8 +1,8 @@
 """Selection of a member of the bank: the one with the least error, over all values or the newest few.
 
 Source: the Network Weather Service (Wolski, 1998): all members forecast each value, and the one with the least mean
-absolute (MAE) or mean square (MSE) error, of all errors or of the newest 1 to 100, forecasts the next one. Selecting
-is insurance: it is seldom the best member, and never far from it, whatever the series does.
+absolute (MAE) or mean square (MSE) error, of all errors or of the newest 1 to 100, forecasts the next one. Selection
+is robust: it is seldom the best member, and never far from it, for any series.
 """
 
 from collections.abc import Sequence
@@ -21,15 +21,17 @@ from predictors.observation import Forecast, Observation, Query
 __all__ = ["WINDOWS", "Selected", "account_of", "pick", "replay", "step"]
 
 WINDOWS = (1, 5, 10, 20, 30, 50, 100)
-"""Errors that a windowed selection looks back at, those of the Network Weather Service; 0 stands for all of them."""
+"""Numbers of newest errors for a windowed selection, as in the Network Weather Service; 0 stands for all errors."""
 KEPT = max(WINDOWS)
 
 
 def account_of(members: int, kept: int = KEPT) -> list[float]:
-    """An account without errors: how many it holds at most and how many it has seen, their sums and the sums of their
-    squares by member, and the newest of each member, in a ring.
+    """Return an account without errors.
 
-    :param kept: the longest window that will be asked for
+    It holds its capacity, the number of errors seen, the sums of the errors and of their squares by member, and the
+    newest errors of each member, in a ring.
+
+    :param kept: the longest window that will be used
     """
     return [float(kept), 0.0, *([0.0] * (members * (2 + kept)))]
 
@@ -45,7 +47,7 @@ def step(
     value: float,
     at: float,
 ) -> None:
-    """All members forecast a value, their errors are noted, and they learn it.
+    """Forecast a value by all members, record their errors, and let them learn it.
 
     :param base: where the series begins in `row`
     :param start: where its account begins in `account`
@@ -60,9 +62,9 @@ def step(
 
 @compilable
 def pick(members: int, account: State, start: int, window: int, squared: bool) -> int:
-    """The member with the least error, the first of several.
+    """Return the member with the least error, the first of several.
 
-    :param window: of the newest so many errors; 0 for all
+    :param window: number of newest errors to use; 0 for all
     """
     kept, seen = int(account[start]), int(account[start + 1])
     sums, ring = start + 2 + (members if squared else 0), start + 2 + 2 * members
@@ -95,13 +97,14 @@ def replay(
     by_end: Sequence[int],
     into: State,
 ) -> None:
-    """A whole log at once: what the member with the least mean absolute error says when each transfer begins, from
-    those that have ended by then.
+    """Run a whole log at once: write the forecast at the start of each transfer, from those that have ended by then.
 
-    :param rows: the rows of all series, one after the other; so `accounts`
-    :param series: which one each transfer belongs to
-    :param by_start: the transfers in order of their starts; so `by_end`
-    :param into: the forecast of each, NaN where nothing was known
+    The forecast is that of the member with the least mean absolute error.
+
+    :param rows: the rows of all series, one after the other; `accounts` likewise
+    :param series: the series of each transfer
+    :param by_start: the transfers in order of their starts; `by_end` in order of their ends
+    :param into: output: the forecast of each transfer, NaN if nothing was known
     """
     members = len(kinds)
     size = len(rows) // (len(accounts) // (2 + members * (2 + int(accounts[0]))))
@@ -122,12 +125,12 @@ def replay(
 
 @cache
 def _layout(members: tuple[Member, ...]) -> Layout:
-    """Return the layout of these members, the same for all series: a broker has thousands."""
+    """Return the layout of these members, shared by all series, of which a broker has thousands."""
     return Layout(members)
 
 
 class Series(Experience):
-    """The state of all members for one series, and how far the chosen one was off."""
+    """The state of all members for one series, and the errors of the selected one."""
 
     def __init__(self, layout: Layout, kept: int, fast: bool) -> None:
         super().__init__()
@@ -138,13 +141,13 @@ class Series(Experience):
 
 
 class Selected(Forecaster):
-    """The member of the bank with the least error so far, chosen anew for each forecast.
+    """The member of the bank with the least error so far, selected anew for each forecast.
 
-    :param members: to choose from; one alone is what it is
-    :param window: of the newest so many errors, 0 for all
-    :param squared: mean square errors in place of absolute ones
-    :param level: what makes a series (`predictors.context`)
-    :param fast: compiled
+    :param members: candidates; a single one is used as it is
+    :param window: number of newest errors to use, 0 for all
+    :param squared: whether to use mean square errors in place of absolute ones
+    :param level: level of `predictors.context` whose key defines a series
+    :param fast: whether to run compiled code
     """
 
     def __init__(
@@ -200,6 +203,6 @@ class Selected(Forecaster):
         return series.forecast(self.name, series.bounds.around(expected), query, said)
 
     def _expected(self, series: Series, at: float) -> tuple[int, float]:
-        """The member that is chosen, and what it says."""
+        """Return the selected member, and its forecast."""
         best = self._pick(len(self._kinds), series.account, 0, self._window, self._squared)
         return best, self._one(self._kinds[best], series.row, self._firsts[best], at)

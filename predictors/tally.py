@@ -1,10 +1,10 @@
-"""How good forecasts were, as sums: what `predictors.metrics` says of rows, for as many as there may be.
+"""Quality of forecasts as sums: the measures of `predictors.metrics`, for any number of forecasts.
 
-Sums can be added, and taken back, in any order, and are the same to the last bit: real numbers are rounded to a
-millionth, more exactly to 2^-20, before they are added, so that no sum below 2^33 is ever rounded.
+Sums can be added, and subtracted, in any order, with identical results to the last bit: real numbers are rounded to
+about a millionth, 2^-20, before they are added, so that no sum below 2^33 is ever rounded.
 
 Medians come from counts of relative errors by steps, each 2 % wider than the one before (DDSketch: Masson, Rim and Lee,
-VLDB 2019): a median that is read from them is within 1 % of itself, or, where it is below 0.1 %, is said to be 0.
+VLDB 2019): a median computed from them has a relative error of at most 1 %, or is reported as 0 if it is below 0.1 %.
 """
 
 from bisect import bisect_right
@@ -20,17 +20,17 @@ from predictors.observation import Rates
 __all__ = ["ACCURACY", "LEAST", "Tally", "middle", "step_of"]
 
 ACCURACY = 0.01
-"""How far a median that is read may be off, relative to itself."""
+"""Largest relative error of a median."""
 LEAST = 0.001
-"""Relative errors below this are none."""
+"""Smaller relative errors count as 0."""
 LARGEST = 1000.0
-"""Larger ones count as this."""
+"""Larger relative errors count as this."""
 WIDTH = log((1 + ACCURACY) / (1 - ACCURACY))
 UNIT = 2.0**-20
 
 
 def step_of(error: float) -> int:
-    """In which step a relative error is: 0 where it is next to none, negative where the forecast was too low.
+    """Return the step of a relative error: 0 if it is next to none, negative if the forecast was too low.
 
     >>> step_of(0.0), step_of(0.15), step_of(-0.15)
     (0, 252, -252)
@@ -43,7 +43,7 @@ def step_of(error: float) -> int:
 
 
 def _error(step: int) -> float:
-    """The error that stands for a step: no further from either of its ends than 1 %."""
+    """Return the error that stands for a step: within 1 % of both of its ends."""
     if not step:
         return 0.0
     size = LEAST * exp(WIDTH * (abs(step) - 1)) * (1 - ACCURACY)
@@ -51,12 +51,12 @@ def _error(step: int) -> float:
 
 
 def middle(counts: Mapping[int, int]) -> tuple[int, int]:
-    """The two in the middle of numbers that come so many times each; the same where their number is odd.
+    """Return the two middle values of a multiset, given by the count of each value; they are equal if its size is odd.
 
     >>> middle({1: 2, 5: 1, 7: 1})
     (1, 5)
 
-    :raises ValueError: when there are none
+    :raises ValueError: when it is empty
     """
     values = sorted(counts)
     below = list(accumulate(counts[value] for value in values))
@@ -68,11 +68,11 @@ def middle(counts: Mapping[int, int]) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """Sums over forecasts and what came of them; over none nothing can be said.
+    """Sums over forecasts p and actual values a. Most measures are undefined without forecasts.
 
     `log_errors` are of log(p50 / actual), `squared_errors` of (p - a) / min(p, a), each at most 10; `close`: within
-    15 %; `below`: less came than p10, `above`: more than p90; `widths` of log(p90 / p10); `errors`: how many p50 were
-    off by which step.
+    15 %; `below`: actual values below p10, `above`: above p90; `widths` of log(p90 / p10); `errors`: number of p50 by
+    the step of their error.
     """
 
     transfers: int = 0
@@ -87,7 +87,7 @@ class Tally:
 
     @classmethod
     def of(cls, rates: Rates, actual: float) -> Self:
-        """Of one forecast; all rates are positive."""
+        """Return the tally of one forecast; all rates are positive."""
         low, expected, high = rates
         error, off = expected / actual - 1, log(expected) - log(actual)
         relative = min(abs(expected - actual) / min(expected, actual), MOST)
@@ -105,12 +105,12 @@ class Tally:
 
     @classmethod
     def total(cls, tallies: Iterable["Tally"], less: Sequence["Tally"] = ()) -> Self:
-        """Their sum, less what is taken back."""
+        """Return the sum of tallies, minus the tallies in `less`."""
         signed = [*((1, each) for each in tallies), *((-1, each) for each in less)]
         errors: dict[int, int] = {}
         known = errors.get
         for sign, each in signed:
-            for step, count in each.errors.items():  # of long periods this is done a million times
+            for step, count in each.errors.items():  # a million iterations for long periods
                 errors[step] = known(step, 0) + sign * count
         return cls(
             sum(sign * each.transfers for sign, each in signed),
@@ -154,7 +154,7 @@ class Tally:
 
     @property
     def coverage(self) -> float:
-        """Share between p10 and p90, where 80 % should be."""
+        """Share between p10 and p90, which should be 80 %."""
         return 1 - (self.below + self.above) / self.transfers
 
     @property

@@ -1,16 +1,16 @@
-"""Durations and counts as people say them."""
+"""Durations and counts as text for users."""
 
 __all__ = ["NOTHING", "counted", "duration"]
 
 NOTHING = "no earlier transfer tells its rate"
-"""What is said where no rate is known."""
+"""Text used if no rate is known."""
 
 HOUR = 3600.0
 DAY = 24 * HOUR
 
 
 def duration(seconds: float) -> str:
-    """A duration in the unit that leaves a small whole number.
+    """Return a duration in the largest unit of which it contains at least two.
 
     >>> duration(90), duration(25 * HOUR), duration(10 * DAY)
     ('90 seconds', '25 hours', '10 days')
@@ -22,7 +22,7 @@ def duration(seconds: float) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """How many of something.
+    """Return a count with its noun in the singular or plural.
 
     >>> counted(1, "transfer"), counted(20, "transfer")
     ('one transfer', '20 transfers')

@@ -1,1 +1,1 @@
-"""The families of forecasters, one a file."""
+"""The families of forecasters, one per module."""

@@ -1,9 +1,9 @@
 """AR(k): the next value as a weighted sum of the last k and a constant, the weights fitted by recursive least squares.
 
 Source: AR in Vazhkudai, Schopf and Foster (2002); recursive least squares with forgetting as in Ljung, "System
-Identification" (1999), section 11.2. A fit once per value costs k^2 operations, where fitting anew would need k^3 and
-all values. The series is scaled by its own running mean, so that the first guess of the weights' spread fits series
-of any size, and a forecast is kept within what the series has shown: a line fitted to noise has no bounds.
+Identification" (1999), section 11.2. An update per value costs k^2 operations, where a new fit would need k^3 and
+all values. The series is scaled by its own running mean, so that the initial variance of the weights fits series
+of any size. A forecast is kept within the range of the series, because a line fitted to noise has no bounds.
 """
 
 from math import sqrt
@@ -15,17 +15,17 @@ __all__ = ["AUTOREGRESSIVE", "MEMBERS", "ORDERS"]
 
 ORDERS = (1, 5)
 FORGETTING = 0.998
-"""What a value's weight is multiplied by with each that comes after it."""
+"""Factor of a value's weight with each later value."""
 SPREAD = 10.0
-"""Variance of the weights before anything is known."""
+"""Initial variance of the weights."""
 NAN = float("nan")
 K, SEEN, MEAN, LEAST, MOST, LAGS = 0, 1, 2, 3, 4, 5
-"""Where things stand in the state. After the k lags, newest first: k + 1 weights, their covariance, and a gain."""
+"""Positions in the state. After the k lags, newest first: k + 1 weights, their covariance, and a gain."""
 
 
 @compilable
 def predicted(state: State, first: int) -> float:
-    """What the weights make of the lags, in units of the mean."""
+    """Return the weighted sum of the lags, in units of the mean."""
     k = int(state[first])
     lags = first + LAGS
     total = 0.0
@@ -36,7 +36,7 @@ def predicted(state: State, first: int) -> float:
 
 @compilable
 def refit(state: State, first: int, value: float) -> None:
-    """Move the weights towards what would have forecast `value`."""
+    """Move the weights towards those that would have forecast `value`."""
     k = int(state[first])
     n = k + 1
     lags = first + LAGS
@@ -62,14 +62,14 @@ def refit(state: State, first: int, value: float) -> None:
             entry = (state[covariance + i * n + j] - state[gain + i] * state[gain + j] * share) / FORGETTING
             state[covariance + i * n + j] = entry
             state[covariance + j * n + i] = entry
-    for i in range(n):  # without news it would grow for ever
+    for i in range(n):  # without new information the covariance would grow forever
         if state[covariance + i * n + i] > SPREAD:
             shrink(state, covariance, n, i)
 
 
 @compilable
 def shrink(state: State, covariance: int, n: int, i: int) -> None:
-    """Scale a row and its column so that the entry where they meet is SPREAD; what is positive definite stays so."""
+    """Scale a row and its column so that their common entry is SPREAD; the matrix stays positive definite."""
     factor = sqrt(SPREAD / state[covariance + i * n + i])
     for j in range(n):
         state[covariance + i * n + j] *= factor
@@ -78,7 +78,7 @@ def shrink(state: State, covariance: int, n: int, i: int) -> None:
 
 @compilable
 def learn(state: State, first: int, value: float, at: float) -> None:
-    """State: k, values seen, their mean, least and most, then what LAGS tells."""
+    """Learn a value. State: k, values seen, their mean, least and most, then the parts listed at LAGS."""
     k, seen = int(state[first]), state[first + SEEN]
     if seen >= k:
         refit(state, first, value)
@@ -95,7 +95,7 @@ def learn(state: State, first: int, value: float, at: float) -> None:
 
 @compilable
 def forecast(state: State, first: int, at: float) -> float:
-    """The last value, until there are k."""
+    """Return the forecast; the last value until there are k values."""
     seen = state[first + SEEN]
     if seen == 0.0:
         return NAN
@@ -110,7 +110,7 @@ AUTOREGRESSIVE = Family("autoregressive", learn, forecast)
 
 def _begin(k: int) -> tuple[float, ...]:
     n = k + 1
-    weights = (1.0, *([0.0] * k))  # the last value
+    weights = (1.0, *([0.0] * k))  # the initial forecast is the last value
     covariance = tuple(SPREAD if i == j else 0.0 for i in range(n) for j in range(n))
     return (float(k), 0.0, 0.0, 0.0, 0.0, *([0.0] * k), *weights, *covariance, *([0.0] * n))
 

@@ -1,8 +1,8 @@
-"""What is known of a path, shrunk towards what is known of its sites, source and sink, of the size, and of everything.
+"""The mean rate of a path, shrunk towards those of its sites, its source and sink, its size class, and all transfers.
 
 Source: empirical Bayes, as in Efron and Morris, "Data analysis using Stein's estimator" (1975): from coarse to fine,
-each level's mean of log rates is drawn towards the estimate of the level above it, the more so the less it has seen.
-A pair of hosts that was never seen is forecast from what its hosts do with others.
+each level's mean of log rates is drawn towards the estimate of the level above it, the more so the fewer transfers it
+has. A pair of hosts without transfers is forecast from the transfers of its hosts with others.
 """
 
 from collections import OrderedDict
@@ -22,13 +22,13 @@ PRIOR = 3.0
 MEMORY = 30.0
 """Transfers after which a value counts 1/e."""
 VOICES = 15
-"""Voices of one group that are remembered."""
+"""Most reporters of one group that are kept."""
 MOST = 20_000
-"""Groups that are remembered, some 4 of each path: 3 to 10 KB each."""
+"""Most groups that are kept, some 4 per path: 3 to 10 KB each."""
 
 
 class Level(Experience):
-    """Discounted mean of the log rates of one group; of what several voices say, that in the middle."""
+    """Discounted mean of the log rates of one group; with several reporters, the median of their means."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class Level(Experience):
         weight = weight * (1 - 1 / MEMORY) + 1.0
         self._voices[voice] = weight, mean + (value - mean) / weight
         heard = list(self._voices.values())
-        heard = heard if len(heard) % 2 else heard[:-1]  # of an even number the last that came is left out
+        heard = heard if len(heard) % 2 else heard[:-1]  # of an even number, the newest is left out
         self.weight, self.mean = sorted(heard, key=lambda known: known[1])[len(heard) // 2]
         self.rate(end)
         self.ago.learn(self.newest, self.weight, self.mean)
@@ -53,10 +53,10 @@ class Level(Experience):
 class Hierarchy(Forecaster):
     """Means of log rates, shrunk from coarse to fine.
 
-    Each level has bounds of its own, from how far its estimates were off for all transfers: one that is forecast from
-    coarse levels only, because nothing finer is known, is as uncertain as those levels are.
+    Each level has bounds of its own, from the errors of its estimates for all transfers: a forecast from coarse levels
+    only, because nothing finer is known, is as uncertain as those levels are.
 
-    :param most: groups that are remembered; the one that learned least lately goes first, so that what is coarse stays
+    :param most: groups that are kept; the group that learned least recently is dropped first, so coarse groups stay
     """
 
     name = "hierarchy"
@@ -67,9 +67,9 @@ class Hierarchy(Forecaster):
         self._bounds = {name: Conformal() for name in CHAIN}
 
     def learn(self, observation: Observation, voice: str = "") -> None:
-        """Take in a transfer.
+        """Learn a transfer.
 
-        :param voice: who says so: however much one voice says, it is one of those in whose middle the truth is sought
+        :param voice: the reporter of the transfer: the median over reporters limits the influence of each one
         """
         groups = [(name, LEVELS[name](observation)) for name in CHAIN]
         levels = [self._level(group) for group in groups]
@@ -84,7 +84,7 @@ class Hierarchy(Forecaster):
             level.learn(log(rate), observation.end, voice)
 
     def _level(self, group: tuple[str, Key]) -> Level:
-        """That of a group, which is now the last to be forgotten."""
+        """Return the level of a group, and move it to the end of the queue for being dropped."""
         level = self._levels.setdefault(group, Level())
         self._levels.move_to_end(group)
         if len(self._levels) > self._most:
@@ -105,7 +105,7 @@ class Hierarchy(Forecaster):
         return level.forecast(self.name, rates, query, said)._replace(setup_seconds=setup)
 
     def _estimates(self, of: Query | Observation, at: float) -> list[tuple[str, float]]:
-        """The rate that each level expects of which something was known then, the finest last."""
+        """Return the estimated rate of each level that knew something at that time, the finest last."""
         found: list[tuple[str, float]] = []
         estimate = 0.0
         for name in CHAIN:

@@ -1,13 +1,13 @@
 """Holt's level and trend, Holt and Winters' season of a day, and the rules for level shifts and outliers.
 
 Source: He, Dovrolis and Ammar, "On the predictability of large transfer TCP throughput" (2005), section 5: HW, and
-the rules that make it HW-LSO. A *level shift* is seen when the newest `TAIL` values lie all above, or all below, every
-one before them, and the two medians differ by more than `SHIFT`; what was before it is forgotten. An *outlier* is a
-value that differs from the median by more than `OUTLIER` when the one after it does not: it is left out, as soon as
-that one has come.
+the rules that make it HW-LSO. A *level shift* is detected when the newest `TAIL` values lie all above, or all below,
+every earlier one, and the two medians differ by more than `SHIFT`; earlier values are then forgotten. An *outlier* is
+a value that differs from the median by more than `OUTLIER` when the next one does not: it is left out, as soon as
+the next one is known.
 
-Winters' season (1960) is one of 24 hours here, as load has it, multiplied into the level; it stands at 1 for hours of
-which nothing is known.
+Winters' season (1960) is 24 hours here, as load has a daily cycle, and is a factor of the level; it is 1 for hours
+without values.
 """
 
 from predictors.compiled import compilable
@@ -18,21 +18,21 @@ from predictors.models.windows import COUNT, SEEN, SIZE, VALUES, insert, ordered
 __all__ = ["HOLT", "MEMBERS", "RULES", "SEASON"]
 
 LEVEL_GAIN, TREND_GAIN, SEASON_GAIN = 0.8, 0.2, 0.1
-"""He, Dovrolis and Ammar's; the season's is ours."""
+"""Gains of He, Dovrolis and Ammar; the season's is our own choice."""
 SHIFT, OUTLIER, TAIL = 0.3, 0.4, 3
 KEPT = 32
-"""Values since the last shift that the rules look at."""
+"""Most values since the last shift that the rules consider."""
 SLOW = 0.2
-"""Gain of the level below a season."""
+"""Gain of the level with a season."""
 DAY, HOURS = 86400.0, 24
 LEVEL, TREND, LEAST, NEWEST, WINDOW = 0, 1, 2, 3, 6
-"""Where things stand in the state; with the rules, the newest three values and the window follow."""
+"""Positions in the state; with the rules, the newest three values and the window follow."""
 NAN = float("nan")
 
 
 @compilable
 def follow(state: State, first: int, value: float) -> None:
-    """Holt's step of level and trend, the level NaN before the first; and the least value so far."""
+    """Update Holt's level and trend, the level being NaN before the first value; update the least value so far."""
     level, trend = state[first + LEVEL], state[first + TREND]
     if level != level:
         state[first + LEVEL], state[first + LEAST] = value, value
@@ -45,26 +45,26 @@ def follow(state: State, first: int, value: float) -> None:
 
 @compilable
 def holt_learn(state: State, first: int, value: float, at: float) -> None:
-    """State: level, trend, least value."""
+    """Learn a value. State: level, trend, least value."""
     follow(state, first, value)
 
 
 @compilable
 def holt_forecast(state: State, first: int, at: float) -> float:
-    """Level and trend; a trend must not lead below what has been seen."""
+    """Return level plus trend, but not less than the least value so far."""
     level = state[first + LEVEL]
     return max(level + state[first + TREND], state[first + LEAST]) if level == level else NAN
 
 
 @compilable
 def away(value: float, median: float) -> bool:
-    """Whether a value is no neighbour of a median."""
+    """Return whether a value differs from a median by more than `OUTLIER`."""
     return abs(value - median) > OUTLIER * min(value, median)
 
 
 @compilable
 def shifted(state: State, window: int) -> bool:
-    """Whether the newest values of an ordered window lie apart from all others."""
+    """Return whether there was a level shift: the newest values of an ordered window lie apart from all others."""
     count = int(state[window + COUNT])
     if count < 2 * TAIL:
         return False
@@ -86,7 +86,10 @@ def shifted(state: State, window: int) -> bool:
 
 @compilable
 def rules_learn(state: State, first: int, value: float, at: float) -> None:
-    """State: level, trend and least value without the newest one, the newest three, and an ordered window."""
+    """Learn a value.
+
+    State: level, trend and least value without the newest one, the newest three, and an ordered window.
+    """
     window, before = first + WINDOW, state[first + NEWEST]
     if state[window + COUNT] > 0.0:
         median = median_forecast(state, window, at)
@@ -107,7 +110,7 @@ def rules_learn(state: State, first: int, value: float, at: float) -> None:
 
 @compilable
 def rules_forecast(state: State, first: int, at: float) -> float:
-    """Where level and trend lead once the newest value is in."""
+    """Return level plus trend after an update with the newest value."""
     newest, level, trend = state[first + NEWEST], state[first + LEVEL], state[first + TREND]
     if level != level:
         return newest
@@ -117,14 +120,14 @@ def rules_forecast(state: State, first: int, at: float) -> float:
 
 @compilable
 def season_learn(state: State, first: int, value: float, at: float) -> None:
-    """State: level, trend, then a factor for each hour of the day."""
+    """Learn a value. State: level, trend, then a factor for each hour of the day."""
     hour = first + 2 + int(at % DAY * HOURS / DAY)
     level, trend = state[first + LEVEL], state[first + TREND]
     if level != level:
         state[first + LEVEL] = value
         return
     now = level + trend + SLOW * (value / state[hour] - level - trend)
-    if now <= 0.0:  # a trend led too far
+    if now <= 0.0:  # the trend led too far down
         now, trend = level, 0.0
     state[first + LEVEL] = now
     state[first + TREND] = trend + TREND_GAIN * SLOW * (now - level - trend)
@@ -133,7 +136,7 @@ def season_learn(state: State, first: int, value: float, at: float) -> None:
 
 @compilable
 def season_forecast(state: State, first: int, at: float) -> float:
-    """Level and trend, times the factor of the hour."""
+    """Return level plus trend, times the factor of the hour."""
     level = state[first + LEVEL]
     expected = max(level + state[first + TREND], 0.5 * level)
     return expected * state[first + 2 + int(at % DAY * HOURS / DAY)] if level == level else NAN

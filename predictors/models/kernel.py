@@ -1,8 +1,8 @@
-"""What transfers like this one achieved: the mean of those nearest in size, load, kind, time and state.
+"""A kernel forecast: the mean of earlier transfers that are nearest in size, load, kind, time and state.
 
 Source: kernel regression (Nadaraya 1964, Watson 1964; `predictors.models.neighbourhood`) of log rates, since rates have
-heavy tails. The *state* of a path (`predictors.models.past`) tells as much as all else together on real logs, since
-transfers come in bursts (docs/explanation/forecasts.md has the figures).
+heavy tails. On real logs the *state* of a path (`predictors.models.past`) reveals as much as all other features
+together, since transfers come in bursts (docs/explanation/forecasts.md has the figures).
 """
 
 from math import exp, inf, log
@@ -28,17 +28,17 @@ NEAR = Nearness(
     age=5000.0,
     late=100.0,
 )
-"""Fixed for all logs; found on the part of the HPSS log that is never scored."""
+"""Fixed for all logs; fitted to the part of the HPSS log that is never scored."""
 MOST = 2000
-"""Transfers of about one size that are kept."""
+"""Transfers kept per size class."""
 BESIDE = 1
-"""Classes of sizes on either side of its own in which a transfer still tells something."""
+"""Number of size classes on either side of its own in which a transfer still counts."""
 ANY = -1 - BESIDE
-"""The class of all sizes, for one that is not known."""
+"""Key of the class of all sizes, used when the size is unknown."""
 
 
 class Path(Experience):
-    """Log rates of one path."""
+    """The log rates of one path."""
 
     def __init__(self, fast: bool) -> None:
         super().__init__()
@@ -49,14 +49,14 @@ class Path(Experience):
         self._near: dict[int, Neighbourhood] = {}
 
     def learn(self, among: int, value: float, end: float, features: Features) -> None:
-        """Take in the log rate of a transfer of one class of sizes: those beside it have it, too."""
+        """Learn the log rate of a transfer of one size class; neighbouring classes learn it, too."""
         for each in (ANY, *range(among - BESIDE, among + BESIDE + 1)):
             if each not in self._near:
                 self._near[each] = Neighbourhood(NEAR, MOST, self._fast)
             self._near[each].learn(value, end, features)
 
     def near(self, nbytes: int | None) -> Neighbourhood:
-        """What was about as large, or what comes nearest to that."""
+        """Return the transfers of this size class, or of the nearest class that has any."""
         among = ANY if nbytes is None else size_class(nbytes)
         return self._near[min(self._near, key=lambda each: abs(each - among))]
 
@@ -64,9 +64,9 @@ class Path(Experience):
 class Kernel(Forecaster):
     """The mean of the log rates of transfers on the same path that are near in size, load, kind, time and state.
 
-    Its bounds are the weighted quantiles, as they are.
+    Its bounds are the weighted quantiles, without corrections.
 
-    :param fast: compiled
+    :param fast: whether to run compiled code
     """
 
     name = "kernel"

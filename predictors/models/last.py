@@ -1,4 +1,4 @@
-"""The last value, and the mean of all: the two ends between which all other forecasters lie.
+"""The last value, and the mean of all: the two extremes between which all other forecasters lie.
 
 Source: the Network Weather Service's bank (Wolski, "Dynamically forecasting network performance using the Network
 Weather Service", 1998): LAST and RUN_AVG; Vazhkudai, Schopf and Foster (2002): LV and AVG.
@@ -14,19 +14,19 @@ NAN = float("nan")
 
 @compilable
 def last_learn(state: State, first: int, value: float, at: float) -> None:
-    """State: the value."""
+    """Learn a value. State: the value."""
     state[first] = value
 
 
 @compilable
 def last_forecast(state: State, first: int, at: float) -> float:
-    """The value."""
+    """Return the last value."""
     return state[first]
 
 
 @compilable
 def mean_learn(state: State, first: int, value: float, at: float) -> None:
-    """State: how many values, and their mean."""
+    """Learn a value. State: the number of values, and their mean."""
     count = state[first] + 1.0
     state[first] = count
     state[first + 1] = value if count == 1.0 else state[first + 1] + (value - state[first + 1]) / count
@@ -34,7 +34,7 @@ def mean_learn(state: State, first: int, value: float, at: float) -> None:
 
 @compilable
 def mean_forecast(state: State, first: int, at: float) -> float:
-    """The mean."""
+    """Return the mean."""
     return state[first + 1]
 
 

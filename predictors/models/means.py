@@ -1,4 +1,4 @@
-"""Means over the last few values, and over what ended within the last hours or days.
+"""Means over the last few values, and over values of the last hours or days.
 
 Source: Vazhkudai, Schopf and Foster, "Predicting the performance of wide area data transfers" (2002), section 4: AVG5,
 AVG15, AVG25, and AVG5hr to AVG10d; the Network Weather Service's sliding windows (SW_AVG) of 5 and 31. The
@@ -14,16 +14,19 @@ __all__ = ["COUNTED", "COUNTS", "HOURS", "MEMBERS", "TIMED"]
 COUNTS = (5, 15, 25, 31)
 HOURS = (5, 15, 25, 120, 240)
 MOST = 256
-"""Values that a window over time holds; where more ended within it, the newest count."""
+"""Most values that a window over time holds; if there are more, the newest count."""
 HOUR = 3600.0
 RING, TIMES = 2, 3
-"""Where the rings begin: after two sums, or after seconds, sum, and how many values are within."""
+"""Positions where the rings begin: after two sums, or after seconds, sum, and the number of values within."""
 NAN = float("nan")
 
 
 @compilable
 def count_learn(state: State, first: int, value: float, at: float) -> None:
-    """State: the sum, that of this round of the ring, a ring. A whole round is the sum: so rounding does not add up."""
+    """Learn a value. State: the sum, the sum of this round of the ring, and a ring.
+
+    After each whole round, the round's sum replaces the sum, so that rounding errors do not accumulate.
+    """
     total = state[first] + (value - push(state, first + RING, value))
     newest = state[first + 1] + value
     whole = state[first + RING + NEXT] == 0.0
@@ -33,14 +36,17 @@ def count_learn(state: State, first: int, value: float, at: float) -> None:
 
 @compilable
 def count_forecast(state: State, first: int, at: float) -> float:
-    """The mean of what is in the ring."""
+    """Return the mean of the values in the ring."""
     count = state[first + RING + COUNT]
     return state[first] / count if count > 0.0 else NAN
 
 
 @compilable
 def time_learn(state: State, first: int, value: float, at: float) -> None:
-    """State: seconds, the sum of the values within the window, how many these are, a ring of times, and the values."""
+    """Learn a value.
+
+    State: seconds, the sum of the values within the window, their number, a ring of times, and the values.
+    """
     times = first + TIMES
     size = int(state[times + SIZE])
     place = int(state[times + NEXT])
@@ -64,7 +70,7 @@ def time_learn(state: State, first: int, value: float, at: float) -> None:
 
 @compilable
 def expired(state: State, first: int, at: float, total: float, within: int) -> tuple[float, int]:
-    """Sum and number without what has left the window at a moment."""
+    """Return the sum and the number without values that have left the window at a time."""
     times = first + TIMES
     size = int(state[times + SIZE])
     oldest = (int(state[times + NEXT]) - within) % size
@@ -78,7 +84,7 @@ def expired(state: State, first: int, at: float, total: float, within: int) -> t
 
 @compilable
 def time_forecast(state: State, first: int, at: float) -> float:
-    """The mean of what is within the window; the last value when nothing is."""
+    """Return the mean of the values within the window; the last value if there are none."""
     times = first + TIMES
     if state[times + COUNT] == 0.0:
         return NAN

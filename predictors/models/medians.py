@@ -2,7 +2,7 @@
 
 Source: the Network Weather Service's bank: MEDIAN over 31 and 5, TRIM_MEAN of 30 % over 31 and 51, ADAPT_MED between 5
 and 21 and between 21 and 51; Vazhkudai, Schopf and Foster (2002): MED5, MED15, MED25. Two faults of the NWS code are
-mended: the windows compared with the one in use are one offset shorter and longer, and the limits hold.
+corrected: the windows compared with the current one are one offset shorter and longer, and the limits are respected.
 """
 
 from predictors.compiled import compilable
@@ -14,24 +14,24 @@ __all__ = ["ADAPTIVE", "ADAPTIVE_MEDIAN", "COUNTS", "MEDIAN", "MEMBERS", "TRIMME
 COUNTS = (5, 15, 25, 31)
 TRIMMED = (31, 51)
 TRIM = 0.3
-"""Part of the values that a trimmed mean leaves out, half of it at each end."""
+"""Share of the values that a trimmed mean leaves out, half of it at each end."""
 ADAPTIVE = ((5, 21), (21, 51))
 OFFSET = 2
-"""Values by which an adaptive window grows or shrinks at a time, so that it stays odd."""
+"""Values by which an adaptive window grows or shrinks at a time; even, so that the window stays odd."""
 LEAST, MOST, WINDOW, ADAPTED = 0, 1, 2, 3
-"""Where an adaptive median keeps its limits, its window, and its values."""
+"""Positions of an adaptive median's limits, its window, and its values."""
 NAN = float("nan")
 
 
 @compilable
 def learn(state: State, first: int, value: float, at: float) -> None:
-    """State: an ordered window."""
+    """Learn a value. State: an ordered window."""
     insert(state, first, value)
 
 
 @compilable
 def median_forecast(state: State, first: int, at: float) -> float:
-    """The median."""
+    """Return the median."""
     count = int(state[first + COUNT])
     if count == 0:
         return NAN
@@ -41,7 +41,7 @@ def median_forecast(state: State, first: int, at: float) -> float:
 
 @compilable
 def trimmed_forecast(state: State, first: int, at: float) -> float:
-    """The mean of what is left in the middle."""
+    """Return the mean of the values that are not trimmed."""
     count = int(state[first + COUNT])
     left_out = int(TRIM / 2 * count)
     total = 0.0
@@ -52,9 +52,9 @@ def trimmed_forecast(state: State, first: int, at: float) -> float:
 
 @compilable
 def adaptive_learn(state: State, first: int, value: float, at: float) -> None:
-    """State: shortest, longest and present window, then an ordered window.
+    """Learn a value. State: shortest, longest and current window, then an ordered window.
 
-    The present one is changed to that whose median would have been nearer to the value that has come.
+    The current window becomes the one whose median would have been nearest to the value.
     """
     if state[first + ADAPTED + COUNT] > 0.0:
         window = int(state[first + WINDOW])
@@ -72,7 +72,7 @@ def adaptive_learn(state: State, first: int, value: float, at: float) -> None:
 
 @compilable
 def adaptive_forecast(state: State, first: int, at: float) -> float:
-    """The median of the present window."""
+    """Return the median of the current window."""
     if state[first + ADAPTED + COUNT] == 0.0:
         return NAN
     return median_of_newest(state, first + ADAPTED, int(state[first + WINDOW]))

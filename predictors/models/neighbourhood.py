@@ -1,8 +1,8 @@
-"""Results of transfers like this one: means and quantiles, weighted by how near they are.
+"""Results of similar transfers: means and quantiles, weighted by nearness.
 
-Source: kernel regression (Nadaraya 1964, Watson 1964). What is near may be seen so or so: by all that is known, by the
-state of the path (`predictors.models.past`), or lately. Each view is off where the others are not, so that all three
-together are off by less than any; each has a third of the weight.
+Source: kernel regression (Nadaraya 1964, Watson 1964). Nearness has three views: by all features, by the state of the
+path (`predictors.models.past`), and by recency. Their errors differ, so that all three together have a smaller error
+than any one; each has a third of the weight.
 """
 
 from collections.abc import MutableSequence, Sequence
@@ -18,18 +18,18 @@ __all__ = ["Nearness", "Neighbourhood"]
 Order = MutableSequence[int]
 """Rows in order of their values."""
 Columns = tuple[State, ...]
-"""Of each transfer its value, which one it was, when it ended, and its features; or its weight in each view."""
+"""For each transfer its value, its number, its end, and its features; or its weight in each view."""
 FIRST, VIEWS = 3, 3
-"""Columns before the features; views."""
+"""Number of columns before the features; number of views."""
 Sums = tuple[float, float, float, float, float, float]
 Shares = tuple[float, float, float]
 
 
 class Nearness(NamedTuple):
-    """Weight of a transfer: exp of minus its distance, which is a sum over features.
+    """The distances of nearness: a transfer's weight is exp of minus its distance, a sum over features.
 
-    Each field is the difference that makes a distance of 1. `kind`: that of another kind is one over it; `age`, and
-    `late` for the view of what was lately: in transfers since.
+    Each field is the difference that makes a distance of 1. `kind`: another kind has a distance of one over it; `age`,
+    and `late` for the view by recency: counted in later transfers.
     """
 
     size: float
@@ -45,15 +45,14 @@ class Nearness(NamedTuple):
 
 
 COUNT, EVER, CHANCE = range(3)
-"""What a neighbourhood remembers beside its columns: transfers that it has, how many it ever had, and a number by
-chance."""
+"""Positions in the memory of a neighbourhood: transfers kept, transfers ever seen, and a random number."""
 FEW = 16
-"""Transfers for which there is room at first; it is doubled as they come."""
+"""Initial room for transfers; it is doubled as needed."""
 
 
 @compilable
 def place(memory: State, values: State, order: Order, value: float) -> int:
-    """The first place in the order whose value is not below this one."""
+    """Return the first position in the order whose value is not below this one."""
     low, high = 0, int(memory[COUNT])
     while low < high:
         middle = (low + high) // 2
@@ -66,10 +65,10 @@ def place(memory: State, values: State, order: Order, value: float) -> int:
 
 @compilable
 def keep(memory: State, values: State, order: Order, value: float) -> int:
-    """The row for a transfer, put in order by its value.
+    """Return the row for a new transfer, and put the row in order by its value.
 
-    Where there is no room another one goes, by chance: so some are left of long ago, too, and the newest are mostly
-    there. The chance is the same each time (a linear congruence, in floats exactly).
+    If there is no room, a random transfer is replaced: so some very old ones remain, and most of the newest are
+    there. The random numbers are the same each time (a linear congruence, exact in floats).
     """
     room, count = len(values), int(memory[COUNT])
     row = free = count
@@ -92,17 +91,17 @@ def keep(memory: State, values: State, order: Order, value: float) -> int:
 
 @compilable
 def weigh(memory: State, columns: Columns, near: State, features: State, now: float, views: Columns) -> Sums:
-    """Weigh all transfers in each view; those that had not ended by now have no weight.
+    """Weigh all transfers in each view; those that had not ended by `now` have no weight.
 
     :param near: one over the differences of `Nearness`
-    :returns: for each view the sum of the weights, then for each that of the weighted values
+    :returns: for each view the sum of the weights, then for each the sum of the weighted values
     """
     values, numbers, ends, sizes, loads, kinds, rates, levels, beguns, likes, agos = columns
     size, load, kind, rate, level, begun, like, ago = features
     by_size, by_load, by_kind, by_rate, by_level, by_begun, by_like, by_ago, by_age, by_late = near
     by_all, by_state, lately = views
     all_whole = state_whole = late_whole = all_sum = state_sum = late_sum = 0.0
-    if size != size:  # not known: all are equally near in it
+    if size != size:  # unknown: all transfers are equally near in size
         size = by_size = 0.0
     newest, row = memory[EVER] - 1.0, 0
     rows = zip(values, numbers, ends, sizes, loads, kinds, rates, levels, beguns, likes, agos)  # noqa: B905
@@ -118,9 +117,9 @@ def weigh(memory: State, columns: Columns, near: State, features: State, now: fl
                 apart, before = abs(its_level - level) * by_level, abs(its_begun - begun) * by_begun
                 then += apart + 0.5 * before
                 same = apart + before + abs(its_like - like) * by_like + abs(its_ago - ago) * by_ago
-            else:  # nothing had ended when it began, or when this one does
+            else:  # nothing had ended when that transfer began, or when this one does
                 then = 0.0
-            # To the state size matters less, and lately size and load do: found with the differences in `kernel`.
+            # Size matters less by state, and size and load less by recency: fitted with the differences in `kernel`.
             first = exp(-(larger + busier + other + same + age))
             second = exp(-(0.6 * larger + busier + then + age))
             third = exp(-(0.5 * (larger + busier) + same + since * by_late))
@@ -135,9 +134,9 @@ def weigh(memory: State, columns: Columns, near: State, features: State, now: fl
 def below(
     memory: State, values: State, order: Order, views: Columns, shares: tuple[float, float, float], part: float
 ) -> float:
-    """The least value at or below which lies the wanted part of the weight.
+    """Return the least value at or below which the given part of the weight lies.
 
-    :param shares: what a weight of one counts in each view; all sum up to 1
+    :param shares: factor of the weights in each view; all weights then sum up to 1
     """
     by_all, by_state, lately = views
     in_all, in_state, in_late = shares
@@ -151,11 +150,11 @@ def below(
 
 
 class Neighbourhood:
-    """Values of transfers, and what those like a new one say of it.
+    """Values of transfers, and estimates from those similar to a new one.
 
-    :param near: what counts as near
+    :param near: distances of nearness
     :param most: transfers that are kept
-    :param fast: compiled
+    :param fast: whether to run compiled code
     """
 
     def __init__(self, near: Nearness, most: int, fast: bool = False) -> None:
@@ -170,7 +169,7 @@ class Neighbourhood:
         self._below = compiled(below) if fast else below
 
     def learn(self, value: float, end: float, features: Features) -> None:
-        """Take in the value of a transfer, and when it ended."""
+        """Learn the value of a transfer, and its end."""
         if self._memory[COUNT] == len(self._order) < self._most:
             self._grow()
         number = self._memory[EVER]
@@ -179,18 +178,18 @@ class Neighbourhood:
             column[row] = each
 
     def _grow(self) -> None:
-        """Make room for twice as many as there are."""
+        """Double the room, up to the limit."""
         more = min(max(FEW, len(self._order)), self._most - len(self._order))
         self._columns = tuple(floats([*column, *([inf] * more)], self._fast) for column in self._columns)
         self._order = integers([*self._order, *([0] * more)], self._fast)
 
     def quantiles(self, features: Features, now: float, levels: Sequence[float]) -> tuple[float, ...] | None:
-        """Values below which those shares of what is like this should lie; None while nothing had ended."""
+        """Return the values below which these shares of similar transfers should lie; None while nothing had ended."""
         found = self._said(features, now, levels)
         return found and found[1:]
 
     def expected(self, features: Features, now: float) -> tuple[float, float, float] | None:
-        """The mean of what is like this, between what lies below a tenth and nine tenths; None as above."""
+        """Return the 10th percentile, mean and 90th percentile of similar transfers; None as above."""
         found = self._said(features, now, (0.1, 0.9))
         if found is None:
             return None
@@ -198,7 +197,7 @@ class Neighbourhood:
         return low, min(max(mean, low), high), high
 
     def _said(self, features: Features, now: float, levels: Sequence[float]) -> tuple[float, ...] | None:
-        """The mean, and the quantiles."""
+        """Return the mean, and the quantiles."""
         if not self._memory[COUNT]:
             return None
         for i, feature in enumerate(features):

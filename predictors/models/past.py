@@ -1,8 +1,9 @@
-"""In what state a path was when a transfer began: what those tell that had ended by then.
+"""The state of a path when a transfer begins, from the transfers that had ended by then.
 
-Transfers come in bursts, and a system is fast or slow for a while. The newest that ended is a poor witness of that:
-it may have begun an hour ago. The one that *began* last tells more, and so does how long ago that was: all that began
-since are still under way. Where those as small as the one that is asked about take long of late, it will, too.
+Transfers come in bursts, and a system is fast or slow for a while. The transfer that ended last is weak evidence of
+the current state: it may have begun an hour ago. The one that *began* last reveals more, and so does the time since
+then, because all transfers begun since are still under way. If transfers of at most this size have been slow
+recently, this one will be, too.
 """
 
 from bisect import bisect_right
@@ -17,21 +18,21 @@ from predictors.observation import Observation, Query
 __all__ = ["BY_SIZE", "Features", "Past"]
 
 BY_SIZE = 0.5
-"""Rates are compared as if they grew with this power of the size: 1 would compare elapsed times, 0 the rates."""
+"""Power of the size with which rates are compared: 1 would compare elapsed times, 0 the rates."""
 LIKE = log(4.0)
-"""As small as another is what exceeds it in log size by no more than this."""
+"""Most by which the log size of a transfer may exceed another's for it to count as at most as large."""
 GAIN = 0.1
-"""What the newest transfer counts in the level."""
+"""Weight of the newest transfer in the level."""
 NAN = float("nan")
 
 
 class Features(NamedTuple):
-    """What is known of a transfer when it begins.
+    """The features of a transfer that are known when it begins.
 
-    `size`: its log; `load`: log(1 + concurrency); `kind`: a number for the kind of file. Of those that had ended:
-    `rate`: the log rate of the newest, as it was; `level`: their mean log rate, discounted; `begun`: the log of the
-    seconds since one began; `like_rate` and `like_begun`: the log rate of the one that began last among those as small
-    as this, and the log of the seconds since. Both rates but the first are compared `BY_SIZE`. NaN: not known.
+    `size`: its log; `load`: log(1 + concurrency); `kind`: a number for the kind of file. From transfers that had ended:
+    `rate`: the log rate of the newest, unscaled; `level`: their mean log rate, discounted; `begun`: the log of the
+    seconds since one began; `like_rate` and `like_begun`: the log rate of the one that began last among those of at
+    most this size, and the log of the seconds since. All rates except `rate` are compared `BY_SIZE`. NaN: unknown.
     """
 
     size: float
@@ -54,7 +55,7 @@ class Ended(NamedTuple):
 
 
 class Past:
-    """The transfers of one path that ended of late."""
+    """The transfers of one path that ended recently."""
 
     def __init__(self) -> None:
         self._ended: list[Ended] = []
@@ -62,7 +63,7 @@ class Past:
         self._level = NAN
 
     def learn(self, observation: Observation, rate: float) -> None:
-        """Take in a transfer; those that come late are sorted in."""
+        """Learn a transfer; late ones are sorted in."""
         size = log(observation.bytes)
         ended = Ended(observation.end, observation.start, log(rate) - BY_SIZE * size, size)
         place = bisect_right(self._ended, ended)
@@ -77,7 +78,7 @@ class Past:
             del self._ended[0], self._levels[0]
 
     def features(self, of: Query | Observation, at: float) -> Features:
-        """What is known of a transfer that began, or begins, at a moment."""
+        """Return the features of a transfer that begins at a time."""
         size = log(of.bytes) if of.bytes else NAN
         load, kind = log1p(of.concurrency), float(crc32(of.file_class.encode()))
         before = bisect_right(self._ended, (at, inf))

@@ -1,4 +1,4 @@
-"""Regression of log rates on what is known when a transfer begins.
+"""Regression of log rates on the features known when a transfer begins.
 
 Source: Vazhkudai and Schopf, "Using regression techniques to predict large data transfers" (2003); the features are
 those of Liu et al., "Explaining wide area data transfer performance" (2017), that are known at the start: log size,
@@ -21,19 +21,19 @@ __all__ = ["FEATURES", "Diagnostics", "Regression"]
 
 FEATURES = ("log size", "hour (sin)", "hour (cos)", "log concurrency", "log streams", "lag", "constant")
 MOST, ANEW = 500, 50
-"""Transfers that a fit rests on, and after how many more of them it is made anew."""
+"""Transfers in a fit, and number of new ones after which the fit is repeated."""
 FEWEST = 3 * len(FEATURES)
-"""Transfers for a first fit."""
+"""Transfers needed for a first fit."""
 DAY = 86400.0
 BEYOND = NormalDist().inv_cdf(0.9)
 
 
 class Diagnostics(NamedTuple):
-    """How far a fit can be believed.
+    """The statistics of a fit, which show how reliable it is.
 
     `coefficients` by feature, with the p-value of each being 0 in truth; `r2` the share of variance explained;
-    `deviation` of the residuals, in logs; `condition` number of the features (above 30: some say the same);
-    `durbin_watson` near 2 where residuals are unrelated in time; `normal` the p-value of their being normal (Jarque
+    `deviation` of the residuals, in logs; `condition` number of the features (above 30: some are nearly redundant);
+    `durbin_watson` near 2 if residuals are unrelated in time; `normal` the p-value of their being normal (Jarque
     and Bera).
     """
 
@@ -48,7 +48,7 @@ class Diagnostics(NamedTuple):
 
 
 class Path(Experience):
-    """What a path's regression rests on."""
+    """The data and the coefficients of a path's regression."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class Path(Experience):
 
 
 class Regression(Forecaster):
-    """Ordinary least squares of log rates, a fit a path; the mean of the logs until there is enough for one.
+    """Ordinary least squares of log rates, one fit per path; the mean of the logs until there are enough transfers.
 
     :raises MissingLibraryError: without statsmodels
     """
@@ -99,7 +99,7 @@ class Regression(Forecaster):
         if path.coefficients:
             features = _features(query, query.at, path.lag)
             value = sum(a * b for a, b in zip(path.coefficients, features, strict=True))
-            value = min(max(value, min(values)), max(values))  # a line has no bounds, rates do
+            value = min(max(value, min(values)), max(values))  # a line has no bounds, but rates do
             deviation, said = path.deviation, "a regression on size, hour, concurrency, streams and lag"
         else:
             value = sum(values) / len(values)
@@ -109,7 +109,7 @@ class Regression(Forecaster):
         return path.forecast(self.name, rates, query, said)
 
     def diagnostics(self, query: Query) -> Diagnostics | None:
-        """What a path's fit is worth; None while there is too little for one."""
+        """Return the statistics of a path's fit; None while there are too few transfers."""
         path = self._paths.get(LEVELS["path"](query))
         if path is None or len(path.rows) < FEWEST:
             return None
@@ -131,7 +131,7 @@ class Regression(Forecaster):
         with catch_warnings():
             simplefilter(
                 "ignore"
-            )  # what never varies is singular; the least coefficients are taken, and `condition` tells
+            )  # constant features make the matrix singular: least-norm solution, reported by `condition`
             return self._library.OLS(list(values), [list(row) for row in features]).fit()
 
 

@@ -1,4 +1,4 @@
-"""Exponential smoothing: the newest value counts for a share, all before it for the rest.
+"""Exponential smoothing: the newest value counts for a share, all earlier ones for the rest.
 
 Source: the Network Weather Service's bank, with its gains; the same as EWMA in He, Dovrolis and Ammar, "On the
 predictability of large transfer TCP throughput" (2005).
@@ -10,20 +10,20 @@ from predictors.models.state import Family, Member, State
 __all__ = ["GAINS", "MEMBERS", "SMOOTHING"]
 
 GAINS = (0.05, 0.10, 0.15, 0.20, 0.30, 0.40, 0.50, 0.75)
-"""Those of the Network Weather Service."""
+"""The gains of the Network Weather Service."""
 NAN = float("nan")
 
 
 @compilable
 def learn(state: State, first: int, value: float, at: float) -> None:
-    """State: gain, level."""
+    """Learn a value. State: gain, level."""
     level = state[first + 1]
     state[first + 1] = value if level != level else level + state[first] * (value - level)
 
 
 @compilable
 def forecast(state: State, first: int, at: float) -> float:
-    """The level."""
+    """Return the level."""
     return state[first + 1]
 
 

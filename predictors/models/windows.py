@@ -1,7 +1,7 @@
-"""The last few values of a series: in a ring, and in order of their size. What means and medians over counts share.
+"""The last few values of a series, in a ring or sorted: the storage of means and medians over counts.
 
-A ring of `size`: size, how many values are in it, where the next one goes, and the values. An ordered window of
-`size`: size, how many values are in it, how many ever were, the values in ascending order, and which one each was.
+A ring of `size`: size, number of values in it, position of the next one, and the values. An ordered window of
+`size`: size, number of values in it, number ever inserted, the values in ascending order, and the number of each.
 """
 
 from predictors.compiled import compilable
@@ -10,24 +10,24 @@ from predictors.models.state import State
 __all__ = ["COUNT", "FIRST", "NEXT", "SEEN", "SIZE", "VALUES", "insert", "median_of_newest", "ordered", "push", "ring"]
 
 SIZE, COUNT, NEXT, FIRST = 0, 1, 2, 3
-"""Where things stand in a ring; FIRST is the first value."""
+"""Positions in a ring; FIRST is the first value."""
 SEEN, VALUES = 2, 3
-"""Where things stand in an ordered window, after SIZE and COUNT."""
+"""Positions in an ordered window, after SIZE and COUNT."""
 
 
 def ring(size: int) -> tuple[float, ...]:
-    """A ring without values."""
+    """Return a ring without values."""
     return (float(size), 0.0, 0.0, *([0.0] * size))
 
 
 def ordered(size: int) -> tuple[float, ...]:
-    """An ordered window without values."""
+    """Return an ordered window without values."""
     return (float(size), 0.0, 0.0, *([0.0] * (2 * size)))
 
 
 @compilable
 def push(state: State, first: int, value: float) -> float:
-    """Put a value into a ring; the one that falls out, 0 when none does."""
+    """Put a value into a ring; return the value that it replaces, or 0."""
     size, count, at = state[first + SIZE], state[first + COUNT], state[first + NEXT]
     place = first + FIRST + int(at)
     oldest = state[place]
@@ -39,7 +39,7 @@ def push(state: State, first: int, value: float) -> float:
 
 @compilable
 def insert(state: State, first: int, value: float) -> None:
-    """Put a value into an ordered window; the oldest goes when it is full."""
+    """Put a value into an ordered window; remove the oldest if it is full."""
     size, others, seen = int(state[first + SIZE]), int(state[first + COUNT]), state[first + SEEN]
     values, births = first + VALUES, first + VALUES + size
     free = others
@@ -63,7 +63,7 @@ def insert(state: State, first: int, value: float) -> None:
 
 @compilable
 def median_of_newest(state: State, first: int, window: int) -> float:
-    """The median of the newest `window` values of an ordered window that is not empty."""
+    """Return the median of the newest `window` values of an ordered window that is not empty."""
     size, count = int(state[first + SIZE]), min(window, int(state[first + COUNT]))
     values, births = first + VALUES, first + VALUES + size
     oldest = state[first + SEEN] - count
