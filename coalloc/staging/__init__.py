@@ -1,5 +1,5 @@
-"""Carries out collections: many files from many hosts to where they are wanted, over other hosts where that pays.
+"""Collect jobs: many files from many hosts to their destinations, through relays where that is faster.
 
-As in a download, deciding is apart from doing: a method (`methods`, pure) is told what happens (`events`) and says what
-is to be done (`actions`); a runner does it over real servers, or a simulator in virtual time.
+As in a download, decisions are separate from their execution: a method (`methods`, pure) receives events (`events`) and
+returns actions (`actions`); a runner executes them on real servers, or a simulator in virtual time.
 """

@@ -1,4 +1,4 @@
-"""What a method wants done. The runner does it and reports back with events."""
+"""The actions that a method may request. The runner executes them and reports back with events."""
 
 from typing import NamedTuple
 
@@ -14,15 +14,15 @@ class Piece(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of it."""
+        """Bytes of the piece."""
         return self.end - self.start
 
 
 class Send(NamedTuple):
-    """Begin hop `hop`: copy a piece that `source` holds, as an origin or staged there, to `sink`.
+    """The beginning of hop `hop`: it copies a piece that `source` holds, as an origin or staged there, to `sink`.
 
-    Hops of one pair of hosts share its connection and go one after the other, in the order of their Sends, without a
-    pause between them; those of different pairs go side by side.
+    Hops of one pair of hosts share its connection and run one after the other, in the order of their Sends, without
+    pauses; hops of different pairs run at the same time.
     """
 
     hop: int
@@ -32,30 +32,30 @@ class Send(NamedTuple):
 
 
 class Cancel(NamedTuple):
-    """Stop a hop at once, or take it out of the queue. No event of it is expected; what arrived of it is dropped."""
+    """The end of a hop, under way or in the queue. No further events follow; its partial data are deleted."""
 
     hop: int
 
 
 class Drop(NamedTuple):
-    """Delete a piece that is staged at an intermediate host: what is acknowledged elsewhere need not stay."""
+    """The deletion of a piece staged at an intermediate host, for example after its next host has acknowledged it."""
 
     host: str
     piece: Piece
 
 
 class Wake(NamedTuple):
-    """Send a `Tick` at time `at`, unless a later `Wake` named another time."""
+    """A request for a `Tick` at time `at`, unless a later `Wake` sets another time."""
 
     at: float
 
 
 class Done(NamedTuple):
-    """Every piece is where it is wanted."""
+    """The success of the collect job: every piece is at its destination."""
 
 
 class GiveUp(NamedTuple):
-    """Pieces are missing that nobody holds any more, or that nobody can send."""
+    """The failure of the collect job: no host holds some missing pieces any more, or none can send them."""
 
     reason: str
 

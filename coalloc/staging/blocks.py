@@ -1,4 +1,4 @@
-"""The pieces of a collection that are not under way: at their origins, not cut yet, or staged somewhere. Pure."""
+"""The pieces of a collect job that are not under way: at their origins, not cut yet, or staged at a relay. Pure."""
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterator, Mapping
@@ -13,49 +13,49 @@ from coalloc.staging.ledger import Ledger
 __all__ = ["LEAST", "MOST", "WINDOW", "Stock", "piece_size"]
 
 WINDOW = 1.0
-"""Seconds of the planned rate that are handed out to a pair at a time (4.1)."""
+"""Seconds of the planned rate that are assigned to a pair at a time (4.1)."""
 LEAST, MOST = 64 * 1024, 64 * 1024 * 1024
-"""Bytes of a piece, so that its commands cost little, and so that it can be counted on soon."""
+"""Bytes of a piece: large enough to make its commands cheap, small enough to arrive soon."""
 SHORTEST, LONGEST = 0.2, 0.5
-"""Seconds that a piece should take: a relay has it whole before it sends it on, so each hop adds that much."""
+"""Seconds that a piece should take: a relay receives all of it before sending it on, so each hop adds this delay."""
 PIECES = 400
-"""Pieces that a pair should send one after the other, where that is not too many or too few."""
+"""Desired number of pieces that a pair sends one after the other, within the limits above."""
 TAIL = 8
-"""Into how many pieces at least what a pair still has to send is cut, so that pairs end together."""
+"""Least number of pieces into which the rest of a pair's bytes is cut, so that all pairs end together."""
 QUEUE = 16
-"""Pieces of a pair that are under way at once, at most."""
+"""Most pieces of a pair under way at once."""
 
 
 def piece_size(rate: float, left: int, seconds: float) -> int:
-    """Bytes of the next piece of a pair.
+    """Return the bytes of the next piece of a pair.
 
     >>> piece_size(10e6, 800_000_000, 80.0), piece_size(10e6, 8_000_000, 80.0), piece_size(10e3, 10**9, 80.0)
     (2000000, 1000000, 65536)
 
-    :param rate: planned, in bytes per second
+    :param rate: planned rate in bytes per second
     :param left: bytes that the pair has to send by the plan
-    :param seconds: that the collection should take
+    :param seconds: planned duration of the collect job
     """
     whole = rate * min(max(seconds / PIECES, SHORTEST), LONGEST)
     return int(min(max(min(whole, left / TAIL), rate * WINDOW / QUEUE, LEAST), MOST))
 
 
 class Stock:
-    """What can be sent, by the host where it is and the one where it is wanted.
+    """The data that can be sent, by the host that holds them and the destination.
 
-    All is read from the ledger again by `count`, so that whatever happens to hosts and hops, nothing can be forgotten.
+    `count` computes everything from the ledger again, so that no data are forgotten after failures of hosts and hops.
 
-    :param ledger: where everything is
+    :param ledger: the positions of all pieces
     """
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self.staged: dict[tuple[str, Piece], str] = {}
-        """Where each piece that is staged at a host is wanted."""
+        """The destination of each piece that is staged at a host."""
         self.backlog: Counter[str] = Counter()
         """Bytes that are staged at a host and wait to be sent on."""
         self.later = inf
-        """When the next file can be sent that cannot yet, in seconds from the start."""
+        """Time at which the next file becomes available, in seconds from the start."""
         self._waiting: defaultdict[Pair, deque[Piece]] = defaultdict(deque)
         self._home: dict[Pair, Intervals] = {
             (name, to): Intervals() for name, file in ledger.files.items() for to in file.destinations
@@ -63,9 +63,9 @@ class Stock:
         self._files: defaultdict[Pair, deque[str]] = defaultdict(deque)
 
     def count(self, under_way: Mapping[int, str], elapsed: float = inf) -> None:
-        """Take stock.
+        """Recompute the stock.
 
-        :param under_way: hops, and where what they carry is wanted; what other hops carry is sent once more
+        :param under_way: hops, and the destinations of their pieces; the pieces of other hops are sent again
         :param elapsed: seconds from the start
         """
         self.backlog.clear()
@@ -95,7 +95,7 @@ class Stock:
             self._offer(name, to)
 
     def _copies(self, cargo: Pair) -> int:
-        """What only one host can send comes first: the others may send the rest."""
+        """Return the number of holders: files with a single holder are sent first, as other hosts may send the rest."""
         return len(self._ledger.files[cargo[0]].holders)
 
     def _wait(self, host: str, piece: Piece, to: str) -> None:
@@ -108,12 +108,12 @@ class Stock:
                 self._files[host, to].append(name)
 
     def origins(self, name: str) -> tuple[str, ...]:
-        """The hosts that hold a file from the start, and still do."""
+        """Return the hosts that hold a file from the start, and still do."""
         file = self._ledger.files[name]
         return tuple(host for host in file.holders if self._ledger.holds(host, Piece(name, 0, file.size)))
 
     def lots(self) -> Counter[Lot]:
-        """All of it, in bytes; an empty file counts as one, so that it has a way too."""
+        """Return the whole stock in bytes; an empty file counts as one byte, so that a path is planned for it too."""
         lots: Counter[Lot] = Counter()
         for (name, to), home in self._home.items():
             if home:
@@ -124,18 +124,18 @@ class Stock:
         return lots
 
     def lot(self, host: str, piece: Piece, to: str) -> Lot:
-        """What a piece counts as that waits, or will wait, at a host."""
+        """Return the lot of a piece that waits, or will wait, at a host."""
         origins = self.origins(piece.file)
         return Lot((host,), "", to) if host in origins else Lot(origins, host, to)
 
     def missing(self) -> Iterator[tuple[str, str]]:
-        """The files of which something is in stock, and where it is wanted."""
+        """Yield the files with data in stock, and their destinations."""
         for (_, to), pieces in self._waiting.items():
             yield from ((piece.file, to) for piece in pieces)
         yield from (cargo for cargo, home in self._home.items() if home)
 
     def has(self, host: str, to: str) -> bool:
-        """Whether a host can send anything that is wanted there."""
+        """Return whether a host can send anything for this destination."""
         return bool(self._waiting[host, to]) or self._first(host, to) is not None
 
     def _first(self, host: str, to: str) -> str | None:
@@ -148,12 +148,12 @@ class Stock:
         return any(self._waiting.values()) or any(self._home.values())
 
     def next_size(self, host: str, to: str) -> int:
-        """Bytes of the piece that would be next, at least."""
+        """Return the least bytes of the next piece."""
         waiting = self._waiting[host, to]
         return waiting[0].size if waiting else LEAST
 
     def take(self, host: str, to: str, size: int, most: int) -> Piece:
-        """A piece for a hop: first what is staged, so that it occupies no space, then a new one of about this size."""
+        """Take a piece for a hop: a staged one first, to free its space, otherwise a new one of about this size."""
         if waiting := self._waiting[host, to]:
             piece = waiting.popleft()
             self.backlog[host] -= piece.size
@@ -168,7 +168,7 @@ class Stock:
         return piece
 
     def put(self, host: str, piece: Piece, to: str) -> None:
-        """A piece is not under way any more, and is where it was."""
+        """Put back a piece that is not under way any more, and is where it was."""
         if (host, piece) in self.staged or not piece.size:
             self._wait(host, piece, to)
         else:
@@ -176,16 +176,16 @@ class Stock:
             self._offer(piece.file, to)
 
     def stage(self, host: str, piece: Piece, to: str) -> None:
-        """A piece has arrived at an intermediate."""
+        """Add a piece that has arrived at an intermediate host."""
         self.staged[host, piece] = to
         self._wait(host, piece, to)
 
     def left(self, host: str, piece: Piece) -> None:
-        """A piece has been sent on, and is not staged any more."""
+        """Remove a piece that has been sent on, and is not staged any more."""
         self.staged.pop((host, piece), None)
 
     def recall(self, lot: Lot, nbytes: int) -> Iterator[Piece]:
-        """Pieces of a lot, about so many bytes, that their origins send again; they are not counted as staged now."""
+        """Yield pieces of a lot, of about `nbytes`, for their origins to send again; they count as staged no longer."""
         waiting = self._waiting[lot.staged, lot.to]
         for piece in [piece for piece in waiting if self.lot(lot.staged, piece, lot.to) == lot]:
             if nbytes < piece.size / 2:

@@ -1,4 +1,4 @@
-"""Is a file that was collected the one at its origin? Both ends are asked for checksums; of parts, where it is not."""
+"""Comparison of a collected file with its origin, by checksums of the whole file and, if these differ, of its parts."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,14 +12,14 @@ __all__ = ["Ask", "Verdict", "check"]
 
 KEPT = "adler32"
 STRONG = ("sha256", "sha512", "sha1", "md5")
-"""Checksums for which who carries bytes finds no others."""
+"""Checksums for which a relay cannot find other bytes with the same value."""
 Ask = Callable[[str, int, int], Awaitable[str | None]]
-"""`ask(algorithm, start, end)`: the digest of bytes [start, end), in lower-case hex; None where nobody can say."""
+"""`ask(algorithm, start, end)`: the digest of bytes [start, end), in lower-case hex; None if it is not available."""
 Range = tuple[int, int]
 
 
 class Verdict(NamedTuple):
-    """The checksum at the destination, whether somebody else says the same, and which bytes are wrong."""
+    """The checksum at the destination, whether it is confirmed independently, and the byte ranges that are wrong."""
 
     checksum: Checksum | None
     verified: bool
@@ -27,11 +27,11 @@ class Verdict(NamedTuple):
 
 
 async def check(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask, relayed: bool = False) -> Verdict:
-    """Compare a whole file with its origin, and with the checksum that is expected.
+    """Compare a whole file with its origin, and with the expected checksum.
 
-    :param pieces: as they came
-    :param relayed: whether some came over other hosts, which can make other bytes of the same adler32
-    :raises VerificationError: when the origin has another file than the expected one
+    :param pieces: byte ranges as they arrived
+    :param relayed: whether some bytes were relayed by other hosts, which could forge an adler32
+    :raises VerificationError: when the origin holds another file than the expected one
     """
     if not item.size and not item.expected:
         return Verdict(Checksum(KEPT, "00000001"), True)
@@ -56,11 +56,11 @@ async def check(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask, rel
         )
     if refuted:
         return verdict._replace(wrong=((0, item.size),))
-    return verdict._replace(verified=verdict.verified and not unknown)  # it may be another file, the same at both ends
+    return verdict._replace(verified=verdict.verified and not unknown)  # the same wrong file may be at both ends
 
 
 async def _strongly(item: Item, kept: Checksum | None, origin: Ask, sink: Ask) -> Verdict:
-    """Compare by a checksum that no relay can forge; where no such is known, nothing is verified."""
+    """Compare by a checksum that relays cannot forge; if none is available, the file is not verified."""
     for name in STRONG:
         said, found = await _asked(name, item, origin, sink)
         if said is not None and found is not None:
@@ -70,12 +70,12 @@ async def _strongly(item: Item, kept: Checksum | None, origin: Ask, sink: Ask) -
 
 
 async def _asked(name: str, item: Item, origin: Ask, sink: Ask) -> tuple[str | None, str | None]:
-    """What both say of the whole file."""
+    """Return the checksums of the whole file at origin and sink."""
     return await asyncio.gather(origin(name, 0, item.size), sink(name, 0, item.size))
 
 
 async def _wrong(item: Item, pieces: Sequence[Range], origin: Ask, sink: Ask) -> tuple[Range, ...]:
-    """The pieces that differ; all of it, if none does."""
+    """Return the pieces that differ; the whole file, if none does."""
     same = await asyncio.gather(*(_same(piece, origin, sink) for piece in pieces))
     return tuple(piece for piece, good in zip(pieces, same, strict=True) if not good) or ((0, item.size),)
 

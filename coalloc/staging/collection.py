@@ -1,4 +1,7 @@
-"""One collection, from what is there already to the last file's name. Joins method, runner, carrier and finisher."""
+"""One collect job, from the check for existing files to the renaming of the last file.
+
+It connects method, runner, carrier and finisher.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -28,11 +31,11 @@ __all__ = ["Choice", "Choose", "Collection", "Field"]
 LOOK = 0.125
 """Seconds between two views for the display."""
 SHOWN = 5
-"""Names of files in one message."""
+"""Most names of files in one message."""
 
 
 class Choice(NamedTuple):
-    """A method, and the seconds that everything should take at best, with relays and without; None if not known."""
+    """A method, and the planned seconds with relays and without; None if unknown."""
 
     method: Method
     planned_seconds: float | None = None
@@ -44,7 +47,7 @@ Choose = Callable[[Demand], Choice]
 
 @dataclass(frozen=True)
 class Field:
-    """Who takes part: servers by label, their staging areas, and where all goes."""
+    """The participants: servers by label, their staging areas, and the destination."""
 
     servers: Mapping[str, Server]
     areas: Mapping[str, Area]
@@ -52,11 +55,11 @@ class Field:
 
 
 class Collection:
-    """Collects files.
+    """A collect job.
 
-    :param output: where all goes, for people
-    :param choose: is asked once it is known what is there already
-    :param watch: is shown a view several times a second
+    :param output: name of the destination, for users
+    :param choose: function that chooses the method, called when it is known which files are already present
+    :param watch: callback that gets a view several times a second
     """
 
     def __init__(
@@ -89,7 +92,7 @@ class Collection:
     async def run(self) -> CollectionReport:
         """Collect everything.
 
-        :raises CoallocError: with what is known so far in its `report`; a CancelledError has it as its first argument
+        :raises CoallocError: with the results so far in its `report`; a CancelledError has them as its first argument
         """
         showing = self._loop.create_task(self._show()) if self._watch else None
         try:
@@ -125,13 +128,13 @@ class Collection:
         servers, landing = self._field.servers, self._field.landing
         self._carrier = Carrier(servers, self._field.areas, landing, self._runner, self._chance)
         self._finisher = finisher = Finisher(servers, landing, self._carrier)
-        for item in beside:  # at the destination's own server: nothing to decide
+        for item in beside:  # a file at the destination's own server needs no method
             await self._carrier.fetch(label, item, Piece(item.name, 0, item.size))
             self._there[item.name] = await finisher.finish(item, [(0, item.size)], self._began)
         await self._runner.run(self._carrier, lambda item, pieces: finisher.finish(item, pieces, self._began))
 
     async def _refuse_to_replace(self) -> None:
-        """:raises TargetExists: before anything moves, when a file would be replaced that is not to be"""
+        """Check that no file would be replaced that must not be. :raises TargetExists: before anything moves"""
         asked = [item for item in self._items if item.foreign and item.name not in self._there]
         if self._field.landing.overwrite or not asked:
             return
@@ -144,7 +147,7 @@ class Collection:
             )
 
     async def _look(self, item: Item) -> Collected | None:
-        """The file, if it is at its destination already, with the checksum that it should have."""
+        """Return the file, if it is at its destination already with the expected checksum."""
         landing = self._field.landing
         if not await landing.resembles(item):
             return None
@@ -154,7 +157,7 @@ class Collection:
         return Collected(item.name, landing.place(item), item.size, "there", checksum=checksum, verified=True)
 
     async def _checksum(self, item: Item) -> Checksum | None:
-        """What a server that holds a file says of it."""
+        """Return the checksum of a file from a server that holds it."""
         if not item.size:
             return Checksum(KEPT, "00000001")
         for host, path in item.paths.items():
@@ -169,7 +172,7 @@ class Collection:
         await self._field.landing.close()
         await asyncio.gather(*(server.close() for server in self._field.servers.values()))
 
-    # What is shown
+    # Display
 
     async def _show(self) -> None:
         assert self._watch is not None
@@ -182,7 +185,7 @@ class Collection:
         return sum(each.size for each in self._there.values())
 
     def view(self) -> CollectionView:
-        """The collection as it is now."""
+        """Return the current state of the collect job."""
         now = self._loop.time()
         done = self._runner.done_bytes if self._runner else 0
         self._meter.add(now, done - self._meter.bytes)
@@ -211,7 +214,7 @@ class Collection:
         return "collecting" if left else "verifying"
 
     def report(self) -> CollectionReport:
-        """What the collection did, so far."""
+        """Return the results so far."""
         until = self._loop.time() if self._ended_at is None else self._ended_at
         carrier, choice = self._carrier, self._choice
         method = choice.method if choice else None

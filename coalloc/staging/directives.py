@@ -1,4 +1,4 @@
-"""What each host has to send to every other one from now on: a plan of what is left (Confluence, 3.3, 3.4). Pure."""
+"""Plans of the bytes that each host still has to send to each other host (Confluence, 3.3, 3.4). Pure."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Container, Iterable, Mapping
@@ -15,19 +15,19 @@ from coalloc.staging.lanes import Pair
 __all__ = ["WORTH", "Directives", "Lot", "direct", "directives", "reachable"]
 
 WORTH = Fraction(3, 100)
-"""Part by which a plan must be better to be worth a change: estimates are not good enough to tell less."""
+"""Least relative gain of a plan that justifies a change; estimates are too inexact for smaller gains."""
 NEW = Fraction(10, 100)
-"""The same for pairs that are taken up on the way: capacities are the best that was seen, which flatters."""
+"""Least relative gain for new pairs in the middle of a job; capacities are the best observed, which is optimistic."""
 SETUP, RELAY = Fraction(1, 2), Fraction(1, 4)
-"""Seconds that it costs to use pairs that have not talked yet, and to have relays at all."""
+"""Cost in seconds of using new pairs, and of having relays at all."""
 
 
 class Lot(NamedTuple):
-    """Bytes that lie at the same places and are wanted at the same one: at `origins`, and staged at `staged` if given.
+    """Bytes with the same position and the same destination: at `origins`, and staged at `staged` if given.
 
-    To the planner a lot is a file with those holders. For blocks that are staged this is the data edge of Confluence
-    (3.4): the paper counts them as data of y, on an edge from the super-source to y0, and lets their flow go over from
-    y0 to x0, where they came from. So each of them leaves from y0 or from x0, as does a file that y and x hold.
+    To the planner a lot is a file with those holders. For staged blocks this is the data edge of Confluence
+    (3.4): the paper counts them as data of y, on an edge from the super-source to y0, and lets their flow pass from
+    y0 to x0, the node of their origin. So each of them leaves from y0 or from x0, like a file that y and x hold.
     """
 
     origins: tuple[str, ...]
@@ -36,16 +36,16 @@ class Lot(NamedTuple):
 
     @property
     def holders(self) -> tuple[str, ...]:
-        """Where it can be sent from."""
+        """The hosts that can send these bytes."""
         return (*self.origins, self.staged) if self.staged else self.origins
 
 
 @dataclass(frozen=True)
 class Directives:
-    """What has to be sent, until the next ones.
+    """The bytes to be sent, until the next plan.
 
-    `left` are l_xy: for the bytes at a host (or on their way to it) that are wanted at another one, how many of them go
-    to which host next. `rates` are f*_xy. `recalled` says how many bytes of what is staged its origins send again.
+    `left` are l_xy: for the bytes at a host (or in flight to it) and their destination, how many of them go to each
+    next host. `rates` are f*_xy. `recalled` is how many staged bytes their origins send again.
     """
 
     seconds: float = 0.0
@@ -57,10 +57,10 @@ class Directives:
 
 
 def directives(network: Network, lots: Mapping[Lot, int], used: Collection[Pair] = ()) -> Directives:
-    """The best that can be done with these lots, in bytes, all of which can be `reachable` in this network.
+    """Return the best plan for these lots, in bytes, all of which must be `reachable` in this network.
 
-    Of plans that are about as good, the one that changes least: all goes straight, or over pairs that are `used`, and
-    what is staged is sent from where it is. Max-flow alone would choose another one of them each time.
+    Among plans of similar duration, it prefers the one that changes least: direct transfers, or over pairs that are
+    `used`, with staged pieces sent from where they are. Max-flow alone would choose a different one each time.
     """
     if not lots:
         return Directives()
@@ -80,14 +80,14 @@ def directives(network: Network, lots: Mapping[Lot, int], used: Collection[Pair]
 
 
 def _overhead(plan: TransferPlan, used: Container[Pair]) -> Fraction:
-    """What a plan costs that max-flow does not know of."""
+    """Return the costs of a plan that max-flow ignores, in seconds."""
     relays = any(len(path.hosts) > 2 for path in plan.paths)
     new = any(pair not in used for path in plan.paths for pair in pairwise(path.hosts[:-1]))
     return RELAY * relays + SETUP * new
 
 
 def _staying(lots: Mapping[Lot, int]) -> Mapping[Lot, int]:
-    """The same, when what is staged is sent from there."""
+    """Return the lots if staged pieces are sent only from where they are staged."""
     stay: Counter[Lot] = Counter()
     for lot, size in lots.items():
         stay[lot._replace(origins=()) if lot.staged else lot] += size
@@ -95,7 +95,7 @@ def _staying(lots: Mapping[Lot, int]) -> Mapping[Lot, int]:
 
 
 def direct(network: Network) -> Network:
-    """The same network, in which nobody relays."""
+    """Return the same network without relays."""
     return replace(network, hosts={name: replace(host, relays=False) for name, host in network.hosts.items()})
 
 
@@ -132,7 +132,7 @@ def _recalled(plan: TransferPlan, lots: Mapping[Lot, int]) -> Mapping[Lot, int]:
 
 
 def reachable(network: Network, lots: Mapping[Lot, int]) -> dict[Lot, int]:
-    """The lots that can be sent to where they are wanted, over some way."""
+    """Return the lots that can reach their destination, directly or over relays."""
     back: defaultdict[str, list[str]] = defaultdict(list)
     for key, link in network.links.items():
         if link.capacity:

@@ -1,4 +1,4 @@
-"""Which piece a host sends next, and where to, by the directives of a plan (Confluence, 3.3, 3.4 and 4.1). Pure."""
+"""The next piece of each host and its next hop, by the directives of a plan (Confluence, 3.3, 3.4 and 4.1). Pure."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -16,16 +16,16 @@ from coalloc.staging.traffic import Traffic
 __all__ = ["Dispatch"]
 
 AHEAD = 2.0
-"""Seconds of what an intermediate should send on that may wait there. More only occupies space."""
+"""Seconds of data that may wait at an intermediate host to be sent on; more would only occupy space."""
 ROOM = 4 * LEAST
-"""Bytes of space below which a host is not worth being a relay."""
+"""Least bytes of space for a host to be a relay."""
 
 
 class Dispatch:
-    """Hands out what is in stock.
+    """An assigner of pieces from the stock to hops.
 
-    :param network: whose hosts lend storage
-    :param chance: for choices between ways
+    :param network: network whose hosts lend storage
+    :param chance: random numbers for the choice of next hops
     """
 
     def __init__(
@@ -44,15 +44,15 @@ class Dispatch:
                 self.limit(name, host.storage)
 
     def limit(self, host: str, room: int) -> None:
-        """A host keeps no more than so many bytes for others."""
+        """Limit the bytes that a host keeps for others."""
         self._room[host] = room
         if room < ROOM:
             self._estimates.relays_no_more(host)
 
     def follow(self, plan: Directives, period: float, home: Iterable[Send]) -> None:
-        """Another plan, and for how many seconds.
+        """Follow another plan for a period in seconds.
 
-        :param home: hops under way to where their pieces are wanted: the plan counts them as not begun
+        :param home: hops in flight to their pieces' destinations; the plan treats them as not begun
         """
         self._plan, self._period = plan, period
         self._left = {pair: Counter(left) for pair, left in plan.left.items()}
@@ -64,16 +64,16 @@ class Dispatch:
             self._outward[source] += int(rate)
 
     def senders(self, host: str) -> set[str]:
-        """The hosts that send to one by the plan: when there is room again, they may go on."""
+        """Return the hosts that send to this one by the plan; they may continue when it has room again."""
         return self._senders.get(host, set())
 
     def returned(self, send: Send, to: str) -> None:
-        """A hop brought nothing: its piece is in stock again, and has still to be sent."""
+        """Put the piece of a failed hop back into the stock, to be sent again."""
         self._stock.put(send.source, send.piece, to)
         self._left.setdefault((send.source, to), Counter())[send.sink] += send.piece.size
 
     def next(self, now: float, host: str, to: str) -> tuple[str, Piece] | None:
-        """What a host sends next of what is wanted at `to`, and to which host; taken out of the stock."""
+        """Take the next piece of a host for `to` out of the stock; return it with its next host, or None."""
         sink = self._receiver(now, host, to) if self._stock.has(host, to) else None
         if sink is None:
             return None
@@ -88,16 +88,17 @@ class Dispatch:
         return sink, piece
 
     def _is_there(self, sink: str, piece: Piece) -> bool:
-        """Whether an intermediate has a piece, or gets it, for another destination: one after the other."""
+        """Return whether an intermediate host has a piece, or receives it, for another destination; it waits then."""
         if len(self._ledger.files[piece.file].destinations) == 1:
             return False
         coming = ((send.sink, send.piece) for send in self._ledger.running.values())
         return piece in self._ledger.staged[sink] or (sink, piece) in coming
 
     def _receiver(self, now: float, host: str, to: str) -> str | None:
-        """Where the next piece goes: Pr[y] of 3.3, among those that can take it and should carry half of it at least.
+        """Return the next host of a piece, drawn by Pr[y] of 3.3 from those that can take it.
 
-        By the paper a piece waits for the one that chance names, even where another one is idle.
+        Hosts that should carry less than half of the piece are skipped, unless all should. In the paper a piece waits
+        for the host that was drawn, even if another one is idle.
         """
         size = self._stock.next_size(host, to)
         left = {sink: nbytes for sink, nbytes in self._left.get((host, to), {}).items() if nbytes > 0}
@@ -108,9 +109,10 @@ class Dispatch:
         return self._chance.choices(list(free), list(free.values()))[0] if free else None
 
     def _stranded(self, now: float, host: str, to: str, size: int) -> str | None:
-        """Where a piece goes that no plan counts on: home if the end is near (final_computation, 3.4).
+        """Return the next host of a piece outside the plan: near the end, its destination (final_computation, 3.4).
 
-        Before, it goes where most goes from there, as what was rounded off; where nothing goes it waits for a plan.
+        Before that, the piece, for example a rounding remainder, goes to the host that gets the most from there; if no
+        host gets anything, it waits for a plan.
         """
         planned = self._left.get((host, to))
         sink = max(planned, key=lambda each: self._plan.rates.get((host, each), 0.0)) if planned else None
@@ -120,7 +122,7 @@ class Dispatch:
         return sink if sink and self._takes(now, host, sink, to) else None
 
     def _takes(self, now: float, host: str, sink: str, to: str) -> bool:
-        """Whether a pair may have another piece: about a second's worth, and no more than fits at an intermediate."""
+        """Return whether a pair may get another piece: about a second's worth, and no more than fits at its sink."""
         lane = self._traffic.lanes[host, sink]
         enough = lane.under_way >= self._plan.rates.get((host, sink), 0.0) * WINDOW and len(lane.hops) > 1
         if enough or len(lane.hops) >= QUEUE or lane.given_up or now < lane.resumes_at:
@@ -131,7 +133,7 @@ class Dispatch:
         return self._stock.backlog[sink] <= ahead and self._largest(sink) >= self._stock.next_size(host, to)
 
     def _largest(self, sink: str) -> int:
-        """Bytes of the largest piece that an intermediate may be sent, so that it fits there and wherever it goes."""
+        """Return the bytes of the largest piece for an intermediate host that fits there and on all further hosts."""
         room = self._room.get(sink)
         largest = min((room // 4 for room in self._room.values() if room >= ROOM), default=MOST)
         return largest if room is None else min(largest, room - self._ledger.occupied(sink))

@@ -1,4 +1,4 @@
-"""What every link is thought to carry now: known before, then corrected by what is measured (Confluence, 3.4). Pure."""
+"""Estimates of all links' capacities: known at first, then corrected by measurements (Confluence, 3.4). Pure."""
 
 from collections import defaultdict
 from collections.abc import Collection, Container, Mapping
@@ -11,17 +11,18 @@ from coalloc.staging.lanes import Pair
 __all__ = ["PEERS", "SLACK", "Estimates", "corrected", "overlay"]
 
 SLACK = 0.05
-"""Part by which a pair may be slower than planned before its capacity is doubted."""
+"""Relative slowness of a pair, compared with its plan, that does not lower its estimated capacity."""
 PEERS = 10
-"""Hosts that a host sends to, besides where files are wanted: more hardly gain, and cost the planner time."""
+"""Most next hosts of a host, besides destinations: more would gain little, and cost planning time."""
 STALE = 30.0
-"""Seconds without use after which a capacity that was doubted is believed a little more."""
+"""Seconds without use after which a lowered capacity is raised again."""
 
 
 def corrected(capacity: float, measured: float, planned: float) -> float:
-    """The capacity of a pair after a period in which it was measured; all in bytes per second.
+    """Return the capacity of a pair after a period with a measurement; all in bytes per second.
 
-    It grows to what was seen. It shrinks only where the plan was missed, and by half at most: that may pass.
+    It rises to the measured rate. It falls only if the plan was missed, and by half at most, because the cause may
+    pass.
 
     >>> corrected(100, measured=96, planned=100), corrected(100, measured=120, planned=100)
     (100, 120)
@@ -34,7 +35,7 @@ def corrected(capacity: float, measured: float, planned: float) -> float:
 
 
 def overlay(network: Network, wanted: Collection[str], chance: Random, peers: int = PEERS) -> Network:
-    """The network in which every host sends to `peers` random hosts only, and to those where files are wanted (3.2)."""
+    """Return the network in which every host sends only to `peers` random hosts and to the destinations (3.2)."""
     ways: defaultdict[str, set[str]] = defaultdict(set)
     for key in network.links:
         if key.sink not in wanted:
@@ -48,10 +49,10 @@ def overlay(network: Network, wanted: Collection[str], chance: Random, peers: in
 
 
 class Estimates:
-    """The network as it is thought to be.
+    """The estimated network.
 
-    It begins with what nine of ten times is there (`Network.cautious`): a link of which too much is believed costs more
-    than one of which too little is, since what is used is measured and corrected upwards at once.
+    It begins with capacities that are reached in nine of ten cases (`Network.cautious`): an estimate that is too high
+    costs more than one that is too low, because pairs in use are measured and corrected upwards at once.
     """
 
     def __init__(self, network: Network) -> None:
@@ -65,21 +66,21 @@ class Estimates:
 
     @property
     def pairs(self) -> Collection[Pair]:
-        """The pairs that can talk to each other."""
+        """The pairs that have links."""
         return self._links.keys()
 
     def capacity(self, pair: Pair) -> float:
-        """Bytes per second of a pair, over all of its ISPs."""
+        """Return the bytes per second of a pair, over all of its ISPs."""
         return sum(self._capacity[key] for key in self._links.get(pair, ()))
 
     def measured(self, now: float, pair: Pair, rate: float, planned: float) -> None:
-        """A pair was in use."""
+        """Learn the measured rate of a pair in use."""
         old = self.capacity(pair)
         self._believed_at[pair] = now
         self._scale(pair, corrected(old, rate, planned))
 
     def rested(self, now: float, pair: Pair) -> None:
-        """A pair was not in use: nobody knows whether what was seen of it still holds, so it is tried again in time."""
+        """Note that a pair was not in use; after a while its lowered capacity is raised, so that it is tried again."""
         known = sum(self._known.links[key].capacity for key in self._links.get(pair, ()))
         since = self._believed_at.setdefault(pair, now)
         if now - since >= STALE and (old := self.capacity(pair)) < known:
@@ -93,7 +94,7 @@ class Estimates:
             self._capacity[key] = capacity * part
 
     def saw(self, rates: Mapping[Pair, float]) -> None:
-        """All pairs moved so much side by side: access that carries it is not narrower than that (3.2)."""
+        """Learn the simultaneous rates of all pairs: access that carries their sum is not slower than that (3.2)."""
         up: defaultdict[str, float] = defaultdict(float)
         down: defaultdict[str, float] = defaultdict(float)
         for (source, sink), rate in rates.items():
@@ -103,9 +104,9 @@ class Estimates:
             self._hosts[name] = _wider(host, int(up[name]), int(down[name]))
 
     def network(self, unused: Container[Pair] = ()) -> Network:
-        """What is thought now, for the planner.
+        """Return the current estimates, for the planner.
 
-        :param unused: pairs that are left alone
+        :param unused: pairs that are left out
         """
         links = {
             key: replace(link, capacity=max(min(1, link.capacity), int(self._capacity[key])))
@@ -114,18 +115,18 @@ class Estimates:
         return Network(self._hosts, links, self._known.shared).keeping(lambda key: key[:2] not in unused)
 
     def relays_no_more(self, host: str) -> None:
-        """A host has no space for what is only passing."""
+        """Note that a host has no space for relayed data."""
         self._hosts[host] = replace(self._hosts[host], relays=False)
 
     def gone(self, host: str) -> None:
-        """A host is not there any more."""
+        """Remove a host that is lost."""
         self._known = self._known.without(host)
         self._hosts.pop(host, None)
         self._links = {pair: keys for pair, keys in self._links.items() if host not in pair}
 
 
 def _wider(host: Host, up: int, down: int) -> Host:
-    if len(host.isps) != 1:  # nobody can tell which of several carried it
+    if len(host.isps) != 1:  # with several, it is unknown which one carried the data
         return host
     (isp,) = host.isps
     isp = isp._replace(

@@ -1,4 +1,4 @@
-"""What happens to a collection, as a method is told it. Times are seconds on any steady clock."""
+"""The events of a collect job that a method receives. Times are seconds on any steady clock."""
 
 from typing import NamedTuple
 
@@ -6,13 +6,13 @@ __all__ = ["Arrived", "Event", "Failed", "Gone", "Moved", "Started", "Tick"]
 
 
 class Started(NamedTuple):
-    """The collection begins; all hosts are reachable, as far as is known."""
+    """The beginning of the collect job; all hosts are reachable, as far as is known."""
 
     at: float
 
 
 class Moved(NamedTuple):
-    """Of hop `hop`, so many bytes have arrived by now."""
+    """The progress of hop `hop`: this many bytes have arrived so far."""
 
     at: float
     hop: int
@@ -20,16 +20,16 @@ class Moved(NamedTuple):
 
 
 class Arrived(NamedTuple):
-    """Hop `hop` is over: all of its piece is at its sink, and acknowledged."""
+    """The success of hop `hop`: all of its piece is at its sink, and acknowledged."""
 
     at: float
     hop: int
 
 
 class Failed(NamedTuple):
-    """Hop `hop` failed, and what arrived of it is gone. What waits behind it in the queue of its pair goes on.
+    """The failure of hop `hop`: its partial data are deleted. The hops behind it in the queue of its pair continue.
 
-    `full` says that the sink had no space.
+    `full` means that the sink had no space.
     """
 
     at: float
@@ -39,7 +39,7 @@ class Failed(NamedTuple):
 
 
 class Gone(NamedTuple):
-    """A host cannot be used any more, and what is staged there is lost; all of its hops have failed."""
+    """The loss of a host: it cannot be used any more, its staged pieces are lost, and all of its hops have failed."""
 
     at: float
     host: str
@@ -47,7 +47,7 @@ class Gone(NamedTuple):
 
 
 class Tick(NamedTuple):
-    """The time of the last `Wake` has come."""
+    """The alarm set by the last `Wake`."""
 
     at: float
 

@@ -1,6 +1,6 @@
-"""The network that a collection is planned on: what is known of it, and guesses where nothing is. Pure.
+"""The network for which a collect job is planned: known facts, and guesses for the rest. Pure.
 
-Hosts are called by the labels of their servers, `scheme://host:port`, and this machine HERE.
+Hosts are named by the labels of their servers, `scheme://host:port`, and this machine HERE.
 """
 
 from collections.abc import Collection, Mapping
@@ -18,13 +18,13 @@ from coalloc.planner.scenario import Scenario
 __all__ = ["guessed", "inward", "is_known", "labelled"]
 
 UNKNOWN = 12_500_000
-"""Bytes per second that a host is thought to send and receive where nothing at all is known."""
+"""Bytes per second that an unknown host is assumed to send and receive."""
 
 
 def labelled(scenario: Scenario) -> Scenario:
-    """The same with hosts called by their labels: the one without a server is this machine.
+    """Return the scenario with hosts named by their labels; the host without a server is this machine.
 
-    :raises UsageError: when several have none, and none of them is called HERE
+    :raises UsageError: when several hosts have no server, and none of them is called HERE
     """
     names = {name: source_key(url) for name, url in scenario.urls.items()}
     others = [name for name in scenario.network.hosts if name not in names]
@@ -52,7 +52,7 @@ def _renamed(key: LinkKey, names: Mapping[str, str]) -> LinkKey:
 
 
 def inward(estimates: Mapping[str, Estimate]) -> Network:
-    """What this machine's own downloads tell, by the labels of servers."""
+    """Return the network known from this machine's own downloads, by the labels of servers."""
     links = []
     for label, estimate in estimates.items():
         if estimate.rate:
@@ -62,11 +62,11 @@ def inward(estimates: Mapping[str, Estimate]) -> Network:
 
 
 def guessed(known: Network, servers: Collection[str], destination: str, complete: bool) -> Network:
-    """The same with a guess of all that is not known: as fast as the fastest.
+    """Return the network completed by guesses: unknown links are as fast as the fastest one.
 
-    What a host sends and receives is guessed, too: a network whose links are all that limits would gain by every relay.
+    The access of hosts is guessed, too: in a network limited by links only, every relay would seem to be a gain.
 
-    :param complete: whether `known` is all there is, but for links to the destination, which each host has
+    :param complete: whether `known` is complete, except for links to the destination, which each host has
     """
     best = max((link.capacity for link in known.links.values()), default=UNKNOWN)
     names = dict.fromkeys([*servers, destination])
@@ -88,7 +88,7 @@ def _first(host: Host) -> str:
 
 
 def is_known(known: Network, demand: Demand) -> bool:
-    """Whether something is known of a straight way for each file."""
+    """Return whether a direct link is known for each file and destination."""
     there = {key[:2] for key in known.links}
     return all(
         any((holder, to) in there for holder in file.holders) for file in demand.files for to in file.destinations

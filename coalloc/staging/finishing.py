@@ -1,4 +1,4 @@
-"""The last steps of a file: compared with its origin, mended from there where it differs, and given its name."""
+"""The last steps of a file: it is compared with its origin, repaired from there if it differs, and renamed."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -18,11 +18,11 @@ from coalloc.staging.server import Server
 __all__ = ["Finisher"]
 
 MENDS = 2
-"""How often wrong bytes are fetched again."""
+"""Number of attempts to fetch wrong bytes again."""
 
 
 class Finisher:
-    """Finishes files of which every byte has come."""
+    """A finisher of files whose bytes have all arrived."""
 
     def __init__(self, servers: Mapping[str, Server], landing: Landing, carrier: Carrier) -> None:
         self._servers = servers
@@ -34,10 +34,11 @@ class Finisher:
     async def finish(self, item: Item, pieces: Sequence[tuple[int, int]], began: float) -> Collected:
         """Verify a file and give it its name.
 
-        :param pieces: [start, end), as they came
-        :raises VerificationError: when it is wrong and cannot be mended
-        :raises ReplicaChanged: when it is longer or shorter by now at its origin
-        :raises CoallocError: when an end cannot be asked
+        :param pieces: byte ranges [start, end), as they arrived
+        :param began: start of the collect job on the loop's clock
+        :raises VerificationError: when the file is wrong and cannot be repaired
+        :raises ReplicaChanged: when its size has changed at its origin
+        :raises CoallocError: when a server cannot be asked
         """
         verdict = await self._mended(item, pieces)
         await self._see_size(item)
@@ -47,7 +48,10 @@ class Finisher:
         return Collected(item.name, where, item.size, "collected", seconds, verdict.checksum, verdict.verified)
 
     async def _see_size(self, item: Item) -> None:
-        """What was asked for is also the beginning of a file that took its place and is longer."""
+        """Check the size at the origin, since the collected bytes may be the beginning of a longer, newer file.
+
+        :raises ReplicaChanged: when the size differs
+        """
         for host, path in self._holders(item):
             with suppress(SourceError):
                 size = (await self._servers[host].ask(partial(Storage.stat, path=path))).size
@@ -86,9 +90,9 @@ class Finisher:
         return await check(item, pieces, origin, sink, relayed=item.name in self._landing.relayed)
 
     async def _say(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
-        """What a server that holds the file says of it; None when none offers that.
+        """Return a digest from a server that holds the file; None when no server offers it.
 
-        :raises SourceError: when none can be asked
+        :raises SourceError: when no server can be asked
         """
         trouble: SourceError | None = None
         for host, path in self._holders(item):
@@ -102,14 +106,15 @@ class Finisher:
         return None
 
     def _holders(self, item: Item) -> list[tuple[str, str]]:
-        """Servers that have the file, and its path there: those that are gone only where there is no other."""
+        """Return the servers that have the file, with its path; lost servers only if there are no others."""
         left = [(host, path) for host, path in item.paths.items() if host not in self._carrier.lost]
         return left or list(item.paths.items())
 
     async def _fetch(self, item: Item, piece: Piece) -> None:
-        """Fetch a piece from where the file is.
+        """Fetch a piece from a server that holds the file.
 
-        :raises SourceError: when that does not work
+        :raises SourceError: when that fails
+        :raises VerificationError: when no such server is left
         """
         self.mended_bytes += piece.size
         hosts = [host for host in item.paths if host not in self._carrier.lost]

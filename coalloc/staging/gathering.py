@@ -1,7 +1,7 @@
-"""What is to be collected: the words that a user names it with -> items with sizes and holders, and the servers.
+"""Resolution of a user's arguments to items with sizes and holders, and to the servers of a collect job.
 
-A URL is one file, or all below a directory if it ends with a slash. Replicas of one file are known by a Metalink, or to
-a broker; two URLs are two files.
+A URL is one file, or all files below a directory if it ends with a slash. Replicas of one file come from a Metalink, or
+from a broker; two URLs are two files.
 """
 
 import asyncio
@@ -29,24 +29,24 @@ SCHEMES = ("ftp", "gsiftp")
 
 
 def speaks(url: str) -> bool:
-    """Whether its server can take part."""
+    """Return whether the server of a URL can take part."""
     return url.partition("://")[0].lower() in SCHEMES
 
 
 @dataclass
 class Gathering:
-    """Servers by label, and where pieces may be staged there."""
+    """Servers by label, and their directories for staging."""
 
     options: EngineOptions
     servers: dict[str, Server] = field(default_factory=dict)
     folders: dict[str, str] = field(default_factory=dict)
 
     def add(self, url: str, folder: str | None = None, origin: Origin | None = None) -> Server:
-        """The server of a URL; `folder` is where pieces may be staged, unless another was named before.
+        """Add and return the server of a URL; `folder` is its directory for staging, unless it has one already.
 
-        Where it may be is decided by who named it first: the user's own words come before all others.
+        The first mention of a server decides which addresses it may have, so the user's own URLs must be added first.
 
-        :raises UsageError: when it cannot take part
+        :raises UsageError: when the server cannot take part
         """
         if not speaks(url):
             raise UsageError(
@@ -63,10 +63,10 @@ class Gathering:
         return known
 
     async def items(self, urls: Sequence[str], found: Sequence[Found]) -> list[Item]:
-        """The files that URLs name, and those of which replicas are known, in that order.
+        """Return the files that URLs name, and those with known replicas, in that order.
 
         :raises UsageError: when two files would have the same name
-        :raises CoallocError: when one cannot be looked at
+        :raises CoallocError: when one cannot be looked up
         """
         listed = await answers(self._of_url(url) for url in urls)
         known = await answers(self.replicas(each.file) for each in found)
@@ -93,7 +93,7 @@ class Gathering:
         return [_item(path.rpartition("/")[2], entry, {server.label: path}, foreign=False)]
 
     async def replicas(self, file: ReplicaSet) -> Item:
-        """A file with all of its replicas that can be used: those of the size that is known, or that the first has."""
+        """Return a file with its usable replicas: those of the known size, or else of the first replica's size."""
         replicas = [replica for replica in file.replicas if speaks(replica.url)]
         urls = [replica.url for replica in replicas]
         looked = await answers(self._look(each.url, each.origin) for each in replicas)
@@ -135,7 +135,7 @@ def _item(
 
 
 def _refuse_conflicts(items: Sequence[Item]) -> None:
-    """:raises UsageError: where two files have one name"""
+    """Check that names are unique. :raises UsageError: when two files have one name"""
     seen: dict[str, Item] = {}
     for item in items:
         if other := seen.get(item.name):

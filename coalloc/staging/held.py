@@ -1,4 +1,4 @@
-"""Which names a directory of a server holds for one, asked by making directories of these names in one of ours."""
+"""A test of which names a server's directory treats as equal: it makes directories of these names in a private one."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -11,7 +11,7 @@ __all__ = ["held"]
 
 
 async def held(store: Storage, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-    """Return for each name which of them it is held for, in a directory that need not be there.
+    """Return for each name the one that the directory treats as equal to it; the directory need not exist.
 
     :raises SourceError: if no directory can be made there
     """
@@ -37,7 +37,7 @@ async def held(store: Storage, folder: str, names: Sequence[str]) -> Mapping[str
 
 
 async def _private(store: Storage, folder: str) -> str:
-    """Make a directory in this one, or in the nearest above it that is there."""
+    """Make a private directory in this one, or in its nearest existing parent."""
     name = private()
     while True:
         try:
@@ -51,7 +51,7 @@ async def _private(store: Storage, folder: str) -> str:
 
 
 async def _maker(store: Storage, path: str, names: Sequence[str]) -> str:
-    """The name by which a directory was made: it has one in it, called after that name's number."""
+    """Return the name with which a directory was made: its only entry is called after that name's number."""
     listed = [entry.name async for entries in store.list(path) for entry in entries]
     made_by = {str(number): name for number, name in enumerate(names)}
     if len(listed) != 1 or listed[0] not in made_by:

@@ -1,6 +1,7 @@
-"""This machine as the destination: each file in a folder beside it until it is whole and right, with a journal.
+"""This machine as the destination: each file is kept in a partial copy beside its target, with a journal.
 
-A file is opened when its first byte is to come, and closed when it has its name, so that thousands can be collected.
+A file is opened when its first byte is about to arrive, and closed when it is renamed, so that thousands can be
+collected.
 """
 
 import asyncio
@@ -28,7 +29,7 @@ class _Open:
     """A file that is being written."""
 
     def __init__(self, item: Item, path: Path, within: Path | None, beside: str | None) -> None:
-        """:raises SinkError: :raises TargetInUse: as `PartialFile`"""
+        """Open the partial copy. :raises SinkError: :raises TargetInUse: as `PartialFile`"""
         self.partial = PartialFile(path, within=within, beside=beside)
         try:
             self._begin(item)
@@ -40,7 +41,7 @@ class _Open:
         urls = [f"{label}{path}" for label, path in item.paths.items()]
         urls.append(staged(urls[0]))
         self.relay = len(item.paths)
-        """As which of the journal's origins staged bytes are written down."""
+        """Index of the journal's origin under which staged bytes are recorded."""
         stat = Stat(item.size, None if item.modified is None else str(item.modified))
         header = describe(
             item.size, urls, dict.fromkeys(range(len(urls)), stat), [item.expected] if item.expected else []
@@ -55,7 +56,7 @@ class _Open:
         kept = self.partial.begin(item.size, known, item.expected.algorithm if item.expected else None)
         self.journal = Journal.create(self.partial.journal_path, earlier.header, kept, own=self.partial.directory)
         self.relayed = any(origins[extent.source].url == urls[-1] for extent in kept)
-        """Whether some of what is here was staged."""
+        """Whether some of the bytes stored here were staged."""
 
     def close(self) -> None:
         self.journal.close()
@@ -65,8 +66,8 @@ class _Open:
 class Here(Landing):
     """A directory of this machine.
 
-    :param folder: is made if it is not there
-    :param names: where the names of what is partial are kept; None where that is in `NAME.coget/`, as of a single file
+    :param folder: directory, which is made if it does not exist
+    :param names: records of the names of partial copies; None to use `NAME.coget/`, as for a single file
     """
 
     label = HERE
@@ -120,15 +121,15 @@ class Here(Landing):
             self.relayed.add(item.name)
 
     def missing(self, name: str, start: int, end: int) -> list[tuple[int, int]]:
-        """What of [start, end) is not here."""
+        """Return the ranges of [start, end) that are missing."""
         return Intervals(self._open[name].partial.missing()).within(start, end)
 
     def held(self, name: str, start: int, end: int) -> list[tuple[int, int]]:
-        """What of [start, end) is."""
+        """Return the ranges of [start, end) that are stored."""
         return Intervals(self.missing(name, start, end)).gaps(start, end)
 
     def write(self, name: str, offset: int, view: memoryview) -> None:
-        """Keep these bytes. :raises SinkError: when the disk fails"""
+        """Store these bytes. :raises SinkError: when the disk fails"""
         file = self._open[name]
         source = file.relay if name in self.relayed else 0
         file.journal.append(file.partial.write(source, offset, view))

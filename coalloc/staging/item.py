@@ -1,4 +1,4 @@
-"""A file that is to be collected, as servers know it; planners know it as a `File`."""
+"""A file to be collected, as servers know it; planners know it as a `File`."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ __all__ = ["Item"]
 class Item:
     """One file.
 
-    :param name: relative to the destination; what methods call it
-    :param size: bytes
-    :param paths: where it is, by the labels of the servers that hold it
-    :param expected: its checksum, if that is known beforehand
-    :param modified: seconds since the epoch, if known; changes with the file
-    :param foreign: whether somebody else than the user chose its name: a directory's server, a Metalink, a broker
+    :param name: path relative to the destination; also its name in methods
+    :param size: size in bytes
+    :param paths: its paths, by the labels of the servers that hold it
+    :param expected: its checksum, if known beforehand
+    :param modified: time of modification, seconds since the epoch, if known; it changes with the file
+    :param foreign: whether its name was not chosen by the user: by a directory's server, a Metalink, a broker
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""Where files are collected: at their final names only when they are whole and right.
+"""Destinations of collected files, which get their final names only when they are complete and verified.
 
-`Landing` is what this machine (`here`) and a server (`There`) have in common.
+`Landing` is the common interface of this machine (`here`) and a server (`There`).
 """
 
 import asyncio
@@ -20,74 +20,74 @@ __all__ = ["Landing", "There"]
 
 
 class Landing(ABC):
-    """A destination. Each file goes through `begin`, and then `publish`; what does not come so far ends with `close`.
+    """A destination. Each file passes through `begin`, and then `publish`; unpublished files are ended by `close`.
 
-    Every call may raise a SourceError where the destination is a server, and a SinkError where it is this machine.
+    Every call may raise a SourceError if the destination is a server, and a SinkError if it is this machine.
     """
 
     label: str
-    """What it is called among hosts."""
+    """Label of the host."""
     overwrite: bool
     """Whether files whose names the user did not choose may replace others."""
 
     def __init__(self) -> None:
         self.relayed: set[str] = set()
-        """Files of which bytes come, or came in an earlier run, from where they were staged; told before they come."""
+        """Files with bytes that come, or came in an earlier run, from a relay; noted before these bytes come."""
 
     @abstractmethod
     async def prepare(self, names: Sequence[str]) -> None:
-        """Get ready for these files, before any of them is begun. :raises UsageError: if two would have one place"""
+        """Prepare for these files, before any of them is begun. :raises UsageError: if two would have the same path"""
 
     @abstractmethod
     def place(self, item: Item) -> str:
-        """Where a file is in the end, for people."""
+        """Return the final path of a file, for users."""
 
     @abstractmethod
     def sink(self, item: Item) -> str:
-        """What channels call the file while it is written; it has to be begun."""
+        """Return the name that channels use for the file while it is written; it must be begun."""
 
     @abstractmethod
     async def resembles(self, item: Item) -> bool:
-        """Whether there is a file of that name and size already."""
+        """Return whether there is a file of that name and size already."""
 
     @abstractmethod
     async def has(self, item: Item, checksum: Checksum) -> bool:
-        """Whether that file has this checksum; not if nobody can tell."""
+        """Return whether that file has this checksum; False if its checksum is not available."""
 
     @abstractmethod
     async def exists(self, item: Item) -> bool:
-        """Whether there is anything of that name."""
+        """Return whether anything of that name exists."""
 
     @abstractmethod
     async def begin(self, item: Item) -> None:
-        """Make the place for a file. Cheap where that was done."""
+        """Prepare the target of a file. Cheap if that was done before."""
 
     @abstractmethod
     async def digest(self, item: Item, algorithm: str, start: int, end: int) -> str | None:
-        """The digest of bytes [start, end) of a file that was begun; None if it cannot be told."""
+        """Return the digest of bytes [start, end) of a file that was begun; None if it is not available."""
 
     @abstractmethod
     def revoke(self, item: Item, start: int, end: int) -> None:
-        """Bytes that were found to be wrong, and will come again."""
+        """Mark bytes as wrong; they will be sent again."""
 
     @abstractmethod
     async def publish(self, item: Item) -> None:
         """Give a file its name.
 
-        :raises TargetExists: if it may replace nothing, and something has come to be there
+        :raises TargetExists: if it must not replace anything, and something exists there by now
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """End with all files that were begun and not published."""
+        """End all files that were begun and not published."""
 
 
 class There(Landing):
-    """A directory of a server: files are written beside their final names, and deleted if they do not get them.
+    """A directory of a server: files are written beside their final names, and deleted if they are not published.
 
-    Servers have no rename that replaces nothing: it is looked just before.
+    Servers have no rename that replaces nothing, so the target is checked just before.
 
-    :param folder: is made if it is not there
+    :param folder: directory, which is made if it does not exist
     """
 
     def __init__(self, server: Server, folder: str, overwrite: bool) -> None:
@@ -148,7 +148,7 @@ class There(Landing):
         return await self._server.checksum(self._beside[item.name], algorithm, start, end)
 
     def revoke(self, item: Item, start: int, end: int) -> None:
-        pass  # they are written over
+        pass  # they are overwritten
 
     async def publish(self, item: Item) -> None:
         if item.foreign and not self.overwrite and await self.exists(item):
@@ -161,7 +161,7 @@ class There(Landing):
         self._beside.clear()
 
     async def _delete(self, path: str) -> None:
-        """Delete a file until it stays away: a copy that was ended may still make it."""
+        """Delete a file repeatedly until it stays deleted: a copy that was ended may still create it."""
         for sweep in range(SWEEPS):
             try:
                 await self._server.ask(lambda store: store.delete(path))
@@ -169,12 +169,12 @@ class There(Landing):
                 if sweep:
                     return
             except SourceError:
-                return  # nobody can tell
+                return  # the result is unknown
             await asyncio.sleep(SWEEP_SECONDS)
 
 
 async def _make(store: Storage, folder: str) -> None:
-    """Make a directory, and those that it is in, unless they are there."""
+    """Make a directory and its parents, unless they exist."""
     if not folder or folder == "/~":
         return
     try:

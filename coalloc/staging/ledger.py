@@ -1,4 +1,4 @@
-"""Where every piece is: at its origins, staged, on its way, delivered. Refuses what would lose a byte."""
+"""The positions of all pieces: at origins, staged, in flight, delivered. Actions that would lose bytes are refused."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
@@ -11,13 +11,13 @@ __all__ = ["IllegalActionError", "Ledger"]
 
 
 class IllegalActionError(Exception):
-    """A method wanted what makes no sense: a defect of it."""
+    """An impossible action requested by a method, which is a bug of the method."""
 
 
 class Ledger:
-    """The pieces of one collection.
+    """The pieces of one collect job.
 
-    :param demand: the files; those without a byte count as delivered when a piece of no byte has arrived
+    :param demand: the files; an empty file counts as delivered when an empty piece has arrived
     """
 
     def __init__(self, demand: Demand) -> None:
@@ -25,7 +25,7 @@ class Ledger:
         self.running: dict[int, Send] = {}
         self.staged: defaultdict[str, set[Piece]] = defaultdict(set)
         self.peak: Counter[str] = Counter()
-        """The most bytes that were staged, or on their way to be, at each host."""
+        """Largest number of bytes that were staged, or in flight to be staged, at each host."""
         self.duplicate_bytes = 0
         self._delivered = {(file.name, to): Intervals() for file in demand.files for to in file.destinations}
         self._touched: set[tuple[str, str]] = set()
@@ -41,18 +41,18 @@ class Ledger:
 
     @property
     def done(self) -> bool:
-        """Whether every file is where it is wanted."""
+        """Return whether every file is at its destinations."""
         return not self._open
 
     def missing(self, file: str, destination: str) -> list[Piece]:
-        """What of a file has not arrived there yet."""
+        """Return the pieces of a file that have not arrived at a destination yet."""
         size = self.files[file].size
         if not size:
             return [] if (file, destination) in self._touched else [Piece(file, 0, 0)]
         return [Piece(file, start, end) for start, end in self._delivered[file, destination].gaps(0, size)]
 
     def holds(self, host: str, piece: Piece) -> bool:
-        """Whether a host has all of a piece: as an origin, delivered, or staged as this very piece."""
+        """Return whether a host has all of a piece: as an origin, delivered, or staged as this very piece."""
         if host in self._dead:
             return False
         file = self.files[piece.file]
@@ -61,7 +61,10 @@ class Ledger:
         return host in file.holders or piece in self.staged[host] or there
 
     def send(self, send: Send) -> None:
-        """:raises IllegalActionError: when the source does not hold the piece, or a number is used twice"""
+        """Begin a hop.
+
+        :raises IllegalActionError: when the source does not hold the piece, the sink is gone, or the number is in use
+        """
         if send.hop in self.running:
             raise IllegalActionError(f"hop {send.hop} is there already: {self.running[send.hop]}")
         if not self.holds(send.source, send.piece):
@@ -76,15 +79,15 @@ class Ledger:
         self.peak[send.sink] = max(self.peak[send.sink], self.occupied(send.sink))
 
     def occupied(self, host: str) -> int:
-        """Bytes that are staged at a host, or on their way to be."""
+        """Return the bytes that are staged at a host, or in flight to be staged."""
         return self._occupied[host]
 
     def sends(self, host: str, piece: Piece) -> bool:
-        """Whether a piece is on its way from a host."""
+        """Return whether a piece is in flight from a host."""
         return self._reading[host, piece] > 0
 
     def _occupy(self, host: str, piece: Piece, sign: int = 1) -> None:
-        """A piece begins to be there, or is not any more, unless it is there by other means."""
+        """Add a piece's size to the host's space (or subtract it), unless the piece is already counted there."""
         if piece not in self.staged[host] and not self._writing[host, piece]:
             self._occupied[host] += sign * piece.size
 
@@ -92,7 +95,7 @@ class Ledger:
         return send.sink in self.files[send.piece.file].destinations
 
     def arrived(self, hop: int) -> Send:
-        """A hop is over."""
+        """Record the arrival of a hop."""
         send = self.running[hop]
         piece = send.piece
         if self._wanted(send):
@@ -108,7 +111,7 @@ class Ledger:
         return self.ended(hop)
 
     def ended(self, hop: int) -> Send:
-        """A hop failed, or was cancelled."""
+        """Remove a hop that failed, or was cancelled."""
         send = self.running.pop(hop)
         self._reading[send.source, send.piece] -= 1
         if not self._wanted(send):
@@ -117,7 +120,7 @@ class Ledger:
         return send
 
     def drop(self, drop: Drop) -> None:
-        """:raises IllegalActionError: when nothing is staged there, or it is being sent on from there"""
+        """Delete a staged piece. :raises IllegalActionError: when it is not staged there, or is being sent on"""
         if drop.piece not in self.staged[drop.host]:
             raise IllegalActionError(f"{drop.piece} is not staged at {drop.host}")
         if self.sends(drop.host, drop.piece):
@@ -126,7 +129,7 @@ class Ledger:
         self._occupy(drop.host, drop.piece, -1)
 
     def gone(self, host: str) -> list[Send]:
-        """A host is lost, with all that was staged there; its hops, which end."""
+        """Remove a lost host with its staged pieces; return its hops, which end."""
         self._dead.add(host)
         for piece in self.staged.pop(host, ()):
             self._occupy(host, piece, -1)

@@ -1,7 +1,7 @@
-"""Names of what a collection keeps beside its files until they are whole: random, and kept in this user's records.
+"""Random names of the partial copies of a collect job, stored in this user's records.
 
-Files that are collected may be called anything. So no name of ours can be foreseen, and none is the name of a file, or
-of a folder, that is collected. The next run finds by them what an earlier one left.
+Collected files may have any name. Random names cannot be predicted, and never equal the name of a file or
+directory that is collected. With the records, the next run finds the partial copies of an earlier one.
 """
 
 import os
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["PartialNames"]
 
 KEPT = 1000
-"""Destinations that are remembered."""
+"""Most destinations that are kept."""
 READ = "SELECT number FROM collections WHERE folder = ?"
 WRITE = "INSERT INTO collections VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE SET number = ?2, used = ?3"
 PRUNE = "DELETE FROM collections WHERE folder NOT IN (SELECT folder FROM collections ORDER BY used DESC LIMIT ?)"
 
 
 class PartialNames(Records):
-    """The random number of each directory to which this user collects; without records, another one in each run."""
+    """The random number of each directory to which this user collects; without records, a new one in each run."""
 
     def number(self, folder: Path, names: Sequence[str]) -> bytes:
-        """Return the number of a directory: that of earlier runs, unless it gives a name that is collected.
+        """Return the number of a directory: that of earlier runs, unless it leads to the name of a collected file.
 
-        :param folder: where files are collected; it need not be there
+        :param folder: destination directory; it need not exist
         :param names: the files, as paths below it
         """
         place = os.fsencode(os.path.realpath(folder))
@@ -50,7 +50,7 @@ class PartialNames(Records):
 
 
 def _meets(number: bytes, names: Iterable[str]) -> bool:
-    """Whether any of these names goes through the name of partial data of one of them."""
+    """Return whether any of these names goes through the name of partial data of one of them."""
     names = list(names)
     parts = {part.casefold() for name in names if MARK in name.casefold() for part in name.split("/")}
     return bool(parts) and any(derived(number, name).casefold() in parts for name in names)

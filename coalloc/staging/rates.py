@@ -1,23 +1,23 @@
-"""How fast a pair of hosts moves bytes, from what arrives: r_xy of Confluence (3.4, 4.1). Pure; time is an argument."""
+"""The rate of a pair of hosts, from its arrivals: r_xy of Confluence (3.4, 4.1). Pure; time is an argument."""
 
 from collections import deque
 
 __all__ = ["MEMORY", "Meter"]
 
 MEMORY = 5.0
-"""Seconds over which a rate is averaged, at most."""
+"""Most seconds over which a rate is averaged."""
 RAMP = 1.0
-"""Seconds after a pair's first byte that do not count, and seconds that must then have been seen before it is judged.
+"""Seconds after a pair's first byte that do not count, and seconds that must follow before its rate is known.
 
-TCP doubles its rate each round trip, takes too much, and takes it back: what it moves meanwhile says little.
+TCP doubles its rate each round trip, exceeds the capacity, and reduces it again: these rates are not representative.
 """
 
 
 class Meter:
     """Bytes per second over the last seconds in which a pair had enough to send.
 
-    What happens before the first byte is set-up and says nothing of a rate, unless it takes too long. Time without
-    anything to send does not pass at all. What is under way now counts as moving on as before, until it is late.
+    The time before the first byte is set-up and does not count, unless it takes too long. Time without anything to send
+    does not count at all. Bytes under way now are assumed to continue at the same rate, until they are late.
 
     >>> meter = Meter()
     >>> meter.begin(0.0)
@@ -42,11 +42,11 @@ class Meter:
         self._counts_from: float | None = None
 
     def begin(self, now: float) -> None:
-        """Something is to be sent from now on, where nothing was before."""
+        """Record that there is something to send from now on."""
         self._asked, self._since = now, None
 
     def moved(self, now: float, nbytes: int) -> None:
-        """So many bytes more have arrived."""
+        """Record the arrival of `nbytes` more bytes."""
         if self._counts_from is None:
             self._counts_from = now + RAMP
         if self._since is not None and now >= self._counts_from:
@@ -57,13 +57,13 @@ class Meter:
         self._since = now
 
     def rest(self) -> None:
-        """Nothing is to be sent for now."""
+        """Record that there is nothing to send for now."""
         self._since = None
 
     def rate(self, now: float, under_way: int, memory: float = MEMORY) -> float | None:
-        """Bytes per second; None while nothing is known.
+        """Return bytes per second; None while the rate is unknown.
 
-        :param under_way: bytes that were to be sent first, and have not arrived
+        :param under_way: bytes of the first hop that have not arrived
         :param memory: seconds over which to average, at most `MEMORY`
         """
         silence = 0.0 if self._since is None else now - self._since
@@ -78,7 +78,7 @@ class Meter:
         return (nbytes + moving) / (seconds + silence)
 
     def _last(self, span: float) -> tuple[float, float]:
-        """The last seconds of sending, and the bytes that came in them."""
+        """Return up to the last `span` seconds of sending, and the bytes that arrived in them."""
         seconds, nbytes = 0.0, 0.0
         for took, came in reversed(self._samples):
             part = min(1.0, (span - seconds) / took) if took else 1.0

@@ -1,8 +1,8 @@
-"""What is done when a hop fails or a host is gone: where a piece comes from instead, over whom, and after what pause.
+"""Recovery after failed hops and lost hosts: another holder, another path, and a pause.
 
-The rule: straight, from the holder that failed least; where no holder can send straight, over the fewest other hosts. A
-pair that failed rests for a while; what fails before it has rested is the same trouble. One that failed so often in a
-row that no pause is left is not tried any more.
+A piece goes directly from the holder with the fewest failures; if no holder can send directly, over the fewest relays.
+A pair that failed pauses for a while; failures before the end of the pause count as the same one. A pair that failed
+more often in a row than there are pauses is not tried any more.
 """
 
 from collections import Counter, deque
@@ -16,14 +16,14 @@ from coalloc.staging.ledger import Ledger
 __all__ = ["PAUSES", "Recovery"]
 
 PAUSES = (1.0, 4.0, 16.0)
-"""Seconds for which a pair rests that failed once, twice, three times in a row."""
+"""Seconds for which a pair pauses after one, two, three failures in a row."""
 
 
 class Recovery:
-    """Remembers which pairs and hosts failed, and finds ways around them.
+    """A record of failed pairs and hosts, which finds paths around them.
 
-    :param network: whose links may be used; any pair may where no link is known at all
-    :param ledger: says who holds what
+    :param network: network whose links may be used; any pair may be used if no link is known at all
+    :param ledger: ledger that knows which host holds which piece
     """
 
     def __init__(self, network: Network, ledger: Ledger) -> None:
@@ -37,11 +37,11 @@ class Recovery:
         self._full: set[str] = set()
 
     def arrived(self, send: Send) -> None:
-        """The pair works."""
+        """Reset the failures of a pair that works."""
         self._failures.pop((send.source, send.sink), None)
 
     def failed(self, send: Send, event: Failed) -> None:
-        """A hop failed; an intermediate that is full is left alone."""
+        """Record a failed hop; a full intermediate host is not used any more."""
         pair = (send.source, send.sink)
         self._reasons[pair] = event.reason
         if event.full:
@@ -51,31 +51,31 @@ class Recovery:
             self._rests[pair] = event.at + PAUSES[min(self._failures[pair], len(PAUSES)) - 1]
 
     def gone(self, event: Gone) -> None:
-        """A host cannot be used any more."""
+        """Record that a host cannot be used any more."""
         self._gone[event.host] = event.reason
 
     def rests_until(self, source: str, sink: str) -> float:
-        """When a pair may be tried; a time that is past when it need not rest."""
+        """Return the time at which a pair may be tried; a past time if it has no pause."""
         return self._rests.get((source, sink), 0.0) if self._failures[source, sink] else 0.0
 
     def usable(self, source: str, sink: str) -> bool:
-        """Whether it makes sense to try a pair, now or later."""
+        """Return whether a pair may be tried, now or later."""
         linked = not self._linked or (source, sink) in self._linked
         return linked and self._failures[source, sink] <= len(PAUSES) and not self._gone.keys() & {source, sink}
 
     def trouble(self, source: str, sink: str) -> str:
-        """Why a pair is not used."""
+        """Return why a pair is not used."""
         ends = [self._gone[host] for host in (source, sink) if host in self._gone]
         return (ends or [self._reasons.get((source, sink), f"{source} has no link to {sink} that is of use")])[0]
 
     def relays(self, host: str) -> bool:
-        """Whether a host may be sent what others want."""
+        """Return whether a host may be used as a relay."""
         return self._network.hosts[host].relays and host not in self._full and host not in self._gone
 
     def way(self, piece: Piece, to: str, at: str) -> tuple[str, ...] | None:
-        """From a holder of a piece to a destination; None when there is no way.
+        """Return a path from a holder of a piece to a destination; None when there is no path.
 
-        :param at: the holder that is taken among equals
+        :param at: preferred holder among equals
         """
         origins = self._ledger.files[piece.file].holders
         known = dict.fromkeys((at, *origins, *self._network.hosts))

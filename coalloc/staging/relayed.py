@@ -1,4 +1,4 @@
-"""A collection of one file, told as the download that it is for whoever asked for one."""
+"""A collect job of a single file, reported as a download."""
 
 from collections.abc import Container
 
@@ -16,9 +16,9 @@ PHASES: dict[str, Phase] = {
 
 
 def report(collected: CollectionReport, given: Container[Checksum]) -> TransferReport:
-    """What was done; its sources are the servers from which bytes came here, holders or not.
+    """Return the report of the download; its sources are the servers that sent bytes here, relays included.
 
-    :param given: what the user or a Metalink says of the file
+    :param given: checksums given by the user or a Metalink
     """
     (file,) = collected.files
     basis: Basis = "given" if file.checksum in given else "own word"
@@ -50,7 +50,7 @@ def _source(pair: PairReport, collected: CollectionReport) -> SourceReport:
 
 
 def snapshot(view: CollectionView, name: str) -> Snapshot:
-    """The state of it."""
+    """Return the current state of the download."""
     inward = [pair for pair in view.pairs if pair.sink == HERE]
     came = sum(pair.bytes for pair in inward)
     return Snapshot(

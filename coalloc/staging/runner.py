@@ -1,6 +1,6 @@
-"""The asyncio shell around a method of collecting: events in, actions out. It decides nothing.
+"""The asyncio shell around a method of collecting: events in, actions out. It makes no decisions.
 
-Hops are carried by `carrier`; a file of which every byte has come is handed to `finishing`.
+`carrier` carries the hops; `finishing` gets each file whose bytes have all arrived.
 """
 
 import asyncio
@@ -20,13 +20,13 @@ from coalloc.staging.methods import Method
 __all__ = ["Finish", "Runner"]
 
 Finish = Callable[[Item, list[tuple[int, int]]], Coroutine[None, None, Collected]]
-"""`await finish(item, pieces)`: verify a file of which all has come, and give it its name."""
+"""`await finish(item, pieces)`: verify a file whose bytes have all arrived, and give it its name."""
 MOVED_SECONDS = 0.2
-"""How often a method is told of a hop that moves, at most."""
+"""Least seconds between two `Moved` events of a hop."""
 
 
 class _Coming:
-    """What has come of one file."""
+    """The bytes of one file that have arrived."""
 
     def __init__(self, item: Item) -> None:
         self.item = item
@@ -34,10 +34,10 @@ class _Coming:
         self.pieces: list[tuple[int, int]] = []
         self.whole = False
         self.hops: dict[int, Hop] = {}
-        """Those that bring some of it to its destination, by number."""
+        """Hops that bring bytes of the file to its destination, by number."""
 
     def add(self, start: int, end: int) -> bool:
-        """Take note of a piece; whether the file is whole by it."""
+        """Record a piece; return whether it completes the file."""
         before = self.whole
         self.pieces += self.here.gaps(start, end)
         self.here.add(start, end)
@@ -46,10 +46,10 @@ class _Coming:
 
 
 class Runner:
-    """Carries out what a method wants.
+    """An executor of a method's actions.
 
     :param items: the files of the method's demand, by name
-    :param destination: the label of where they go
+    :param destination: label of the destination
     """
 
     def __init__(self, method: Method, items: Mapping[str, Item], destination: str) -> None:
@@ -67,14 +67,14 @@ class Runner:
         self._over: asyncio.Future[None] = self._loop.create_future()
         self._finishing: set[asyncio.Task[None]] = set()
         self.collected: dict[str, Collected] = {}
-        """The files that have their names, by their own."""
+        """Finished files, by name."""
         self.errors: dict[str, Exception] = {}
-        """Why others will not get theirs."""
+        """Errors of files that could not be finished, by name."""
 
     async def run(self, carrier: Carrier, finish: Finish) -> None:
         """Return when every file is finished.
 
-        :raises CoallocError: when that is not possible; those that were finished by then keep their names
+        :raises CoallocError: when that is impossible; files finished before keep their names
         """
         self._carrier, self._finish = carrier, finish
         self._tell(Started(self._loop.time()))
@@ -97,25 +97,25 @@ class Runner:
 
     @property
     def done_bytes(self) -> int:
-        """Bytes that have come, those of pieces on their way included."""
+        """Bytes that have arrived, including those of pieces in flight."""
         coming = sum(hop.arrived.total for each in self._coming.values() for hop in each.hops.values() if not hop.over)
         whole = sum(each.here.total for each in self._coming.values())
         return min(whole + coming, sum(each.item.size for each in self._coming.values()))
 
-    # What happens
+    # Events
 
     def gone(self, host: str, reason: str) -> None:
-        """As `Listener`."""
+        """Handle a lost host, as `Listener`."""
         for number in [number for number, send in self._sends.items() if host in (send.source, send.sink)]:
             self._forget(number)
         self._tell(Gone(self._loop.time(), host, reason))
 
     def failed(self, error: Exception) -> None:
-        """As `Listener`."""
+        """Handle a fatal error, as `Listener`."""
         self._end(error)
 
     def _tell(self, event: Event) -> None:
-        """Tell the method, and do what it wants; what happens meanwhile is told after that."""
+        """Send an event to the method, and execute its actions; events that occur meanwhile are queued."""
         self._events.append(event)
         if self._telling:
             return
@@ -132,7 +132,7 @@ class Runner:
             self._telling = False
 
     def _is_stale(self, event: Moved | Arrived | Failed) -> bool:
-        """Whether its hop was cancelled, or lost with a host, before it could be told."""
+        """Return whether the event's hop was cancelled, or lost with a host, before the event could be sent."""
         if event.hop not in self._sends:
             return True
         if not isinstance(event, Moved):
@@ -146,7 +146,7 @@ class Runner:
         self._told.pop(number, None)
 
     def _heard(self, number: int, hop: Hop) -> None:
-        """More of a hop has come, or it is over."""
+        """Handle progress or the end of a hop."""
         now = self._loop.time()
         send = self._sends.get(number)
         if send is None:
@@ -172,21 +172,21 @@ class Runner:
         self._tell(Failed(self._loop.time(), number, str(error), full))
 
     def _refuse(self, send: Send, error: SourceError) -> None:
-        """A file cannot be had from a host; if from none, the method could only try for ever."""
+        """Record that a host permanently refuses a file; fail if all holders do, as the method would retry forever."""
         item = self._coming[send.piece.file].item
         self._refused.add((send.source, item.name))
         if all((host, item.name) in self._refused for host in item.paths):
             self.failed(TransferFailed(f"{item.name} cannot be had: {error.message}", error.remedy))
 
     def _delivered(self, send: Send) -> None:
-        """A piece is at the destination; if it was the last of its file, that is finished, unless all is over."""
+        """Record a piece at the destination; finish its file if it was the last piece, unless the job is over."""
         coming = self._coming[send.piece.file]
         if coming.add(send.piece.start, send.piece.end) and not self._over.done():
             task = self._loop.create_task(self._finished(coming))
             self._finishing.add(task)
 
     async def _finished(self, coming: _Coming) -> None:
-        """Finish a file, once nothing writes to it any more: pieces that are on their way for the second time end."""
+        """Finish a file, after stopping duplicate pieces in flight, so that nothing writes to it any more."""
         item = coming.item
         late = {number: hop for number, hop in coming.hops.items() if not hop.over}
         for number, hop in late.items():
@@ -198,7 +198,7 @@ class Runner:
         except Exception as error:
             self.errors[item.name] = error
 
-    # What is to be done
+    # Actions
 
     def _do(self, action: Action) -> None:
         match action:
@@ -227,14 +227,14 @@ class Runner:
             return
         if error:
             self._over.set_exception(error)
-            self._over.exception()  # it may come before anybody waits for it
+            self._over.exception()  # mark as retrieved: it may be set before run() waits for it
         else:
             self._over.set_result(None)
 
     def _send(self, send: Send) -> None:
         coming, number = self._coming[send.piece.file], send.hop
         self._sends[number] = send
-        if coming.whole and send.sink == self._destination:  # it came another way meanwhile
+        if coming.whole and send.sink == self._destination:  # the rest of the file arrived another way in the meantime
             self._tell(Arrived(self._loop.time(), number))
         else:
             hop = self._carrier.begin(send, coming.item, lambda hop: self._heard(number, hop))

@@ -1,6 +1,6 @@
-"""A GridFTP server that takes part in a collection: sessions to ask it things, and its staging area.
+"""A GridFTP server that takes part in a collect job: sessions for questions, and its staging area.
 
-Moving bytes is left to `channels`.
+`channels` moves the bytes.
 """
 
 import asyncio
@@ -19,18 +19,18 @@ __all__ = ["SWEEPS", "SWEEP_SECONDS", "Area", "Server"]
 
 T = TypeVar("T")
 SESSIONS = 4
-"""In which a server is asked at once; it computes one checksum at a time in each."""
+"""Most sessions for questions per server; in each it computes one checksum at a time."""
 STAGING = f"{MARK}staging-"
-"""How the name of a staging area begins."""
+"""Beginning of the name of a staging area."""
 SWEEPS, SWEEP_SECONDS = 5, 0.3
-"""How often, and after what pauses, something is deleted: a copy that was ended may still make it."""
+"""Number of deletions, and pause between them: a copy that was ended may still create the file."""
 
 
 class Server:
     """One server.
 
-    :param label: what it is called among hosts
-    :param url: where it is, with user and password if it needs them
+    :param label: its name among hosts
+    :param url: its URL, with user and password if needed
     """
 
     def __init__(self, label: str, url: str, options: EngineOptions) -> None:
@@ -41,9 +41,9 @@ class Server:
         self._turn = asyncio.Semaphore(SESSIONS)
 
     async def ask(self, question: Callable[[Storage], Awaitable[T]]) -> T:
-        """Ask in a session that is kept; in a new one where the server has given that up.
+        """Ask a question in a kept session; in a new one if the server has closed that.
 
-        :raises SourceError: as the question, or when there is no login
+        :raises SourceError: raised by the question, or when the login fails
         """
         async with self._turn:
             while self._idle:
@@ -54,7 +54,7 @@ class Server:
             return await self._in(await open_storage(self.url, self.options), question)
 
     async def checksum(self, path: str, algorithm: str, start: int, end: int) -> str | None:
-        """The server's digest of bytes [start, end) in lower-case hex; None when it does not offer it."""
+        """Return the server's digest of bytes [start, end) in lower-case hex; None when it does not offer it."""
         return await self.ask(lambda store: store.checksum(path, algorithm, start, end))
 
     async def _in(self, store: Storage, question: Callable[[Storage], Awaitable[T]]) -> T:
@@ -74,7 +74,7 @@ class Server:
             self._idle.append(store)
 
     async def trouble(self) -> SourceError | None:
-        """Why nobody can log in now; None if that works."""
+        """Return why the login fails now; None if it works."""
         try:
             async with await open_storage(self.url, self.options):
                 return None
@@ -85,17 +85,17 @@ class Server:
         """End all sessions; may be called twice."""
         while self._idle:
             self._idle.pop().close()
-        await asyncio.sleep(0)  # the loop closes the sockets in its next round
+        await asyncio.sleep(0)  # the loop closes the sockets in its next iteration
 
 
 class Area:
-    """A directory at a server for the pieces of one collection. It is made when the first one comes.
+    """A directory at a server for the pieces of one collect job. It is made when the first piece is sent.
 
-    Others may be able to write where it is. Its name, and those of the pieces, cannot be foreseen, so that nobody has
-    anything there; only pieces are deleted, and only while it is the directory that was made.
+    Other users may be able to write to its parent. The names of the directory and of the pieces cannot be predicted, so
+    that nobody can prepare anything there; only pieces are deleted, and only while it is the directory that was made.
 
-    :param folder: a directory there, in which it may be made
-    :param run: names the collection, for people
+    :param folder: directory in which it may be made
+    :param run: name of the collect job, for users
     """
 
     def __init__(self, server: Server, folder: str, run: str) -> None:
@@ -108,15 +108,15 @@ class Area:
 
     @property
     def path(self) -> str:
-        """Where it is."""
+        """The path of the directory."""
         return f"{self._above}-{self._key}"
 
     def piece(self, number: int) -> str:
-        """Return the path of a piece, once the directory is made; who sees one cannot foresee another."""
+        """Return the path of a piece, once the directory is made; one path does not reveal another."""
         return f"{self.path}/{self._pieces.setdefault(number, token_hex(16))}"
 
     async def make(self) -> None:
-        """See to it that it is there. Cheap after the first time."""
+        """Make the directory if needed. Cheap after the first time."""
         if self._made is None or (self._made.done() and (self._made.cancelled() or self._made.exception())):
             self._made = asyncio.create_task(self._server.ask(self._make))
         await asyncio.shield(self._made)
@@ -124,13 +124,13 @@ class Area:
     async def _make(self, store: Storage) -> None:
         try:
             await store.make(self.path)
-        except AlreadyThere:  # by a question whose answer was lost
+        except AlreadyThere:  # made by a request whose answer was lost
             self._key = token_hex(8)
             await store.make(self.path)
         self._directory = await store.stat(self.path)
 
     async def _look(self, store: Storage) -> None:
-        """:raises PermissionRefused: when it is not the directory that was made, but what somebody put in its place"""
+        """Check that the directory is the one that was made. :raises PermissionRefused: when it was replaced"""
         made, now = self._directory, await store.stat(self.path)
         if made is None or (now.kind, now.link_target, now.unique) != ("dir", None, made.unique):
             raise PermissionRefused(
@@ -138,7 +138,7 @@ class Area:
             )
 
     async def delete(self, path: str) -> None:
-        """Delete a piece, whether or not it is there."""
+        """Delete a piece, whether or not it exists."""
         with suppress(SourceError):
             await self._server.ask(lambda store: self._delete(store, path))
 
@@ -148,9 +148,9 @@ class Area:
             await store.delete(path)
 
     async def remove(self) -> None:
-        """Remove all of it.
+        """Remove the directory and its pieces.
 
-        :raises SourceError: when that does not work
+        :raises SourceError: when that fails
         """
         if self._made is None:
             return
@@ -160,7 +160,7 @@ class Area:
             try:
                 await self._server.ask(self._sweep)
                 break
-            except NoSuchFile:  # it could not be made, or somebody else has removed it
+            except NoSuchFile:  # it could not be made, or was removed by another user
                 break
             except NotEmpty:
                 if sweep == SWEEPS - 1:

@@ -1,4 +1,4 @@
-"""What is under way between all hosts, and what that tells of their links. Pure; time is an argument."""
+"""All hops under way, and the measurements of links that they yield. Pure; time is an argument."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator
@@ -13,60 +13,60 @@ from coalloc.staging.rates import MEMORY
 __all__ = ["Traffic"]
 
 LEAST_MEMORY = 1.0
-"""Seconds over which rates are averaged, at least."""
+"""Least seconds over which rates are averaged."""
 SLOWER = 3
-"""How many times slower than planned a pair must be for what waits in its queue to be taken back."""
+"""Factor by which a pair must be slower than planned for the hops in its queue to be taken back."""
 
 
 class Traffic:
-    """The lanes of a collection.
+    """The lanes of a collect job.
 
-    :param estimates: learn from what is measured
-    :param chance: for the length of pauses
+    :param estimates: estimates that learn from the measurements
+    :param chance: random numbers for the length of pauses
     """
 
     def __init__(self, estimates: Estimates, chance: Random) -> None:
         self.lanes: defaultdict[Pair, Lane] = defaultdict(Lane)
         self.wanted: dict[int, str] = {}
-        """Where the piece of each hop is wanted."""
+        """The destination of each hop's piece."""
         self.memory = MEMORY
         self._estimates = estimates
         self._chance = chance
 
     def hand(self, now: float, send: Send, to: str) -> None:
-        """A hop begins."""
+        """Begin a hop."""
         self.wanted[send.hop] = to
         self.lanes[send.source, send.sink].hand(now, send.hop, send.piece.size)
 
     def moved(self, now: float, send: Send, nbytes: int) -> None:
-        """Of a hop, so many bytes have arrived."""
+        """Record the bytes of a hop that have arrived so far."""
         self.lanes[send.source, send.sink].moved(now, send.hop, send.piece.size - nbytes)
 
     def over(self, send: Send) -> str:
-        """A hop is not under way any more; where its piece is wanted."""
+        """Remove a hop that is not under way any more; return its piece's destination."""
         self.lanes[send.source, send.sink].over(send.hop)
         return self.wanted.pop(send.hop)
 
     def arrived(self, now: float, send: Send) -> str:
-        """A hop is over, as `over`, and well."""
+        """Remove a hop that has arrived; return its piece's destination."""
         self.lanes[send.source, send.sink].arrived(now, send.hop)
         return self.over(send)
 
     def failed(self, now: float, pair: Pair, reason: str) -> None:
-        """What two hosts do together fails: not now, and then less."""
+        """Record a failure of a pair: pause it, and lower its estimated capacity."""
         lane = self.lanes[pair]
         if now >= lane.resumes_at:
             self._estimates.measured(now, pair, 0.0, self._estimates.capacity(pair))
         lane.failed(now, reason, self._chance)
 
     def gone(self, host: str) -> None:
-        """A host is not there any more; its hops are over."""
+        """Remove a lost host; its hops are over."""
         self._estimates.gone(host)
         for pair in [pair for pair in self.lanes if host in pair]:
             del self.lanes[pair]
 
     def measure(self, now: float, plan: Directives, since: float) -> None:
-        """What was used since some time corrects what is thought of it."""
+        """Correct the estimates by the measurements of pairs used since some time."""
         moving: dict[Pair, float] = {}
         for pair in self._estimates.pairs:
             lane = self.lanes.get(pair)
@@ -79,17 +79,17 @@ class Traffic:
         self._estimates.saw(moving)
 
     def remember(self, period: float) -> None:
-        """Average over no more than two periods: what changed is then seen in the next but one."""
+        """Average rates over at most two periods, so that a change shows after two plans."""
         self.memory = min(MEMORY, max(LEAST_MEMORY, 2 * period))
 
     def stalled(self, now: float) -> Iterator[Pair]:
-        """Pairs that move nothing any more."""
+        """Yield the pairs whose transfers have stalled."""
         for pair, lane in self.lanes.items():
             if lane.stalled(now, self._estimates.capacity(pair)):
                 yield pair
 
     def overloaded(self, now: float, plan: Directives) -> dict[Pair, list[int]]:
-        """Pairs that are much slower than planned, and the last hops in their queues; never the first one."""
+        """Return pairs much slower than planned, with the last hops in their queues, but never the first hop."""
         found: dict[Pair, list[int]] = {}
         for pair, lane in self.lanes.items():
             rate, left = lane.rate(now, self.memory), lane.under_way
@@ -101,23 +101,23 @@ class Traffic:
         return found
 
     def seconds(self, now: float, pair: Pair) -> float:
-        """How long what is under way between two hosts still takes."""
+        """Return the seconds that a pair still needs for its hops under way."""
         lane = self.lanes[pair]
         rate = lane.rate(now, self.memory) or self._estimates.capacity(pair)
         return lane.under_way / rate if rate else float("inf")
 
     def unused(self, now: float) -> set[Pair]:
-        """Pairs that are left alone now."""
+        """Return the pairs that are paused or given up."""
         return {pair for pair, lane in self.lanes.items() if lane.given_up or now < lane.resumes_at}
 
     def trouble(self, sources: Collection[str], to: str) -> str:
-        """Why nothing gets from some hosts to another one, as far as they have tried."""
+        """Return why the sources cannot reach a destination, as far as they have tried."""
         ends = [
             lane for (source, sink), lane in self.lanes.items() if lane.reason and (sink == to or source in sources)
         ]
         return ends[-1].reason if ends else "no link that is of use leads there"
 
     def resumes_at(self, now: float) -> float:
-        """When the first pair that is left alone is tried again."""
+        """Return the earliest time at which a paused pair is tried again."""
         times = (lane.resumes_at for lane in self.lanes.values() if not lane.given_up and now < lane.resumes_at)
         return min(times, default=float("inf"))

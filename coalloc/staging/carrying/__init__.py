@@ -1,1 +1,1 @@
-"""Carries pieces between hosts: channels that are kept, a lane for each ordered pair, all of them (`carrier`)."""
+"""Transport of pieces between hosts: kept channels, a lane for each ordered pair, and all lanes (`carrier`)."""

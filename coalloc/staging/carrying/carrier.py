@@ -1,6 +1,6 @@
-"""Carries pieces between hosts: a lane for each ordered pair, and who has which piece staged where.
+"""Transport of pieces between hosts: a lane for each ordered pair, and the paths of staged pieces.
 
-What is sent where is for a method to say, what a delivered file is worth for `finishing`.
+A method decides which pieces to send where; `finishing` verifies delivered files.
 """
 
 import asyncio
@@ -27,21 +27,21 @@ __all__ = ["Carrier", "Listener"]
 
 Key = tuple[str, str]
 STRETCHES = 100
-"""That are kept of each pair; of more, those that follow each other soonest are put together."""
+"""Most stretches kept for each pair; if there are more, the two with the shortest pause between them are merged."""
 
 
 class Listener(Protocol):
-    """Who is told what concerns more than one hop."""
+    """A receiver of events that concern more than one hop."""
 
     def gone(self, host: str, reason: str) -> None:
-        """A host is lost, and its hops with it, of which nothing else is said."""
+        """Handle the loss of a host and of its hops, which are not reported individually."""
 
     def failed(self, error: Exception) -> None:
-        """There is no way to go on."""
+        """Handle an error that ends the whole collect job."""
 
 
 class _Traffic:
-    """What went from one host to another one."""
+    """The bytes transferred from one host to another."""
 
     def __init__(self, lane: Lane) -> None:
         self.lane = lane
@@ -53,23 +53,23 @@ class _Traffic:
         self.stretches: list[Stretch] = []
 
     def rest(self, now: float) -> None:
-        """Nothing is on its way any more."""
+        """Record that the pair has no hops under way any more."""
         if self.under_way:
             self.seconds += now - self.since
             self.stretches = _bounded([*self.stretches, self.stretch(now)])
         self.under_way = 0
 
     def stretch(self, now: float) -> Stretch:
-        """That which is under way."""
+        """Return the current stretch."""
         bytes_, pieces = sum(each.bytes for each in self.stretches), sum(each.pieces for each in self.stretches)
         return Stretch(self.since, now, self.meter.bytes - bytes_, self.pieces - pieces)
 
 
 class Carrier:
-    """Carries hops.
+    """A manager of all hops.
 
-    :param servers: all that take part, by label
-    :param areas: where pieces are staged there
+    :param servers: all servers that take part, by label
+    :param areas: their staging areas
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Carrier:
         self._numbers = count(1)
         self._tasks: set[asyncio.Task[None]] = set()
         self.lost: dict[str, str] = {}
-        """Hosts that are gone, with the reason."""
+        """Hosts that are lost, with the reason."""
         self.staged_bytes = 0
 
     # Hops
@@ -122,7 +122,7 @@ class Carrier:
         return hop
 
     async def _make(self, host: str) -> None:
-        """:raises NoSpace: where nothing can be staged"""
+        """Make the staging area of a host. :raises NoSpace: if it cannot be made"""
         try:
             await self._areas[host].make()
         except SourceError as error:
@@ -141,7 +141,7 @@ class Carrier:
         heard(hop)
 
     def _ended(self, traffic: _Traffic, hop: Hop) -> None:
-        """Keep the books; what is left of a hop that did not arrive is deleted."""
+        """Update the counters at the end of a hop; delete the partial data of a hop that failed."""
         traffic.pieces += hop.error is None
         if traffic.under_way == 1:
             traffic.rest(self._loop.time())
@@ -160,7 +160,7 @@ class Carrier:
             await self._areas[hop.route[1]].delete(hop.sink_path)
 
     def stop(self, hop: Hop) -> None:
-        """End a hop of which nobody wants to hear; what has arrived of it goes."""
+        """End a hop without a report; its partial data are deleted."""
         if hop.over:
             return
         traffic = self._traffic[hop.route]
@@ -168,14 +168,14 @@ class Carrier:
         self._ended(traffic, hop)
 
     def drop(self, drop: Drop) -> None:
-        """Delete a piece that is staged."""
+        """Delete a staged piece."""
         for path in self._staged.pop((drop.host, drop.piece), ()):
             self._spawn(self._areas[drop.host].delete(path))
 
     async def fetch(self, host: str, item: Item, piece: Piece) -> None:
-        """Have a piece come straight from a server that holds the file.
+        """Fetch a piece directly from a server that holds the file.
 
-        :raises SourceError: when it does not
+        :raises SourceError: when that fails
         """
         hop = self._begin((host, self._landing.label), item, piece, item.paths[host], lambda _: None)
         try:
@@ -206,7 +206,7 @@ class Carrier:
         self._spawn(self._judge(key, error))
 
     async def _judge(self, key: Key, error: SourceError) -> None:
-        """Nothing goes from one host to another one: is one of them gone?"""
+        """Find out whether one of the hosts of a broken pair is lost; otherwise fail the lane."""
         ends = [self._servers[label] for label in dict.fromkeys(key) if label in self._servers]
         troubles = await asyncio.gather(*(server.trouble() for server in ends))
         gone = False
@@ -244,7 +244,7 @@ class Carrier:
             self._listener.failed(error if isinstance(error, Exception) else RuntimeError(str(error)))
 
     async def close(self) -> list[LeftBehind]:
-        """End everything, and remove what is staged; what could not be removed."""
+        """End everything, and remove the staging areas; return those that could not be removed."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -259,10 +259,10 @@ class Carrier:
             return LeftBehind(f"{host}{area.path}", error.message)
         return None
 
-    # What is shown
+    # Display
 
     def views(self) -> tuple[PairView, ...]:
-        """The pairs now."""
+        """Return the current state of the pairs."""
         now = self._loop.time()
         return tuple(
             PairView(
@@ -276,7 +276,7 @@ class Carrier:
         )
 
     def reports(self, began: float) -> tuple[PairReport, ...]:
-        """What the pairs did, since it began."""
+        """Return the results of the pairs, with times relative to `began`."""
         now = self._loop.time()
         found = []
         for key, each in self._traffic.items():
@@ -290,7 +290,7 @@ class Carrier:
 
 
 def _bounded(stretches: list[Stretch]) -> list[Stretch]:
-    """The same, with the two put together between which the pause was shortest where they are too many."""
+    """Return the stretches; if there are too many, merge the two with the shortest pause between them."""
     if len(stretches) <= STRETCHES:
         return stretches
     i = min(range(1, len(stretches)), key=lambda i: stretches[i].begin - stretches[i - 1].end)

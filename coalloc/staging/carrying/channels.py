@@ -1,7 +1,7 @@
-"""How bytes get from one host to another one: a channel, kept from piece to piece.
+"""Channels that copy bytes from one host to another, kept from piece to piece.
 
-Between two servers it is a pair of sessions (`Pair`), from a server to this machine sessions of our own (`Inward`).
-When to make one, and what to copy next, is left to `lane`.
+Between two servers a channel is a pair of sessions (`Pair`); from a server to this machine it has sessions of its own
+(`Inward`). `lane` decides when to open one, and what to copy next.
 """
 
 import asyncio
@@ -28,44 +28,44 @@ from coalloc.staging.server import Server
 __all__ = ["Channel", "Inward", "Pair"]
 
 STALL_SECONDS = 30.0
-"""After which a server that sends nothing is connected to anew."""
+"""Seconds after which a server that sends nothing is reconnected."""
 LOOKS = 4
-"""How often it is looked, in that time."""
+"""Number of checks within this time."""
 
 
 class Channel(ABC):
-    """From one host to another one. Several pieces may be on their way at once."""
+    """A channel from one host to another. Several pieces may be in flight at once."""
 
     sliced: ClassVar[bool]
-    """Whether to copy long pieces in slices, since a copy that has begun cannot be ended without the whole channel."""
+    """Whether to copy long pieces in slices, because a copy can only be ended together with the whole channel."""
 
     @property
     @abstractmethod
     def usable(self) -> bool:
-        """Whether more can be copied."""
+        """Return whether the channel can copy more."""
 
     @property
     @abstractmethod
     def queues(self) -> bool:
-        """Whether pieces follow each other on one connection, so that many may be asked for ahead."""
+        """Return whether pieces follow each other on one connection, so that many can be requested ahead."""
 
     @abstractmethod
     async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
-        """Copy bytes [start, end) to the same place in another file; none at all is the whole of an empty file.
+        """Copy bytes [start, end) to the same place in another file; an empty range copies an empty file.
 
-        :param source: a path at the source
-        :param sink: a path at the sink, or what `Here` calls the file
-        :param received: is told what is there for good
-        :raises SourceError: or a SinkError, where this machine is the sink
+        :param source: path at the source
+        :param sink: path at the sink, or the file's name for `Here`
+        :param received: callback for bytes that are stored permanently
+        :raises SourceError: or a SinkError, if this machine is the sink
         """
 
     @abstractmethod
     def close(self) -> None:
-        """Let go of all connections; may be called twice."""
+        """Close all connections; may be called twice."""
 
 
 class Pair(Channel):
-    """Between two servers."""
+    """A channel between two servers."""
 
     sliced = True
 
@@ -74,7 +74,7 @@ class Pair(Channel):
 
     @classmethod
     async def open(cls, source: Server, sink: Server) -> "Pair":
-        """:raises SourceError: when one lets us not in, or they cannot be introduced to each other"""
+        """Open a channel. :raises SourceError: when a server refuses the login, or the two cannot be connected"""
         return cls(await open_third_party(source.url, sink.url, source.options, sink_options=sink.options))
 
     @property
@@ -94,9 +94,10 @@ class Pair(Channel):
 
 
 class Inward(Channel):
-    """From a server to this machine: over one connection that is kept where the server is far and can make it (MODE E).
+    """A channel from a server to this machine.
 
-    Else over as many sessions as pieces are on their way.
+    It uses one kept connection if the server is far away and supports it (MODE E), otherwise one session for each piece
+    in flight.
     """
 
     sliced = False
@@ -122,7 +123,7 @@ class Inward(Channel):
     async def copy(self, source: str, sink: str, start: int, end: int, received: KeptRange) -> None:
         missing = self._here.missing(sink, start, end)
         for at, until in self._here.held(sink, start, end):
-            received(at, until)  # by an earlier run
+            received(at, until)  # stored by an earlier run
 
         def deliver(offset: int, view: memoryview) -> None:
             self._moved = self._time()
@@ -137,9 +138,9 @@ class Inward(Channel):
                 raise
 
     async def _see_size(self, path: str, end: int) -> None:
-        """What ends too soon looks like a lost connection; trying again does not make a file longer.
+        """Check the size of a file whose transfer ended early, since no retry can complete a file that became shorter.
 
-        :raises ReplicaChanged: when it is too short by now
+        :raises ReplicaChanged: when the file has become too short
         """
         size = None
         with suppress(SourceError):
@@ -149,7 +150,7 @@ class Inward(Channel):
             raise ReplicaChanged(changed, "run the same command again")
 
     async def _watched(self, fetch: Coroutine[None, None, None]) -> None:
-        """:raises Stalled: when nothing has come for too long, from the whole server"""
+        """Wait for a fetch. :raises Stalled: when the whole server has sent nothing for too long"""
         fetching = asyncio.ensure_future(fetch)
         self._moved = self._time()
         try:
@@ -180,10 +181,10 @@ class Inward(Channel):
             if session.usable:
                 self._idle.append(session)
             else:
-                session.close()  # the connection for the next piece may be there already
+                session.close()  # the connection for the next piece may be open already
 
     async def _usable_kept(self, path: str) -> tuple[Session, BlockChannel] | None:
-        """The connection that is kept, or a new one; None where that is not worth it."""
+        """Return the kept connection, or a new one; None if keeping one is not worthwhile."""
         async with self._opening:
             if self._kept and not (self._kept[0].usable and self._kept[1].usable):
                 self._drop()

@@ -1,4 +1,4 @@
-"""A piece on its way from one host to another one: what of it was asked for, and what is there."""
+"""A piece in flight from one host to another: the bytes requested, and the bytes that have arrived."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,11 +11,11 @@ __all__ = ["Hop"]
 
 
 class Hop:
-    """One hop. Lanes move it; `heard` is called when more has come, and when it is `over`.
+    """A hop. Lanes move it; `heard` is called when more bytes have arrived, and when the hop is `over`.
 
-    :param route: the labels of source and sink
-    :param paths: what the channel calls the file at either end; the second is asked for after `prepare`
-    :param prepare: makes the place that it goes to
+    :param route: labels of source and sink
+    :param paths: the channel's names of the file at source and sink; the second one is called after `prepare`
+    :param prepare: function that makes the target
     """
 
     def __init__(
@@ -32,33 +32,33 @@ class Hop:
         self.prepare = prepare
         self._heard = heard
         self.left = Intervals([piece[1:]])
-        """What is to be asked for."""
+        """Bytes that still have to be requested."""
         self.arrived = Intervals()
         self.counted = 0
-        """How much of it somebody has taken note of."""
+        """Number of bytes already counted by the carrier."""
         self.asked = False
         self.failures = 0
-        """How often it was to blame, in a row."""
+        """Consecutive failures caused by this hop."""
         self.over = False
         self.error: Exception | None = None
         self._flying = 0
         self.ended = asyncio.Event()
-        """Set when it is over."""
+        """Set when the hop is over."""
         self.landed = asyncio.Event()
-        """Set when, besides, nothing of it is on its way any more."""
+        """Set when the hop is over and none of its bytes are in flight any more."""
 
     @property
     def sink_path(self) -> str:
-        """Once its place is made."""
+        """The path at the sink, once the target is made."""
         return self._sink_path()
 
     @property
     def waits(self) -> bool:
-        """Whether some of it is to be asked for."""
+        """Return whether some bytes still have to be requested."""
         return not self.over and (bool(self.left) or not self.asked)
 
     def take(self, most: int) -> tuple[int, int]:
-        """The next bytes [start, end) to ask for, which are on their way then; none of a piece without a byte."""
+        """Return the next bytes [start, end) to request, and mark them as in flight; for an empty piece none."""
         self.asked = True
         self._flying += 1
         start, end = next(iter(self.left), self.piece[1:])
@@ -67,7 +67,7 @@ class Hop:
         return start, end
 
     def received(self, start: int, end: int) -> None:
-        """These bytes are there for good."""
+        """Record that these bytes are stored permanently."""
         if self.over:
             return
         self.arrived.add(start, end)
@@ -75,7 +75,7 @@ class Hop:
         self._heard(self)
 
     def returned(self, start: int, end: int, error: Exception | None) -> None:
-        """What was taken is not on its way any more; with an error, what has not arrived of it is to be asked again."""
+        """Record that a taken range is no longer in flight; after an error, its missing bytes are requested again."""
         self._flying -= 1
         if error is None:
             self.arrived.add(start, end)
@@ -89,7 +89,7 @@ class Hop:
             self.landed.set()
 
     def end(self, error: Exception | None = None) -> None:
-        """It is over; it has failed if there is an error. May be called twice."""
+        """End the hop, as failed if there is an error, and report it. May be called twice."""
         if self.over:
             return
         self.stop()
@@ -97,7 +97,7 @@ class Hop:
         self._heard(self)
 
     def stop(self) -> None:
-        """It is over before it arrived, and nobody wants to hear of it. May be called twice."""
+        """End the hop before it arrived, without a report. May be called twice."""
         if not self.over:
             self.over, self.error = True, ConnectionLost("it was cancelled", "copy it again")
             self.ended.set()

@@ -1,8 +1,8 @@
-"""The hops of one ordered pair of hosts, one after the other over a channel that is kept.
+"""The hops of one ordered pair of hosts, one after the other over a kept channel.
 
-Long hops are copied in slices of a moment each, some on their way at once: the next begins where the last ends, without
-a pause, what has come is told often, and a hop that is cancelled is soon over. A channel that is lost is made anew,
-after pauses, and what was on its way is asked for again. When that does not help, whoever owns the lane says what then.
+Long hops are copied in slices of a fraction of a second, with several in flight: the next begins where the last ends,
+without a pause, progress is reported often, and a cancelled hop ends soon. A lost channel is opened again after pauses,
+and the bytes in flight are requested again. If that does not help, the owner of the lane decides.
 """
 
 import asyncio
@@ -31,27 +31,27 @@ __all__ = ["Lane"]
 FIRST, MOST = 256 * 1024, 1 << 30
 """Bytes of the first slice, and of the largest."""
 GROWTH = 4
-"""How many times as long as the one before a slice may be."""
+"""Largest growth factor from one slice to the next."""
 SLICE_SECONDS = 0.25
 AHEAD = 2
-"""Slices on their way, by their bytes; and as many hops, if they need not be sliced."""
+"""Slices in flight, measured in bytes; also the number of hops in flight, if they are not sliced."""
 FLYING = 32
-"""Copies on their way at once, however short."""
+"""Most copies in flight, however short."""
 TRIES = 4
-"""Failures in a row, with no byte between them, after which somebody else has to say what to do."""
+"""Consecutive failures without progress after which the owner of the lane has to decide."""
 
 LOST = ConnectionLost, Stalled, Unreachable, UnknownHost, ServerBusy, NoFreeConnection
-"""What says nothing of the piece that it happened to."""
+"""Errors that are unrelated to the piece being copied."""
 
 Connect = Callable[[], Awaitable[Channel]]
 
 
 class Lane:
-    """Moves the hops from one host to another one.
+    """A queue that moves the hops from one host to another.
 
-    :param connect: makes a channel
-    :param broken: is told, with the reason, that none can be had; until `fail` or `close` nothing more happens here
-    :param failed: is told what ends the whole collection: what is no SourceError
+    :param connect: function that opens a channel
+    :param broken: callback with the reason when no channel can be opened; the lane then waits for `fail` or `close`
+    :param failed: callback for an error that ends the whole collect job: one that is not a SourceError
     """
 
     def __init__(
@@ -78,23 +78,23 @@ class Lane:
         self._settled_at = 0.0
         self._work = self._loop.create_task(self._run())
         self.error: SourceError | None = None
-        """What was last wrong."""
+        """The last error."""
 
     @property
     def hops(self) -> list[Hop]:
-        """What waits or is on its way, in order."""
+        """Return the hops that wait or are in flight, in order."""
         flying = [hop for hop, _, _ in self._flying.values()]
         return [hop for hop in dict.fromkeys([*flying, *self._waiting]) if not hop.over]
 
     def begin(self, hop: Hop) -> None:
-        """Move a hop, behind those that are there."""
+        """Append a hop to the queue."""
         if self._ended:
             hop.stop()
         self._waiting.append(hop)
         self._news.set()
 
     def stop(self, hop: Hop) -> None:
-        """Move no more of a hop, and say nothing of it; it has `landed` when nothing of it comes any more."""
+        """Stop a hop without a report; it has `landed` when none of its bytes are in flight any more."""
         hop.stop()
         for task, (flying, _, _) in self._flying.items():
             if flying is hop and self._channel and not self._channel.sliced:
@@ -102,16 +102,14 @@ class Lane:
         self._news.set()
 
     def fail(self, error: SourceError) -> None:
-        """Have all hops fail; those that come later are tried, but not as often."""
+        """Fail all hops; later hops are tried, but with fewer attempts."""
         self._suspended, self._tries = False, self._failures + 1
         for hop in self.hops:
             hop.end(error)
         self._news.set()
 
     async def close(self) -> None:
-        """Let go of the channel; what is on its way ends, and nothing is said of it, nor of what comes later. May be
-        called twice.
-        """
+        """Close the channel and stop all hops, now and later, without reports. May be called twice."""
         for hop in self.hops:
             hop.stop()
         self._work.cancel()
@@ -148,13 +146,13 @@ class Lane:
             await self._let_go()
 
     async def _ask(self) -> SourceError | None:
-        """Have the next slices copied, as far as they may be on their way; why no channel can be had, if so."""
+        """Start copying the next slices, up to the limits; return the error if no channel can be opened."""
         while self._next() and self._has_room():
             if self._channel is None or not self._channel.usable:
                 if self._flying:
-                    return None  # they end soon, and are then asked for again in their order
+                    return None  # they end soon; the rest is then requested again in order
                 if self._channel:
-                    self._channel.close()  # one of its two ends may stand
+                    self._channel.close()  # one of its two ends may still be open
                 try:
                     self._channel = await self._connect()
                 except SourceError as error:
@@ -194,9 +192,9 @@ class Lane:
         await channel.copy(hop.source_path, hop.sink_path, start, end, received)
 
     def _settle(self) -> SourceError | None:
-        """Take off the list what is not on its way any more; why the channel is lost, if that is nobody's fault.
+        """Remove finished copies; return the error if the channel is lost and no hop is to blame.
 
-        :raises Exception: what is no SourceError
+        :raises Exception: any error that is not a SourceError
         """
         ended = [task for task in self._flying if task.done()]
         errors: list[Exception] = []
@@ -225,14 +223,14 @@ class Lane:
         return lost[0] if len(lost) == len(errors) > 0 and isinstance(lost[0], SourceError) else None
 
     def _blame(self, hop: Hop, error: SourceError) -> None:
-        """A hop is at fault: it is over if there is no hope."""
+        """Count a failure caused by a hop; end the hop if another attempt is useless."""
         hop.failures += 1
         self.error = error
         if error.permanent or isinstance(error, NoSpace) or hop.failures >= TRIES:
             hop.end(error)
 
     def _pace(self, copied: int) -> None:
-        """The next slices are as long as takes a moment."""
+        """Set the length of the next slices, so that each takes `SLICE_SECONDS`."""
         if not copied:
             return
         now = self._loop.time()
@@ -241,19 +239,19 @@ class Lane:
         self._settled_at = now
 
     async def _pause(self, lost: SourceError) -> None:
-        """Wait until the channel is worth another attempt, or for somebody to say that it is not."""
+        """Wait before the next attempt to connect; after too many attempts, let the owner decide."""
         self._failures += 1
         self.error = lost
         if self._failures >= self._tries or lost.permanent:
             self._suspended = True
             self._broken(lost)
         await asyncio.sleep(pause_seconds(self._failures, lost.retry_after, self._chance))
-        self._settle()  # what was lost with it
+        self._settle()  # copies that were lost together with the channel
         self._news.set()
 
 
 def _error(task: "asyncio.Task[None]") -> Exception | None:
-    """Why a copy has failed."""
+    """Return the error of a copy, if it failed."""
     if task.cancelled():
         return ConnectionLost("the copy was cancelled", "connect again")
     error = task.exception()

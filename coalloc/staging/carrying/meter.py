@@ -1,4 +1,4 @@
-"""How fast bytes come, and for how long they have."""
+"""A meter of the rate at which bytes arrive."""
 
 from collections import deque
 
@@ -7,11 +7,11 @@ __all__ = ["Meter"]
 WINDOW = 5.0
 """Seconds over which a rate is measured."""
 STEADY = 2.0
-"""Seconds of them that have to be there for the rate to say how fast bytes can come."""
+"""Least seconds of measurement before a rate counts as the best."""
 
 
 class Meter:
-    """Counts bytes. Times are seconds on any steady clock.
+    """A counter of bytes. Times are seconds on any steady clock.
 
     >>> meter = Meter()
     >>> meter.add(0.0, 0); meter.add(1.0, 50); meter.add(2.0, 50)
@@ -24,11 +24,11 @@ class Meter:
     def __init__(self) -> None:
         self.bytes = 0
         self.best: float | None = None
-        """The most bytes per second that came for a while; None if none did."""
+        """Highest sustained rate in bytes per second; None before there is one."""
         self._marks: deque[tuple[float, int]] = deque()
 
     def add(self, at: float, count: int) -> None:
-        """So many bytes have come since the last time."""
+        """Count bytes that have arrived since the last call."""
         self.bytes += count
         self._marks.append((at, self.bytes))
         rate = self.rate(at)
@@ -36,7 +36,7 @@ class Meter:
             self.best = max(self.best or 0.0, rate)
 
     def rate(self, now: float) -> float:
-        """Bytes per second of late."""
+        """Return the recent rate in bytes per second."""
         self._forget(now)
         if not self._marks:
             return 0.0

@@ -1,4 +1,4 @@
-"""The methods of collecting, one a file. Pure."""
+"""The methods of collecting, one per module. Pure."""
 
 from inspect import signature
 from typing import Any
@@ -35,9 +35,9 @@ METHODS: dict[str, type[Method]] = {
 
 
 def make(name: str, network: Network, demand: Demand, **parameters: Any) -> Method:
-    """A method by its name.
+    """Create a method by its name.
 
-    :raises UsageError: when there is none of that name, it does not take a parameter, or it cannot serve the demand
+    :raises UsageError: when the name or a parameter is unknown, or the method does not support the demand
     """
     if name not in METHODS:
         raise UsageError(f"there is no method {name!r}", f"choose one of {', '.join(METHODS)}")

@@ -1,11 +1,11 @@
-"""Adaptive, the default: a plan of relays that follows what is measured (Confluence, 3 and 4.1).
+"""Adaptive, the default method: a plan with relays that follows measurements (Confluence, 3 and 4.1).
 
-The rule, in prose. A plan of least time says how much each host sends to each other one. Whenever a pair can take more,
-about a second's worth at a time, it gets the next piece that its source has: what is staged first. What can go several
-ways goes one of those that can take it, by chance, in proportion to what they still have to carry. Every period all
-that is not under way is planned again, with capacities corrected by what was measured, and with the choice of sending
-what is staged from where it is or from where it came. When no plan with relays beats the straight one, all goes
-straight. At the end, what is slow is sent over another way, if that is sooner.
+A plan of least makespan determines how much each host sends to each other host. Whenever a pair can take more, about a
+second's worth at a time, it gets the next piece of its source, staged ones first. If several next hosts can take a
+piece, one is drawn at random, in proportion to the bytes that they still have to carry. Every period, all data not
+under way are planned again, with capacities corrected by measurements; staged pieces may then be sent from where they
+are or again from their origins. If no plan with relays is faster than the direct one, all data are sent directly. At
+the end, slow hops are sent over another path, if that is faster.
 """
 
 from collections import Counter
@@ -28,23 +28,22 @@ from coalloc.staging.traffic import Traffic
 __all__ = ["Adaptive"]
 
 PERIOD, PERIODS = 15.0, 20
-"""Seconds between plans at most, and how many plans a collection should see."""
+"""Most seconds between plans, and the desired number of plans for a collect job."""
 SHORTEST = 1.0
-"""Seconds between plans at least: less cannot be measured."""
+"""Least seconds between plans; shorter periods cannot be measured."""
 LATE, SOONER = 1.5, 0.7
-"""Seconds that what is under way takes, from which on another way is looked for at the end, and the part of them in
-which it must be done there."""
+"""Remaining seconds of a pair from which another path is sought at the end, and the fraction that this may take."""
 LOOKS = 8
-"""How often it is looked for in this time."""
+"""Number of such searches within the remaining time."""
 
 
 class Adaptive(Method):
     """Confluence's protocol.
 
-    :param peers: how many random hosts each one may send to, besides those where files are wanted
-    :param period: seconds between plans; inf for one plan only. If not given, a twentieth of what all should take, from
-        1 s to 15 s
-    :raises UsageError: when there is a budget: plans that are made again know of none
+    :param peers: number of random hosts to which each host may send, besides destinations
+    :param period: seconds between plans; inf for one plan only. By default a twentieth of the expected time, from 1 s
+        to 15 s
+    :raises UsageError: when there is a budget, which repeated plans cannot respect
     """
 
     name: ClassVar[str] = "adaptive"
@@ -57,7 +56,7 @@ class Adaptive(Method):
             raise UsageError("adaptive keeps to no budget", "choose another method, or give none")
         self._destinations = list(dict.fromkeys(to for file in demand.files for to in file.destinations))
         self._estimates = Estimates(overlay(network, self._destinations, self._random, peers))
-        if len(self._destinations) > 1:  # what one of them gets for itself and for others is not told apart
+        if len(self._destinations) > 1:  # data for itself and for others are not distinguished
             for to in self._destinations:
                 self._estimates.relays_no_more(to)
         self._traffic = Traffic(self._estimates, self._random)
@@ -92,7 +91,7 @@ class Adaptive(Method):
             name, to = min(self._stock.missing())
             yield GiveUp(f"{name} cannot get to {to}: {self._trouble(name, to)}")
 
-    # what happened
+    # Events
 
     def _arrived(self, now: float, send: Send) -> None:
         to = self._traffic.arrived(now, send)
@@ -120,7 +119,7 @@ class Adaptive(Method):
     def _soon(self, now: float) -> None:
         self._due = min(self._due, max(now, self._planned_at + SHORTEST))
 
-    # plans
+    # Plans
 
     def _recompute(self, now: float) -> Iterator[Action]:
         self._traffic.measure(now, self._plan, self._planned_at)
@@ -140,9 +139,10 @@ class Adaptive(Method):
             yield from self._hurry(now)
 
     def _usable(self, now: float, slow: Collection[Pair]) -> tuple[Network, Mapping[Lot, int]]:
-        """The network without what is left alone now, and what can be sent over it.
+        """Return the network without pairs that are paused, and the lots that can be sent over it.
 
-        What was taken back from slow pairs is not given to them again at once, unless it is theirs alone.
+        Hops taken back from slow pairs are not assigned to the same pairs again at once, unless no other pair can send
+        them.
         """
         unused, lots = self._traffic.unused(now), self._lots(self._traffic.wanted)
         network = self._estimates.network(unused | set(slow))
@@ -156,7 +156,7 @@ class Adaptive(Method):
             yield Cancel(hop)
 
     def _lots(self, under_way: Mapping[int, str]) -> Counter[Lot]:
-        """All that is missing: what is on its way to an intermediate as if it were there, and home as if not begun."""
+        """Return all missing data; pieces in flight count as at their next host, but as not begun on the last hop."""
         lots = self._stock.lots()
         for hop, to in under_way.items():
             send = self.ledger.running[hop]
@@ -178,7 +178,7 @@ class Adaptive(Method):
         self._look.update(self.network.hosts)
 
     def _explain(self, now: float) -> None:
-        """By the first plan, and the first one that has relays if that is not the same."""
+        """Describe the first plan, and the first plan with relays if it is a later one."""
         plan = self._plan
         if plan.is_direct and not self.rationale:
             self.rationale = f"straight, {plan.seconds:.3g} s: no way over other hosts is {float(WORTH):.0%} faster"
@@ -189,7 +189,7 @@ class Adaptive(Method):
             words = f"over {', '.join(over)}: {plan.seconds:.3g} s{straight}"
             self.rationale = f"{self.rationale}; after {now - self._began:.3g} s {words}" if self.rationale else words
 
-    # pieces
+    # Pieces
 
     def _hand_out(self, now: float) -> Iterator[Action]:
         while self._look:
@@ -202,10 +202,10 @@ class Adaptive(Method):
                         self._look |= self._dispatch.senders(host)
                         yield send
 
-    # the end
+    # The end
 
     def _hurry(self, now: float) -> Iterator[Action]:
-        """All is under way. What is so slow that another way is sooner is sent over that one."""
+        """Move the hops of slow pairs to another path if that is faster; all data are under way."""
         waits = {p: self._traffic.seconds(now, p) for p, lane in self._traffic.lanes.items() if lane.hops}
         if not waits:
             return
@@ -226,7 +226,7 @@ class Adaptive(Method):
                 self._stock.count(self._traffic.wanted, now - self._began)
 
     def _unstick(self, now: float) -> Iterator[Action]:
-        """Nothing is under way and nothing can be: where pieces wait for each other's space they begin anew."""
+        """Plan again if nothing is under way; if that fails, also drop pieces that wait for each other's space."""
         for begin_anew in (False, True):
             if self._goes_on(now):
                 return

@@ -1,4 +1,4 @@
-"""All-at-once (Cheng, V): every file straight from its holder to where it is wanted, all side by side."""
+"""All-at-once (Cheng, V): every file directly from its holder to its destination, all at the same time."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -10,7 +10,7 @@ __all__ = ["AllAtOnce"]
 
 
 class AllAtOnce(Travelling):
-    """Direct, at once."""
+    """Direct transfers, all at once."""
 
     name: ClassVar[str] = "all-at-once"
 

@@ -1,4 +1,4 @@
-"""What every method of collecting is: events in, actions out, with a ledger that lets no byte be lost."""
+"""The interface of every method of collecting: events in, actions out, with a ledger that prevents lost bytes."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -15,10 +15,10 @@ __all__ = ["Method"]
 
 
 class Method(ABC):
-    """Decides what is sent where, and when. Pure: all chance comes from `seed`, all time from events.
+    """A method, which decides what is sent where, and when. Pure: randomness comes from `seed`, time from events.
 
-    :param network: what is known of the paths when it begins
-    :param demand: what has to be moved
+    :param network: the network as known at the beginning
+    :param demand: the data to be moved
     """
 
     name: ClassVar[str]
@@ -28,12 +28,12 @@ class Method(ABC):
         self.demand = demand
         self.ledger = Ledger(demand)
         self.rationale = ""
-        """Why it does what it does, in a sentence."""
+        """Explanation of the decisions, in a sentence."""
         self._random = Random(seed)
         self._numbers = count(1)
 
     def handle(self, event: Event) -> list[Action]:
-        """What is to be done now that this has happened."""
+        """Return the actions that follow from an event."""
         actions: list[Action] = []
         ended: Sequence[Send] = ()
         if isinstance(event, Arrived):
@@ -52,16 +52,16 @@ class Method(ABC):
 
     @abstractmethod
     def _decide(self, event: Event, ended: Sequence[Send]) -> Iterator[Action]:
-        """What is to be done; the ledger knows of the event already, and of each action once it is yielded.
+        """Yield actions; the ledger knows the event already, and each action once it is yielded.
 
-        :param ended: the hops that are over by this event, however they ended
+        :param ended: hops that this event ended, successfully or not
         """
 
     def _send(self, source: str, sink: str, piece: Piece) -> Send:
         return Send(next(self._numbers), source, sink, piece)
 
     def _purge(self, send: Send) -> Iterator[Drop]:
-        """What has been acknowledged elsewhere need not stay at an intermediate host (Confluence, 3.4)."""
+        """Drop a piece at an intermediate host after its next host has acknowledged it (Confluence, 3.4)."""
         still = self.ledger.sends(send.source, send.piece)
         if send.piece in self.ledger.staged[send.source] and not still:
             drop = Drop(send.source, send.piece)

@@ -1,4 +1,4 @@
-"""The best path (Cheng, II and III): each file by what is best for it alone, whatever the others do."""
+"""The best path (Cheng, II and III): the best path for each file alone, regardless of the others."""
 
 from collections import defaultdict
 from collections.abc import Iterator
@@ -15,15 +15,15 @@ __all__ = ["BestPath"]
 
 BLOCK = 4 * 1024 * 1024
 BLOCKS = 256
-"""More blocks than this a file does not have, where nobody says how large they are."""
+"""Most blocks of a file, unless their size is given."""
 
 
 class BestPath(Travelling):
-    """Not coordinated: one path a file, straight or over other hosts, pipelined in blocks.
+    """Uncoordinated transfers: one path per file, direct or over relays, pipelined in blocks.
 
-    :param best: "widest", the path whose narrowest link is the widest, as in the paper's example, the shorter one of
-        equals; or "quickest", which counts the time to fill the pipeline, too
-    :param block: bytes; 4 MiB if not given, or more for large files
+    :param best: "widest", the path whose narrowest link is the widest, as in the paper, and the shorter one of equals;
+        or "quickest", which also counts the time to fill the pipeline
+    :param block: bytes; by default 4 MiB, or more for large files
     :raises UsageError: when `best` is neither
     """
 
@@ -60,7 +60,7 @@ class BestPath(Travelling):
                 yield from self._go(Trip(whole(file), way), now)
 
     def _path(self, file: File, to: str, block: int) -> tuple[str, ...] | None:
-        """The widest path, or of the shortest ones over ever narrower links the one that is through first."""
+        """Return the widest path; or, for "quickest", the fastest among the shortest paths for each least width."""
         widest = self._widest(file.holders, to)
         if not widest:
             return None
@@ -68,7 +68,7 @@ class BestPath(Travelling):
             return self._shortest(file.holders, to, widest, 0)[1]
         soonest, best = inf, None
         for width in sorted({width for width in self._widths.values() if width <= widest}, reverse=True):
-            # The first block on all links, then the others at the pace of the narrowest one.
+            # The first block passes all links, then the others follow at the rate of the narrowest one.
             others = max(file.size - block, 0) / width
             if others >= soonest:
                 break
@@ -78,7 +78,7 @@ class BestPath(Travelling):
         return best
 
     def _widest(self, holders: tuple[str, ...], to: str) -> float:
-        """The narrowest link of the widest path; by Dijkstra's rule, the widest host first."""
+        """Return the width of the widest path's narrowest link; by Dijkstra's rule, the widest host first."""
         hosts, seen = [(-inf, holder) for holder in holders], set()
         while hosts:
             width, host = heappop(hosts)
@@ -91,7 +91,7 @@ class BestPath(Travelling):
         return 0.0
 
     def _shortest(self, holders: tuple[str, ...], to: str, least: float, block: int) -> tuple[float, tuple[str, ...]]:
-        """Over links of at least some width: the fewest seconds of a block on all of them, or the fewest links."""
+        """Return the shortest path over links of a least width: in seconds of a block on all links, or in links."""
         ways: list[tuple[float, tuple[str, ...]]] = [(0.0, (holder,)) for holder in holders]
         seen: set[str] = set()
         while ways[0][1][-1] != to:
@@ -110,7 +110,7 @@ class BestPath(Travelling):
 
 
 def _widths(network: Network) -> dict[tuple[str, str], float]:
-    """What goes from host to host, by the link and by either access alone."""
+    """Return the rate from host to host, limited by the link and by either access alone."""
     ups = {(name, isp.name): isp.up for name, host in network.hosts.items() for isp in host.isps}
     downs = {(name, isp.name): isp.down for name, host in network.hosts.items() for isp in host.isps}
     widths: dict[tuple[str, str], float] = {}

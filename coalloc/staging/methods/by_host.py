@@ -12,10 +12,10 @@ __all__ = ["ByHost"]
 
 
 class ByHost(Travelling):
-    """All files of a host go together; hosts come in random order.
+    """A method in which all files of a host are sent together; hosts come in random order.
 
-    :param group: how many hosts begin together
-    :raises UsageError: when that is none
+    :param group: number of hosts that begin together
+    :raises UsageError: when that is less than 1
     """
 
     def __init__(self, network: Network, demand: Demand, seed: int = 0, *, group: int) -> None:
@@ -30,7 +30,7 @@ class ByHost(Travelling):
         self._turns = self._random.sample(sorted(self._files), len(self._files))
 
     def _some(self, count: int, now: float) -> Iterator[Action]:
-        """The next so many hosts begin."""
+        """Begin with the next `count` hosts."""
         for _ in range(min(count, len(self._turns))):
             host = self._turns.pop()
             self._sending[host] = set(self._files[host])

@@ -1,4 +1,4 @@
-"""Concurrent-G (Cheng, V): always so many random hosts send; as soon as one is through, another one begins."""
+"""Concurrent-G (Cheng, V): a fixed number of random hosts send; when one has finished, another one begins."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -11,7 +11,7 @@ __all__ = ["Concurrent"]
 
 
 class Concurrent(ByHost):
-    """Direct, so many hosts at a time.
+    """Direct transfers from a fixed number of hosts at a time.
 
     :param group: G in the paper
     """

@@ -1,4 +1,4 @@
-"""One-by-one (Cheng, V): all of one random host, then all of another one."""
+"""One-by-one (Cheng, V): all files of one random host, then all of another one."""
 
 from typing import ClassVar
 
@@ -9,7 +9,7 @@ __all__ = ["OneByOne"]
 
 
 class OneByOne(Concurrent):
-    """Direct, one host at a time: the gentlest, and the slowest."""
+    """Direct transfers from one host at a time: the lowest load, and the slowest."""
 
     name: ClassVar[str] = "one-by-one"
 

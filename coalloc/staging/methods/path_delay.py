@@ -1,4 +1,4 @@
-"""PathDelayX (Cheng, IV): each piece sets out by the timetable, and goes on as soon as it can."""
+"""PathDelayX (Cheng, IV): each piece starts by the timetable, and continues as soon as it can."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -14,11 +14,11 @@ __all__ = ["PathDelay"]
 class PathDelay(Timetable):
     """A timetable for sources only.
 
-    :param factor: X in the paper: how many times as long a step is as it was planned
-    :param step: seconds; about a hundredth of the makespan if not given
-    :param unit: bytes that are never split; at most 64 KiB if not given
+    :param factor: X in the paper: factor by which a step is longer than planned
+    :param step: seconds; by default about a hundredth of the makespan
+    :param unit: bytes that are never split; by default at most 64 KiB
     :param limits: whether the accesses of hosts count; the paper plans by links only
-    :raises UsageError: when something cannot get to its destination by the links there are
+    :raises UsageError: when some data cannot reach a destination by the known links, or the factor is not positive
     """
 
     name: ClassVar[str] = "path-delay"

@@ -1,4 +1,4 @@
-"""PathSyncX (Cheng, IV): the timetable's steps one after the other, each when X % of the last one is over."""
+"""PathSyncX (Cheng, IV): the timetable's steps one after the other, each begun when X % of the last one is over."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -14,15 +14,16 @@ __all__ = ["PathSync"]
 
 
 class PathSync(Timetable):
-    """A barrier after each step. What waits for its hop before goes when that is over, if its step has come.
+    """A timetable with a barrier after each step.
 
-    A piece that failed leaves the timetable: no barrier waits for it, and it goes as soon as it can.
+    A piece whose previous hop ends late continues at once if its step has come. A piece that failed leaves the
+    timetable: no barrier waits for it, and it continues as soon as it can.
 
-    :param percent: X in the paper: how many of a step's transfers have to be over before the next one begins, 1 to 100
-    :param step: seconds; about a hundredth of the makespan if not given
-    :param unit: bytes that are never split; at most 64 KiB if not given
+    :param percent: X in the paper: share of a step's hops that must be over before the next step begins, 1 to 100
+    :param step: seconds; by default about a hundredth of the makespan
+    :param unit: bytes that are never split; by default at most 64 KiB
     :param limits: whether the accesses of hosts count; the paper plans by links only
-    :raises UsageError: when something cannot get to its destination by the links there are
+    :raises UsageError: when some data cannot reach a destination by the known links, or the share is out of range
     """
 
     name: ClassVar[str] = "path-sync"

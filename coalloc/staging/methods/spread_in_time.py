@@ -1,4 +1,4 @@
-"""Spread-in-time-GT (Cheng, V): every T seconds G random hosts begin, whether those before them are through or not."""
+"""Spread-in-time-GT (Cheng, V): every T seconds G random hosts begin, even if earlier ones have not finished."""
 
 from collections.abc import Iterator
 from typing import ClassVar
@@ -12,11 +12,11 @@ __all__ = ["SpreadInTime"]
 
 
 class SpreadInTime(ByHost):
-    """Direct, in groups at fixed times.
+    """Direct transfers in groups of hosts at fixed times.
 
     :param group: G in the paper, hosts
     :param slot: T in the paper, seconds
-    :raises UsageError: when either is nothing
+    :raises UsageError: when either is not positive
     """
 
     name: ClassVar[str] = "spread-in-time"

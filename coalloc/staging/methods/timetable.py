@@ -1,4 +1,4 @@
-"""Trips by a timetable (Cheng, IV): what the paper's coordinated methods have in common."""
+"""Trips by a timetable (Cheng, IV): the common part of the paper's coordinated methods."""
 
 from collections import Counter
 from dataclasses import replace
@@ -15,14 +15,14 @@ __all__ = ["Timetable"]
 
 
 class Timetable(Travelling):
-    """Pieces take the paths of the cheapest flow through the time-expanded graph.
+    """A method whose pieces take the paths of the cheapest flow through the time-expanded graph.
 
-    Each destination has a timetable of its own; what they share, each plans as if it were alone.
+    Each destination has a timetable of its own, which ignores that links are shared with the others.
 
-    :param step: seconds; about a hundredth of the makespan if not given
-    :param unit: bytes that are never split; at most 64 KiB if not given
+    :param step: seconds; by default about a hundredth of the makespan
+    :param unit: bytes that are never split; by default at most 64 KiB
     :param limits: whether the accesses of hosts count; the paper plans by links only
-    :raises UsageError: when something cannot get to its destination by the links there are
+    :raises UsageError: when some data cannot reach a destination by the known links
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Timetable(Travelling):
         destinations = dict.fromkeys(to for file in demand.files for to in file.destinations)
         wanted = [each for each in map(self._wanted_at, destinations) if each.size]
         chosen = [_units(network, each, step, unit, limits) for each in wanted]
-        # One clock for all.
+        # All timetables share one clock.
         self._units = Units(
             max((each.seconds for each in chosen), default=Fraction(1)), min((each.bytes for each in chosen), default=1)
         )

@@ -1,7 +1,7 @@
-"""Methods whose pieces travel: each has its way from a holder to where it is wanted, and another when that fails.
+"""Methods whose pieces travel: each has a path from a holder to its destination, and another one after a failure.
 
-What the methods decide is which ways there are, and when a piece sets out and goes on. All else is common: no hop
-before its piece is there, other ways around what failed, and an end that says what is missing.
+The methods decide which paths there are, and when a piece starts and continues. The rest is common: no hop
+before its piece has arrived, other paths after failures, and a final message that names what is missing.
 """
 
 from abc import abstractmethod
@@ -22,7 +22,7 @@ __all__ = ["Travelling", "Trip", "whole"]
 
 @dataclass(eq=False)
 class Trip:
-    """A piece on its way: it is at `way[at]`, or on its way from there. In step `start` it sets out, by a timetable."""
+    """A piece on its path: it is at `way[at]`, or in flight from there. By a timetable, it starts in step `start`."""
 
     piece: Piece
     way: tuple[str, ...]
@@ -31,22 +31,22 @@ class Trip:
 
     @property
     def to(self) -> str:
-        """Where it is wanted."""
+        """The destination."""
         return self.way[-1]
 
     @property
     def here(self) -> str:
-        """Who holds it."""
+        """The host that holds the piece."""
         return self.way[self.at]
 
 
 def whole(file: File) -> Piece:
-    """All of a file."""
+    """Return all of a file as one piece."""
     return Piece(file.name, 0, file.size)
 
 
 class Travelling(Method):
-    """A method says which trips there are, and may hold them back; `_go` lets them go on."""
+    """A method that defines trips, and may delay them; `_go` continues a trip."""
 
     def __init__(self, network: Network, demand: Demand, seed: int = 0) -> None:
         super().__init__(network, demand, seed)
@@ -61,24 +61,24 @@ class Travelling(Method):
 
     @abstractmethod
     def _begin(self, now: float) -> Iterator[Action]:
-        """Let go what goes at once."""
+        """Start the trips that begin at once."""
 
     def _onward(self, trip: Trip, now: float) -> Iterator[Action]:
-        """A hop is over, and there are more."""
+        """Continue a trip after a hop that was not its last."""
         yield from self._go(trip, now)
 
     def _left(self, trip: Trip) -> None:
-        """A trip leaves the way that it had."""
+        """Handle a trip that leaves its path."""
 
     def _over(self, trip: Trip) -> None:
-        """A trip is where it is wanted, or cannot get there."""
+        """Handle a trip that has arrived, or cannot arrive."""
 
     def _next(self, now: float) -> Iterator[Action]:
-        """Let go what may go now, after anything that happened."""
+        """Start or continue trips after any event."""
         yield from ()
 
     def _direct(self) -> Iterator[Trip]:
-        """Every file from its first holder straight to where it is wanted; over others only where there is no link."""
+        """Yield a trip per file and destination, directly from the first holder; over relays if there is no link."""
         for file in self.demand.files:
             for to in file.destinations:
                 if self.ledger.missing(file.name, to):
@@ -123,7 +123,7 @@ class Travelling(Method):
         self._over(trip)
 
     def _rest(self) -> Iterator[Action]:
-        """Wait for what comes, or say that nothing does."""
+        """Schedule the next alarm, or give up if nothing is under way."""
         if self._alarms and self._alarms[0][0] != self._wakes_at:
             self._wakes_at = self._alarms[0][0]
             yield Wake(self._wakes_at)
@@ -131,11 +131,11 @@ class Travelling(Method):
             yield GiveUp(self._missing or "nothing is on its way any more")
 
     def _alarm(self, at: float, trip: Trip | None = None) -> None:
-        """Come back at some time; a trip goes on then."""
+        """Set an alarm; the trip, if any, continues then."""
         heappush(self._alarms, (at, next(self._order), trip))
 
     def _go(self, trip: Trip, now: float) -> Iterator[Action]:
-        """The next hop of a trip, as soon as there is what it takes."""
+        """Begin the next hop of a trip as soon as possible."""
         if trip not in self._trips[trip.piece]:
             self._trips[trip.piece].append(trip)
         here, sink = trip.here, trip.way[trip.at + 1]
@@ -153,7 +153,7 @@ class Travelling(Method):
             yield send
 
     def _joins(self, trip: Trip, sink: str) -> bool:
-        """Whether the piece is on its way there already, for another destination: nothing is staged twice."""
+        """Return whether the piece is in flight there already, for another destination: no piece is staged twice."""
         for hop, send in self.ledger.running.items() if len(self._trips[trip.piece]) > 1 else ():
             if (send.sink, send.piece) == (sink, trip.piece):
                 self._under_way[hop].append(trip)
@@ -174,7 +174,7 @@ class Travelling(Method):
             yield from self._go(trip, now)
 
     def _idle(self, host: str, piece: Piece, besides: Sequence[Trip] = ()) -> bool:
-        """Whether a piece is staged at a host, and nobody's way leads on from there."""
+        """Return whether a piece is staged at a host that is on no other trip's remaining path."""
         needed = any(host in trip.way[trip.at :] for trip in self._trips[piece] if trip not in besides)
         return piece in self.ledger.staged[host] and not needed
 

@@ -1,7 +1,7 @@
-"""Collections in virtual time: a method over a network in which flows share links max-min fairly. Pure.
+"""Simulation of collect jobs in virtual time: a method over a network whose flows share links max-min fairly. Pure.
 
-It lies beside the methods that it drives, not in the planner, which knows nothing of them; and not among the tests, as
-what a plan would do hop by hop is of use to people, too. There is no TCP in it: no slow start, no losses, no delay.
+It lies beside the methods, because the planner does not know them, and not among the tests, because users can simulate
+a plan hop by hop. It has no model of TCP: no slow start, no losses, no delay.
 """
 
 from coalloc.staging.simulation.carrier import Carrier

@@ -1,4 +1,4 @@
-"""What moves the bytes of a simulation: a fluid, or packets, if somebody brings a simulator of those."""
+"""The interface that moves the bytes of a simulation: a fluid, or an external packet simulator."""
 
 from typing import Protocol
 
@@ -10,26 +10,26 @@ Pair = tuple[str, str]
 
 
 class Carrier(Protocol):
-    """Pairs of hosts, of which any may be moving bytes, and streams, which always are."""
+    """Pairs of hosts, each of which moves bytes or rests, and streams, which always move bytes."""
 
     def has(self, pair: Pair) -> bool:
-        """Whether there is a way."""
+        """Return whether the pair has a route."""
 
     def begin(self, pair: Pair, size: int) -> None:
-        """A pair moves so many bytes from now on, when it has moved what it had to before."""
+        """Make a pair move `size` bytes from now on; its previous hop is over."""
 
     def end(self, pair: Pair) -> None:
-        """A pair moves nothing any more."""
+        """Stop a pair."""
 
     def change(self, change: Capacity | Rate | Share) -> None:
-        """The network is another one from now on."""
+        """Change the network from now on."""
 
     def moved(self, name: Pair | str) -> float:
-        """Bytes of what a pair moves now, or of a stream that shares fairly."""
+        """Return the bytes moved of a pair's current hop, or by a stream that shares fairly."""
 
     @property
     def soonest(self) -> float:
         """Seconds until something may be over."""
 
     def advance(self, seconds: float) -> list[Pair]:
-        """Let time pass, at most so long as `soonest` says; the pairs that are through then."""
+        """Advance the time, at most by `soonest`; return the pairs that have then moved all of their bytes."""

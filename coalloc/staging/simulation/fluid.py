@@ -1,4 +1,4 @@
-"""The network as a fluid: pairs of hosts that move bytes, or do not, at fair rates among other people's streams."""
+"""The network as a fluid: pairs of hosts that move bytes, or rest, at fair rates among background streams."""
 
 from collections.abc import Callable, Iterable, Mapping, MutableSequence
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ __all__ = ["Fluid"]
 
 
 class _Memory(NamedTuple):
-    """What `share` works in."""
+    """The working memory of `share`."""
 
     left: MutableSequence[float]
     load: MutableSequence[float]
@@ -25,7 +25,7 @@ class _Memory(NamedTuple):
 class Fluid:
     """All flows, and the links below them.
 
-    :param fast: compile what is called often; takes numba, and once some seconds
+    :param fast: whether to compile frequently called functions; takes numba, and some seconds once
     """
 
     def __init__(self, underlay: Underlay, fast: bool) -> None:
@@ -59,23 +59,23 @@ class Fluid:
         self._changed = True
 
     def has(self, pair: Pair) -> bool:
-        """Whether there is a way."""
+        """Return whether the pair has a route."""
         return pair in self._flows
 
     def begin(self, pair: Pair, size: int) -> None:
-        """A pair moves so many bytes from now on."""
+        """Make a pair move `size` bytes from now on."""
         flow = self._flows[pair]
         self._sizes[flow], self._moved[flow] = float(size), 0.0
         self._changed |= flow not in self._running
         self._running.add(flow)
 
     def end(self, pair: Pair) -> None:
-        """A pair moves nothing any more."""
+        """Stop a pair."""
         self._running.discard(self._flows[pair])
         self._changed = True
 
     def change(self, change: Capacity | Rate | Share) -> None:
-        """The network is another one from now on."""
+        """Change the network from now on."""
         match change:
             case Capacity(_, link, bytes_per_second):
                 number = self._links[link]
@@ -96,17 +96,17 @@ class Fluid:
             self._refresh(number)
 
     def _refresh(self, link: int) -> None:
-        # Steady streams may want more than there is; and roundings may leave them a little below nothing.
+        # Steady streams may want more than the capacity; and rounding may leave them slightly below zero.
         self._free[link] = max(0.0, self._capacities[link] - max(0.0, self._taken[link]))
         self._changed = True
 
     def moved(self, name: Pair | str) -> float:
-        """Bytes of a pair's hop, or of a stream that shares fairly."""
+        """Return the bytes moved of a pair's hop, or by a stream that shares fairly."""
         return self._moved[self._flows[name]]
 
     @property
     def soonest(self) -> float:
-        """Seconds until a pair is through with what it moves."""
+        """Seconds until a pair has moved all of its bytes."""
         if self._changed:
             self._changed = False
             self._active = integers(sorted(self._running), self._fast)
@@ -115,7 +115,7 @@ class Fluid:
         return seconds
 
     def advance(self, seconds: float) -> list[Pair]:
-        """Move bytes for so long, at the rates of which `soonest` knew; the pairs that are through then."""
+        """Move bytes for `seconds`, at the rates computed by `soonest`; return the pairs that are then done."""
         count = self._call(advance)(self._active, self._sizes, self._moved, self._rates, seconds, self._over)
         return [self._pairs[flow] for flow in self._over[:count]]
 

@@ -1,4 +1,4 @@
-"""What a network does by itself, at which second: its links change, its hosts die. In the order of time."""
+"""Changes of a simulated network, in order of time: links change their capacities, connections break, hosts die."""
 
 from typing import NamedTuple
 
@@ -6,7 +6,7 @@ __all__ = ["Break", "Capacity", "Happening", "Kill", "Rate", "Share"]
 
 
 class Capacity(NamedTuple):
-    """From now on a link carries so many bytes per second."""
+    """A new capacity of a link, in bytes per second."""
 
     at: float
     link: str
@@ -14,7 +14,7 @@ class Capacity(NamedTuple):
 
 
 class Rate(NamedTuple):
-    """From now on a stream that has a rate of its own takes so many bytes per second."""
+    """A new rate of a stream that has a rate of its own, in bytes per second."""
 
     at: float
     stream: str
@@ -22,9 +22,9 @@ class Rate(NamedTuple):
 
 
 class Share(NamedTuple):
-    """From now on a pair, or a stream that shares, takes so much of a bottleneck in proportion to others.
+    """A new share of a pair, or of a stream that shares fairly, at a bottleneck, in proportion to others.
 
-    TCP with a short round trip takes more than with a long one, and none takes always the same.
+    TCP with a short round-trip time takes more than with a long one, and its share always varies.
     """
 
     at: float
@@ -33,7 +33,7 @@ class Share(NamedTuple):
 
 
 class Break(NamedTuple):
-    """The connection of a pair breaks: the hop that it carries fails, those behind it go on."""
+    """A break of a pair's connection: its current hop fails, those behind it continue."""
 
     at: float
     source: str
@@ -41,7 +41,7 @@ class Break(NamedTuple):
 
 
 class Kill(NamedTuple):
-    """A host dies, with what is staged there."""
+    """The death of a host, with the pieces staged there."""
 
     at: float
     host: str

@@ -1,4 +1,4 @@
-"""What came of a collection: when it ended, its hops, what was staged where, and what others still had."""
+"""The result of a simulated collect job: its end, its hops, staged bytes, and the background streams' bytes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ Outcome = Literal["arrived", "failed", "cancelled"]
 
 
 class Hop(NamedTuple):
-    """A hop as it was: its bytes went from second `began` to `ended`; before, it waited in the queue of its pair."""
+    """A finished hop: its bytes moved from second `began` to `ended`; before, it waited in the queue of its pair."""
 
     send: Send
     began: float
@@ -22,11 +22,11 @@ class Hop(NamedTuple):
 
 @dataclass(frozen=True)
 class Record:
-    """A collection that is over.
+    """A collect job that is over.
 
     :param outcome: "done", the reason for which the method gave up, or "out of time"
-    :param seconds: until then: the makespan
-    :param staged: by host: (second, bytes from then on) that it keeps for others, those on their way to it included
+    :param seconds: time of the end: the makespan
+    :param staged: by host: (second, bytes from then on) kept for others, including those in flight to it
     :param background: by stream: the bytes that it moved in these seconds
     """
 
@@ -37,5 +37,5 @@ class Record:
     background: Mapping[str, float]
 
     def peak(self, host: str) -> int:
-        """The most bytes that a host kept for others."""
+        """Return the largest number of bytes that a host kept for others."""
         return max((size for _, size in self.staged.get(host, ())), default=0)

@@ -1,7 +1,7 @@
-"""Max-min fair rates by progressive filling, and how far they carry: functions of numbers that can be compiled.
+"""Max-min fair rates by progressive filling, and their progress: numeric functions that can be compiled.
 
-All flows rise together until a link is full; those over it stay, the others rise on. Flows and links are numbered.
-`Weave` says which flow takes what of which link, from both sides.
+All flows rise together until a link is full; the flows over it stop, the others rise on. Flows and links are numbered.
+`Weave` holds how much each flow takes of each link, by flow and by link.
 """
 
 from collections.abc import Iterable, Mapping, MutableSequence, Sequence
@@ -18,7 +18,7 @@ Floats = MutableSequence[float]
 
 
 class Weave(NamedTuple):
-    """What each flow takes of each link for a byte, as two compressed lists: by flow, and by link."""
+    """The amount that each flow takes of each link per byte, as two compressed lists: by flow, and by link."""
 
     flow_first: Integers
     flow_links: Integers
@@ -28,7 +28,7 @@ class Weave(NamedTuple):
 
     @classmethod
     def of(cls, routes: Sequence[Mapping[int, float]], links: int, fast: bool) -> "Weave":
-        """:param routes: by flow: what it takes of links; of each at least one"""
+        """Build the lists. :param routes: by flow: the amount that it takes of each of its links, at least one"""
         over: list[list[int]] = [[] for _ in range(links)]
         for flow, route in enumerate(routes):
             for link in route:
@@ -61,9 +61,9 @@ def share(
 ) -> None:
     """Put the fair rate of each active flow into `rates`.
 
-    A flow with twice the `shares` of another one has twice its rate at a bottleneck of both. What comes after `rates`
-    is memory to work in, with a place for each link, but `state`, which has one for each flow: 0, or 1 while it rises,
-    2 when its rate is fixed. `users` and `state` are all zero, and are so again in the end.
+    A flow with twice the `shares` of another one has twice its rate at a bottleneck of both. The arguments after
+    `rates` are working memory, with an entry for each link, except `state`, which has one for each flow: 0, 1 while its
+    rate rises, or 2 when its rate is fixed. `users` and `state` must be all zero, and are all zero again at the end.
     """
     firsts, links, weights, link_firsts, flows = weave
     count = 0
@@ -91,7 +91,7 @@ def share(
             i += 1
         if bottleneck < 0:
             break
-        level = max(level, 0.0)  # what has been taken away may be more than there was by a rounding
+        level = max(level, 0.0)  # by rounding, slightly more may have been subtracted than there was
         for place in range(link_firsts[bottleneck], link_firsts[bottleneck + 1]):
             flow = flows[place]
             if state[flow] != 1:
@@ -109,7 +109,7 @@ def share(
 
 @compilable
 def soonest(active: Integers, sizes: Floats, moved: Floats, rates: Floats) -> float:
-    """Seconds until the first flow has moved all of its bytes."""
+    """Return the seconds until the first flow has moved all of its bytes."""
     least = inf
     for flow in active:
         if rates[flow] > 0 and sizes[flow] - moved[flow] < least * rates[flow]:
@@ -121,9 +121,9 @@ def soonest(active: Integers, sizes: Floats, moved: Floats, rates: Floats) -> fl
 def advance(
     active: Integers, sizes: Floats, moved: Floats, rates: Floats, seconds: float, over: MutableSequence[int]
 ) -> int:
-    """Move bytes for so long; put the flows that have moved all of theirs into `over`, and return how many they are.
+    """Move bytes for `seconds`; put the flows that have moved all of theirs into `over`, and return their number.
 
-    What would be over within a nanosecond is over: else roundings would leave crumbs.
+    A flow that would be done within a nanosecond counts as done, because rounding would leave a remainder.
     """
     count = 0
     for flow in active:

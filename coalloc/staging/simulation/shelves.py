@@ -1,4 +1,4 @@
-"""What hosts keep for others, and whether there is room."""
+"""The storage that hosts lend to others, and its use."""
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -9,9 +9,9 @@ __all__ = ["Shelves"]
 
 
 class Shelves:
-    """By host: pieces that are staged there or on their way. Both need the room.
+    """The pieces staged at hosts or in flight to them, by host. Both occupy space.
 
-    :param storage: bytes that hosts lend; those that are not named have no limit
+    :param storage: bytes that hosts lend; hosts that are not named have no limit
     """
 
     def __init__(self, storage: Mapping[str, int]) -> None:
@@ -23,35 +23,35 @@ class Shelves:
 
     @property
     def times(self) -> Mapping[str, Sequence[tuple[float, int]]]:
-        """By host: (second, bytes from then on)."""
+        """The bytes kept by each host, as pairs (second, bytes from then on)."""
         return self._times
 
     def has_room(self, host: str, piece: Piece) -> bool:
-        """Whether a piece could be sent there."""
+        """Return whether a host has room for a piece."""
         limit = self._storage.get(host)
         return limit is None or piece in self._uses[host] or self._bytes[host] + piece.size <= limit
 
     def expect(self, now: float, host: str, piece: Piece) -> None:
-        """It is on its way there."""
+        """Reserve room for a piece in flight to a host."""
         self._use(now, host, piece, 1)
 
     def put(self, now: float, host: str, piece: Piece) -> None:
-        """It is there, as was expected."""
+        """Record the arrival of an expected piece."""
         if piece in self._staged[host]:
             self._use(now, host, piece, -1)
         self._staged[host].add(piece)
 
     def forget(self, now: float, host: str, piece: Piece) -> None:
-        """It does not come."""
+        """Release the room of an expected piece that does not arrive."""
         self._use(now, host, piece, -1)
 
     def drop(self, now: float, host: str, piece: Piece) -> None:
-        """It is deleted."""
+        """Delete a staged piece."""
         self._staged[host].remove(piece)
         self._use(now, host, piece, -1)
 
     def lose(self, now: float, host: str) -> None:
-        """All that is staged there is gone."""
+        """Delete all staged pieces of a host."""
         for piece in list(self._staged[host]):
             self.drop(now, host, piece)
 

@@ -1,4 +1,4 @@
-"""Drives a method over a fluid network, in virtual time. Every moment is exact: nothing goes by steps."""
+"""A simulator that runs a method over a fluid network, in virtual time. Times are exact, without fixed time steps."""
 
 from collections import deque
 from collections.abc import Iterable, Iterator
@@ -31,14 +31,14 @@ def simulate(
     fast: bool = False,
     carrier: Carrier | None = None,
 ) -> Record:
-    """Carry out a collection in virtual time.
+    """Carry out a collect job in virtual time.
 
-    :param happenings: what the network does by itself, in the order of time; may be endless
-    :param told: seconds after which the method hears, again and again, how far all hops are; inf for never
-    :param limit: seconds at which it is over in any case
-    :param fast: compile what is called often, which takes numba: worth it from some thousands of hops on
-    :param carrier: moves the bytes instead of a fluid over the underlay
-    :raises IllegalActionError: when the method wants what makes no sense, or waits for nothing
+    :param happenings: changes of the network, in order of time; may be endless
+    :param told: seconds between the reports of all hops' progress to the method; inf for none
+    :param limit: seconds after which the simulation ends in any case
+    :param fast: whether to compile frequently called functions, which takes numba and pays for some thousands of hops
+    :param carrier: carrier that moves the bytes instead of a fluid over the underlay
+    :raises IllegalActionError: when the method requests an impossible action, or waits for nothing
     """
     return _Simulation(method, underlay, iter(happenings), told, limit, carrier or Fluid(underlay, fast)).run()
 
@@ -65,14 +65,14 @@ class _Simulation:
         self._outcome = ""
         self._events: deque[Event] = deque([Started(0.0)])
         self._queues: dict[Pair, deque[Send]] = {}
-        """By pair: the hop that goes, and those behind it."""
+        """By pair: the current hop, and those behind it."""
         self._began: dict[int, float] = {}
         self._pairs: dict[int, Pair] = {}
         self._hops: list[Hop] = []
         self._dead: set[str] = set()
 
     def run(self) -> Record:
-        """Until the method says that it is over."""
+        """Run until the method ends, gives up, or the time limit is reached."""
         while not self._outcome:
             if self._events:
                 self._tell(self._events.popleft())
@@ -82,7 +82,7 @@ class _Simulation:
         return Record(self._outcome, self._now, self._hops, self._shelves.times, background)
 
     def _go_on(self) -> None:
-        """To the next moment at which anything happens."""
+        """Advance to the next time at which anything happens."""
         if not self._queues and self._wakes_at == inf:
             raise IllegalActionError(f"{self._method.name} waits, and nothing is on its way")
         happens_at = self._next.at if self._next else inf
@@ -106,7 +106,7 @@ class _Simulation:
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, Moved) and event.hop not in self._pairs:
-            return  # cancelled a moment ago
+            return  # its hop was just cancelled
         for action in self._method.handle(event):
             self._act(action)
 
@@ -136,7 +136,7 @@ class _Simulation:
 
     def _send(self, send: Send) -> None:
         if self._dead & {send.source, send.sink}:
-            return  # that it is gone is about to be heard, and ends this hop, too
+            return  # the event Gone is already queued, and will end this hop, too
         pair = send.source, send.sink
         self._pairs[send.hop] = pair
         if not self._carrier.has(pair):
@@ -148,7 +148,7 @@ class _Simulation:
             self._begin(pair)
 
     def _begin(self, pair: Pair) -> None:
-        """The next hop in a pair's queue that finds room; or none."""
+        """Begin the next hop in a pair's queue that finds room; remove the queue if there is none."""
         queue = self._queues[pair]
         while queue:
             send = queue[0]
@@ -167,7 +167,7 @@ class _Simulation:
         return (send.piece.file, send.sink) not in self._wanted
 
     def _over(self, pair: Pair, outcome: Outcome) -> Send:
-        """The hop that goes is over; the next one begins."""
+        """End the current hop of a pair; begin the next one."""
         send = self._queues[pair].popleft()
         del self._pairs[send.hop]
         self._hops.append(Hop(send, self._began.pop(send.hop), self._now, outcome))
@@ -191,7 +191,7 @@ class _Simulation:
             self._queues[pair] = deque(send for send in self._queues[pair] if send.hop != hop)
 
     def _unmake(self, hop: int) -> None:
-        """A hop was over a moment ago, which the method has not heard: what it brought is dropped all the same."""
+        """Undo a hop whose end the method has not heard of yet: a piece that it staged is dropped."""
         if any(isinstance(event, Arrived) and event.hop == hop for event in self._events):
             send = next(done.send for done in reversed(self._hops) if done.send.hop == hop)
             if self._is_relayed(send):

@@ -1,4 +1,4 @@
-"""What lies below the pairs of hosts: links that they share, with each other and with other people's traffic."""
+"""The network below the pairs of hosts: links that they share, with each other and with background traffic."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,14 +9,14 @@ from coalloc.planner.network import Host, Link, LinkKey, Network
 __all__ = ["Route", "Stream", "Underlay"]
 
 Route = Mapping[str, float]
-"""By link: how much of its capacity a byte takes; 1 for a link that is simply on the way."""
+"""By link: the amount of its capacity that a byte takes; 1 for a link that is simply on the route."""
 
 
 class Stream(NamedTuple):
-    """Other people's traffic, without end.
+    """Endless background traffic.
 
-    With a `rate` (bytes per second) it takes that before all others, whatever they need, as UDP does. Without one it is
-    a TCP that shares fairly, in proportion to its `share`.
+    With a `rate` (bytes per second) it takes that before all others, regardless of their needs, as UDP does. Without
+    one it is a TCP stream that shares fairly, in proportion to its `share`.
     """
 
     name: str
@@ -29,9 +29,9 @@ class Stream(NamedTuple):
 class Underlay:
     """Links by name, in bytes per second, and the routes of ordered pairs of hosts over them.
 
-    :param streams: other people's traffic
-    :param storage: bytes that hosts lend to files of others; those that are not named have no limit
-    :param shares: of pairs: how much of a bottleneck one takes in proportion to others; 1 if not named
+    :param streams: background traffic
+    :param storage: bytes that hosts lend to files of others; hosts that are not named have no limit
+    :param shares: share of a bottleneck that a pair takes in proportion to others; 1 if not named
     """
 
     capacities: Mapping[str, float]
@@ -42,7 +42,7 @@ class Underlay:
 
     @classmethod
     def of(cls, network: Network) -> Self:
-        """A network that is just as planners think. Of several links of a pair the widest is its way."""
+        """Create the underlay that planners assume for a network. If a pair has several links, it uses the widest."""
         capacities: dict[str, float] = {}
         routes: dict[tuple[str, str], dict[str, float]] = {}
         for key, link in _widest(network).items():
@@ -60,7 +60,7 @@ class Underlay:
 
 
 def _widest(network: Network) -> dict[LinkKey, Link]:
-    """The links that pairs of hosts use."""
+    """Return the links that pairs of hosts use."""
     widest: dict[tuple[str, str], Link] = {}
     for link in network.links.values():
         pair = link.key.source, link.key.sink
@@ -70,7 +70,7 @@ def _widest(network: Network) -> dict[LinkKey, Link]:
 
 
 def _access(source: Host, source_isp: str, sink: Host, sink_isp: str) -> dict[str, float]:
-    """What limits at both ends."""
+    """Return the limits of the access at both ends."""
     up = {isp.name: isp.up for isp in source.isps}.get(source_isp)
     down = {isp.name: isp.down for isp in sink.isps}.get(sink_isp)
     limits = {
