@@ -1,1 +1,1 @@
-"""What handlers are given: who asks, and the services."""
+"""Dependencies of the handlers: the caller, and the services."""

@@ -1,6 +1,6 @@
 """Policies of routes: the role and the scope that each needs.
 
-Every route declares exactly one of these; the application does not start with one that declares none (`checked`).
+The application does not start unless every route declares exactly one policy (`checked`).
 """
 
 import time
@@ -39,15 +39,16 @@ __all__ = [
 ANONYMOUS = Caller(subject="anonymous", role="reader")
 LARGE = "large requests"
 BURST = 2.0
-"""Seconds whose requests may come at once."""
+"""Seconds whose share of requests a caller may send at once."""
 MOST_CALLERS = 10_000
 
 
 class Policy:
-    """Callers of this role with a token that has one of these scopes; no role: everybody, known or not.
+    """The callers that a route admits: those with a role, and a token with one of the scopes.
 
-    :param scopes: all of one resource server
-    :param issued: an admin must have issued the token itself: none that came from a login, or that a client was given
+    :param role: least role; None admits everybody, with or without a token
+    :param scopes: accepted scopes, all of one resource server
+    :param issued: whether only tokens issued by an admin are accepted, and none from a login or a client
     """
 
     def __init__(self, role: Role | None, scopes: Sequence[str] = (ALL,), issued: bool = False) -> None:
@@ -57,17 +58,17 @@ class Policy:
         (self.server,) = {KNOWN[each] for each in scopes}
 
     async def __call__(self, request: Request) -> Caller:
-        """Who asks, as the route has found."""
+        """Return the caller that the route has authenticated."""
         return _sent(request).caller
 
     async def judge(self, request: Request) -> Bearer:
-        """Who asks, with which token.
+        """Authenticate and authorize a request; return the token with its caller.
 
         :raises Unauthenticated: :raises Forbidden: :raises TooManyRequests:
         """
         if self.role is None:
             return Bearer(ANONYMOUS)
-        request.state.bearer = bearer = await self.bearer(request)  # known to the log, whatever is decided
+        request.state.bearer = bearer = await self.bearer(request)  # logged even if the request is refused
         caller = bearer.caller
         _turn(request, caller, services(request).settings.requests_per_second)
         if bearer.scopes.isdisjoint(self.scopes):
@@ -84,7 +85,10 @@ class Policy:
         return bearer
 
     async def still(self, request: Request) -> bool:
-        """Whether who has asked may still be heard: for answers that take long."""
+        """Return whether the caller may still be served; used by answers that take long.
+
+        A caller who has only exceeded the rate limit may.
+        """
         try:
             await self.judge(request)
         except (Unauthenticated, Forbidden):
@@ -94,14 +98,15 @@ class Policy:
         return True
 
     async def bearer(self, request: Request) -> Bearer:
-        """Who asks. :raises Unauthenticated:"""
+        """Return the token of a request, with its caller. :raises Unauthenticated:"""
         return await _bearer(request, services(request), self.server)
 
 
 class Guarded(APIRoute):
-    """A route that asks its policy first: the framework would read and parse a body before any dependency.
+    """A route that applies its policy first: the framework would read and parse a body before any dependency.
 
-    Large requests are done in turns; those that are done `elsewhere` once they are read are only read in them.
+    Large requests wait for their turn, in which they are parsed and handled. If `elsewhere` is true, they are only
+    parsed in their turn, and handled after it.
     """
 
     elsewhere = False
@@ -125,7 +130,7 @@ class Guarded(APIRoute):
             exact = Exactly(request.scope, request.receive)
             if request.method == "PUT" and (wanted := request.headers.getlist("If-Match")):
                 broker = services(request)
-                # Between the look and the change there is no other that says If-Match.
+                # No other request with If-Match may come between the check and the change.
                 async with request.app.state.changing, broker.database.alone("changes"):
                     broker.places.look_again()
                     await matched(request, wanted)
@@ -136,7 +141,7 @@ class Guarded(APIRoute):
             caller, large = request.state.bearer.caller, services(request).large
             if not (admitted := caller.may("admin")):
                 large.admit(caller.subject, LARGE)
-            await exact.body()  # before the turn: others need not wait for what is slow to come
+            await exact.body()  # before the turn, so that others do not wait for a slow upload
             async with large.turn(caller.subject, LARGE, admitted):
                 await exact.prepare(field)
                 if not self.elsewhere:
@@ -147,7 +152,7 @@ class Guarded(APIRoute):
 
 
 def _policy(route: APIRoute) -> Policy:
-    """The policy of a route. :raises RuntimeError: when it has none, or several"""
+    """Return the policy of a route. :raises RuntimeError: when it has none, or several"""
     found = [each.call for each in route.dependant.dependencies if isinstance(each.call, Policy)]
     if len(found) != 1:
         raise RuntimeError(f"{route.path} declares {len(found)} policies: every route declares one")
@@ -155,10 +160,10 @@ def _policy(route: APIRoute) -> Policy:
 
 
 def checked(routes: Sequence[BaseRoute], free: Sequence[str]) -> None:
-    """Refuse an application with a route that asks for no policy before it reads a body.
+    """Check that every route applies a policy before it reads a body.
 
     :param free: paths of documents that everybody may read
-    :raises RuntimeError: naming the route
+    :raises RuntimeError: for a route that does not; the error names it
     """
     for context in iter_route_contexts(routes):
         route = context.original_route
@@ -180,7 +185,7 @@ async def _bearer(request: Request, services: Factory, server: str) -> Bearer:
 
 
 def _turn(request: Request, caller: Caller, rate: float) -> None:
-    """Each caller has a bucket of requests that fills again."""
+    """Take one request from the caller's token bucket. :raises TooManyRequests: when the bucket is empty"""
     buckets: dict[str, tuple[float, float]] = request.app.state.buckets
     now = time.monotonic()
     left, since = buckets.get(caller.subject, (rate * BURST, now))
@@ -195,7 +200,7 @@ def _turn(request: Request, caller: Caller, rate: float) -> None:
 
 
 def _sent(request: Request) -> Bearer:
-    """The token, after a policy has looked at it."""
+    """Return the token that a policy has accepted, with its caller."""
     return cast(Bearer, request.state.bearer)
 
 
@@ -215,5 +220,5 @@ Named = Annotated[Caller, Depends(Policy("reader", ("openid",)))]
 Identified = Annotated[Caller, Depends(Policy("reader", (VIEW_IDENTITIES, VIEW_IDENTITY_SET, "openid")))]
 Consenting = Annotated[Caller, Depends(Policy("reader", (VIEW_CONSENTS, VIEW_IDENTITY_SET, "openid")))]
 Still = Annotated[Callable[[], Awaitable[bool]], Depends(_still)]
-"""Whether the caller may still be heard, asked at each beat of a stream."""
+"""A function that returns whether the caller may still be served; streams call it at each heartbeat."""
 Sent = Annotated[Bearer, Depends(_sent)]

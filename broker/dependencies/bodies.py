@@ -1,4 +1,4 @@
-"""Bodies of requests, read strictly: large ones in a thread, so that others are answered meanwhile."""
+"""Strict parsing of request bodies. Large ones are parsed in a thread, so that other requests are served meanwhile."""
 
 import asyncio
 from typing import Any
@@ -13,34 +13,34 @@ from broker.models.strict_json import document
 __all__ = ["Exactly", "is_large"]
 
 SMALL = 64 << 10
-"""Bytes of a body that is read at once."""
+"""Bytes of the largest body that is parsed without a thread."""
 MOST_VALUES = 1_000_000
-"""Of a body: each takes some hundred bytes of memory, however few it has on the wire."""
+"""Most values in a body: each takes some hundred bytes of memory, however short it is on the wire."""
 SHOWN = 50
-"""Faults of a body that are kept."""
+"""Most faults of a body that are reported."""
 
 
 def is_large(request: Request) -> bool:
-    """Tell whether a body may be large, by what the request says of it."""
+    """Return whether a body may be large, according to the headers of the request."""
     length = request.headers.get("Content-Length", "")
     return int(length) > SMALL if length.isdecimal() else "Transfer-Encoding" in request.headers
 
 
 class Exactly(Request):
-    """A request whose JSON says nothing twice."""
+    """A request whose JSON is read strictly: no object may have a key twice."""
 
     _made: Any = None
 
     async def json(self) -> Any:
-        """The body. :raises Invalid: when it names something twice"""
+        """Return the body, parsed. :raises Invalid: when an object in it has a key twice"""
         return document(await self.body()) if self._made is None else self._made
 
     async def prepare(self, field: ModelField | None) -> None:
-        """Read the whole body, and make of it what the route wants, without holding up others.
+        """Read the whole body. Parse and validate large JSON in a thread, so that other requests are not held up.
 
-        :param field: what the route wants, if it is one thing
+        :param field: body parameter of the route, if it has just one; None: the body is parsed, but not validated
         :raises TooLarge: when it has too many values
-        :raises RequestValidationError: when it is not what the route wants
+        :raises RequestValidationError: when it does not fit the parameter
         """
         body = await self.body()
         if len(body) <= SMALL or "json" not in self.headers.get("Content-Type", ""):
@@ -51,7 +51,7 @@ class Exactly(Request):
         try:
             self._made = await asyncio.to_thread(_made, body, field)
         except ValueError:
-            return  # it is read again, and refused, where all bodies are
+            return  # the framework parses it again, and refuses it as it refuses small ones
         self._body = b"{}"
 
 

@@ -1,4 +1,4 @@
-"""The services of the application that handles the request, and where it is found."""
+"""The services of the application that handles the request, and its public URL."""
 
 from typing import Annotated, cast
 
@@ -11,12 +11,12 @@ __all__ = ["Home", "Services"]
 
 
 def services(request: Request) -> Factory:
-    """Those of this application."""
+    """Return the services of this application."""
     return cast(Factory, request.app.state.factory)
 
 
 def home(request: Request) -> str:
-    """Where users find this broker: as an admin has said, else where the connection came to, whatever `Host` says."""
+    """Return the URL of this broker for users: the configured one, else the origin of the connection (`found_at`)."""
     scope = request.scope
     said = services(request).settings.public_url.rstrip("/")
     return said or found_at(scope["scheme"], request.headers.get("Host", ""), scope.get("server"))

@@ -1,4 +1,4 @@
-"""What browsers keep for us: no script can read it, and no other site can send it with a form."""
+"""The broker's cookies: no script can read them, and no other site can send them with a form."""
 
 from starlette.responses import Response
 
@@ -6,12 +6,12 @@ __all__ = ["cookie", "keep"]
 
 
 def cookie(name: str, home: str) -> str:
-    """As it is called; where TLS is, such that browsers refuse one that another host has set."""
+    """Return the full name of a cookie; with TLS it has a prefix that makes browsers refuse one set by another host."""
     return f"__Host-coget-{name}" if home.startswith("https:") else f"coget-{name}"
 
 
 def keep(answer: Response, name: str, home: str, value: str, seconds: float) -> Response:
-    """Let the browser keep this so long; 0: not any more."""
+    """Set a cookie with this lifetime in an answer, and return the answer; 0 deletes the cookie."""
     answer.set_cookie(
         cookie(name, home),
         value,

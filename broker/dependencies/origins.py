@@ -1,4 +1,4 @@
-"""Where a request has found the broker, as far as that can be believed: anybody may write anything into `Host`."""
+"""The origin at which a request has reached the broker. The header `Host` is not trusted: a client can forge it."""
 
 import ipaddress
 import re
@@ -12,11 +12,11 @@ USUAL = {"http": 80, "https": 443}
 def found_at(scheme: str, host: str, server: tuple[str, int | None] | None) -> str:
     """Return the origin that an answer may name.
 
-    That is the address at which the connection was accepted; `Host` counts where it says the same, or where both are
-    this machine's loopback: users have tunnels to it, at other ports.
+    This is the address at which the connection was accepted. `Host` counts only if it names the same address, or if
+    both are loopback addresses of this machine: users reach it through tunnels, at other ports.
 
-    :param host: the header, empty for none
-    :param server: the address of the socket, and its port: None for the usual one
+    :param host: header `Host`; empty if there is none
+    :param server: address and port of the socket; None as port: the default port of the scheme
 
     >>> found_at("http", "192.0.2.1:8642", ("192.0.2.1", 8642)), found_at("http", "evil.example", ("192.0.2.1", 8642))
     ('http://192.0.2.1:8642', 'http://192.0.2.1:8642')

@@ -1,4 +1,4 @@
-"""Who sits at a browser that has logged in, and what tells our own forms from others'."""
+"""The user of a browser that has logged in, and the token that proves that a form is the broker's own."""
 
 import hashlib
 import hmac
@@ -20,13 +20,13 @@ LOGIN = "/reports/login"
 
 
 class Seated(Policy):
-    """Whoever has logged in with this browser and has this role may: also where everybody may read."""
+    """A policy that requires a login with this browser and this role, even if the broker lets everybody read."""
 
     def __init__(self, role: Role) -> None:
         super().__init__(role)
 
     async def bearer(self, request: Request) -> Bearer:
-        """Who sits there. :raises LoggedOut:"""
+        """Return the user of the browser's session. :raises LoggedOut: when there is no valid session"""
         secret = request.cookies.get(cookie("session", home(request)))
         caller = await services(request).sessions.current(secret) if secret else None
         if caller is None:
@@ -37,7 +37,7 @@ class Seated(Policy):
 
 
 def form(request: Request) -> str:
-    """What our own forms say in this session, and others' cannot know: made of its secret, which it does not tell."""
+    """Return the token against forged forms of this session: an HMAC, which does not reveal the session's secret."""
     secret = request.cookies.get(cookie("session", home(request)), "")
     return hmac.new(secret.encode(), b"form", hashlib.sha256).hexdigest()
 
@@ -49,5 +49,5 @@ Form = Annotated[str, Depends(form)]
 
 
 def browsing(admin: bool) -> object:
-    """Who has to sit there for what only admins may see, or for what others may, too."""
+    """Return the dependency of pages for admins only, or of pages for all users."""
     return BrowsingAdmin if admin else Browsing

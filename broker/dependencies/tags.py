@@ -1,4 +1,4 @@
-"""Entity tags: what a resource is now, and whether a change is meant for that (RFC 9110, 13.1.1)."""
+"""Entity tags: the version of a resource, and the check that a change is meant for it (RFC 9110, 13.1.1)."""
 
 import hashlib
 from collections.abc import MutableMapping, Sequence
@@ -14,7 +14,7 @@ SAME = ("type", "asgi", "http_version", "scheme", "path", "raw_path", "server", 
 
 
 def tagged(answer: Response) -> Response:
-    """The answer to a GET, with its tag where all of it is there."""
+    """Return the answer to a GET, with its tag if its status is 200 and its body is complete."""
     if answer.status_code == 200 and "ETag" not in answer.headers and isinstance(getattr(answer, "body", None), bytes):
         answer.headers["ETag"] = _tag(bytes(answer.body))
     return answer
@@ -25,11 +25,11 @@ def _tag(body: bytes) -> str:
 
 
 async def matched(request: Request, wanted: Sequence[str]) -> None:
-    """Look at the resource as who asks sees it.
+    """Check that the resource, as the caller sees it, has one of the wanted tags.
 
-    :param wanted: what all its If-Match headers say; a list of no tag matches nothing, nor does a weak one
+    :param wanted: values of all If-Match headers; an empty list matches nothing, and neither does a weak tag
 
-    :raises Outdated: when it is none of those wanted, or is not there
+    :raises Outdated: when it has none of these tags, or does not exist
     """
     known = await _now(request)
     given = {each.strip() for header in wanted for each in header.split(",")}
@@ -38,7 +38,7 @@ async def matched(request: Request, wanted: Sequence[str]) -> None:
 
 
 async def _now(request: Request) -> str | None:
-    """The tag of what GET answers; None where there is nothing."""
+    """Return the tag of the current answer to GET; None if its status is not 200."""
     status, body = 0, b""
     headers = [each for each in request.scope["headers"] if each[0] in (b"authorization", b"host", b"cookie")]
     scope = {name: request.scope[name] for name in SAME if name in request.scope}
