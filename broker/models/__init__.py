@@ -1,1 +1,1 @@
-"""Wire types: what callers send and get. Pydantic models; a value that is one of these is valid."""
+"""Wire types: pydantic models of requests and answers. An instance of one of these is valid."""

@@ -1,4 +1,4 @@
-"""Who may do what: roles, and tokens that carry them."""
+"""Roles, and the tokens that carry them."""
 
 from typing import Annotated, Literal
 
@@ -24,7 +24,7 @@ __all__ = [
 
 Role = Literal["reader", "transfer", "curator", "admin"]
 ROLES: tuple[Role, ...] = ("reader", "transfer", "curator", "admin")
-"""Each may do all that those before it may: ask; report transfers and bad replicas; change the catalogue; all."""
+"""Each role includes those before it. Rights: query; report transfers and bad replicas; change the catalogue; all."""
 
 Subject = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.@:/+%~-]*$", min_length=1, max_length=LONGEST)]
 
@@ -40,19 +40,19 @@ Issuable = Annotated[str, StringConstraints(pattern=rf"^{CALLED.pattern}$"), Aft
 
 
 class Caller(Wire):
-    """Who asks, and from where: `site` is where their transfers go unless they say otherwise."""
+    """The sender of a request; `site` is the default destination of their transfers."""
 
     subject: str
     role: Role
     site: SinkName = ""
 
     def may(self, role: Role) -> bool:
-        """Whether their role includes that one."""
+        """Return whether the caller's role includes this one."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
     @property
     def scope(self) -> str | None:
-        """The subject whose doings they are shown, with names and errors; None: everybody's, which admins see."""
+        """The subject whose activity the caller sees with names and errors; None for admins, who see everybody's."""
         return None if self.may("admin") else self.subject
 
 
@@ -66,7 +66,7 @@ def lesser(role: Role, most: Role) -> Role:
 
 
 class NewToken(Wire):
-    """A token to be issued; it lasts `days`, for ever if none are said."""
+    """A token to be issued; it is valid for `days`, or for ever if `days` is not given."""
 
     subject: Issuable
     role: Role = "reader"
@@ -75,7 +75,7 @@ class NewToken(Wire):
 
 
 class TokenRecord(Wire):
-    """What is known of a token that was issued, or of a login with a browser; never the token."""
+    """The record of an issued token or of a browser login; it never contains the token."""
 
     id: int
     kind: Literal["token", "login"]
@@ -89,13 +89,13 @@ class TokenRecord(Wire):
 
 
 class IssuedToken(TokenRecord):
-    """A new token: the only time that it is shown."""
+    """A new token, with its secret, which is shown only this once."""
 
     token: str
 
 
 class Aside(Wire):
-    """A subject whose reports count for nothing, since when, and who said so."""
+    """A subject whose reports are set aside, since when, and by which admin."""
 
     subject: Subject
     at: Moment
@@ -103,7 +103,7 @@ class Aside(Wire):
 
 
 class AuditEntry(Wire):
-    """Who changed what, and when."""
+    """A change: when it was made, by which subject, and what it changed."""
 
     id: int
     at: Moment

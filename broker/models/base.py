@@ -1,4 +1,4 @@
-"""What all wire types have in common."""
+"""The base classes of all wire types, and the fields that they share."""
 
 from typing import Annotated, Any, cast
 
@@ -21,7 +21,7 @@ __all__ = [
 ]
 
 KEPT = r"^[^\x00]*$"
-"""Text that databases keep: not with a NUL."""
+"""Pattern of text that databases can store: no NUL."""
 Size = Annotated[int, Field(ge=0, lt=2**63)]
 """Bytes."""
 Moment = Annotated[float, Field(ge=0, lt=1e11, allow_inf_nan=False)]
@@ -48,7 +48,10 @@ EXACT = {"int": _count, "float": _count, "bool": _truth}
 
 
 def _exact(schema: Any, whose: type) -> Any:
-    """The schema, with all its numbers and truths guarded, but for those of other such models, which are already."""
+    """Return the schema with strict numbers and booleans, but leave nested `Exact` models, which are strict already.
+
+    :param whose: model to which the schema belongs
+    """
     if isinstance(schema, list | tuple):
         return type(schema)(_exact(each, whose) for each in schema)
     if not isinstance(schema, dict) or _others(schema, whose):
@@ -60,7 +63,7 @@ def _exact(schema: Any, whose: type) -> Any:
 
 
 LEFT = frozenset({"metadata", "config", "default", "cls", "serialization", "ref", "function"})
-"""Parts of a schema that are no schemas."""
+"""Keys of a schema whose values are not schemas."""
 
 
 def _others(schema: dict[str, Any], whose: type) -> bool:
@@ -69,7 +72,7 @@ def _others(schema: dict[str, Any], whose: type) -> bool:
 
 
 class Exact(BaseModel):
-    """A body in which true is no number, and no number is true."""
+    """A body that accepts neither true or false as a number nor a number as true or false."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -77,13 +80,13 @@ class Exact(BaseModel):
 
 
 class Wire(Exact):
-    """A value on the wire: nothing in it that is not known, nothing changed after."""
+    """A value on the wire: immutable, and without unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Fault(Wire):
-    """What went wrong, and what to do."""
+    """An error, and its remedy."""
 
     code: str
     message: str
@@ -91,11 +94,11 @@ class Fault(Wire):
 
 
 class Problem(Wire):
-    """The one shape of all errors."""
+    """The body of every error answer."""
 
     error: Fault
 
 
 def one_or_list(said: object) -> str:
-    """Tell which of the two a body is, so that it is refused for what is wrong with that, not with the other, too."""
+    """Return whether a body is a "list" or "one" object, so that only faults of that form are reported."""
     return "list" if isinstance(said, list) else "one"

@@ -1,4 +1,4 @@
-"""Sites, their endpoints, datasets, and where replicas of these are."""
+"""Sites, their endpoints, datasets, and replicas of datasets at endpoints."""
 
 from typing import Annotated, Literal, Self
 from urllib.parse import quote
@@ -24,7 +24,7 @@ __all__ = [
 ReplicaState = Literal[
     "AVAILABLE", "UNAVAILABLE", "COPYING", "BEING_DELETED", "BAD", "SUSPICIOUS", "TEMPORARY_UNAVAILABLE"
 ]
-"""As in Rucio. Only AVAILABLE ones are handed out, and SUSPICIOUS ones behind them."""
+"""States as in Rucio. Users are offered only AVAILABLE replicas and, after these, SUSPICIOUS ones."""
 Scheme = Literal["ftp", "gsiftp", "http", "https"]
 Host = Annotated[
     str,
@@ -36,7 +36,7 @@ PORTS: dict[str, int] = {"ftp": 21, "gsiftp": 2811, "http": 80, "https": 443}
 
 
 class Site(Wire):
-    """Where servers, or callers, are."""
+    """A location of servers or clients."""
 
     name: Named
     latitude: Latitude | None = None
@@ -46,10 +46,11 @@ class Site(Wire):
 class Endpoint(Wire):
     """A server that has replicas below a folder.
 
-    Of several, those of less `read_priority` are preferred where priorities rank; 0 means not for reading, as 0 in
-    `write_priority` means not for writing. `capacity` is bytes per second, `max_streams` connections to it by one
-    transfer. Coordinates are those of its site unless given. Only admins set `delegate`, which lets workers give its
-    host a limited proxy if it insists on one, and `data_hosts`: other hosts that its data may come from, or go to.
+    Where replicas are ranked by priority, a lower `read_priority` is better; 0 excludes the endpoint from reading, as
+    0 in `write_priority` excludes it from writing. `capacity` is in bytes per second; `max_streams` limits the
+    connections to it by one transfer. Coordinates default to those of its site. Only admins set `delegate`, which lets
+    workers give its host a limited proxy certificate if it insists on one, and `data_hosts`: other hosts that its data
+    may come from or go to.
     """
 
     name: Named
@@ -76,17 +77,17 @@ class Endpoint(Wire):
 
     @property
     def source(self) -> str:
-        """What its transfers are filed under: scheme, host and port; a scheme's own port is left out."""
+        """The name under which its transfers are stored: scheme, host and port, without the scheme's default port."""
         port = "" if self.port in (None, PORTS[self.scheme]) else f":{self.port}"
         return f"{self.scheme}://{self.host}{port}"
 
     def url(self, path: str) -> str:
-        """Of a file below its folder."""
+        """Return the URL of a file below the endpoint's folder."""
         return address(f"{self.source}{quote(self.prefix)}", path)
 
 
 def address(root: str, path: str) -> str:
-    """The URL of a file.
+    """Return the URL of a file.
 
     >>> address("ftp://host/data/", "2024/run 1.root")
     'ftp://host/data/2024/run%201.root'
@@ -95,7 +96,7 @@ def address(root: str, path: str) -> str:
 
 
 class Dataset(Wire):
-    """A file as users know it. `checksums` are of the whole, by algorithm: `sha256`, not `SHA-256`; hex."""
+    """A named file. `checksums` are hex digests of the whole file by algorithm, written `sha256`, not `SHA-256`."""
 
     name: Did
     size: Size | None = None
@@ -103,7 +104,7 @@ class Dataset(Wire):
 
 
 class Replica(Wire):
-    """That an endpoint has a dataset, and where below its folder: under the dataset's name unless told otherwise."""
+    """A copy of a dataset at an endpoint. `path` is below the endpoint's folder, by default the dataset's name."""
 
     dataset: Did
     endpoint: Named
@@ -114,7 +115,7 @@ class Replica(Wire):
 
 
 class BadReplica(Wire):
-    """What somebody found wrong with a replica: named by its dataset and its endpoint, or by its URL."""
+    """A report that a replica is bad, named by its dataset and either its endpoint or its URL."""
 
     dataset: Did
     endpoint: Named | None = None
@@ -129,16 +130,16 @@ class BadReplica(Wire):
 
 
 class ConfirmedReplica(Wire):
-    """A replica that is to be open where it is: named by its dataset and its URL."""
+    """A replica to confirm inside the collections around it, named by its dataset and its URL."""
 
     dataset: Did
     url: Annotated[str, StringConstraints(min_length=1, max_length=8000)]
 
 
 class UnconfirmedReplica(Wire):
-    """A replica inside collections whose owners have not confirmed it there, and no admin.
+    """A replica inside collections that neither their owners nor an admin have confirmed there.
 
-    `registered_by` is who registered it where it is; None: that is not known.
+    `registered_by` is the subject that registered it there; None if that is not known.
     """
 
     dataset: Did

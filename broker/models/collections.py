@@ -1,4 +1,4 @@
-"""Collections: a folder at a GridFTP server, one at the workers of a site, or the catalogue; and who may use them."""
+"""Collections: a folder at a GridFTP server, one at the workers of a site, or the catalogue; and their access rules."""
 
 from typing import Annotated, Literal, Self
 from uuid import UUID
@@ -36,16 +36,16 @@ PAUSABLE = (
     "task_transfer_read",
     "task_transfer_write",
 )
-"""What can be paused at a collection, as Globus names it."""
+"""Operations that can be paused at a collection, by their names in Globus."""
 
 
 class NewCollection(Wire):
-    """A collection to be made, or changed.
+    """A collection to create or change.
 
-    `gridftp` has an endpoint, and everything lies below `base` there; `local` is a folder `base` at the workers of a
-    `site`; `catalogue` shows datasets as files, for reading. `credential` names one that the workers know. At most
-    `concurrency` transfers run there at once, and `rate` bytes per second come from its folder or go there, over all
-    workers and by whichever name.
+    A `gridftp` collection has an endpoint, and everything lies below `base` there; a `local` one is the folder `base`
+    at the workers of a `site`; `catalogue` shows datasets as files, read-only. `credential` names a credential that the
+    workers know. At most `concurrency` transfers run there at once, and at most `rate` bytes per second come from its
+    folder or go there. Both limits hold over all workers, and over all collections of the same folder.
     """
 
     name: Title
@@ -73,7 +73,7 @@ class NewCollection(Wire):
 
 
 class Collection(NewCollection):
-    """One that there is."""
+    """An existing collection."""
 
     id: UUID
     owner: str
@@ -81,7 +81,7 @@ class Collection(NewCollection):
 
 
 class UsableCollection(Wire):
-    """A collection as those are told of it who may use it: not where it is, nor which credential is shown there."""
+    """A collection as its users see it: without its location and its credential."""
 
     id: UUID
     name: Title
@@ -93,10 +93,10 @@ class UsableCollection(Wire):
 
 
 class NewRule(Wire):
-    """Who may read, or read and write, below a path of a collection.
+    """A permission to read, or to read and write, below a path of a collection.
 
-    A principal is an identity (a subject, or its UUID) or a role, which means that role and those above; all who are
-    somebody, and all, have none.
+    The principal is an identity (a subject, or its UUID) or a role, which stands for that role and those above it.
+    Rules for all authenticated users and for everybody (`anonymous`) have no principal.
     """
 
     principal_type: PrincipalType
@@ -114,13 +114,13 @@ class NewRule(Wire):
 
 
 class AccessRule(NewRule):
-    """A rule that there is."""
+    """An existing access rule."""
 
     id: UUID
 
 
 class Bookmark(Wire):
-    """A name that a user gave to a path of a collection."""
+    """A user's name for a path of a collection."""
 
     id: UUID
     name: str
@@ -130,7 +130,7 @@ class Bookmark(Wire):
 
 
 class PauseRule(Wire):
-    """What an admin has paused at a collection, for one subject or for all."""
+    """Operations that an admin has paused at a collection, for one subject or for all."""
 
     id: UUID
     collection_id: UUID

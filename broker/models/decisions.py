@@ -1,4 +1,4 @@
-"""Which replicas were chosen for a transfer, why, and what came of it, as reporters say it and as it is kept."""
+"""Decisions: the replicas chosen for a transfer, the reasons, and the results, as reported and as stored."""
 
 from collections.abc import Sequence
 from typing import Annotated, Literal, NamedTuple, Self
@@ -18,7 +18,7 @@ Rate = Annotated[float, Field(gt=0, lt=1e16, allow_inf_nan=False)]
 
 
 class Expectation(Wire):
-    """Bytes per second that were expected; in four of five cases between p10 and p90, if these were known."""
+    """A forecast rate, in bytes per second; in four of five cases between p10 and p90, if these are known."""
 
     p10: Rate | None = None
     p50: Rate
@@ -26,11 +26,11 @@ class Expectation(Wire):
 
 
 class Part(Wire):
-    """A candidate: what was expected of it, what it was to deliver, and what it did.
+    """A candidate: its forecast, its planned share, and what it did.
 
-    `seconds` is how long it was busy, `setup_seconds` the mean time to the first byte of a range; `start_seconds` when
-    its bytes could first flow, counted from the beginning, `flow_seconds` how long they did. `planned_bytes` is None
-    where the scheme gives out no shares.
+    `seconds` is the time that it was busy, `setup_seconds` the mean time to the first byte of a range. `start_seconds`
+    is the time from the beginning of the transfer until its bytes could first flow, `flow_seconds` the time that they
+    flowed. `planned_bytes` is None if the strategy plans no shares.
     """
 
     source: SourceName
@@ -50,10 +50,11 @@ class Part(Wire):
 
 
 class Range(Wire):
-    """Bytes [start, end) as a source was asked for them, `end` as it was in the end; and those that it brought first.
+    """A range: bytes [start, end) that a source was asked for, with the final `end`.
 
-    Times count from the beginning of the transfer: when it was asked, when its first and its last byte came, and when
-    it was over. `count`: so many neighbours are told as one.
+    `bytes` counts those that this source delivered first. Times are seconds since the beginning of the transfer: when
+    the source was asked, when its first and its last byte arrived, and when the range was over. `count` is the number
+    of neighbouring ranges that are merged into this one.
     """
 
     source: Annotated[int, Field(ge=0, lt=MOST_SOURCES)]
@@ -69,12 +70,12 @@ class Range(Wire):
 
 
 class Decided(Wire):
-    """A transfer of one file, or a collection, whose sources are pairs of hosts.
+    """A transfer of one file, or a collect job, whose sources are pairs of hosts.
 
-    `id` is the reporter's own: reported again, it is the same.
+    `id` is the reporter's own: a second report with the same id is the same transfer.
 
-    `moved` are the bytes that were not there before, `seconds` is how long all took, `fetch_seconds` until the last
-    byte was there. `range_count` is how many ranges there were, of which `ranges` may put neighbours together.
+    `moved` is the number of bytes that were not there before. `seconds` is the total time, `fetch_seconds` the time
+    until the last byte arrived. `range_count` is the number of ranges; `ranges` may merge neighbours.
     """
 
     id: Key
@@ -104,7 +105,7 @@ class Decided(Wire):
 
 
 class Made(NamedTuple):
-    """A decision, and the work of a task that it was made for, if it was for one."""
+    """A decision, and the work item of a task for which it was made, if any."""
 
     decided: Decided
     task_id: str | None = None
@@ -112,10 +113,11 @@ class Made(NamedTuple):
 
 
 class Regret(NamedTuple):
-    """What would have been best, seconds; None: nobody can say. `shares` are the best ones in hindsight, bytes.
+    """The hindsight of a transfer, in seconds; None where it is not known. `shares` are the best ones, in bytes.
 
-    `waits` is the number of the source that the plan would have waited for, `unknown` how many candidates had to be
-    left out, since nobody knows what they would have done.
+    `best` is with the best shares, `planned` with the planned ones, `single` from the best source alone. `waits` is the
+    number of the source for which the plan would have waited, `unknown` the number of candidates that are left out
+    because nothing is known about what they would have delivered.
     """
 
     best: float | None = None
@@ -127,7 +129,7 @@ class Regret(NamedTuple):
 
 
 class Taken(Wire):
-    """What became of a report: how many were new, and how many had been reported before."""
+    """The result of a report: the number of new decisions, and of those reported before."""
 
     accepted: int
     known: int
@@ -157,7 +159,7 @@ class Listed(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A decision as it is kept, with all that is known of it; `shares` are the best ones in hindsight, if known."""
+    """A stored decision with all its details; `shares` are the best ones in hindsight, in bytes, if known."""
 
     listed: Listed
     moved: int

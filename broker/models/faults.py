@@ -1,4 +1,4 @@
-"""Faults of a document, told as its sender wrote it: by the names in it, never by those of our own types."""
+"""Faults of a document, described by the names in the document, never by those of the broker's own types."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -9,22 +9,23 @@ __all__ = ["place", "told", "why"]
 
 Fault = ErrorDetails | dict[str, Any]
 OBJECTS = frozenset({"dict_type", "model_type", "model_attributes_type"})
-"""Faults whose messages say how Python holds an object."""
+"""Types of faults whose messages speak of Python types; `why` words them in terms of JSON."""
 OUTSIDE = ("query", "path", "header", "cookie")
 
 
 def told(faults: Iterable[Fault], document: object) -> list[str]:
-    """Return where and what each fault is, in the order in which they were found.
+    """Return the place and the message of each fault, in the order in which they were found.
 
-    :param document: what was sent; of a request its body
+    :param document: document that was sent; for a request, its body
     """
     return [f"{'.'.join(place(each['loc'], document, each['type'] == 'missing'))}: {why(each)}" for each in faults]
 
 
 def place(loc: Sequence[str | int], document: object, missing: bool = False) -> list[str]:
-    """Return those parts of a place that lead through the document; the others name validators, or members of unions.
+    """Return the parts of a fault's place that lead through the document, without validators and members of unions.
 
-    :param missing: whether the last part is the name of what is not there
+    :param loc: place of the fault, as pydantic gives it
+    :param missing: whether the last part is the name of a missing field
 
     >>> place(("body", "list[function-after[_whole(), Site]]", 1, "name"), [{}, {"name": 5}])
     ['body', '1', 'name']
@@ -51,6 +52,6 @@ def place(loc: Sequence[str | int], document: object, missing: bool = False) -> 
 
 
 def why(fault: Fault) -> str:
-    """Return what is wrong, in the words of its sender."""
+    """Return the message of a fault, in terms of JSON."""
     message: str = fault["msg"]
     return "Input should be an object" if fault["type"] in OBJECTS else message.removeprefix("Value error, ")

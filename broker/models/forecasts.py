@@ -1,4 +1,4 @@
-"""What is to be expected of a transfer, and of each replica of a dataset."""
+"""Forecasts of transfers, and of each replica of a dataset."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ __all__ = [
 
 
 class Quantiles(Wire):
-    """Bytes per second below which a tenth, half and nine tenths of what may come should lie."""
+    """The quantiles of a forecast rate, in bytes per second: 10 %, 50 % and 90 % of outcomes should lie below."""
 
     p10: float
     p50: float
@@ -32,7 +32,7 @@ class Quantiles(Wire):
 
 
 class Asked(Wire):
-    """A transfer that somebody has in mind."""
+    """A transfer for which a forecast is requested."""
 
     source: SourceName
     sink: Whereto = ""
@@ -42,7 +42,7 @@ class Asked(Wire):
 
 
 class Questions(Wire):
-    """Several at once."""
+    """A request for several forecasts at once."""
 
     forecasts: Annotated[list[Asked], Field(max_length=10_000, fail_fast=True)]
 
@@ -50,7 +50,7 @@ class Questions(Wire):
 class Expected(Wire):
     """A forecast. `rate` is None where nothing is known; `seconds` are for the size, set-up included.
 
-    `observations` is how many are behind it, `newest_age` the seconds since the newest of them ended.
+    `observations` is the number of observations behind it, `newest_age` the seconds since the newest of them ended.
     """
 
     source: str
@@ -68,13 +68,13 @@ class Expected(Wire):
 
 
 class Forecasts(Wire):
-    """Answers in the order of the questions."""
+    """Forecasts in the order of the questions."""
 
     forecasts: list[Expected]
 
 
 class Wanted(Wire):
-    """Datasets to find; `sink` is where they are to go, the caller's own site unless given."""
+    """Datasets to find; `sink` is their destination, by default the caller's own site."""
 
     names: Annotated[list[Did], Field(max_length=10_000)]
     sink: SinkName | None = None
@@ -82,9 +82,9 @@ class Wanted(Wire):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A replica, and what to expect of it: the one of rank 1 is the best. No model: 30,000 are made for one answer.
+    """A replica and its forecast; rank 1 is the best. It is not a pydantic model: one answer may have 30,000 of them.
 
-    `measured`: there were transfers over this very path; otherwise the rate is that of others like it.
+    `measured` is true if there were transfers over this very link; otherwise the rate is that of similar links.
     """
 
     url: str
@@ -99,7 +99,7 @@ class Candidate:
 
     @property
     def estimate(self) -> Estimate:
-        """The same, as transfers are planned with it."""
+        """The forecast in the form that the planning of transfers takes."""
         if self.rate is None:
             return Estimate(self.setup_seconds, reason=self.rationale)
         bounds = (self.rate.p10, self.rate.p90)
@@ -108,7 +108,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """A dataset and its available replicas, the best first; or what is wrong with its name."""
+    """A dataset and its available replicas, the best first; or the error of its name."""
 
     name: str
     size: int | None = None

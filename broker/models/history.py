@@ -1,4 +1,4 @@
-"""What transfers achieved, as callers report it and as it is kept."""
+"""Observations of transfers, as callers report them and as they are stored."""
 
 from typing import Annotated, Literal, NamedTuple, Self
 
@@ -10,14 +10,14 @@ from broker.models.names import FileClass, Key, SourceName, Told, Whereto
 __all__ = ["FASTEST", "INTERFACE", "Change", "Ingested", "LogTaken", "Observed", "Pair", "Refusal", "TransferRecord"]
 
 FASTEST = 1e13
-"""Bytes per second beyond which a report makes no sense, and is refused."""
+"""Bytes per second; a report of a higher rate is impossible, and refused."""
 INTERFACE = 1e11
-"""Bytes per second (800 Gbit/s): no interface has more. A report of more is kept, and set aside."""
+"""Bytes per second (800 Gbit/s) of the fastest interface. A report of a higher rate is stored, but set aside."""
 Direction = Literal["read", "write"]
 
 
 class Pair(NamedTuple):
-    """A way that bytes go. No wire type: there are as many of them as observations, and they are looked up."""
+    """A link and a direction. It is not a wire type: there are as many as observations, and they are used as keys."""
 
     source: str
     sink: str = ""
@@ -25,11 +25,11 @@ class Pair(NamedTuple):
 
 
 class Observed(Wire):
-    """One source's part in one transfer, its ranges summed; failures too.
+    """One source's part in one transfer, with its ranges summed up; failed ones are reported, too.
 
-    `id` is the caller's own: reported again, it is the same observation. `busy_seconds` is the time spent on its
-    ranges, all of the time unless given; `setup_seconds` the mean time to the first byte of a range; `concurrency`
-    how many other transfers of source or sink were under way when it began.
+    `id` is the caller's own: a second report with the same id is the same observation. `busy_seconds` is the time spent
+    on its ranges, by default all of the time; `setup_seconds` is the mean time to the first byte of a range;
+    `concurrency` is the number of other transfers of the source or the sink that were under way when it began.
     """
 
     id: Key
@@ -58,21 +58,21 @@ class Observed(Wire):
 
 
 class Ingested(Wire):
-    """What became of a report: how many were new, and how many had been reported before."""
+    """The result of a report: the number of new observations, and of those reported before."""
 
     accepted: int
     known: int
 
 
 class Refusal(Wire):
-    """A line of a log of which nothing is kept, and why."""
+    """A line of a log that was refused, and the reason."""
 
     line: int
     why: str
 
 
 class Change(Wire):
-    """A value of a log that is kept in another form than its line has it."""
+    """A value of a log that is stored in another form than its line has."""
 
     line: int
     field: str
@@ -81,10 +81,10 @@ class Change(Wire):
 
 
 class LogTaken(Ingested):
-    """What became of a log, and what it is.
+    """The result of taking in a log, and the kind of log.
 
-    Each of its lines was accepted, known, refused or left out, as listings are. `refused` and `changed` are of the
-    first lines, and the numbers beside them of all.
+    Each line was accepted, known before, refused, or left out (a listing of a folder, for example). `refused` and
+    `changed` describe the first such lines only; `lines_refused` and `lines_changed` count all of them.
     """
 
     kind: str
@@ -96,9 +96,9 @@ class LogTaken(Ingested):
 
 
 class TransferRecord(Wire):
-    """An observation as it is kept; `error` and `subject` are null to others than who has reported it, and admins.
+    """A stored observation; `error` and `subject` are null for all callers but its reporter and admins.
 
-    `set_aside` says why it is known to be wrong: no forecast rests on it then.
+    `set_aside` says why it is known to be wrong; forecasts do not use it then.
     """
 
     id: int
@@ -121,7 +121,10 @@ class TransferRecord(Wire):
     set_aside: str | None
 
     def shown_to(self, scope: str | None) -> Self:
-        """Return what who sees the doings of this subject is told of it; None: of everybody."""
+        """Return the record as a caller sees it.
+
+        :param scope: subject whose own observations are shown in full; None: everybody's are
+        """
         if scope is None or self.subject == scope:
             return self
         return self.model_copy(update={"error": None, "subject": None})

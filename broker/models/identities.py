@@ -1,4 +1,4 @@
-"""Who people are to programs that know Globus: a UUID and a user name."""
+"""Identities of subjects for programs that know Globus: a UUID and a user name."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,11 +7,11 @@ from uuid import UUID, uuid5
 __all__ = ["Identity", "identity", "named", "next_id", "number"]
 
 NAMESPACE = UUID("6f0b42b6-4c3e-5d0f-9d35-7d0b7c1f1a52")
-"""Never to be changed: tasks are owned by what is made with it."""
+"""Namespace of the UUIDs. Never change it: the UUIDs identify the owners of tasks."""
 
 
 class Identity(NamedTuple):
-    """A subject, as programs see it; moments are seconds since the epoch."""
+    """A subject as programs see it; times are seconds since the epoch."""
 
     id: UUID
     subject: str
@@ -22,7 +22,7 @@ class Identity(NamedTuple):
 
 
 def identity(subject: str) -> UUID:
-    """The UUID that a subject has from the first time that it is seen, unless that is somebody else's by then.
+    """Return the UUID that a subject gets when it is first seen, unless another subject has that UUID by then.
 
     >>> identity("ann") == identity("ann")
     True
@@ -31,7 +31,7 @@ def identity(subject: str) -> UUID:
 
 
 def next_id(subject: str, first: UUID, taken: Callable[[UUID], bool]) -> UUID:
-    """The first UUID for a subject that nobody has: who was called so before kept theirs when they were renamed.
+    """Return the first free UUID for a subject. A renamed subject keeps its UUID, so that of its old name may be taken.
 
     >>> one = identity("ann")
     >>> next_id("ann", one, lambda number: False) == one != next_id("ann", one, {one}.__contains__)
@@ -44,7 +44,7 @@ def next_id(subject: str, first: UUID, taken: Callable[[UUID], bool]) -> UUID:
 
 
 def number(principal: str) -> UUID | None:
-    """The UUID that somebody is called by, however it is written; None for a subject.
+    """Return the UUID that a principal is, in any spelling; None for a subject.
 
     >>> number("6F0B42B6-4C3E-5D0F-9D35-7D0B7C1F1A52") == NAMESPACE, number("ann")
     (True, None)
@@ -56,7 +56,7 @@ def number(principal: str) -> UUID | None:
 
 
 def named(principal: str) -> UUID:
-    """Whom a rule means who was not seen yet: a subject, or its UUID.
+    """Return the UUID of a principal of a rule that was not seen yet; the principal is a subject or its UUID.
 
     >>> named("ann") == named(str(identity("ann")).upper()) == identity("ann")
     True

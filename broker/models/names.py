@@ -1,7 +1,7 @@
-"""What names may look like: one strict rule, for all that callers send.
+"""The syntax of names: one strict rule for all names that callers send.
 
-Letters, digits and a few marks; each component begins with a letter, a digit or `_`, so that nothing leads out of a
-folder, hides, or is read as an option; nothing that means something to HTML, XML, SQL or a shell gets in.
+Names have letters, digits and a few marks. Each component begins with a letter, a digit or `_`, so that no name leads
+out of a folder, is hidden, or is read as an option. No name has characters that HTML, XML, SQL or a shell interprets.
 """
 
 from typing import Annotated, NamedTuple, Self
@@ -35,15 +35,15 @@ _SCOPE = r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}"
 _NAME = rf"/?{_PART}(?:/{_PART})*"
 
 Named = Annotated[str, StringConstraints(pattern=rf"^{_SCOPE}$")]
-"""Of a site or an endpoint."""
+"""The name of a site or an endpoint."""
 Did = Annotated[str, StringConstraints(pattern=rf"^(?:{_SCOPE}:)?{_NAME}$", max_length=565)]
-"""A dataset: its name, with its scope and a colon before it if it has one."""
+"""The full name of a dataset: its name, preceded by its scope and a colon if it has a scope."""
 Beginning = Annotated[str, StringConstraints(pattern=rf"^(?:{_SCOPE}:)?[A-Za-z0-9_.+=@,~/-]*$", max_length=565)]
-"""How names of datasets begin: of a scope those after its colon."""
+"""A prefix of names of datasets; with a scope and a colon, of names in that scope."""
 FileClass = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.+/-]{0,64}$")]
-"""What tells files apart that are served differently: a type, or the volume where they are."""
+"""A class of files that are served alike: a type, or the volume that holds them."""
 Key = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.:/+=-]{1,128}$")]
-"""What a caller tells its observations apart by."""
+"""A caller's own id of an observation."""
 
 
 def _printable(text: str) -> str:
@@ -65,25 +65,25 @@ def _trimmed(text: str) -> str:
 
 
 Remark = Annotated[str, StringConstraints(max_length=500), AfterValidator(_one_line)]
-"""What people and programs say of a thing."""
+"""A remark of a user or a program about a thing."""
 Told = Annotated[Remark, AfterValidator(lambda text: redacted_text(text)[:500])]
-"""What a program says that went wrong, or of a source: older ones repeat URLs with their keys."""
+"""A program's message about an error or a source. It is redacted: older programs repeat URLs with their keys."""
 Called = Annotated[str, StringConstraints(max_length=500), AfterValidator(_one_line), AfterValidator(_trimmed)]
-"""What people call a thing that they make."""
+"""A user's name for a thing that they create."""
 Thing = Annotated[str, StringConstraints(min_length=1, max_length=2000), AfterValidator(_one_line)]
-"""What people and programs call a thing, whatever that is: it is only shown."""
+"""A user's or a program's name for anything; it is only displayed."""
 Who = Annotated[str, StringConstraints(max_length=LONGEST), AfterValidator(_one_line)]
-"""Of whom something is asked."""
+"""A subject about which something is asked."""
 ReplicaPath = Annotated[str, StringConstraints(min_length=1, max_length=2000), AfterValidator(_printable)]
-"""Where a server has a file: looser, for files are called as they are; percent-encoded in URLs."""
+"""The path of a file at a server. The rule is looser, since the files exist already; percent-encoded in URLs."""
 _ADDRESS = r"[a-z][a-z0-9+.-]{0,20}://[A-Za-z0-9.:\[\]_-]{1,255}"
 SourceName = Annotated[str, StringConstraints(pattern=rf"^(?:{_ADDRESS}|{_SCOPE})$")]
-"""Where bytes come from: `SCHEME://HOST[:PORT]`, or an endpoint's name."""
+"""The source of bytes: `SCHEME://HOST[:PORT]`, or an endpoint's name."""
 SinkName = Annotated[str, StringConstraints(pattern=rf"^(?:{_SCOPE})?$")]
-"""Where bytes go: a site, or any other place that callers agree on; empty when they do not say."""
+"""The sink of bytes: a site, or any other place that callers agree on; empty if not given."""
 _IPV6 = r"[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:.]{1,42}"
 Whereto = Annotated[str, StringConstraints(pattern=rf"^(?:{_ADDRESS}|{_SCOPE}|{_IPV6})?$")]
-"""The same, or the address of a server there, `SCHEME://HOST[:PORT]`; or of a client by IPv6, as servers log it."""
+"""A `SinkName`, a server's address (`SCHEME://HOST[:PORT]`), or the IPv6 address of a client, as servers log it."""
 
 
 class Parts(NamedTuple):
@@ -94,7 +94,7 @@ class Parts(NamedTuple):
 
     @classmethod
     def of(cls, did: str) -> Self:
-        """Of what was validated as a `Did`."""
+        """Split a name that was validated as a `Did`."""
         scope, _, name = did.rpartition(":")
         return cls(scope, name)
 

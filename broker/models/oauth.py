@@ -1,4 +1,4 @@
-"""OAuth2 as Globus's clients speak it: scopes and whose they are, clients, what is asked for and what is given."""
+"""OAuth2 as Globus's clients speak it: scopes and their resource servers, clients, codes, tokens and consents."""
 
 import re
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ __all__ = [
 TRANSFER = "transfer.api.globus.org"
 AUTH = "auth.globus.org"
 PAGES = "53b7061e-fa9c-49a8-a531-3da4cb4714c9"
-"""The client that the broker's own pages are: people log in with it to see reports."""
+"""The client id of the broker's own pages; users log in with this client to see reports."""
 TIMERS = "524230d7-ea86-4a52-8312-86065a9e0417"
 FLOWS = "eec9b274-0c81-4334-bdc2-54e90e689b9a"
 URN = "urn:globus:auth:scope:"
@@ -44,7 +44,7 @@ VIEW_IDENTITY_SET = f"{URN}{AUTH}:view_identity_set"
 VIEW_CONSENTS = f"{URN}{AUTH}:view_consents"
 ALL = f"{URN}{TRANSFER}:all"
 SCOPES = (*OPENID, VIEW_IDENTITY_SET, VIEW_CONSENTS, ALL)
-"""Those that give something here; what is given to who asks for none."""
+"""Scopes that permit something here; a client that requests no scope gets these."""
 KNOWN: Mapping[str, str] = {
     **dict.fromkeys((*OPENID, VIEW_IDENTITY_SET, VIEW_CONSENTS, VIEW_IDENTITIES), AUTH),
     ALL: TRANSFER,
@@ -58,23 +58,23 @@ KNOWN: Mapping[str, str] = {
         for name in ("all", "manage_flows", "view_flows", "run", "run_status", "run_manage")
     },
 }
-"""All scopes that are given, and the resource server of each. The globus CLI insists on having some of servers that
-are not served here: their tokens open nothing. Any other scope is refused.
+"""All scopes that are granted, and the resource server of each. The globus CLI requires scopes of some servers that the
+broker does not provide; tokens with these permit nothing. Any other scope is refused.
 """
 TOKEN = re.compile(r"[^\s\[\]*]+|[\[\]*]")
 LONGEST = 8192
 DEEPEST = 8
 
 Kind = Literal["token", "login", "code", "refresh", "access", "session"]
-"""What a token is; each but the first comes of one before it. A session is a browser's, with our own pages."""
+"""Kinds of tokens; each but the first is derived from one before it. A session is a browser's on the broker's pages."""
 
 
 class Client(NamedTuple):
-    """A program that is given tokens.
+    """A program that is granted tokens.
 
-    :param public: it cannot keep a secret, and has none
-    :param role: what it may do for itself; None: nothing, people log in with it
-    :param made_by: None when it registered itself
+    :param public: whether it cannot keep a secret, and so has none
+    :param role: its role when it acts for itself; None: it never does, users log in with it
+    :param made_by: admin who created it; None: it registered itself
     """
 
     id: str
@@ -86,9 +86,9 @@ class Client(NamedTuple):
 
 
 class Login(NamedTuple):
-    """Somebody who has logged in with a browser, or may do so.
+    """A user who has logged in with a browser, or may do so.
 
-    :param limit_at: nothing that comes of it may last longer
+    :param limit_at: time at which everything derived from the login expires at the latest
     """
 
     id: int
@@ -100,11 +100,11 @@ class Login(NamedTuple):
 class Bearer(NamedTuple):
     """A token that was sent: its owner, its resource server (None: all of the broker), and its scopes.
 
-    :param client: the client it was given to; None: no client
-    :param number: the number by which an admin knows it, and ends it: its own, or that of the login or issued token
-        it came from; None: it is not one of ours
-    :param issued: an admin issued it, so that it may issue others
-    :param expires_at: None: never, or it says so itself
+    :param client: client to which it was granted; None: no client
+    :param number: number by which an admin lists and revokes it: its own, or that of the login or issued token from
+        which it is derived; None: it is not a token of the broker
+    :param issued: whether an admin issued it, so that it may issue others
+    :param expires_at: expiry time; None: it does not expire, or states its expiry itself
     """
 
     caller: Caller
@@ -117,10 +117,10 @@ class Bearer(NamedTuple):
 
 
 class Source(NamedTuple):
-    """What a token is made of: for whom, for which client, and of which token it comes.
+    """The origin of a new token: its owner, its client, and the number of the token from which it is derived.
 
-    :param login_at: when somebody proved who they are
-    :param limit_at: nothing that comes of it may last longer
+    :param login_at: time at which the user authenticated
+    :param limit_at: time at which everything derived from it expires at the latest
     """
 
     caller: Caller
@@ -130,15 +130,15 @@ class Source(NamedTuple):
     limit_at: float | None = None
 
     def until(self, seconds: float, now: float) -> float:
-        """When what lasts so long ends here."""
+        """Return the expiry time of a token with this lifetime: at the latest `limit_at`."""
         return min(now + seconds, self.limit_at or now + seconds)
 
 
 class Code(NamedTuple):
-    """What a code will be exchanged for, and by whom.
+    """The terms of an authorization code: the client that may exchange it, and for what.
 
-    :param challenge: of PKCE, S256; None: the client has a secret, and sent none
-    :param offline: refresh tokens are wanted
+    :param challenge: S256 challenge of PKCE; None: the client has a secret, and sent no challenge
+    :param offline: whether refresh tokens are requested
     """
 
     client: str
@@ -150,7 +150,7 @@ class Code(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """A token of one of the kinds that clients are given, as it is kept."""
+    """A stored token of one of the kinds that clients are granted."""
 
     id: int
     kind: Kind
@@ -165,10 +165,10 @@ class Grant(NamedTuple):
 
 
 class Consent(NamedTuple):
-    """What somebody lets a client do for them, by tokens that are good.
+    """A scope that a user lets a client use, through tokens that are still valid.
 
-    :param refreshed: it may go on without asking again
-    :param asked: somebody was asked; else it is the client's own
+    :param refreshed: whether the client has a refresh token, and so need not ask again
+    :param asked: whether the user was asked, in a login; otherwise the client acts for itself
     """
 
     client: str
@@ -189,7 +189,7 @@ class Answer(NamedTuple):
     refresh_token: str | None = None
 
     def document(self) -> dict[str, object]:
-        """As RFC 6749 and Globus write it."""
+        """Return the answer as a JSON object in the form of RFC 6749 and Globus."""
         said = {
             "access_token": self.access_token,
             "expires_in": self.expires_in,
@@ -201,11 +201,11 @@ class Answer(NamedTuple):
 
 
 def granted(text: str) -> Mapping[str, tuple[str, ...]]:
-    """The scopes that a text asks for, by resource server, in the order of their mention.
+    """Return the scopes that a text requests, by resource server, in the order of their mention; if empty, `SCOPES`.
 
-    What a scope depends on, in brackets, is another server's business, and left out.
+    Dependent scopes, in brackets, concern other servers, and are left out.
 
-    :raises Refused: when it cannot be read, or names something unknown
+    :raises Refused: when the text cannot be parsed, or names an unknown scope
 
     >>> granted("openid https://auth.globus.org/scopes/524230d7-ea86-4a52-8312-86065a9e0417/timer[*x[y] z] email")
     {'auth.globus.org': ('openid', 'email'), '524230d7-ea86-4a52-8312-86065a9e0417': \

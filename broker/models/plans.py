@@ -1,4 +1,4 @@
-"""How a dataset would be fetched, and how files would go through a network: who sends what, and when it is done."""
+"""Plans: how a dataset is fetched, and how files go through a network; with shares or flows, and the time they take."""
 
 from typing import Annotated, Any, Literal
 
@@ -28,7 +28,7 @@ MOST_SHARED = 100
 
 
 class PlanWanted(Wire):
-    """A dataset to be fetched to a sink, the caller's own site unless given, by one of coget's schemes."""
+    """A dataset to fetch to a sink, by default the caller's own site, by one of coget's strategies."""
 
     name: Did
     sink: SinkName | None = None
@@ -36,7 +36,7 @@ class PlanWanted(Wire):
 
 
 class Share(Wire):
-    """What one replica should deliver, and what that rests on."""
+    """The bytes that one replica should deliver, and the forecast behind them."""
 
     url: str
     endpoint: str
@@ -49,7 +49,7 @@ class Share(Wire):
 
 
 class Planned(Wire):
-    """The plan. `seconds_p10_p90`: in four of five cases it should take as long; None while nothing is known."""
+    """A plan. In four of five cases it should take a time within `seconds_p10_p90`; None while nothing is known."""
 
     name: str
     size: int
@@ -62,9 +62,9 @@ class Planned(Wire):
 
 
 class FlowsWanted(Wire):
-    """A network, and the files that have to be moved through it: as in docs/reference/network.md, as JSON.
+    """A network, and the files to move through it, in the form of docs/reference/network.md, as JSON.
 
-    A host that is called like an endpoint, or whose `url` is that of one, is it.
+    A host that has the name or the `url` of an endpoint is that endpoint.
     """
 
     hosts: Annotated[dict[str, Any], Field(max_length=MOST_HOSTS)]
@@ -75,7 +75,7 @@ class FlowsWanted(Wire):
 
 
 class Way(Wire):
-    """Bytes of a file that go the same way: from a holder, over relays, to a destination."""
+    """Bytes of a file that take the same route: from a holder, over relays, to a destination."""
 
     file: str
     hosts: list[str]
@@ -84,7 +84,7 @@ class Way(Wire):
 
 
 class Flow(Wire):
-    """What goes over a link, and what could; the ISPs of hosts that have several."""
+    """The bytes and the rate of a link, and its capacity; with the ISPs of hosts that have several."""
 
     source: str
     sink: str
@@ -96,7 +96,7 @@ class Flow(Wire):
 
 
 class LimitPrice(Wire):
-    """Something that bounds the plan, and what a byte pays that passes it; an exact number, as "2/3"."""
+    """A limit that bounds the plan, and the price that each byte pays to pass it: an exact number, such as "2/3"."""
 
     kind: Literal["link", "up", "down", "io", "shared", "budget"]
     source: str = ""
@@ -110,7 +110,7 @@ class LimitPrice(Wire):
 
 
 class OriginShare(Wire):
-    """Bytes of a file that one of its holders sends; an exact number."""
+    """The bytes of a file that one of its holders sends, an exact number."""
 
     file: str
     host: str
@@ -118,8 +118,8 @@ class OriginShare(Wire):
 
 
 class Proof(Wire):
-    """Why nothing is faster: in T seconds no more can be paid than T times the sum of price x capacity, and each byte
-    pays what its cheapest way costs at least. Numbers are exact.
+    """The proof that no plan is faster: in T seconds, all bytes together can pay at most T times the sum of price x
+    capacity, and each byte pays at least the price of its cheapest route. Numbers are exact.
     """
 
     seconds: str
@@ -129,10 +129,10 @@ class Proof(Wire):
 
 
 class FlowsPlanned(Wire):
-    """The plan: all flows run side by side, each at its rate, from the first second to the last.
+    """A plan in which all flows run side by side, each at its rate, from the first second to the last.
 
-    `direct_seconds` is what the best plan without relays takes, None where not every file can go straight. `network`
-    is the one that was planned for, with what the broker knew beside what it was told.
+    `direct_seconds` is the time of the best plan without relays; None if some file cannot go directly. `network` is the
+    network that was planned for: that of the request, completed with what the broker knows.
     """
 
     method: str

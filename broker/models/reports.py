@@ -10,7 +10,7 @@ Cell = str | int | float | bool | None
 
 
 class Fact(Wire):
-    """One number that matters."""
+    """A key value of a report."""
 
     label: str
     value: Cell
@@ -19,7 +19,7 @@ class Fact(Wire):
 
 
 class Column(Wire):
-    """A column of a table, and in which unit its values are."""
+    """A column of a table, with the unit of its values."""
 
     name: str
     title: str
@@ -27,7 +27,7 @@ class Column(Wire):
 
 
 class Table(Wire):
-    """Rows, in the order of the columns."""
+    """A table; the cells of each row are in the order of the columns."""
 
     name: str
     title: str
@@ -37,7 +37,7 @@ class Table(Wire):
 
 
 class Figure(Wire):
-    """A drawing of a table, as Vega-Lite has them; `note` says why there is none."""
+    """A drawing of a table, as a Vega-Lite specification; `note` says why there is none."""
 
     name: str
     title: str
@@ -48,14 +48,14 @@ class Figure(Wire):
 
 
 class Link(Wire):
-    """Where one goes on: the name of a report, with its query."""
+    """A link to another report: its name, with its query."""
 
     label: str
     address: str
 
 
 class Document(Wire):
-    """A report; rates are bytes per second, shares from 0 to 1, moments seconds since the epoch."""
+    """A report. Rates are in bytes per second, shares from 0 to 1, times in seconds since the epoch."""
 
     name: str
     title: str

@@ -1,4 +1,4 @@
-"""Forecasts beside what came of them."""
+"""Scores: forecasts compared with the transfers that followed."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -12,17 +12,18 @@ __all__ = ["IN_CHARGE", "REPLAYED", "WEEK", "Key", "Record", "Score", "recorded"
 
 WEEK = 7 * 86_400.0
 IN_CHARGE = "in charge"
-"""Among forecasters: whoever was in charge."""
+"""Key for the sums of the forecaster in charge, whichever that was."""
 REPLAYED = "hedge"
-"""The forecaster that the broker uses: in charge of what nobody asked about."""
+"""The broker's own forecaster; it is in charge of transfers for which no forecast was requested."""
 
 
 class Score(NamedTuple):
-    """A transfer that went well, and what was to be expected of it when it began.
+    """A transfer that succeeded, and its forecast when it began.
 
-    :param forecaster: who was in charge, `leader`: whose word weighed most with it
-    :param given: somebody was told so before; else it was replayed from what was known
-    :param panel: what others would have said, by their names, if all of them had something to say
+    :param forecaster: forecaster in charge
+    :param leader: forecaster with the greatest weight in that forecast
+    :param given: whether the forecast was given to a caller before; otherwise it was replayed from the history
+    :param panel: forecasts of the other forecasters, by name, if all of them had one
     """
 
     observation_id: int
@@ -42,7 +43,7 @@ class Score(NamedTuple):
 
 
 class Key(NamedTuple):
-    """What sums are kept of; pair 0 is all of them together."""
+    """The key of a sum; `pair_id` 0 stands for all links together."""
 
     week: int
     pair_id: int
@@ -51,10 +52,10 @@ class Key(NamedTuple):
 
 
 class Record(NamedTuple):
-    """How one forecaster did on a pair.
+    """The record of one forecaster on a link.
 
-    `absolute_log_errors` is the sum of |log(p50 / actual)|; `won` and `lost` are weeks in which it was nearer than the
-    broker's own, and further off.
+    `absolute_log_errors` is the sum of |log(p50 / actual)|; `won` and `lost` are the numbers of weeks in which it was
+    more and less accurate than the broker's own forecaster.
     """
 
     pair_id: int
@@ -66,7 +67,7 @@ class Record(NamedTuple):
 
 
 def tallied(scores: Iterable[Score]) -> dict[Key, Tally]:
-    """The sums that these make up; single pairs have no steps of errors."""
+    """Return the sums of these scores; those of single links have no histogram of errors (`Tally.errors`)."""
     found: defaultdict[Key, list[Tally]] = defaultdict(list)
     for score in scores:
         for forecaster, rates in ((IN_CHARGE, score.rates), *score.panel.items()):
@@ -81,7 +82,7 @@ def tallied(scores: Iterable[Score]) -> dict[Key, Tally]:
 
 
 def recorded(tallies: Mapping[Key, Tally]) -> list[Record]:
-    """How each forecaster did on each pair, by sums."""
+    """Return the record of each forecaster on each link, computed from sums."""
     weeks: defaultdict[tuple[int, int], defaultdict[str, list[Tally]]] = defaultdict(lambda: defaultdict(list))
     for key, tally in tallies.items():
         if key.pair_id and key.forecaster != IN_CHARGE:

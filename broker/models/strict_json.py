@@ -1,4 +1,4 @@
-"""JSON read strictly: nothing is said twice, and there is only what JSON has."""
+"""A strict reader of JSON: no key twice in an object, and no constants that JSON does not have, such as NaN."""
 
 import json
 from typing import Any
@@ -12,7 +12,7 @@ def document(body: bytes | str) -> Any:
     """Read JSON.
 
     :raises Invalid: when an object in it has a key twice: programs differ in which of them counts
-    :raises ValueError: when it is no JSON, or not in UTF-8 (RFC 8259, 8.1)
+    :raises ValueError: when it is not JSON, or not in UTF-8 (RFC 8259, 8.1)
 
     >>> document(b'{"a": [{"b": 1}]}')
     {'a': [{'b': 1}]}

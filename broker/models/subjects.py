@@ -1,7 +1,7 @@
-"""Subjects: whom a token is of. No two people are one subject, whoever named them.
+"""Subjects: the owners of tokens. No two people share a subject, whichever issuer named them.
 
-Of somebody whom an issuer has named it is `SUB@ISSUER`: both whole, with what could divide them percent-encoded, so
-that each can be read again from it. What an admin issues a token to is any other name.
+The subject of a person named by an issuer is `SUB@ISSUER`: both in full, with separators percent-encoded, so that both
+can be read back from it. Admins issue tokens to names of any other form.
 """
 
 import re
@@ -13,25 +13,25 @@ from broker.models.identities import number
 __all__ = ["BROKERS", "CALLED", "LONGEST", "LONGEST_PART", "Foreign", "refusal", "reserved"]
 
 BROKERS = frozenset({"broker", "broker.probes", "broker.reports", "coget-broker"})
-"""As whom the broker itself keeps what it measures, has sent and does."""
+"""Subjects of the broker itself: for its measurements, its posted reports, and its own actions."""
 ANONYMOUS = "anonymous"
 LONGEST_PART = 255
-"""Bytes of UTF-8 of a `sub`, or an issuer; OpenID Connect allows a `sub` as many characters of ASCII."""
+"""Most bytes of UTF-8 in a `sub` or an issuer; OpenID Connect allows a `sub` of as many ASCII characters."""
 LONGEST = 2 * 3 * LONGEST_PART + 1
-"""Characters of a subject: databases have it in keys."""
+"""Most characters of a subject; there is a limit because databases use subjects in keys."""
 LONGEST_CALLED = 200
 CALLED = re.compile(rf"[A-Za-z0-9_.@:/+-]{{1,{LONGEST_CALLED}}}")
-"""To whom an admin issues tokens."""
+"""Syntax of subjects to which admins issue tokens."""
 PLAIN = ":/+"
-"""What is kept as it is, beside letters, digits and `_.-~`."""
+"""Characters that are not percent-encoded, besides letters, digits and `_.-~`."""
 FOREIGN = re.compile(r"@https?:", re.IGNORECASE)
 
 
 class Foreign(NamedTuple):
-    """Somebody whom an issuer has named.
+    """A person named by an issuer.
 
-    :param sub: as the issuer calls them
-    :param issuer: its URL, exactly as it is configured
+    :param sub: the issuer's name for the person
+    :param issuer: URL of the issuer, exactly as it is configured
     """
 
     sub: str
@@ -39,7 +39,7 @@ class Foreign(NamedTuple):
 
     @classmethod
     def of(cls, sub: object, issuer: str) -> Self:
-        """:raises ValueError: saying why this is nobody"""
+        """Return the person with this `sub`. :raises ValueError: when it is not a valid `sub`; the error says why"""
         if not isinstance(sub, str) or not sub:
             raise ValueError("its sub is empty, or no text")
         try:
@@ -52,7 +52,7 @@ class Foreign(NamedTuple):
 
     @classmethod
     def read(cls, subject: str) -> Self | None:
-        """Whom an issuer has named so; None for other subjects.
+        """Return the person of a subject `SUB@ISSUER`; None for subjects of another form.
 
         >>> Foreign.read("a%40b@https://iam.example/"), Foreign.read("ann@iam.example")
         (Foreign(sub='a@b', issuer='https://iam.example/'), None)
@@ -63,7 +63,7 @@ class Foreign(NamedTuple):
         return found if whole and str(found) == subject else None
 
     def former(self, host: str) -> str | None:
-        """What they were called before subjects had the whole issuer, by the one at a host; None if that is not sure.
+        """Return the person's subject in its older form, with only the host of the issuer; None if that is uncertain.
 
         >>> Foreign("ann", "https://iam.example/").former("iam.example"), Foreign("a_nn", "").former("iam.example")
         ('ann@iam.example', None)
@@ -73,7 +73,7 @@ class Foreign(NamedTuple):
         return name if sure else None
 
     def __str__(self) -> str:
-        """The subject.
+        """Return the subject.
 
         >>> str(Foreign("a lice", "https://iam.example/cms")), str(Foreign("a_lice", "https://iam.example/cms"))
         ('a%20lice@https://iam.example/cms', 'a_lice@https://iam.example/cms')
@@ -82,7 +82,7 @@ class Foreign(NamedTuple):
 
 
 def reserved(subject: str) -> bool:
-    """Whether nobody may be called so, however it is written: the broker is, or who has no token.
+    """Return whether a name, in any case, is reserved: for the broker itself, or for callers without a token.
 
     >>> reserved("Anonymous"), reserved("broker"), reserved("brokers")
     (True, True, False)
@@ -91,7 +91,7 @@ def reserved(subject: str) -> bool:
 
 
 def refusal(subject: str) -> str | None:
-    """Why an admin may not issue tokens to this subject; None if they may.
+    """Return the reason why admins may not issue tokens to this subject; None if they may.
 
     >>> refusal("ann@iam.example"), refusal("ann@https://iam.example/")
     (None, 'is as identity providers name people')

@@ -1,4 +1,4 @@
-"""Tasks on our own wire: as they are submitted, and as they are shown."""
+"""Tasks in the broker's own interface: as they are submitted, and as they are shown."""
 
 from collections.abc import Mapping
 from typing import Annotated, Literal, Self
@@ -27,12 +27,12 @@ __all__ = [
 Path = Annotated[str, Field(max_length=4096)]
 LINE = r"^[^\x00-\x1f\x7f]*$"
 Label = Annotated[str, StringConstraints(min_length=1, max_length=128, pattern=LINE)]
-"""A line of text by which people know a task."""
+"""A line of text by which users recognise a task."""
 MOST = 100_000
 
 
 class NewItem(Item):
-    """A file or a folder; of a task that deletes only its `source`."""
+    """A file or a folder; in a task that deletes, it has only a `source`."""
 
     source: Path
     destination: Path = ""
@@ -40,13 +40,13 @@ class NewItem(Item):
 
 
 class NewOptions(Options):
-    """How it is to be done."""
+    """The options of a submitted task."""
 
     filter_rules: Annotated[tuple[FilterRule, ...], Field(max_length=1000)] = ()
 
 
 class Submission(Wire):
-    """A task to be done. Collections are named, or called by their ids; a task has a day unless it says a deadline."""
+    """A task to be done. Collections are given by their names or ids; the default deadline is a day from now."""
 
     submission_id: UUID
     kind: TaskKind = "TRANSFER"
@@ -66,21 +66,21 @@ class Submission(Wire):
 
 
 class Accepted(Wire):
-    """What became of a submission; `new` is false when the same was submitted before."""
+    """The result of a submission; `new` is false if the same task was submitted before."""
 
     id: str
     new: bool
 
 
 class End(Wire):
-    """One of the collections of a task; its name is gone when it is."""
+    """One of the collections of a task; `name` is None if the collection no longer exists."""
 
     id: str
     name: str | None
 
 
 class TaskError(Wire):
-    """Why a task failed."""
+    """The error of a task or of one of its files."""
 
     code: str
     message: str
@@ -89,9 +89,9 @@ class TaskError(Wire):
 class TaskRecord(Wire):
     """A task at one moment.
 
-    `bytes` and `files` are what is known of what there is to do, which grows while folders are read; `rate` is in bytes
-    per second, on average or as it is now; `waits` says for what it waits, if it does; `error` why it failed,
-    or what it tries to overcome; `work` counts pieces by what became of them.
+    `bytes` and `files` are the totals known so far, which grow while folders are read. `rate` is in bytes per second,
+    the average or the current one. `waits` says what the task waits for, if it waits. `error` says why it failed, or
+    which error it tries to overcome. `work` counts work items by their state.
     """
 
     id: str
@@ -127,9 +127,11 @@ class TaskRecord(Wire):
 
     @classmethod
     def of(cls, task: Task, collections: Mapping[str, Collection], now: float, rate: float | None = None) -> Self:
-        """A task; at this rate if it is under way and that is known, else at what it had on average.
+        """Return the record of a task.
 
-        :param collections: by their ids; those of the task that there are still
+        :param collections: collections of the task that still exist, by their ids
+        :param now: seconds since the epoch
+        :param rate: current rate, bytes per second; None, or if the task is over: its average rate is shown
         """
         over = task.completed_at is not None
         if over or rate is None:
@@ -164,7 +166,7 @@ def _work(task: Task) -> dict[str, int]:
 
 
 class TaskEvent(Wire):
-    """What happened in a task, and when."""
+    """An event of a task."""
 
     at: Moment
     code: str
@@ -174,12 +176,12 @@ class TaskEvent(Wire):
 
     @classmethod
     def of(cls, event: Event) -> Self:
-        """As it is kept."""
+        """Return the record of a stored event."""
         return cls.model_construct(**event._asdict())
 
 
 class FileRecord(Wire):
-    """A file that is over, or what else failed; `checksum` is ALGORITHM:HEX."""
+    """A file that is done, or another work item that failed; `checksum` is ALGORITHM:HEX."""
 
     id: int
     kind: str

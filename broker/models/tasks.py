@@ -1,4 +1,4 @@
-"""Tasks: what is asked for, what it is cut into, and what became of it."""
+"""Tasks: requests, the work items into which they are divided, and their results."""
 
 from typing import Annotated, Any, Literal, NamedTuple
 from uuid import UUID
@@ -26,16 +26,16 @@ __all__ = [
 TaskKind = Literal["TRANSFER", "DELETE"]
 Status = Literal["ACTIVE", "INACTIVE", "SUCCEEDED", "FAILED"]
 WorkKind = Literal["look", "expand", "prune", "copy", "link", "delete", "remove"]
-"""What a piece of work does: finds out what an item is; goes through a folder; finds what only
-the destination of one has; copies a file; makes a link; deletes
-what is no folder; removes a folder that is empty by then.
+"""What a work item does: `look` finds out what an item is; `expand` goes through a folder; `prune` finds what only the
+destination of a folder has; `copy` copies a file; `link` makes a link; `delete` deletes what is not a folder; `remove`
+removes a folder that is empty by then.
 """
 WorkState = Literal["pending", "leased", "succeeded", "skipped", "failed", "canceled", "expired"]
 """`skipped`: it failed, and the task goes on without it."""
 
 
 class FilterRule(Wire):
-    """The first rule whose pattern fits a name decides; what none fits is included."""
+    """A filter rule. The first rule whose pattern matches a name decides; a name that matches none is included."""
 
     method: Literal["include", "exclude"] = "exclude"
     name: Annotated[str, Field(max_length=1000)]
@@ -43,7 +43,7 @@ class FilterRule(Wire):
 
 
 class Options(Wire):
-    """How a task is done. Names and meanings are Globus's; a `dry_run`, which Globus does not have, changes nothing."""
+    """The options of a task, with the names and meanings of Globus; `dry_run`, not in Globus, changes nothing."""
 
     sync_level: Annotated[int, Field(ge=0, le=3)] | None = None
     verify_checksum: bool = True
@@ -67,20 +67,21 @@ class Options(Wire):
 
 
 class Item(Wire):
-    """One line of a submission. `recursive` None: whatever it turns out to be."""
+    """One line of a submission. `recursive` None means a file or a folder, whichever is found."""
 
     source: str
     destination: str = ""
     recursive: bool | None = None
     symlink: bool = False
     checksum: str | None = None
-    """ALGORITHM:HEX that the file must have, as its owner says; without HEX, by what it is to be verified."""
+    """Expected checksum, ALGORITHM:HEX; without HEX, the algorithm to verify the file with."""
 
 
 class NewTask(Wire):
-    """A task to be done; checked, with paths that are normalised.
+    """A task to be done, checked and with normalised paths.
 
-    `role` is that of its owner, `token_id` the number of the token with which it was submitted: both are asked again.
+    `role` is that of its owner, `token_id` the number of the token with which it was submitted. Both are checked again
+    later.
     """
 
     owner: str
@@ -99,13 +100,16 @@ class NewTask(Wire):
 
 
 class Details(NamedTuple):
-    """What is known of a piece of work beside its paths.
+    """The details of a work item, besides its paths.
 
-    `checksum` is what the file must have, or `ALGORITHM:` by which it is verified; `link` what a link is to lead to;
-    `found` what was there in a listing; `compare`: it is only copied if its checksum differs; `above` are the folders
-    on the way to this one and itself, as the server tells them apart, where links are followed; `linked`: a symbolic
-    link at the destination leads there; `unique` and `within` tell what was listed, and the folder in which it was,
-    apart from all else at the server; `twin` is another name of the folder for which the destination holds this one.
+    - `checksum`: expected checksum, or `ALGORITHM:`, the algorithm to verify the file with.
+    - `link`: target of a link to be made.
+    - `found`: kind of what a listing had there.
+    - `compare`: copy the file only if its checksum differs.
+    - `above`: server's ids of this folder and of those above it, where links are followed.
+    - `linked`: a symbolic link at the destination leads there.
+    - `unique`, `within`: server's ids of what was listed, and of the folder in which it was listed.
+    - `twin`: another name in the same folder that the destination does not distinguish from this one.
     """
 
     modified: float | None = None
@@ -123,12 +127,12 @@ class Details(NamedTuple):
 
     @property
     def told(self) -> str | None:
-        """The checksum that the file must have, if anybody has told."""
+        """The expected checksum of the file; None if none was given."""
         return None if self.checksum is None or self.checksum.endswith(":") else self.checksum
 
 
 class Work(NamedTuple):
-    """A piece of work that a worker has leased."""
+    """A work item that a worker has leased."""
 
     id: int
     task_id: str
@@ -146,12 +150,12 @@ class Work(NamedTuple):
 
     @property
     def lease(self) -> tuple[int, int]:
-        """What tells this lease of it from all others, also from one that was given back."""
+        """The id of this lease, which no other lease has, not even an earlier one of the same work item."""
         return self.id, self.leases
 
 
 class Task(NamedTuple):
-    """All that is known of a task; the columns of its table."""
+    """A task, with all columns of its table."""
 
     id: str
     owner: str
@@ -196,12 +200,12 @@ class Task(NamedTuple):
 
     @property
     def pending(self) -> int:
-        """Pieces of work that are not over."""
+        """The number of work items that are not over."""
         return self.total - self.succeeded - self.failed - self.skipped - self.canceled_work - self.expired
 
 
 class Event(NamedTuple):
-    """What happened in a task; `details` is text, JSON for STARTED and PROGRESS."""
+    """An event of a task; `details` is text, JSON for STARTED and PROGRESS."""
 
     at: float
     code: str
@@ -211,5 +215,5 @@ class Event(NamedTuple):
 
     @classmethod
     def of(cls, row: Any) -> "Event":
-        """Of a row of its table."""
+        """Return the event of a row of its table."""
         return cls(row.at, row.code, row.is_error, row.description, row.details)

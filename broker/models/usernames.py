@@ -1,4 +1,4 @@
-"""User names: each is one person's, and made of the subject."""
+"""User names: each belongs to one person, and is derived from the subject."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, Self
@@ -10,10 +10,10 @@ __all__ = ["Usernames"]
 
 
 class Usernames(NamedTuple):
-    """How subjects are called to programs that know Globus, where a user name has a domain.
+    """The user names of subjects for programs that know Globus, where a user name has a domain.
 
-    :param domain: of those that have none
-    :param issuers: the one issuer of a host; whom another has named is called by the whole subject
+    :param domain: domain for subjects that have none
+    :param issuers: the only issuer of each host; a person named by any other issuer has the whole subject as user name
     """
 
     domain: str
@@ -21,7 +21,7 @@ class Usernames(NamedTuple):
 
     @classmethod
     def among(cls, domain: str, issuers: Iterable[str]) -> Self:
-        """With these issuers, of which those count that have a host for themselves."""
+        """Return the user names for these issuers; only issuers that do not share their host, or the domain, count."""
         hosts: dict[str, set[str]] = {}
         for each in issuers:
             hosts.setdefault(urlsplit(each).hostname or "", set()).add(each)
@@ -30,7 +30,7 @@ class Usernames(NamedTuple):
         )
 
     def of(self, subject: str) -> str:
-        """The user name of a subject; no two have the same.
+        """Return the user name of a subject; no two subjects have the same.
 
         >>> these = Usernames.among("broker.example", ["https://iam.example/cms", "https://a.example/", \
 "https://a.example/b"])
@@ -46,7 +46,7 @@ class Usernames(NamedTuple):
         return f"{subject}@{self.domain}" if not at or host in (self.domain, *self.issuers) else subject
 
     def subjects(self, username: str) -> tuple[str, ...]:
-        """Of whom this is the user name: of one at most, or of none.
+        """Return the subjects that have this user name: one, or none.
 
         >>> these = Usernames.among("broker.example", ["https://iam.example/cms"])
         >>> [these.subjects(each) for each in ("ann@broker.example", "ann@iam.example", "ann@x.example", "ann")]
