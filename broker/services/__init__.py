@@ -1,1 +1,1 @@
-"""Rules and transactions: what callers may expect, whatever the wire and the database look like."""
+"""Rules and transactions of the broker, independent of the wire format and of the database's layout."""

@@ -1,4 +1,4 @@
-"""Tokens: the users that they stand for, and their end. Tokens are random, shown once, and kept as hashes."""
+"""Tokens: their owners, and their revocation. Tokens are random, shown once, and stored as hashes."""
 
 import hashlib
 import math
@@ -19,29 +19,29 @@ from broker.storage.identities import Identities
 __all__ = ["PREFIX", "Access", "hashed", "new_secret"]
 
 PREFIX = "cogetb_"
-"""So that people, and scanners for secrets, know one when they see it."""
+"""Prefix by which people, and scanners for secrets, recognise a token."""
 REMEMBERED = 5.0
-"""Seconds for which a token is believed without a look into the database: so long may one live that another process has
-revoked. None is believed after it expired.
+"""Seconds for which a token is cached without a look into the database: a token that another process has revoked may be
+accepted for as long. No token is accepted after it has expired.
 """
 MOST_REMEMBERED = 10_000
 DAY = 86_400.0
 
 
 class Believed(NamedTuple):
-    """The user of a token, and until when that is believed."""
+    """A cached token and its user, and the time at which this cache entry expires."""
 
     bearer: Bearer
     until: float
 
 
 def new_secret() -> str:
-    """One that nobody guesses."""
+    """Return a new random token."""
     return PREFIX + secrets.token_urlsafe(32)
 
 
 def hashed(secret: str) -> str:
-    """Return the hash under which a token is kept; secrets are random, and need no salt."""
+    """Return the hash under which a token is stored; tokens are random, and need no salt."""
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -51,7 +51,7 @@ def _ended(credential: str) -> Unauthenticated:
 
 
 class Access:
-    """Tokens, and what was done with them."""
+    """Tokens, and the audit log of changes."""
 
     def __init__(self, database: Database, issuers: Issuers, introspection: Introspection | None = None) -> None:
         self._database = database
@@ -62,18 +62,18 @@ class Access:
         self._known: set[str] = set()
 
     async def caller(self, token: str) -> Caller:
-        """Return the user of a token that is good for the broker itself: one of ours, or one of an issuer.
+        """Return the user of a token for the broker itself, issued by the broker or by a configured issuer.
 
-        :raises Unauthenticated: the same, whatever is wrong with it
-        :raises Forbidden: when an issuer's gives no role here
+        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
+        :raises Forbidden: when an issuer's token gives no role here
         """
         return (await self.bearer(token, TRANSFER)).caller
 
     async def bearer(self, token: str, server: str) -> Bearer:
-        """Return the user of a token that is good for this resource server.
+        """Return a token for this resource server, with its user.
 
-        :raises Unauthenticated: the same, whatever is wrong with it
-        :raises Forbidden: when an issuer's gives no role here
+        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
+        :raises Forbidden: when an issuer's token gives no role here
         """
         if not token.startswith(PREFIX):
             if self._introspection and not self._issuers.signed(token):
@@ -86,7 +86,7 @@ class Access:
         return bearer
 
     async def _ours(self, token: str) -> Bearer:
-        """:raises Unauthenticated: with its hash if it was good once"""
+        """Return a token that the broker issued. :raises Unauthenticated: with its hash if it was valid once"""
         key, now = hashed(token), time.time()
         believed = self._believed.get(key)
         if believed and now < believed.until:
@@ -101,12 +101,12 @@ class Access:
             raise _ended(key if known else "")
         if len(self._believed) >= MOST_REMEMBERED:
             self._believed.clear()
-        if before == self._doubts:  # what was read may be from before a revocation
+        if before == self._doubts:  # otherwise the answer may be from before a revocation
             self._believed[key] = Believed(bearer, min(now + REMEMBERED, bearer.expires_at or math.inf))
         return bearer
 
     async def _met(self, caller: Caller) -> Caller:
-        """Somebody whom an issuer has named, who is known from now on: rules may name them by their UUID."""
+        """Record a caller named by an issuer, so that rules can name the caller by UUID; return the caller."""
         if caller.subject not in self._known:
             await self._meet(caller.subject)
             if len(self._known) >= MOST_REMEMBERED:
@@ -120,16 +120,17 @@ class Access:
             await Identities(connection).seen(subject, time.time())
 
     def doubt(self) -> None:
-        """Believe no token any more without asking: some were revoked."""
+        """Forget all cached tokens: some were revoked."""
         self._believed.clear()
         self._doubts += 1
 
     @retried
     async def issue(self, by: str, new: NewToken, issuer: int | None = None) -> IssuedToken:
-        """A new token.
+        """Issue a token, and return it.
 
+        :param by: subject that issues it
         :param issuer: number of the token with which it is issued
-        :raises Invalid: when nobody may be called so
+        :raises Invalid: when the subject is not allowed
         """
         if why := refusal(new.subject):
             raise Invalid(f"{new.subject} {why}", "choose another name")
@@ -144,10 +145,10 @@ class Access:
 
     @retried
     async def revoke(self, by: str, number: int, issued: bool = False) -> list[TokenRecord]:
-        """End a token, or a login, and all that came of it; return the good tokens that were issued with it.
+        """Revoke a token or a login, and all that is derived from it; return the valid tokens that were issued with it.
 
-        :param issued: end those, too
-        :raises NotFound: when there is no such token that was not revoked
+        :param issued: whether to revoke those tokens, too
+        :raises NotFound: when there is no such token, or it was revoked before
         """
         now = time.time()
         async with self._database.write() as connection:
@@ -163,11 +164,15 @@ class Access:
         return found
 
     async def tokens(self) -> list[TokenRecord]:
-        """Return the tokens that were issued, and people's logins, the newest first."""
+        """Return the issued tokens and the browser logins, the newest first."""
         async with self._database.read() as connection:
             return await Records(connection).tokens()
 
     async def audit(self, before: int | None, limit: int) -> list[AuditEntry]:
-        """The newest changes first."""
+        """Return the audit log, the newest entry first.
+
+        :param before: number of an entry: only older ones are returned; None: all
+        :param limit: most entries to return
+        """
         async with self._database.read() as connection:
             return await Records(connection).changes(limit, before=before)

@@ -1,8 +1,8 @@
-"""Which addresses the broker and its workers connect to on behalf of users.
+"""The policy for addresses that the broker and its workers connect to on behalf of users.
 
-Public ones; private and loopback ones of the networks that the configuration lists, and those of endpoints that an
-admin has registered, by name and port; link-local ones never. What such a server names in turn (a redirect, a peer)
-needs to be public, listed or registered itself.
+Public addresses are allowed. Private and loopback addresses are allowed in networks that the configuration lists, and
+for endpoints that an admin has registered, by name and port. Link-local addresses are never allowed. An address that
+such a server names in turn (a redirect, a peer) has to be public, listed or registered itself.
 """
 
 from collections.abc import Iterable
@@ -18,9 +18,11 @@ REMEDY = "list its network in [network] of --config, or have an admin register t
 
 
 def issuer_policy(networks: tuple[Network, ...], issuer: str) -> AddressPolicy:
-    """The policy for what the documents of an issuer name: its own server, which the configuration names, is allowed.
+    """Return the policy for addresses in the documents of an issuer; its own server, which is configured, is allowed.
 
-    :raises ValueError: when the issuer's URL makes no sense
+    :param networks: networks whose private and loopback addresses are allowed
+    :param issuer: URL of the issuer
+    :raises ValueError: when the issuer's URL is malformed
     """
     parts = urlsplit(issuer)
     own = server(parts.hostname or "", parts.port or PORTS.get(parts.scheme, 0))
@@ -30,10 +32,11 @@ def issuer_policy(networks: tuple[Network, ...], issuer: str) -> AddressPolicy:
 def policy_for(
     networks: tuple[Network, ...], opened: Iterable[Endpoint], known: Iterable[Endpoint] = ()
 ) -> AddressPolicy:
-    """The policy for what users and curators name.
+    """Return the policy for addresses that users and curators name.
 
-    :param opened: endpoints that may be anywhere but at link-local addresses
-    :param known: endpoints whose data may come from other hosts, as their records say
+    :param networks: networks whose private and loopback addresses are allowed
+    :param opened: endpoints that may have any but link-local addresses
+    :param known: endpoints whose data may also come from their `data_hosts`
     """
     named = frozenset(map(_server, opened))
     apart = frozenset((_server(each), host) for each in known for host in each.data_hosts)

@@ -1,8 +1,8 @@
-"""How often one address may try: secrets are long enough not to be guessed, and nobody should make us try.
+"""Limits on failed attempts by one address. Secrets are too long to be guessed; the limits avoid the work of checking.
 
-Who is wrong is counted apart for each credential that there is, or was: a client's id, a token that has ended. So
-nobody keeps another, who has the same address, from being told that theirs has ended. All that is made up counts as
-one, or who makes up more would have more attempts.
+Failures are counted separately for each credential that exists or existed: a client's id, or a token that has expired.
+So a user still learns that their own credential has expired when others fail at the same address. All invented
+credentials share one count; otherwise inventing more would give more attempts.
 """
 
 import ipaddress
@@ -15,11 +15,15 @@ __all__ = ["Attempts"]
 
 MOST = 10_000
 NETWORK = 64
-"""Bits of an IPv6 address that tell subscribers apart; each has all the others."""
+"""Bits of an IPv6 address that identify a subscriber; the remaining bits are the subscriber's own."""
 
 
 class Attempts:
-    """Of each address, with each credential, so many within so many seconds; in this process, and forgotten with it."""
+    """Counts of attempts by address and credential, in the memory of this process.
+
+    :param most: attempts that are allowed within the period
+    :param seconds: length of the period
+    """
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most = most
@@ -27,23 +31,23 @@ class Attempts:
         self._made: dict[tuple[str, str], tuple[int, float]] = {}
 
     def check(self, address: str, credential: str = "") -> None:
-        """:raises TooManyRequests: when there were too many"""
+        """Check that another attempt is allowed. :raises TooManyRequests: when there were too many"""
         made, until = self._made.get((_subscriber(address), credential), (0, 0.0))
         left = until - time.monotonic()
         if made >= self._most and left > 0:
             raise TooManyRequests("too many attempts from this address", "wait, then try again", math.ceil(left))
 
     def failed(self, address: str, credential: str = "") -> None:
-        """Count one that was wrong. A right one is never asked: others may share its address.
+        """Count a failed attempt. Successful attempts are never limited, since others may share the address.
 
-        :param credential: which it was, if there is such a one; empty for all that is made up
+        :param credential: credential that failed, if it exists or existed; empty for invented ones
         :raises TooManyRequests: when there were too many before
         """
         self.check(address, credential)
         self.count(address, credential)
 
     def count(self, address: str, credential: str = "") -> None:
-        """One more was made."""
+        """Count an attempt."""
         key, now = (_subscriber(address), credential), time.monotonic()
         made, until = self._made.get(key, (0, 0.0))
         if until <= now:
@@ -53,7 +57,7 @@ class Attempts:
         self._made[key] = (made + 1, until)
 
     def _make_room(self, now: float) -> None:
-        """Forget those whose time is over, which come first, and the one that began first if there are too many."""
+        """Remove expired counts, which come first; if there are too many counts, remove the oldest."""
         while self._made:
             first = next(iter(self._made))
             if self._made[first][1] > now and len(self._made) < MOST:
@@ -64,8 +68,8 @@ class Attempts:
 def _subscriber(address: str) -> str:
     try:
         parsed = ipaddress.ip_address(address)
-    except ValueError:  # a socket of UNIX has none
+    except ValueError:  # a Unix socket has no address
         return address
-    if parsed.version == 4 or parsed.ipv4_mapped:  # as a socket for both kinds tells IPv4
+    if parsed.version == 4 or parsed.ipv4_mapped:  # dual-stack sockets show IPv4 addresses as mapped ones
         return str(parsed if parsed.version == 4 else parsed.ipv4_mapped)
     return str(ipaddress.ip_network((parsed, NETWORK), strict=False))

@@ -12,18 +12,18 @@ __all__ = ["Bookmarks"]
 
 
 class Bookmarks:
-    """Those of all users; each sees their own."""
+    """The bookmarks of all users; each user sees their own."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def all(self, owner: str) -> list[Bookmark]:
-        """Those of a user, by name."""
+        """Return the bookmarks of a user, by name."""
         async with self._database.read() as connection:
             return await Stored(connection).bookmarks(owner)
 
     async def one(self, owner: str, number: UUID) -> Bookmark:
-        """:raises NoBookmark:"""
+        """Return a bookmark. :raises NoBookmark: when the user has no such bookmark"""
         for each in await self.all(owner):
             if each.id == number:
                 return each
@@ -31,7 +31,7 @@ class Bookmarks:
 
     @retried
     async def add(self, owner: str, name: str, collection: UUID, path: str) -> Bookmark:
-        """:raises Conflict: when the user has one of that name"""
+        """Add a bookmark, and return it. :raises Conflict: when the user has one of that name"""
         bookmark = Bookmark(id=uuid4(), name=name, collection_id=collection, path=path, pinned=False)
         async with self._database.write() as connection:
             if not await Stored(connection).add_bookmark(owner, bookmark):
@@ -40,7 +40,7 @@ class Bookmarks:
 
     @retried
     async def change(self, owner: str, number: UUID, values: dict[str, Any]) -> Bookmark:
-        """Another name, or pinned or not. :raises NoBookmark: :raises Conflict: when the name is taken"""
+        """Rename, pin or unpin a bookmark. :raises NoBookmark: :raises Conflict: when the name is taken"""
         async with self._database.write() as connection:
             stored = Stored(connection)
             others = [each for each in await stored.bookmarks(owner) if each.id != number]
@@ -52,7 +52,7 @@ class Bookmarks:
 
     @retried
     async def remove(self, owner: str, number: UUID) -> None:
-        """:raises NoBookmark:"""
+        """Remove a bookmark. :raises NoBookmark: when the user has no such bookmark"""
         async with self._database.write() as connection:
             if not await Stored(connection).remove_bookmark(owner, str(number)):
                 raise _none(number)

@@ -1,4 +1,4 @@
-"""Whole catalogues in and out, as streams: any length, little memory, and again as often as one likes."""
+"""Import and export of whole catalogues, as streams of any length; memory is bounded, and an import can be repeated."""
 
 import asyncio
 import re
@@ -26,19 +26,19 @@ __all__ = ["Bulk"]
 CHUNK = 1000
 """Entries in one transaction."""
 EXPORTED = re.compile(r'\{"end": ?true, ?"count": ?\d+\}\s*$')
-"""What an export ends with."""
+"""The last line of an export."""
 REPORT_IN_MEMORY = 1 << 20
 LARGEST_METALINK = 16 << 20
 READING = Kind("the document", "send it in parts")
 Chunk = list[tuple[int, Entry | BrokerError]]
-"""Entries, or what is wrong with them, by the numbers of their lines."""
+"""Entries, or their errors, each with the number of its line."""
 
 
 class Bulk:
     """Import and export of the catalogue.
 
-    :param apart: where documents are read that cannot be read line by line
-    :param large: in whose turns a part after the other is read and kept
+    :param apart: processes that read documents that cannot be read line by line
+    :param large: turns in which parts of an import or export are processed
     """
 
     def __init__(self, catalogue: Catalogue, places: Places, apart: Apart, large: Turns, quotas: Quotas) -> None:
@@ -57,13 +57,16 @@ class Bulk:
         scope: str,
         role: Role = "curator",
     ) -> AsyncIterator[bytes]:
-        """Keep all entries that make sense; yields a line of JSON for each that was refused, then the counts.
+        """Store all valid entries; yield a line of JSON for each refused entry, then the counts.
 
-        A thousand entries are kept together: who is interrupted sends the same again.
+        Each transaction stores a thousand entries. After an interruption the same import can be sent again.
 
+        :param by: subject that imports
+        :param endpoint: endpoint that has the files of a list of checksums
+        :param scope: scope of names that have none
         :raises NotFound: when there is no such endpoint
-        :raises Invalid: for a list of checksums without an endpoint, or a document that is no Metalink
-        :raises TooManyRequests: when they have added too many in this hour
+        :raises Invalid: when the document is not a Metalink
+        :raises TooManyRequests: when the subject has added too many rows in this hour
         """
         if role != "admin":
             self._large.admit(by, "imports")
@@ -86,7 +89,7 @@ class Bulk:
     async def _readers(
         self, by: str, form: Format, body: AsyncIterator[bytes], context: Context
     ) -> AsyncIterator[Callable[[], Chunk]]:
-        """What reads a thousand entries after the other."""
+        """Yield functions, each of which reads the next thousand entries."""
         if form == "metalink":
             files = await self._apart.run(READING, by, files_of, await _whole(body))
             entries = entries_of_files(files, context)
@@ -110,7 +113,7 @@ class Bulk:
         refused = [(number, error) for number, error in chunk if isinstance(error, BrokerError)]
         refused += [(entries[i][0], error) for i, error in kept.refused.items()]
         for number, error in sorted(refused, key=lambda each: each[0]):
-            message = error.message.encode(errors="replace").decode()  # of what is no Unicode, too
+            message = error.message.encode(errors="replace").decode()  # the line may have lone surrogates
             fault = {"code": error.code, "message": message, "remedy": error.remedy}
             report.write(orjson.dumps({"line": number, "error": fault}, option=orjson.OPT_APPEND_NEWLINE))
         counts["read"] += len(chunk)
@@ -119,7 +122,7 @@ class Bulk:
         counts["changed"] += kept.changed
 
     async def write(self, prefix: str, caller: Caller) -> AsyncIterator[bytes]:
-        """Datasets that begin so with what replicas are there for the caller, as `ndjson` is read; then the count."""
+        """Yield datasets with this prefix as `ndjson`, with the replicas that the caller may see; then the count."""
         after, count = "", 0
         while True:
             async with self._large.turn(caller.subject, "exports", admitted=True):
@@ -151,7 +154,7 @@ async def _in_parts(lines: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
 
 
 def _entries(read: Callable[[str], Entry | None], lines: Iterable[bytes], before: int) -> Chunk:
-    """Return what lines say, with their numbers; those that say nothing are left out."""
+    """Return the entries of lines, with the numbers of the lines; lines without an entry are left out."""
     found = ((number, _read(read, line)) for number, line in enumerate(lines, before + 1))
     return [(number, entry) for number, entry in found if entry is not None]
 
@@ -168,7 +171,7 @@ def _read(read: Callable[[str], Entry | None], line: bytes) -> Entry | BrokerErr
 
 
 async def _lines(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The lines of a stream that comes in any pieces. :raises TooLarge: for one that does not end"""
+    """Yield the lines of a stream that arrives in arbitrary pieces. :raises TooLarge: when a line is too long"""
     rest = b""
     async for piece in body:
         *lines, rest = (rest + piece).split(b"\n")

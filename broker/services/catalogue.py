@@ -1,7 +1,7 @@
-"""What the catalogue lets be said: datasets do not change, replicas come and go.
+"""The rules of the catalogue: datasets do not change, replicas come and go.
 
-A dataset is a file's name for good: its size and checksums can be said once and then only confirmed. Who has other
-bytes has another dataset.
+A dataset is the permanent name of a file: its size and its checksums can be stated once, and then only confirmed. A
+file with other bytes needs another dataset.
 """
 
 import time
@@ -27,7 +27,7 @@ __all__ = ["Catalogue", "Kept"]
 
 
 class Kept(NamedTuple):
-    """What became of entries: how many replicas changed, and the error of each entry that was refused, by number."""
+    """The result of storing entries: the number of changed replicas, and the errors of refused entries by index."""
 
     changed: int
     refused: Mapping[int, BrokerError]
@@ -42,7 +42,11 @@ class Catalogue:
 
     @retried
     async def keep(self, by: str, entries: Sequence[Entry], note: str, role: Role = "curator") -> Kept:
-        """All entries that make sense, in one transaction; said again, they change nothing."""
+        """Store all valid entries in one transaction; storing them again changes nothing.
+
+        :param by: subject that states them
+        :param note: action for the audit log
+        """
         now = time.time()
         async with self._database.write() as connection:
             stored = Stored(connection)
@@ -51,7 +55,7 @@ class Catalogue:
                 i: error for i, entry in enumerate(entries) if (error := _unplaced(entry, endpoints))
             }
             names = {entry.dataset.name for i, entry in enumerate(entries) if i not in refused}
-            await stored.add(names, now)  # first, so that nobody else says something of them until this is done
+            await stored.add(names, now)  # first, so that no other transaction changes them until this one is done
             known = await stored.known(names, lock=True)
             said: dict[str, Dataset] = {}
             for i, entry in enumerate(entries):
@@ -77,7 +81,7 @@ class Catalogue:
         return Kept(changed, refused)
 
     async def put(self, by: str, dataset: Dataset) -> Dataset:
-        """Make a dataset, or say more of it. :raises Conflict: when it is known to be otherwise"""
+        """Create a dataset, or add to it. :raises Conflict: when it is stored with another size or checksum"""
         kept = await self.keep(by, [Entry(dataset)], "put dataset")
         for error in kept.refused.values():
             raise error
@@ -85,7 +89,7 @@ class Catalogue:
 
     @retried
     async def put_replica(self, by: str, replica: Replica, role: Role = "curator") -> Replica:
-        """Make a replica, or change it. :raises NotFound: when its dataset or its endpoint is not there"""
+        """Create or change a replica. :raises NotFound: when its dataset or its endpoint does not exist"""
         now = time.time()
         async with self._database.write() as connection:
             stored = Stored(connection)
@@ -95,13 +99,13 @@ class Catalogue:
                 raise _no_dataset(replica.dataset)
             judged = replica.state != "AVAILABLE" or await Doubts(connection).numbers(replica)
             await stored.put_replicas([replica], now, await _registrar(connection, by, role))
-            if judged:  # one that is new is only registered
+            if judged:  # a new available replica is only registered, not judged
                 await Doubts(connection).judge(by, [replica], now)
             await Records(connection).note(now, by, f"put replica {replica.state}", _named(replica))
         return replica
 
     async def dataset(self, name: str, caller: Caller | None = None) -> tuple[Dataset, list[Replica]]:
-        """What is known of a dataset, and all its replicas that are there for the caller. :raises NotFound:"""
+        """Return a dataset, and its replicas that the caller may see. :raises NotFound:"""
         places = await self._places.map()
         async with self._database.read() as connection:
             stored = Stored(connection)
@@ -112,7 +116,7 @@ class Catalogue:
         return Dataset(name=name, size=known.size, checksums=dict(known.checksums)), replicas
 
     async def created_at(self, name: str) -> float:
-        """When the catalogue came to know a dataset. :raises NotFound:"""
+        """Return the time at which a dataset was created in the catalogue. :raises NotFound:"""
         async with self._database.read() as connection:
             known = (await Stored(connection).known([name])).get(name)
         if known is None:
@@ -120,14 +124,19 @@ class Catalogue:
         return known.created_at
 
     async def listed(self, beginning: str, after: str, limit: int) -> list[Dataset]:
-        """Datasets by scope and name."""
+        """Return datasets, by scope and name.
+
+        :param beginning: prefix of their names
+        :param after: name of a dataset: only later ones are returned
+        :param limit: most datasets to return
+        """
         async with self._database.read() as connection:
             return await Stored(connection).listed(beginning, after, limit)
 
     async def pages(
         self, beginning: str, after: str, limit: int, caller: Caller | None = None
     ) -> list[tuple[Dataset, list[Replica]]]:
-        """Datasets by scope and name, each with all its replicas that are there for the caller."""
+        """Return datasets as `listed` does, each with its replicas that the caller may see."""
         places = await self._places.map()
         async with self._database.read() as connection:
             stored = Stored(connection)
@@ -142,9 +151,12 @@ class Catalogue:
     async def wanting(
         self, states: Sequence[str], after: str, endpoint: str, limit: int, caller: Caller | None = None
     ) -> tuple[list[Replica], Replica | None]:
-        """Replicas that are not available, by dataset and endpoint, and are there for the caller; those after one.
+        """Return replicas in these states, but none AVAILABLE, that the caller may see, by dataset and endpoint.
 
-        And the last that was looked at, if there may be more.
+        Also return the last replica that was examined, if there may be more; None otherwise.
+
+        :param after: dataset of a replica: with `endpoint`, only replicas after that one are returned
+        :param limit: most replicas to examine
         """
         places = await self._places.map()
         async with self._database.read() as connection:
@@ -154,7 +166,7 @@ class Catalogue:
 
     @retried
     async def remove(self, by: str, name: str) -> None:
-        """Forget a dataset and where it is; no file is touched. :raises NotFound:"""
+        """Remove a dataset and its replicas from the catalogue; no file is touched. :raises NotFound:"""
         async with self._database.write() as connection:
             if not await Stored(connection).remove(name):
                 raise _no_dataset(name)
@@ -162,7 +174,7 @@ class Catalogue:
 
     @retried
     async def remove_replica(self, by: str, name: str, endpoint: str) -> None:
-        """Forget a replica; no file is touched. :raises NotFound:"""
+        """Remove a replica from the catalogue; no file is touched. :raises NotFound:"""
         async with self._database.write() as connection:
             if not await Stored(connection).remove_replica(name, endpoint):
                 raise NotFound(f"there is no replica of {name} at {endpoint}", f"see GET /broker/v1/datasets/{name}")
@@ -174,7 +186,11 @@ async def _registrar(connection: AsyncConnection, by: str, role: Role) -> Regist
 
 
 def _agreed(dataset: Dataset, known: Known, said: Dataset | None) -> Dataset:
-    """What is said of a dataset now, with what was said just before; :raises Conflict: against what is known."""
+    """Return a dataset merged with what is stored of it and stated earlier in this request.
+
+    :param said: the same dataset as stated by earlier entries
+    :raises Conflict: when size or checksums differ
+    """
     sizes = {size for size in (dataset.size, known.size, said and said.size) if size is not None}
     if len(sizes) > 1:
         raise Conflict(
@@ -193,7 +209,7 @@ def _agreed(dataset: Dataset, known: Known, said: Dataset | None) -> Dataset:
 
 
 def _unplaced(entry: Entry, endpoints: Collection[str]) -> NotFound | None:
-    """The error of an entry with a replica at no endpoint that there is."""
+    """Return the error of an entry that has a replica at an unknown endpoint; None if it has none."""
     for replica in _all(entry):
         if replica.endpoint not in endpoints:
             return NotFound(f"there is no endpoint {replica.endpoint}", "make it first")

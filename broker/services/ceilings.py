@@ -1,8 +1,8 @@
-"""The most that can be expected of a server or a site: no forecast exceeds what interfaces make possible. Pure.
+"""Ceilings of forecasts by server and site: no forecast exceeds what their interfaces make possible. Pure.
 
-The time that a source was busy may be measured wrong, by a factor of a thousand, and no forecaster notices where all
-transfers of a pair are alike in this. How long a transfer took from begin to end is hard to get wrong, and its bytes
-over that are a rate that both interfaces have carried: other transfers over them may be faster, but not by any factor.
+A source's busy time may be reported wrong by a factor of a thousand, and no forecaster notices if all transfers of a
+link are wrong in the same way. The time of a transfer from begin to end is hard to report wrong. Its bytes divided by
+that time are a rate that both interfaces have carried: other transfers may be faster, but only by a limited factor.
 """
 
 from collections import OrderedDict
@@ -19,46 +19,46 @@ from predictors.observation import Forecast, Rates
 __all__ = ["FACTOR", "Ceilings", "bounded", "capacities"]
 
 FACTOR = 10.0
-"""How many times as fast as anything that an interface has carried a transfer over it may be expected to be.
+"""Highest ratio of a forecast to the highest rate that an interface has carried.
 
-A source that gives a tenth of a file is busy for longer than a tenth of the time, and what was the fastest so far may
-not have been limited by this interface.
+A source that delivers a tenth of a file is busy for longer than a tenth of the time, and the fastest transfer so far
+may not have been limited by this interface.
 """
 OUTLIERS = (10, 30)
-"""Transfers of a reporter from which on the fastest does not count, and from which on the second does not, either."""
+"""Transfers of a reporter from which on the fastest is ignored as an outlier, and from which on the second one, too."""
 HOSTS = 20_000
-"""Servers and sites that are remembered; the one of which nothing came for longest goes first."""
+"""Most servers and sites in memory; the one without news for longest is dropped first."""
 VOICES = 7
-"""Reporters of each that are remembered: those who have seen it carry most."""
+"""Most reporters in memory for each server or site: those that report the highest rates."""
 TOP = len(OUTLIERS) + 1
 
 
 class Carried(NamedTuple):
-    """The fastest transfers of a server or a site by one reporter, by rate and number, and how many there were."""
+    """The fastest transfers of a server or a site by one reporter, as rates and numbers, and the count of all."""
 
     top: tuple[tuple[float, int], ...]
     transfers: int
 
     @property
     def rate(self) -> float:
-        """Return the rate that it has carried: that of the fastest that is no outlier, where there are enough."""
+        """The carried rate: that of the fastest transfer that is not an outlier, if there are enough transfers."""
         rank = sum(self.transfers >= enough for enough in OUTLIERS)
         return self.top[min(rank, len(self.top) - 1)][0]
 
 
 class Ceilings:
-    """Rates that servers and sites have carried, whoever was at the other end.
+    """The rates that servers and sites have carried, whatever was at the other end.
 
-    The most that any reporter has seen counts: so nobody lowers a forecast by what they report, however much that is.
+    The highest rate of any reporter counts, so that no reporter can lower a forecast, however much it reports.
     """
 
     def __init__(self) -> None:
         self._carried: OrderedDict[tuple[str, str], dict[str, Carried]] = OrderedDict()
 
     def learn(self, kept: Kept, counted: bool = True) -> None:
-        """Take in a transfer that went well.
+        """Take in a transfer that succeeded.
 
-        :param counted: False where it may come again: it is then one of the fastest, once, and no one more
+        :param counted: whether it adds to the number of transfers; False if it may be taken in again
         """
         each = kept.observation
         if each.bytes < SMALLEST:
@@ -76,9 +76,9 @@ class Ceilings:
             self._carried.popitem(last=False)
 
     def of(self, pair: Pair, capacity: float | None = None) -> float:
-        """The most that can be expected of a transfer, bytes per second.
+        """Return the highest rate that a forecast for this link may have, in bytes per second.
 
-        :param capacity: of the source's interface, where that is known; what it has carried shows if it has more
+        :param capacity: stated capacity of the source's interface, if known; a higher rate that it has carried wins
         """
         source, sink = self._rate("source", pair.source), self._rate("sink", pair.sink)
         known = [INTERFACE]
@@ -96,7 +96,7 @@ class Ceilings:
 
 
 def capacities(endpoints: Iterable[Placed]) -> Mapping[str, float]:
-    """Return the stated capacities of sources; of several at one address the largest."""
+    """Return the stated capacities of sources, bytes per second; of several endpoints at one address, the largest."""
     known: dict[str, float] = {}
     for endpoint in (placed.endpoint for placed in endpoints):
         if endpoint.capacity is not None:
@@ -105,7 +105,7 @@ def capacities(endpoints: Iterable[Placed]) -> Mapping[str, float]:
 
 
 def bounded(forecast: Forecast, most: float) -> Forecast:
-    """The forecast with no rate beyond `most`; it says so if one was."""
+    """Return the forecast with all rates limited to `most`; its reason says so if any rate exceeded it."""
     if forecast.rates is None or max(forecast.rates) <= most:
         return forecast
     rates = Rates(*(min(rate, most) for rate in forecast.rates))

@@ -1,4 +1,4 @@
-"""Programs that are given tokens: made by an admin, or registered by themselves, as the globus CLI does."""
+"""Clients: programs that are granted tokens. Admins create them, or they register themselves, like the globus CLI."""
 
 import hmac
 import time
@@ -20,13 +20,13 @@ __all__ = ["Clients"]
 
 DAY = 86_400.0
 REGISTRATIONS = 60
-"""That one address may ask for in an hour."""
+"""Most registrations by one address in an hour."""
 GUESSES = 20
-"""That one address may make in a minute."""
+"""Most failed authentications by one address in a minute."""
 
 
 class Clients:
-    """Who may ask for tokens."""
+    """The programs that may request tokens."""
 
     def __init__(self, database: Database, access: Access) -> None:
         self._database = database
@@ -36,10 +36,11 @@ class Clients:
 
     @retried
     async def make(self, by: str, name: str, role: Role | None) -> tuple[Client, str | None]:
-        """A new one, and its secret, which is shown only now.
+        """Create a client, and return it with its secret, which is shown only this once.
 
-        :param role: what it may do for itself; None: nothing, it is a program in which people log in, and has no secret
-        :raises Invalid: when no client may be called so
+        :param by: admin who creates it
+        :param role: its role when it acts for itself; None: it only lets users log in, and has no secret
+        :raises Invalid: when the name is not allowed
         """
         if role is not None and (why := refusal(name)):
             raise Invalid(f"{name} {why}", "choose another name")
@@ -54,9 +55,9 @@ class Clients:
 
     @retried
     async def register(self, name: str, address: str) -> tuple[Client, str]:
-        """One that nobody vouches for: it may do nothing but let people log in.
+        """Register a client without an admin, and return it with its secret. It may only let users log in.
 
-        :raises TooManyRequests: when this address asks too often
+        :raises TooManyRequests: when this address registers too many clients
         """
         self._registrations.check(address)
         now, secret = time.time(), new_secret()
@@ -69,34 +70,38 @@ class Clients:
         return client, secret
 
     async def known(self, number: str) -> Client | None:
-        """One that was not revoked."""
+        """Return the client with this id; None if there is none, or it was revoked."""
         async with self._database.read() as connection:
             found = await Stored(connection).get(_canonical(number))
         return found and found[0]
 
     async def authenticated(self, number: str, secret: str | None, address: str) -> Client:
-        """The client that says who it is, and proves it where it has a secret.
+        """Authenticate a client by its id, and by its secret if it has one; return the client.
 
-        :raises Refused: invalid_client, the same whatever is wrong
-        :raises TooManyRequests: when this address was wrong too often
+        :raises Refused: invalid_client; the message is the same for every reason
+        :raises TooManyRequests: when this address failed too often
         """
         async with self._database.read() as connection:
             found = await Stored(connection).get(_canonical(number))
         client, kept = found or (None, None)
         right = secret is None if kept is None else hmac.compare_digest(kept, hashed(secret or ""))
-        if client is None or not right or client.id == PAGES:  # the pages ask for nothing from outside
+        if client is None or not right or client.id == PAGES:  # the broker's own pages never authenticate here
             self._guesses.failed(address, client.id if client else "")
             raise Refused("invalid_client", "the client is unknown, or its secret is wrong", 401)
         return client
 
     async def made(self) -> list[Client]:
-        """Those that an admin made, by name."""
+        """Return the clients that admins created, by name."""
         async with self._database.read() as connection:
             return await Stored(connection).made()
 
     @retried
     async def revoke(self, by: str, number: str) -> None:
-        """End a client, and all that it was given. :raises NotFound: :raises Conflict: when it is our own pages"""
+        """Revoke a client, and all that it was granted.
+
+        :raises NotFound: when there is no such client
+        :raises Conflict: when it is the client of the broker's own pages
+        """
         now = time.time()
         if _canonical(number) == PAGES:
             raise Conflict("the broker's own pages are no client to be revoked", "revoke logins: GET /broker/v1/tokens")
@@ -109,7 +114,7 @@ class Clients:
 
 
 def _canonical(number: str) -> str:
-    """The id as it is kept; nobody's, if it is no UUID."""
+    """Return an id in its stored form; if it is not a UUID, the empty string, which is no client's id."""
     try:
         return str(UUID(number))
     except ValueError:

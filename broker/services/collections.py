@@ -1,4 +1,4 @@
-"""Collections: made by admins, granted by their owners, seen by those to whom something is granted."""
+"""Collections: created by admins, shared by their owners, and visible to users to whom something is granted."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ __all__ = ["Collections", "Seen", "Use"]
 
 
 class Use(NamedTuple):
-    """What somebody wants to do: read a path of a collection, or write there."""
+    """An intended use of a collection: to read a path, or to write there."""
 
     collection: UUID
     path: str
@@ -31,34 +31,34 @@ class Use(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """A collection that a caller may see, with who may use it."""
+    """A collection that a caller may see, with its access rules."""
 
     collection: Collection
     rules: Sequence[AccessRule]
 
     @property
     def public(self) -> bool:
-        """Whether everybody who is somebody may see it."""
+        """Return whether all authenticated users may see the collection."""
         return any(rule.principal_type in ("anonymous", "all_authenticated_users") for rule in self.rules)
 
     def kept_by(self, caller: Caller) -> bool:
-        """Whether the caller may change who may use it."""
+        """Return whether the caller may change the collection's access rules, as its owner and admins may."""
         return caller.subject == self.collection.owner or caller.may("admin")
 
 
 class Collections:
-    """All collections, and who may use them."""
+    """All collections, and their access rules."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def all(self) -> list[Collection]:
-        """All by name, whoever may see them."""
+        """Return all collections by name, without a check of permissions."""
         async with self._database.read() as connection:
             return await Stored(connection).all()
 
     async def visible(self, caller: Caller) -> list[Seen]:
-        """Those where the caller may do anything, by name."""
+        """Return the collections in which anything is granted to the caller, by name."""
         async with self._database.read() as connection:
             stored = Stored(connection)
             rules = await stored.rules()
@@ -66,19 +66,19 @@ class Collections:
         return [each for each in every if granted(caller, *each)]
 
     async def named(self, numbers: Iterable[str]) -> dict[str, Collection]:
-        """Those of these ids that there are, whoever may see them: what tasks are shown with."""
+        """Return the existing collections with these ids, without a check of permissions: tasks are shown with them."""
         async with self._database.read() as connection:
             return {str(each.id): each for each in await Stored(connection).all(set(numbers))}
 
     async def one(self, caller: Caller, number: UUID) -> Seen:
-        """:raises NoCollection: when there is none that the caller may see"""
+        """Return a collection. :raises NoCollection: when there is none that the caller may see"""
         async with self._database.read() as connection:
             return await self._seen(connection, caller, number)
 
     async def allow(self, caller: Caller, uses: Sequence[Use]) -> dict[UUID, Reach]:
-        """What the caller may reach of the collections, where all of this is granted.
+        """Check that all these uses are granted, and return what the caller may reach of each collection.
 
-        :raises NoCollection: when there is one that the caller may not see
+        :raises NoCollection: when the caller may not see one of the collections
         :raises NotGranted: when a path is not granted
         """
         found: dict[UUID, Reach] = {}
@@ -102,7 +102,7 @@ class Collections:
 
     @retried
     async def put(self, by: str, new: NewCollection) -> Collection:
-        """Make it, or change the one of this name. :raises NotFound: when there is no such endpoint"""
+        """Create a collection, or change the one with this name. :raises NotFound: when its endpoint does not exist"""
         now = time.time()
         async with self._database.write() as connection:
             stored = Stored(connection)
@@ -112,13 +112,13 @@ class Collections:
 
     @retried
     async def remove(self, by: str, name: str) -> None:
-        """Forget it, with its rules; no file is touched. :raises NotFound:"""
+        """Remove a collection and its rules; no file is touched. :raises NotFound:"""
         async with self._database.write() as connection:
             await Stored(connection).remove((await self._called(connection, name)).id)
             await Records(connection).note(time.time(), by, "remove collection", name)
 
     async def called(self, name: str) -> Collection:
-        """:raises NotFound:"""
+        """Return the collection with this name. :raises NotFound:"""
         async with self._database.read() as connection:
             return await self._called(connection, name)
 
@@ -130,12 +130,15 @@ class Collections:
         raise NotFound(f"there is no collection {name}", "see GET /broker/v1/collections")
 
     async def rules(self, caller: Caller, number: UUID) -> Sequence[AccessRule]:
-        """Who may use it. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
+        """Return the access rules. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
         async with self._database.read() as connection:
             return (await self._kept(connection, caller, number)).rules
 
     async def rule(self, caller: Caller, number: UUID, rule: UUID) -> AccessRule:
-        """:raises NoCollection: :raises NotFound: :raises Forbidden: for all but its owner and admins"""
+        """Return an access rule.
+
+        :raises NoCollection: :raises NotFound: :raises Forbidden: for all but its owner and admins
+        """
         for each in await self.rules(caller, number):
             if each.id == rule:
                 return each
@@ -143,7 +146,7 @@ class Collections:
 
     @retried
     async def describe(self, caller: Caller, number: UUID, description: str) -> None:
-        """Say what it is. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
+        """Change the description. :raises NoCollection: :raises Forbidden: for all but its owner and admins"""
         async with self._database.write() as connection:
             collection = (await self._kept(connection, caller, number)).collection
             said = {name: getattr(collection, name) for name in NewCollection.model_fields}
@@ -153,7 +156,7 @@ class Collections:
 
     @retried
     async def add_rule(self, caller: Caller, number: UUID, new: NewRule) -> AccessRule:
-        """Grant something; again to the same, it is changed. :raises NoCollection: :raises Forbidden:"""
+        """Add a rule, or change that for the same principal and path. :raises NoCollection: :raises Forbidden:"""
         now = time.time()
         path = normal(new.path).rstrip("/") + "/"
         async with self._database.write() as connection:
@@ -173,7 +176,7 @@ class Collections:
 
     @retried
     async def remove_rule(self, caller: Caller, number: UUID, rule: UUID) -> None:
-        """Take back what was granted. :raises NoCollection: :raises NotFound: :raises Forbidden:"""
+        """Remove an access rule. :raises NoCollection: :raises NotFound: :raises Forbidden:"""
         async with self._database.write() as connection:
             collection, _ = await self._kept(connection, caller, number)
             if not await Stored(connection).remove_rule(number, str(rule)):
@@ -188,7 +191,7 @@ class Collections:
 
 
 async def _normal(connection: AsyncConnection, new: NewRule) -> str:
-    """The one form in which rules name a principal: the subject where it is known, else the UUID in lower case."""
+    """Return the stored form of a rule's principal: the subject if it is known, else the UUID in lower case."""
     if new.principal_type != "identity":
         return new.principal
     told = numbered(new.principal)
@@ -200,7 +203,7 @@ async def _normal(connection: AsyncConnection, new: NewRule) -> str:
 
 
 def _same(known: AccessRule, new: AccessRule) -> bool:
-    """Whether a rule is of the same principal, be it by another name, and path."""
+    """Return whether two rules are for the same identity, perhaps under different names, and for the same path."""
     both = known.principal_type == new.principal_type == "identity" and known.path == new.path
     return both and (known.principal == new.principal or named(known.principal) == named(new.principal))
 

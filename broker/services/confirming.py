@@ -1,4 +1,4 @@
-"""Replicas inside collections that nobody has confirmed: listed for those who may, and confirmed by them."""
+"""Unconfirmed replicas inside collections: listed for the collections' owners and admins, and confirmed by them."""
 
 import time
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from broker.storage.registrations import Registration, Registrations, Stated
 __all__ = ["Confirming"]
 
 PART = 1000
-"""Replicas that are looked at in one question."""
+"""Replicas that one query examines."""
 
 
 class Confirming:
@@ -30,9 +30,12 @@ class Confirming:
         self._database = database
 
     async def unconfirmed(self, caller: Caller, after: str, endpoint: str, limit: int) -> list[UnconfirmedReplica]:
-        """Replicas inside collections that the caller owns, for admins inside any, which are not confirmed there.
+        """Return unconfirmed replicas inside collections that the caller owns; for admins, inside any collection.
 
-        By dataset and endpoint; those after one.
+        They are ordered by dataset and endpoint.
+
+        :param after: dataset of a replica: with `endpoint`, only replicas after that one are returned
+        :param limit: most replicas to return
         """
         found: list[UnconfirmedReplica] = []
         async with self._database.read() as connection:
@@ -49,9 +52,9 @@ class Confirming:
 
     @retried
     async def confirm(self, caller: Caller, named: Sequence[ConfirmedReplica]) -> None:
-        """Open replicas where they are, for everybody whom the catalogue is open to.
+        """Confirm replicas where they are, which opens them to all users of the catalogue.
 
-        :raises NotFound: when there is no such replica, as far as the caller may know
+        :raises NotFound: when there is no such replica that the caller may see
         :raises Forbidden: when it is in no collection of the caller's
         """
         now = time.time()
@@ -78,7 +81,7 @@ def _meant(
     readable: Readable,
     caller: Caller,
 ) -> list[Stated]:
-    """The replicas with this URL, all of which the caller may confirm."""
+    """Return the replicas with this URL that the caller may confirm. :raises Forbidden: :raises NotFound:"""
     found = []
     for each in known:
         at = placed[each.endpoint]
@@ -101,14 +104,14 @@ def _meant(
 
 async def _confirm(connection: AsyncConnection, stated: Stated, at: Placed, caller: Caller) -> None:
     before = stated.registration
-    if before.admin and before.moves == at.moves:  # an admin's word counts for all collections
+    if before.admin and before.moves == at.moves:  # an admin's confirmation holds for all collections
         return
     registration = Registration(caller.subject, caller.may("admin"), at.moves)
     await Registrations(connection).register(stated._replace(registration=registration))
 
 
 def _told(each: Stated, at: Placed, enclosing: Enclosing, caller: Caller) -> UnconfirmedReplica | None:
-    """A replica as those are told of it who may confirm it, if it is not confirmed in a collection of theirs."""
+    """Return a replica as it is shown to a caller who may confirm it; None if the caller has nothing to confirm."""
     around: list[Enclosure] = enclosing.around(at.endpoint, _path(each))
     mine = [
         inside.collection.name

@@ -1,4 +1,4 @@
-"""Decisions are kept, with what would have been best: judged once, when they are reported."""
+"""Decisions, stored with their hindsight: the best possible outcome, computed once, when they are reported."""
 
 import math
 import time
@@ -19,9 +19,9 @@ from predictors.observation import Observation
 __all__ = ["NEAR", "Decisions"]
 
 NEAR = 3600.0
-"""Seconds between a decision and another transfer over a way that tell what an unused candidate would have done."""
+"""Most seconds between a decision and another transfer over a link that shows what an unused candidate could do."""
 SHORTEST = 1e-6
-"""Seconds in which something can be seen to flow."""
+"""Least seconds of flow from which a rate can be computed."""
 
 
 class Decisions:
@@ -32,10 +32,10 @@ class Decisions:
         self._places = places
 
     async def keep(self, subject: str, made: Sequence[Made], role: Role = "reader") -> Taken:
-        """Keep all that this subject has not reported before.
+        """Store the decisions that this subject has not reported before.
 
-        :param role: of the subject: a collection that it may not see is filed as one that is not known
-        :raises Invalid: when one is of the future, or names what is no server
+        :param role: role of the subject; a collection that it may not see is treated as unknown
+        :raises Invalid: when one is in the future, or has a source that is not a server
         """
         latest = time.time() + AHEAD
         for each in made:
@@ -47,7 +47,7 @@ class Decisions:
         return Taken(accepted=accepted, known=len(made) - accepted)
 
     async def _renamed(self, decided: Decided, caller: Caller) -> Decided:
-        """With its sources as history calls them."""
+        """Return the decision with its sources named as in the history."""
         names = await self._places.sources({each.source for each in decided.sources}, caller)
         parts = [each.model_copy(update={"source": names[each.source]}) for each in decided.sources]
         return decided.model_copy(update={"sources": parts})
@@ -62,7 +62,7 @@ class Decisions:
             return await stored.add(subject, [(each, await _judged(each.decided, history)) for each in news])
 
     async def one(self, caller: Caller, number: int) -> Kept:
-        """:raises NotFound: when there is none, or it is none of the caller's business"""
+        """Return a decision. :raises NotFound: when there is none that the caller may see"""
         async with self._database.read() as connection:
             kept = await Stored(connection).one(number, None if caller.may("admin") else caller.subject)
         if kept is None:
@@ -71,7 +71,7 @@ class Decisions:
 
 
 async def _judged(decided: Decided, history: History) -> Regret:
-    """What would have been best."""
+    """Return the hindsight of a decision; empty if it failed, moved nothing, or is a collect job."""
     if decided.outcome != "ok" or decided.kind == "collect" or not decided.moved:
         return Regret()
     readies = [each.start_seconds for each in decided.sources if each.start_seconds is not None]
@@ -88,7 +88,10 @@ async def _judged(decided: Decided, history: History) -> Regret:
 
 
 def _able(part: Part) -> Able | None:
-    """What a candidate that was used was able to; one that failed could give what it gave."""
+    """Return what a used candidate could deliver; None if that is not known.
+
+    A candidate that failed could deliver as much as it did; one that was corrupt, nothing.
+    """
     failed = part.outcome in ("failed", "corrupt")
     most = 0.0 if part.outcome == "corrupt" else float(part.bytes) if failed else math.inf
     if part.start_seconds is None or not part.bytes or part.flow_seconds < SHORTEST:
@@ -97,7 +100,11 @@ def _able(part: Part) -> Able | None:
 
 
 def _as_then(part: Part, seen: Observation, ready: float) -> Able | None:
-    """What one that was not used would have done, after another transfer over the same way at about that time."""
+    """Return what an unused candidate could have delivered; None if that is not known.
+
+    :param seen: another transfer over the same link at about that time
+    :param ready: seconds until the last of the used sources could deliver, taken for this one, too
+    """
     busy = seen.busy_seconds or seen.end - seen.start
     setup = seen.setup_seconds or 0.0
     flow = busy - setup * seen.ranges

@@ -1,8 +1,8 @@
-"""Reports that replicas are bad: what they do to a replica, and how the word of one subject is set aside.
+"""Reports that replicas are bad: their effect on replicas, and how the reports of a subject are set aside.
 
-A report puts a replica out of service while there is another one; the last one is only suspected, and still handed out,
-behind the others. What a curator has said of a replica no single report changes. All of that follows from the reports
-that are kept, so setting a subject aside undoes what it did, and taking it back does it again.
+A report takes a replica out of service if there is another one. The last one only becomes suspicious, and is still
+offered, after the others. A single report does not change a state that a curator has set. All states follow from the
+stored reports: setting a subject aside undoes the effect of its reports, and taking it back restores the effect.
 """
 
 import time
@@ -24,13 +24,13 @@ from broker.storage.doubts import Standing
 __all__ = ["Doubts", "changed_states"]
 
 PART = 500
-"""Datasets that are looked at in one transaction."""
+"""Datasets that one transaction examines."""
 ENOUGH = 2
-"""Subjects that have to report a replica of which a curator has said that it is available."""
+"""Subjects that have to report a replica before it becomes suspicious, if a curator has declared it available."""
 
 
 def changed_states(standings: Sequence[Standing]) -> dict[tuple[int, int], str]:
-    """The states that replicas of one dataset should have but do not, by their numbers.
+    """Return the new states of those replicas of one dataset that have to change, by dataset and endpoint number.
 
     >>> one = Standing(1, 1, "AVAILABLE", False, True, True, [("ann", "broken")])
     >>> changed_states([one]), changed_states([one, one._replace(endpoint_id=2, doubters=[])])
@@ -47,7 +47,7 @@ def changed_states(standings: Sequence[Standing]) -> dict[tuple[int, int], str]:
 
 
 def _state(each: Standing, others: bool) -> str:
-    """What a replica's state should be.
+    """Return the state that a replica should have.
 
     :param others: whether the dataset has another replica that is available
     """
@@ -62,7 +62,7 @@ def _state(each: Standing, others: bool) -> str:
 
 
 class Doubts:
-    """What users say of replicas, and whose word counts."""
+    """The reports of users about replicas, and the subjects whose reports are set aside."""
 
     def __init__(self, database: Database, places: Places, forecasting: Forecasting) -> None:
         self._database = database
@@ -71,12 +71,15 @@ class Doubts:
 
     @retried
     async def report(self, by: str, bad: BadReplica, role: Role = "curator") -> Replica:
-        """Keep a report; the replica as it is then. :raises NotFound: when it is not there for who reports"""
+        """Store a report, and return the replica in its new state.
+
+        :raises NotFound: when there is no such replica that the reporter may see
+        """
         now = time.time()
         caller = Caller.model_construct(subject=by, role=role, site="")
         async with self._database.write() as connection:
             stored, kept = Stored(connection), Kept(connection)
-            known = await stored.known([bad.dataset], lock=True)  # else two could each leave the other as the last
+            known = await stored.known([bad.dataset], lock=True)  # or two reports could each spare the other's
             there = await told(connection, await self._places.map(), await stored.replicas(bad.dataset), caller)
             replica = await self._meant(there, bad)
             if numbers := await kept.numbers(replica):
@@ -99,7 +102,7 @@ class Doubts:
 
     @staticmethod
     async def _settle(kept: Kept, datasets: Sequence[int], now: float) -> None:
-        """Have replicas in the states that follow from what is kept."""
+        """Set the states of replicas that follow from the stored reports."""
         together: dict[int, list[Standing]] = {}
         for each in await kept.standings(datasets):
             together.setdefault(each.dataset_id, []).append(each)
@@ -111,13 +114,13 @@ class Doubts:
                     await kept.put_state(each.key, state, reason, now)
 
     async def asides(self) -> list[Aside]:
-        """Subjects whose reports are set aside."""
+        """Return the subjects whose reports are set aside."""
         async with self._database.read() as connection:
             return await Kept(connection).asides()
 
     @retried
     async def set_aside(self, by: str, subject: str) -> None:
-        """Let all that a subject has reported, and will report, count for nothing but its own transfers."""
+        """Set aside all past and future reports of a subject: states of replicas and forecasts do not use them."""
         now = time.time()
         async with self._database.write() as connection:
             if await Kept(connection).set_aside(subject, now, by):
@@ -126,7 +129,7 @@ class Doubts:
         self._forecasting.news()
 
     async def _settle_all(self, subject: str) -> None:
-        """What a subject has reported, in parts: there may be very much of it."""
+        """Settle all datasets of which a subject has reported replicas, in parts, as there may be very many."""
         async with self._database.read() as connection:
             datasets = await Kept(connection).doubted_by(subject)
         for begin in range(0, len(datasets), PART):
@@ -139,7 +142,7 @@ class Doubts:
 
     @retried
     async def take_back(self, by: str, subject: str) -> None:
-        """Let a subject's reports count again. :raises NotFound: when they do"""
+        """Let a subject's reports count again. :raises NotFound: when they are not set aside"""
         now = time.time()
         async with self._database.write() as connection:
             kept = Kept(connection)

@@ -1,9 +1,10 @@
-"""Collections that a replica lies in, and the users who may see and read it there: the catalogue opens no collection.
+"""Collections that contain a replica, and the users who may see and read it there.
 
-A replica inside a collection is open to everybody if the collection's owner or an admin registered it where it is, or
-confirmed that. For others it is there if they may read its path in the collection; in each, where several are around
-it. A server is its host: the same files may be had at several ports, and by several schemes. What a server shows at a
-second path as well, by a link of its own, cannot be seen from here.
+The catalogue does not open collections. A replica inside a collection is open to everybody if the collection's owner or
+an admin registered it where it is, or confirmed it there. Other users may see it only if they may read its path in the
+collection, or in each of them if several contain it. A server is identified by its host, since the same files may be
+available at several ports and by several schemes. If a server shows the same files at a second path, by a link of its
+own, that cannot be detected here.
 """
 
 from collections.abc import Collection as Several
@@ -31,14 +32,14 @@ from coalloc.addresses import AddressClass, carried, class_of
 __all__ = ["Enclosing", "Enclosure", "Readable", "confirmed", "is_address", "numeric", "told"]
 
 Addresses = Mapping[str, Several[str]]
-"""To what names of hosts lead, as numeric addresses."""
+"""Numeric addresses of hosts, by host name."""
 Told = TypeVar("Told", Replica, Suspect)
 THIS_MACHINE = "127.0.0.1"
 WEB = ("http", "https")
 
 
 class Enclosure(NamedTuple):
-    """A collection that a replica lies in, and the replica's path there."""
+    """A collection that contains a replica, and the replica's path in it."""
 
     collection: Collection
     path: str
@@ -47,7 +48,7 @@ class Enclosure(NamedTuple):
 class Enclosing:
     """The folders of all collections.
 
-    :param addresses: of all hosts that have some: what is at another may be at any; None to go by names alone
+    :param addresses: addresses of all hosts that have any; a host without may be any host; None: compare names only
     """
 
     def __init__(self, folders: Sequence[Folder], addresses: Addresses | None = None) -> None:
@@ -60,7 +61,7 @@ class Enclosing:
         self._known: dict[tuple[str, str], list[tuple[Collection, tuple[str, ...]]]] = {}
 
     def __bool__(self) -> bool:
-        """Return whether there is any."""
+        """Return whether there is any folder."""
         return bool(self._folders)
 
     @property
@@ -69,11 +70,11 @@ class Enclosing:
         return frozenset(each.endpoint.host for each in self._said)
 
     def with_addresses(self, addresses: Addresses) -> "Enclosing":
-        """Return the same, which knows to what names of hosts lead."""
+        """Return a copy that knows these addresses of hosts."""
         return Enclosing(self._said, addresses)
 
     def around(self, endpoint: Endpoint, path: str) -> list[Enclosure]:
-        """Return the collections that a path below an endpoint's folder lies in."""
+        """Return the collections that contain a path below an endpoint's folder."""
         if endpoint.scheme in WEB:
             return self.around_url(endpoint.url(path))
         near = self._near(endpoint.host, endpoint.prefix)
@@ -81,7 +82,7 @@ class Enclosing:
         return [Enclosure(collection, _inside(folder, whole)) for collection, folder in near if _covers(folder, whole)]
 
     def around_url(self, url: str) -> list[Enclosure]:
-        """Return the collections that what a URL names may lie in, whichever way its server reads it."""
+        """Return the collections that may contain the file of a URL, in any way that its server may read the URL."""
         parts = urlsplit(url)
         near = self._near(parts.hostname or "", "/")
         found = {
@@ -98,7 +99,7 @@ class Enclosing:
         return bool(self._near(endpoint.host, "/" if endpoint.scheme in WEB else endpoint.prefix))
 
     def knows(self, host: str) -> bool:
-        """Return whether it is known where a host is."""
+        """Return whether the addresses of a host are known, or not needed."""
         plain = numeric(host)
         return self._addresses is None or plain in self._addresses or is_address(plain)
 
@@ -118,9 +119,9 @@ class Enclosing:
 
 
 class Readable:
-    """The replicas that a caller may see and read, with the grants of now.
+    """The replicas that a caller may see and read under the current grants.
 
-    :param rules: who may use which collection, by its id
+    :param rules: access rules of each collection, by its id
     """
 
     def __init__(self, caller: Caller, enclosing: Enclosing, rules: Mapping[str, Sequence[AccessRule]]) -> None:
@@ -130,14 +131,14 @@ class Readable:
 
     @classmethod
     async def of(cls, connection: AsyncConnection, caller: Caller) -> "Readable":
-        """Ask the database."""
+        """Read the folders and the access rules from the database."""
         stored = Collections(connection)
         enclosing = Enclosing(await stored.folders())
         return cls(caller, enclosing, await stored.rules() if enclosing else {})
 
     @property
     def asks(self) -> bool:
-        """Return whether there is any collection that a replica may lie in."""
+        """Return whether there is any collection that may contain a replica."""
         return bool(self._enclosing)
 
     @property
@@ -146,17 +147,17 @@ class Readable:
         return self._enclosing.hosts
 
     def knows(self, host: str) -> bool:
-        """Return whether it is known where a host is."""
+        """Return whether the addresses of a host are known, or not needed."""
         return self._enclosing.knows(host)
 
     def with_addresses(self, addresses: Addresses) -> "Readable":
-        """Return the same, which knows to what names of hosts lead."""
+        """Return a copy that knows these addresses of hosts."""
         return Readable(self._caller, self._enclosing.with_addresses(addresses), self._rules)
 
     def opens(self, placed: Placed, did: str, path: str | None, registration: Registration) -> bool:
-        """Return whether the replica of a dataset is there for the caller.
+        """Return whether the caller may see a replica of a dataset.
 
-        :param path: below the endpoint's folder; None: the dataset's name
+        :param path: path below the endpoint's folder; None: the dataset's name
         """
         around = self._enclosing.around(placed.endpoint, path or split(did).name)
         return all(confirmed(registration, placed, each.collection) or self._reads(each) for each in around)
@@ -164,9 +165,9 @@ class Readable:
     def by_grant(
         self, placed: Placed, did: str, path: str | None, registration: Registration
     ) -> list[tuple[Reach, str]]:
-        """Return the collections in which the caller reads a replica by a grant alone, and its path in each.
+        """Return the collections in which only a grant lets the caller read a replica, and its path in each.
 
-        A link on that path may lead to what is not granted, which only the collection's server knows.
+        A link on that path may lead to files that are not granted; only the collection's server knows.
         """
         around = self._enclosing.around(placed.endpoint, path or split(did).name)
         return [
@@ -176,7 +177,7 @@ class Readable:
         ]
 
     def opens_url(self, url: str) -> bool:
-        """Return whether the caller may read what a URL names, which nobody registered."""
+        """Return whether the caller may read the file of a URL that is not registered as a replica."""
         return all(self._reads(each) for each in self._enclosing.around_url(url))
 
     def _reads(self, each: Enclosure) -> bool:
@@ -202,13 +203,13 @@ async def told(connection: AsyncConnection, places: Map, replicas: list[Told], c
 
 
 def confirmed(registration: Registration, placed: Placed, collection: Collection) -> bool:
-    """Return whether a replica is where an admin, or the collection's owner, registered it."""
+    """Return whether a replica is still where an admin, or the collection's owner, registered or confirmed it."""
     there = registration.moves == placed.moves
     return there and (registration.admin or registration.by == collection.owner)
 
 
 def numeric(host: str) -> str:
-    """Return the address that a host is, in one spelling, or else its name; each loopback address is this machine.
+    """Return a host's numeric address in one spelling, or else its name; all loopback addresses become 127.0.0.1.
 
     >>> numeric("DTN.Example."), numeric("[2001:DB8:0::1]"), numeric("0xc0000201"), numeric("[::ffff:192.0.2.1]")
     ('dtn.example', '2001:db8::1', '192.0.2.1', '192.0.2.1')
@@ -238,7 +239,7 @@ def is_address(spelled: str) -> bool:
 
 
 def _ends(address: str) -> frozenset[str]:
-    """Return where packets to a numeric address may end."""
+    """Return the addresses at which packets to a numeric address may arrive."""
     if class_of(address) == AddressClass.LOOPBACK:
         return frozenset({THIS_MACHINE})
     return frozenset(carried(address))
@@ -253,15 +254,15 @@ def _covers(folder: Sequence[str], whole: Sequence[str]) -> bool:
 
 
 def _same(one: Sequence[str], other: Sequence[str]) -> bool:
-    """Return whether a server may hold two paths for one."""
+    """Return whether a server may treat two paths as the same."""
     return [*map(folded, one)] == [*map(folded, other)]
 
 
 def _elsewhere(parts: Sequence[str]) -> bool:
-    """Return whether only the server knows where that is: a user's home, or a name of dots or blanks."""
+    """Return whether only the server knows what a path means: a user's home, or a name of dots or blanks."""
     return bool(parts) and (parts[0].startswith("~") or any(part != ".." and not folded(part) for part in parts))
 
 
 def _inside(folder: Sequence[str], whole: Sequence[str]) -> str:
-    """Return the path in the collection; its root where that is not known, for which only a rule for all counts."""
+    """Return the path in the collection; its root if unknown, so that only rules for the whole collection count."""
     return "/" if _elsewhere(folder) or _elsewhere(whole) else "/" + "/".join(whole[len(folder) :])

@@ -1,4 +1,4 @@
-"""How files would go through a network: what the caller says of it, filled in with what is known here."""
+"""Plans of files through a network: as the caller describes it, completed with what the broker knows."""
 
 from itertools import permutations
 from math import ceil
@@ -22,20 +22,20 @@ __all__ = ["Flows"]
 
 PLANNING = Kind("the plan", "leave hosts, links or files out, or plan in parts")
 FILLED = 100
-"""Hosts between which forecasts are filled in."""
+"""Most hosts between which links are filled in from forecasts."""
 
 
 class Place(NamedTuple):
-    """The server of a host, as its transfers are filed, and what is known of it."""
+    """The server of a host: its address as transfers are stored, and its endpoint, if it is one."""
 
     address: str
     endpoint: Endpoint | None
 
 
 class Flows:
-    """Plans of many files.
+    """The planning of many files.
 
-    :param apart: where they are made
+    :param apart: processes in which plans are made
     """
 
     def __init__(self, places: Places, forecasting: Forecasting, apart: Apart) -> None:
@@ -44,19 +44,22 @@ class Flows:
         self._apart = apart
 
     async def make(self, wanted: FlowsWanted, caller: Caller = NOBODY) -> bytes:
-        """Who should send what to whom, as JSON: `FlowsPlanned`.
+        """Plan which host sends what to which host; return `FlowsPlanned` as JSON.
 
-        :param caller: who asks: collections that they may not see are not there
-        :raises Invalid: when the network or the demand makes no sense, or there is no way
-        :raises TooLarge: when it is more than is planned here
-        :raises TooManyRequests: when they plan too much
-        :raises Unavailable: when what it needs is not installed
+        :param caller: caller; collections that they may not see are treated as unknown
+        :raises Invalid: when the network or the demand makes no sense, or there is no route
+        :raises TooLarge: when it is more than the broker plans
+        :raises TooManyRequests: when the caller plans too much
+        :raises Unavailable: when a library that planning needs is not installed
         """
         ends = await self._apart.run(PLANNING, caller.subject, ends_of, wanted)
         return await self._apart.run(PLANNING, caller.subject, planned, wanted, await self._known(ends, caller))
 
     async def _known(self, said: Ends, caller: Caller) -> Network:
-        """Of hosts that are servers: capacities of endpoints, and what to expect between any two without a link."""
+        """Return what the broker knows about hosts that are servers.
+
+        That is the capacities of endpoints, and forecasts between any two hosts for which the caller gave no link.
+        """
         places = await self._located(said, caller)
         if len(places) > FILLED:
             raise TooLarge(

@@ -1,8 +1,9 @@
-"""Forecasts of transfers from the history of their pairs: held in memory, fed from the database.
+"""Forecasts of transfers from the history of their links (`Pair`), held in memory and updated from the database.
 
-A pair has a forecaster of its own, made of its newest observations when somebody first asks, and kept up with what
-any process reports. So a start costs nothing, memory is bounded, and all processes come to say the same. Of a pair
-of which nothing is known, what its source, sink and others achieve is said.
+Each link has a forecaster of its own. It is made from the link's newest observations at the first question, and updated
+with the reports that any process receives. So starting costs nothing, memory is bounded, and all processes arrive at
+the same forecasts. For a link without history, the forecast comes from what its source, its sink and other links
+achieve.
 """
 
 import asyncio
@@ -35,29 +36,29 @@ __all__ = ["Forecasting", "middle", "quantiles"]
 log = logging.getLogger(__name__)
 
 NEWEST, LEAST = 300, 40
-"""Observations of a pair that its forecasters are made of, shared by all who reported; of each of them at least."""
+"""Observations from which the forecasters of a link are made: shared among all reporters, and the least for each."""
 PAIRS, MEMORY = 1000, 160 << 20
-"""Pairs that are remembered, and bytes of their forecasters; the pairs that were asked for last stay."""
+"""Most links in memory, and most bytes of their forecasters; the links that were asked for last stay."""
 FORGOTTEN = 240.0
-"""Seconds without a question after which a pair's forecasters are dropped: made anew, they take some 70 ms."""
+"""Seconds without a question after which a link's forecasters are dropped; making them again takes some 70 ms."""
 PATIENCE = 0.5
 """Seconds that an answer waits for forecasters that are being made."""
 LOOK = 1.0
-"""Seconds between looks for what is new."""
+"""Seconds between looks for new observations."""
 FRESH = 10.0
-"""Seconds for which the forecast of a class of sizes is given again: it depends a little on the time."""
+"""Seconds for which the forecast of a size class is reused; it depends a little on the time."""
 EVERYWHERE, LATELY = 5000, 100_000
-"""Observations of all pairs that are taken in at a look, and of how many of the newest: of what is older, and of all at
-the beginning, it is a sample."""
+"""Most observations of all links that one look takes in, and how many of the newest numbers it covers. If more numbers
+are new, and at the first look, a sample of the newest is taken in."""
 REMEMBERED = 100_000
 TURN = 20
-"""Forecasts after which others get their turn."""
+"""Forecasts after which other coroutines get their turn."""
 MAKING = 4
-"""Forecasters that are made at once: each holds a connection, and a thread."""
+"""Most links whose forecasters are made at once; each takes a connection and a thread."""
 
 
 class Book:
-    """The forecaster of one pair, once there is a history, and the newest observation that it has seen."""
+    """The forecaster of one link, if the link has a history, and the newest observation that it has seen."""
 
     def __init__(self, stand: Stand | None, forecaster: Voices | None, kept: Sequence[Kept] = ()) -> None:
         self.forecaster = forecaster
@@ -67,14 +68,14 @@ class Book:
         self.by_class: dict[tuple[int, str], tuple[float, Forecast]] = {}
 
     def saw(self, stand: Stand | None, kept: Sequence[Kept]) -> None:
-        """Up to which number all is known: of what was read, some may be newer than the stand that was read before."""
+        """Set the number up to which all is seen; some of `kept` may be newer than `stand`, which was read before."""
         self.seen = max([self.seen, stand.newest_id if stand else 0, *(each.id for each in kept)])
 
 
 class Forecasting:
     """Forecasts, and the memory behind them.
 
-    :param compiled: whether forecasters are compiled; by default where numba is there
+    :param compiled: whether forecasters are compiled; default: if numba is installed
     """
 
     def __init__(self, database: Database, places: Places, compiled: bool | None = None) -> None:
@@ -96,20 +97,20 @@ class Forecasting:
         self._turns = asyncio.Semaphore(MAKING)
 
     def news(self) -> None:
-        """Somebody reported something: look now."""
+        """Look for new observations now: something was reported."""
         self._news.set()
 
     def knows(self, pair: Pair) -> bool:
-        """Return whether there is something in the history of this pair itself."""
+        """Return whether this link itself has a history."""
         book = self._books.get(pair)
         return pair in self._making or (book is not None and bool(book.forecaster))
 
     async def ask(self, asked: Sequence[Asked], caller: Caller = NOBODY) -> list[Expected]:
-        """Return a forecast for each, in this order.
+        """Return a forecast for each question, in this order.
 
-        :param caller: who asks: their own transfers count more for them, and collections that they may not see are not
-            there
-        :raises Invalid: when one names an endpoint that there is not
+        :param caller: caller; their own transfers count more for them, and collections that they may not see are
+            treated as unknown
+        :raises Invalid: when a question names an unknown endpoint
         """
         sources = await self._places.sources({each.source for each in asked}, caller)
         sinks = await self._places.sinks({each.sink for each in asked}, caller)
@@ -126,9 +127,9 @@ class Forecasting:
     async def by_class(
         self, pairs: Iterable[Pair], classes: Iterable[int], subject: str = ""
     ) -> dict[tuple[Pair, int], Forecast]:
-        """Return forecasts for transfers of a size in the middle of each class, over each pair.
+        """Return forecasts for transfers of a size in the middle of each class, over each link.
 
-        :param subject: who asks
+        :param subject: subject of the caller
         """
         now, wanted = time.time(), set(classes)
         pairs = set(pairs)
@@ -178,7 +179,7 @@ class Forecasting:
         return bounded(own, most) if own and own.rates else forecast
 
     def _remember(self, pair: Pair, nbytes: int | None, forecast: Forecast, now: float) -> None:
-        """To be stored with the next look: each distinct forecast once."""
+        """Note a forecast, to be stored with the next look; each distinct forecast is stored once."""
         if forecast.rates is None or not all(map(math.isfinite, forecast.rates)):
             return
         book = self._books.get(pair)
@@ -198,7 +199,7 @@ class Forecasting:
     # Books
 
     async def _open(self, pairs: set[Pair]) -> None:
-        """Have a book of each of these; of those whose making takes long it comes later."""
+        """Open a book for each of these links; books that take long to make come later."""
         self._capacities = capacities((await self._places.map()).by_id.values())
         for pair in pairs & self._books.keys():
             self._books[pair].asked = time.monotonic()
@@ -218,7 +219,7 @@ class Forecasting:
             await asyncio.wait(making, timeout=PATIENCE)
 
     def _trim(self) -> None:
-        """Drop books beyond the limits, and those that nobody has asked for lately; the last stays in any case."""
+        """Drop books beyond the limits, and those that were not asked for lately; the last one stays in any case."""
         sizes = {pair: book.forecaster.size if book.forecaster else 0 for pair, book in self._books.items()}
         memory, long_ago = sum(sizes.values()), time.monotonic() - FORGOTTEN
         for pair, book in list(self._books.items())[:-1]:
@@ -238,9 +239,9 @@ class Forecasting:
                 forecaster = await asyncio.to_thread(self._made, subjects, kept)
             self._books[pair] = Book(stand, forecaster, kept)
             for one in kept:
-                self._ceilings.learn(one, counted=False)  # all who look everywhere count it, if it is new
+                self._ceilings.learn(one, counted=False)  # `_learn_everywhere` counts it if it is new
             self._trim()
-        except BrokerError as error:  # asked again, it is tried again
+        except BrokerError as error:  # the next question tries again
             log.warning("no forecaster could be made for %s to %s: %s", pair.source, pair.sink, error)
         finally:
             del self._making[pair]
@@ -254,19 +255,19 @@ class Forecasting:
     # What is new
 
     async def watch(self) -> None:
-        """Look for what is new, and store what was given, until cancelled; then store the rest."""
+        """Take in new observations, and store the forecasts that were given, until cancelled; then store the rest."""
         try:
             while True:
                 await self.look()
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(LOOK):  # wait_for forgets that it was cancelled where news come then
+                    async with asyncio.timeout(LOOK):  # wait_for loses a cancellation if news arrive with it
                         await self._news.wait()
                 self._news.clear()
         finally:
             await self._store()
 
     async def look(self) -> None:
-        """Take in what came since, once."""
+        """Take in the observations that are new since the last look, once."""
         try:
             async with self._looking:  # two at once would take it in twice
                 await self._heed_asides()
@@ -276,16 +277,16 @@ class Forecasting:
                 self._trim()
         except BrokerError as error:
             log.warning("nothing new can be learned at the moment: %s", error)
-        except Exception:  # who watches must not end: forecasts would grow old unnoticed
+        except Exception:  # watching must not end: forecasts would grow old unnoticed
             log.exception("nothing new can be learned at the moment")
 
     async def _heed_asides(self) -> None:
-        """Begin anew when an admin has set the reports of a subject aside, or taken them back."""
+        """Start from nothing if an admin has set the reports of a subject aside, or taken them back."""
         async with self._database.read() as connection:
             asides = await History(connection).asides()
         if asides == self._asides:
             return
-        if self._making:  # what is being made may have been read before
+        if self._making:  # their history may have been read before the change
             await asyncio.wait(list(self._making.values()))
         self._asides = asides
         self._books.clear()
@@ -328,12 +329,12 @@ class Forecasting:
     async def _learn_everywhere(self) -> None:
         async with self._database.read() as connection:
             history = History(connection)
-            last = await history.last_id()  # before it is asked who writes
+            last = await history.last_id()  # before the writers are read
             until = self._horizon.look(last, await history.writers())
         seen = self._seen_everywhere
         if until <= seen:
             return
-        async with self._database.read() as connection:  # what has ended by now can be seen here
+        async with self._database.read() as connection:  # this sees all writers that have ended by now
             history = History(connection)
             if seen and until - seen <= LATELY:
                 new = await history.following(seen, until, EVERYWHERE)
@@ -357,7 +358,7 @@ class Forecasting:
         try:
             async with self._database.write() as connection:
                 stands = await History(connection).stands({key[0] for key in given})
-                # Of pairs that nobody ever reported anything of there is nothing to be matched with.
+                # Forecasts of links without any report cannot be matched with a transfer.
                 known = sorted((key, each) for key, each in given.items() if key[0] in stands)
                 await Ledger(connection).add([each._replace(pair_id=stands[key[0]].id) for key, each in known])
         except BaseException:
@@ -370,12 +371,12 @@ def _pair(asked: Asked) -> Pair:
 
 
 def middle(size: int) -> int:
-    """A size in the middle of a class: what its forecasts are made for."""
+    """Return a size in the middle of a class, in bytes; forecasts for the class are made for it."""
     low = SIZES[size - 1] if size else SIZES[0] / 4
     high = SIZES[size] if size < len(SIZES) else 4 * SIZES[-1]
     return int(math.sqrt(low * high))
 
 
 def quantiles(forecast: Forecast) -> Quantiles | None:
-    """Its rates, as they go over the wire."""
+    """Return the rates of a forecast as a wire type; None if it has none."""
     return None if forecast.rates is None else Quantiles.model_construct(**forecast.rates._asdict())

@@ -1,11 +1,11 @@
-"""Catalogues as others write them, read line by line: each entry, or what is wrong with it. Pure.
+"""Formats of catalogues, read line by line into entries or errors. Pure.
 
-- `ndjson`: what the broker exports: `{"name", "size", "checksums", "replicas": [{"endpoint", "path", "state"}]}`.
-- `csv`: a header with `name`, and any of `size`, algorithms, `endpoint`, `path`, `url`, `state`; a line a replica.
-- `rucio`: what Rucio's replica listing streams: `scope`, `name`, `bytes`, `adler32`, `md5`, `rses`, `states`.
+- `ndjson`: the broker's exports: `{"name", "size", "checksums", "replicas": [{"endpoint", "path", "state"}]}`.
+- `csv`: a header with `name`, and any of `size`, algorithms, `endpoint`, `path`, `url`, `state`; one replica a line.
+- `rucio`: the stream of Rucio's replica listing: `scope`, `name`, `bytes`, `adler32`, `md5`, `rses`, `states`.
 - `metalink`: a Metalink 4 document, read whole.
-- `checksums`: what sha256sum, md5sum and their like print; the length of the value tells the algorithm, 8 digits are
-  adler32. Each file is a replica at one endpoint.
+- `checksums`: the output of sha256sum, md5sum and similar programs. The length of the value determines the algorithm; 8
+  digits are adler32. If an endpoint is given, each file is a replica there.
 """
 
 import csv
@@ -29,12 +29,12 @@ __all__ = ["LONGEST_LINE", "Context", "Entry", "Format", "entries_of_files", "pa
 Format = Literal["ndjson", "csv", "rucio", "metalink", "checksums"]
 LONGEST_LINE = 1 << 20
 ALGORITHMS = {8: "adler32", 32: "md5", 40: "sha1", 64: "sha256", 128: "sha512"}
-"""By the number of hex digits."""
+"""Algorithms by the number of hex digits."""
 LISTED = re.compile(r"^\\?([0-9A-Fa-f]{8,128})\s+\*?(\S.*)$")
 
 
 class Entry(NamedTuple):
-    """A dataset, and replicas of it: those whose state was said, and those that were only mentioned."""
+    """A dataset and its replicas: those with a stated state, and those that are only mentioned."""
 
     dataset: Dataset
     replicas: tuple[Replica, ...] = ()
@@ -42,10 +42,10 @@ class Entry(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What lines do not say themselves: the endpoints there are, and for some formats where the files are.
+    """The context of lines: the existing endpoints, and for some formats the endpoint of the files.
 
-    :param endpoint: that has the files of a list of checksums
-    :param scope: of names that have none
+    :param endpoint: endpoint that has the files of a list of checksums
+    :param scope: scope of names that have none
     """
 
     endpoints: Mapping[str, Endpoint]
@@ -65,7 +65,7 @@ class _Place(Wire):
 
 
 class _Line(Wire):
-    """An entry as it is exported."""
+    """An entry in the form of an export."""
 
     name: Did
     size: Size | None = None
@@ -77,9 +77,9 @@ LINE = TypeAdapter(_Line)
 
 
 def parser(form: Format, context: Context) -> Callable[[str], Entry | None]:
-    """What reads one line after the other; None for a line that says nothing.
+    """Return a function that reads one line after the other; it returns None for a line without an entry.
 
-    It raises a BrokerError that says what is wrong with a line.
+    The function raises a BrokerError that says what is wrong with a line.
     """
     reading: Mapping[str, Callable[[Context], Callable[[str], Entry | None]]] = {
         "ndjson": lambda context: lambda line: _entry(_json(line), context),
@@ -94,14 +94,14 @@ def parser(form: Format, context: Context) -> Callable[[str], Entry | None]:
             return read(line) if line.strip() else None
         except ValidationError as error:
             raise _faulty(error) from None
-        except (ValueError, csv.Error, RecursionError) as error:  # whatever else a line may do to its reader
+        except (ValueError, csv.Error, RecursionError) as error:  # all other ways in which a line may fail
             raise Invalid(f"it cannot be read: {error}"[:300], "see docs/reference/broker.md") from None
 
     return reader
 
 
 def entries_of_files(files: Iterable[ReplicaSet], context: Context) -> Iterator[tuple[int, Entry | BrokerError]]:
-    """The files of a Metalink, numbered."""
+    """Yield the entries of a Metalink's files, or their errors, numbered from 1."""
     for number, file in enumerate(files, 1):
         try:
             places = [{"url": replica.url} for replica in file.replicas]
@@ -144,7 +144,11 @@ def _replica(name: str, place: _Place, context: Context) -> Replica:
 
 
 def _placed(url: str, endpoints: Mapping[str, Endpoint]) -> tuple[str, str]:
-    """Which endpoint a URL is below, of several the one with the longest folder; and the path there."""
+    """Return the endpoint whose folder contains a URL, and the path below it; of several, that with the longest folder.
+
+    :raises Invalid: when the URL is malformed
+    :raises NotFound: when no endpoint contains it
+    """
     try:
         parts = urlsplit(url)
         port, host, path = parts.port, (parts.hostname or "").lower(), unquote(parts.path)
@@ -198,7 +202,7 @@ def _rucio(said: Mapping[str, Any], context: Context) -> Entry:
 
 
 def _path_at(urls: object, endpoint: Endpoint | None) -> dict[str, str]:
-    """Where below its folder an RSE has a file, from the first address that is there."""
+    """Return the path of a file below the folder of an RSE, from the first URL in that folder; nothing if none is."""
     for url in urls if isinstance(urls, list) else []:
         path = unquote(urlsplit(str(url)).path)
         if endpoint and path.startswith(endpoint.prefix):

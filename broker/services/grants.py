@@ -1,7 +1,8 @@
-"""What programs are given: codes, and tokens for them, for refresh tokens, or for the program's own secret.
+"""Grants to clients: codes, and tokens in exchange for a code, a refresh token, or the client's own secret.
 
-Each token knows what it came from. A code, and a public client's refresh token, is good once; who shows it again ends
-all that came of it: one of the two who showed it is a thief (RFC 6749, 4.1.2; RFC 9700, 4.14).
+Each token records the one from which it is derived. A code, or a refresh token of a public client, is valid once. If it
+is used again, all tokens derived from it are revoked: one of its two users is a thief (RFC 6749, 4.1.2; RFC 9700,
+4.14).
 """
 
 import base64
@@ -24,18 +25,18 @@ from broker.storage.identities import Identities
 __all__ = ["ACCESS", "Given", "Grants", "exchanged", "used_by"]
 
 CODE = 300.0
-"""Seconds; Globus's clients exchange it at once, people paste it."""
+"""Seconds that a code is valid. Globus's clients exchange it at once; users may have to paste it."""
 ACCESS = 172_800.0
 REFRESH = 180 * 86_400.0
-"""Seconds since it was last used."""
+"""Seconds that a refresh token is valid after its last use."""
 KEPT = 86_400.0
-"""Seconds for which what has expired is still there to be looked at."""
+"""Seconds for which expired tokens remain in the database."""
 
 
 class Given(NamedTuple):
-    """Tokens, one of each resource server, and to whom.
+    """New tokens, one for each resource server, and their owner.
 
-    :param code: for which, if it was for one
+    :param code: code for which they were exchanged, if any
     """
 
     caller: Caller
@@ -54,7 +55,7 @@ class Grants:
 
     @retried
     async def code(self, login: str, code: Code) -> str:
-        """A code for who has this login; :raises Unauthenticated: when it is not good any more"""
+        """Return a code for the user of this login. :raises Unauthenticated: when the login is no longer valid"""
         now, secret = time.time(), new_secret()
         async with self._database.write() as connection:
             stored = await used_by(code.client, connection, now)
@@ -68,7 +69,7 @@ class Grants:
 
     @retried
     async def redeem(self, client: Client, secret: str, redirect_uri: str, verifier: str) -> Given:
-        """Tokens for a code. :raises Refused: invalid_grant; the code is worth nothing any more"""
+        """Exchange a code for tokens. :raises Refused: invalid_grant; the code is no longer valid"""
         now = time.time()
         await self._forget(now)
         async with self._database.write() as connection:
@@ -82,9 +83,9 @@ class Grants:
 
     @retried
     async def refresh(self, client: Client, secret: str, scope: str) -> Given:
-        """A new access token for a refresh token.
+        """Exchange a refresh token for a new access token.
 
-        :param scope: fewer scopes than it has; as many, if empty
+        :param scope: some of its scopes; if empty, all of them
         :raises Refused: invalid_grant, invalid_scope
         """
         now = time.time()
@@ -98,7 +99,7 @@ class Grants:
 
     @retried
     async def own(self, client: Client, scope: str) -> Given:
-        """Tokens for the client itself. :raises Refused: unauthorized_client, invalid_scope"""
+        """Grant tokens to the client itself. :raises Refused: unauthorized_client, invalid_scope"""
         if client.role is None:
             raise Refused("unauthorized_client", f"{client.name} is for people to log in with")
         now = time.time()
@@ -112,14 +113,17 @@ class Grants:
         return Given(source.caller, tuple(answers))
 
     async def given(self, secret: str) -> Grant | None:
-        """A token that a client was given, if it is good."""
+        """Return a token that a client was granted; None if it is not valid."""
         now = time.time()
         async with self._database.read() as connection:
             grant, revoked = await Stored(connection).given(hashed(secret)) or (None, True)
         return None if grant is None or revoked or _over(grant, now) else grant
 
     async def consents(self, subject: str, client: str | None) -> list[Consent]:
-        """What somebody lets clients do, or this one; one for each client and scope."""
+        """Return the consents of a user, one for each client and scope.
+
+        :param client: only the consents to this client; None: to all
+        """
         async with self._database.read() as connection:
             given = await Stored(connection).of(subject, client, time.time())
         found: dict[tuple[str, str], Consent] = {}
@@ -136,7 +140,7 @@ class Grants:
 
     @retried
     async def revoke(self, secret: str) -> None:
-        """End a token that a client was given, and what came of it; whoever has it may do so."""
+        """Revoke a token that a client was granted, and all that is derived from it; its possession suffices."""
         now = time.time()
         async with self._database.write() as connection:
             stored = Stored(connection)
@@ -153,7 +157,10 @@ class Grants:
 
 
 async def used_by(client: str, connection: AsyncConnection, now: float) -> Stored:
-    """What this client was given; until the transaction ends nobody revokes the client."""
+    """Return the stored grants, and keep the client from being revoked until the transaction ends.
+
+    :raises Refused: invalid_client, when it was revoked
+    """
     if not await Clients(connection).used(client, now):
         raise Refused("invalid_client", "the client was revoked", 401)
     return Stored(connection)
@@ -162,7 +169,7 @@ async def used_by(client: str, connection: AsyncConnection, now: float) -> Store
 async def exchanged(
     stored: Stored, client: str, secret: str, redirect_uri: str, verifier: str, now: float
 ) -> tuple[Grant, Code] | None:
-    """The code that this client was given, which is worth nothing from now on; None when it was not good."""
+    """Spend a code of this client, and return it; None if it was not valid. A second use revokes what it gave."""
     found = await stored.bound(hashed(secret), client)
     if found is None:
         return None
@@ -197,7 +204,7 @@ async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, no
         return None
     scopes = _fewer(grant.scopes, scope)
     source = Source(grant.caller, client.id, grant.id, grant.login_at, grant.limit_at)
-    if client.public:  # it cannot prove that it is the one to which this was given
+    if client.public:  # it cannot prove that the token was granted to it
         await stored.spend(grant.id, now)
     else:
         await stored.prolong(grant.id, source.until(REFRESH, now))
@@ -208,7 +215,7 @@ async def _refreshed(stored: Stored, client: Client, secret: str, scope: str, no
 async def _answer(
     stored: Stored, source: Source, server: str, scopes: tuple[str, ...], now: float, offline: bool = False
 ) -> Answer:
-    """A new access token for a resource server; if `offline`, made of a new refresh token."""
+    """Grant a new access token for a resource server; if `offline`, derived from a new refresh token."""
     access, refresh = new_secret(), new_secret() if offline else None
     if refresh:
         until = source.until(REFRESH, now)
@@ -220,7 +227,7 @@ async def _answer(
 
 
 async def _first(stored: Stored, grant: Grant) -> int:
-    """The one to end with this: of a refresh token that took the place of others, the first of them."""
+    """Return the number of the token to revoke with this one: for a refresh token that replaced others, the first."""
     return await stored.first(grant.id) if grant.kind == "refresh" else grant.id
 
 
@@ -236,7 +243,7 @@ def _fewer(known: tuple[str, ...], scope: str) -> tuple[str, ...]:
 
 
 def _proven(code: Code, verifier: str) -> bool:
-    """RFC 7636, 4.6."""
+    """Return whether the verifier fits the challenge of the code (RFC 7636, 4.6)."""
     if code.challenge is None:
         return not verifier
     digest = hashlib.sha256(verifier.encode(errors="replace")).digest()

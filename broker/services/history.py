@@ -1,4 +1,4 @@
-"""What transfers achieved: reports are taken in once, and what they say is what was kept."""
+"""The history of transfers. Each observation is stored once; the answer to a report says what was stored."""
 
 import asyncio
 import logging
@@ -26,18 +26,18 @@ log = logging.getLogger(__name__)
 
 PAGE = 2000
 AT_ONCE = 10_000
-"""Transfers in one transaction: others are served between."""
+"""Transfers in one transaction; other requests are served in between."""
 DAY = 86_400.0
 FORGET = 6 * 3600.0
-"""Seconds between looks for what is too old."""
+"""Seconds between removals of old transfers."""
 AHEAD = 3600.0
-"""Seconds that a reporter's clock may be ahead of ours."""
+"""Seconds that a reporter's clock may be ahead of the broker's."""
 
 
 class Transfers:
     """The history of transfers.
 
-    `listeners` are called when something was reported here.
+    `listeners` are called when transfers were reported to this process.
     """
 
     def __init__(self, database: Database, places: Places, forecasting: Forecasting, quotas: Quotas) -> None:
@@ -48,19 +48,19 @@ class Transfers:
         self.listeners: list[Callable[[], None]] = [forecasting.news]
 
     async def take(self, subject: str, observed: Sequence[Observed], role: Role = "reader") -> Ingested:
-        """Keep all that this subject has not reported before; when this returns they are kept.
+        """Store the transfers that this subject has not reported before; when this returns, they are stored.
 
-        :param role: of the subject
-        :raises Invalid: when one ended later than now, or names an endpoint that there is not
+        :param role: role of the subject
+        :raises Invalid: when one ended more than `AHEAD` after now, or names an unknown endpoint
         :raises TooManyRequests: when this subject has reported too many in this hour
         """
         return await self.keep(subject, await self.filed(subject, observed, role))
 
     async def filed(self, subject: str, observed: Sequence[Observed], role: Role = "reader") -> list[Observed]:
-        """These as they are kept: under the names of their servers and sites, and none later than now.
+        """Return these transfers in stored form: with the names of their servers and sites, and none later than now.
 
-        :param role: of the subject: a collection that it may not see is filed as one that is not known
-        :raises Invalid: when one ended later than now, or names an endpoint that there is not
+        :param role: role of the subject; a collection that it may not see is treated as unknown
+        :raises Invalid: when one ended more than `AHEAD` after now, or names an unknown endpoint
         :raises TooManyRequests: when this subject has reported too many in this hour
         """
         self._quotas.take(subject, role, len(observed))
@@ -78,7 +78,7 @@ class Transfers:
         return [_renamed(_begun(each, now), sources[each.source], sinks[each.sink]) for each in observed]
 
     async def keep(self, subject: str, observed: Sequence[Observed]) -> Ingested:
-        """Keep what is `filed` and this subject has not reported before."""
+        """Store those of the `filed` transfers that this subject has not reported before."""
         accepted = 0
         for begin in range(0, len(observed), AT_ONCE):
             accepted += await self._added(subject, observed[begin : begin + AT_ONCE])
@@ -89,7 +89,7 @@ class Transfers:
     async def _added(self, subject: str, observed: Sequence[Observed]) -> int:
         try:
             return await self._add(subject, observed)
-        except IntegrityError:  # another process has dropped a month in which this reports
+        except IntegrityError:  # another process has dropped the partition of a month
             self._months.forget()
             return await self._add(subject, observed)
 
@@ -101,9 +101,10 @@ class Transfers:
 
     @retried
     async def forget(self, before: float) -> int:
-        """Forget what ended before a moment, in whole days (UTC), on PostgreSQL months; how many transfers, or months.
+        """Remove the transfers that ended before a time, in whole days (UTC), or in whole months on PostgreSQL.
 
-        What was made of it goes with it: so sums stay those of what is kept.
+        Data derived from them is removed, too, so that sums match the stored transfers. Return the number of transfers
+        removed, or of months on PostgreSQL.
         """
         before = before // DAY * DAY if self._database.sqlite else begin_of_month(before)
         async with self._database.write() as connection:
@@ -118,18 +119,18 @@ class Transfers:
         return count
 
     async def keep_forgetting(self, days: float) -> None:
-        """Forget what is older than this, now and then, until cancelled."""
+        """Remove transfers older than this many days, again and again, until cancelled."""
         while True:
             try:
                 if count := await self.forget(time.time() - days * DAY):
                     log.info("forgotten: %d %s", count, "transfers" if self._database.sqlite else "months")
-            except Exception:  # else nothing would ever be forgotten again
+            except Exception:  # otherwise nothing would be removed any more
                 log.exception("nothing could be forgotten")
             await asyncio.sleep(FORGET)
 
     @retried
     async def _have_months(self, observed: Sequence[Observed]) -> None:
-        """In a transaction of its own: it locks the table, for a moment."""
+        """Create missing partitions of months, in a transaction of their own, as this locks the table for a moment."""
         if self._database.sqlite or not (lacking := self._months.lacking(each.ended for each in observed)):
             return
         async with self._database.write() as connection:
@@ -137,7 +138,7 @@ class Transfers:
         self._months.made(lacking)
 
     async def pages(self, wanted: Mapping[str, Any], caller: Caller = NOBODY) -> AsyncIterator[list[TransferRecord]]:
-        """All that is wanted, in parts, the newest report first. What is wrong is said before the first."""
+        """Return all wanted transfers, in parts, the newest report first. Errors are raised before the first part."""
         first = await self.listed(wanted, None, PAGE, caller)
 
         async def all_of_them() -> AsyncIterator[list[TransferRecord]]:
@@ -151,9 +152,13 @@ class Transfers:
     async def listed(
         self, wanted: Mapping[str, Any], before: int | None, limit: int, caller: Caller = NOBODY
     ) -> list[TransferRecord]:
-        """The newest report first; whose it was, and why it failed, is shown of one's own alone, but to admins.
+        """Return the wanted transfers, the newest report first.
 
-        :raises Forbidden: when it is asked for those of somebody else: that would tell whose they are
+        Callers see the reporter and the error of their own transfers only; admins see those of all.
+
+        :param before: number of a transfer: only earlier reports are returned; None: all
+        :param limit: most transfers to return
+        :raises Forbidden: when a caller asks for those of another subject: the answer would tell whose they are
         """
         if caller.scope is not None and wanted.get("subject") not in (None, caller.scope):
             raise Forbidden(
@@ -169,7 +174,7 @@ class Transfers:
 
 
 def _begun(each: Observed, now: float) -> Observed:
-    """A transfer that ended later than now, by its reporter's clock, as one that ended now at the same rate."""
+    """Return a transfer; if it ended after now, by its reporter's clock, as one that ended now, at the same rate."""
     if each.ended <= now:
         return each
     took = each.ended - each.started

@@ -1,12 +1,12 @@
-"""Up to which number all observations can be seen: what is read up to there is read once, and nothing is missed. Pure.
+"""The number up to which all observations are visible, so that each is read once, and none is missed. Pure.
 
-PostgreSQL numbers rows when they are written, and shows them when their transaction is committed: number 5 may be seen
-before number 4. Who reads on from 5 would never see 4. So numbers are read only as far as all who wrote when the
-newest of them was seen have ended. Each writer holds a lock of the table from before it takes its first number until
-what it wrote can be seen; so a number that is less than one that was seen is either visible, or its writer is among
-those that hold the lock after that.
+PostgreSQL numbers rows when they are written, and shows them when their transaction commits: number 5 may be visible
+before number 4. A reader that goes on from 5 would never see 4. So the reader looks at the newest number, then at the
+transactions that are writing, and reads up to that number only when all of these have ended. Each writer holds a lock
+on the table from before it takes its first number until its rows are visible. So a number below one that was seen is
+either visible, or its writer is among those that hold the lock after that.
 
-On SQLite writers take turns, and numbers become visible in their order: there are no such writers.
+On SQLite, writers take turns, and numbers become visible in their order: there are no such writers.
 """
 
 from collections.abc import Set
@@ -15,7 +15,7 @@ __all__ = ["Horizon"]
 
 
 class Horizon:
-    """Up to which number nothing is missing, as far as is known."""
+    """The number up to which no observation is missing, as far as is known."""
 
     def __init__(self) -> None:
         self.settled = 0
@@ -23,10 +23,10 @@ class Horizon:
         self._awaited: Set[str] = frozenset()
 
     def look(self, last: int, writers: Set[str]) -> int:
-        """Up to which number nothing is missing of what is read after this.
+        """Return the number up to which reads after this call miss nothing.
 
-        :param last: the greatest number that can be seen
-        :param writers: transactions that hold a lock as writers of observations, asked for after `last`
+        :param last: greatest visible number
+        :param writers: transactions that hold a lock as writers of observations, read after `last`
         """
         self._awaited = self._awaited & writers
         if not self._awaited:

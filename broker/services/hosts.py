@@ -1,4 +1,4 @@
-"""To which addresses names of hosts lead: asked of the system's resolver, and remembered for a moment."""
+"""Addresses of hosts, from the system's resolver, cached for a moment."""
 
 import asyncio
 import socket
@@ -12,25 +12,25 @@ from broker.services.enclosing import is_address, numeric
 __all__ = ["Hosts"]
 
 REMEMBERED = 60.0
-"""Seconds."""
+"""Seconds for which addresses are cached."""
 AGAIN = 5.0
-"""Seconds until a name is asked about again whose addresses could not be had."""
+"""Seconds after a failed lookup until the name is looked up again."""
 PATIENCE = 10.0
-"""Seconds for an answer."""
+"""Most seconds of a lookup."""
 MOST = 10_000
 log = structlog.get_logger("broker")
 
 
 class Hosts:
-    """Names of hosts."""
+    """A cache of the addresses of hosts."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[float, tuple[str, ...]]] = {}
 
     async def addresses(self, hosts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """Return the numeric addresses of hosts that have names, by these as `numeric` spells them.
+        """Return the numeric addresses of hosts by name, as `numeric` spells it; hosts that are addresses are left out.
 
-        Those last known count while no others can be had. Hosts of which none were ever known are left out.
+        If a lookup fails, the addresses last known are returned. A host whose addresses were never known is left out.
         """
         now = time.monotonic()
         if len(self._known) > MOST:

@@ -1,4 +1,4 @@
-"""Who was seen here, for programs that ask by UUID or by user name."""
+"""Identities of subjects that were seen, for programs that look them up by UUID or by user name."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,17 +20,17 @@ MORE = "see: coget-broker subject list"
 
 
 class People(NamedTuple):
-    """The UUIDs of some subjects, and how all are called."""
+    """The UUIDs of some subjects, and the user names of all."""
 
     ids: Mapping[str, UUID]
     usernames: Usernames
 
     def id(self, subject: str) -> str:
-        """Of one of the subjects that were asked for."""
+        """Return the UUID of one of those subjects."""
         return str(self.ids[subject])
 
     def username(self, subject: str) -> str:
-        """Of any."""
+        """Return the user name of any subject."""
         return self.usernames.of(subject)
 
 
@@ -44,28 +44,28 @@ class Identities:
 
     @retried
     async def seen(self, subject: str, name: str | None = None, email: str | None = None) -> None:
-        """Somebody was here. :raises Forbidden: when nobody may be called so now"""
+        """Record that a subject was seen. :raises Forbidden: when the subject is locked"""
         async with self._database.write() as connection:
             await Stored(connection).seen(subject, time.time(), name, email)
 
     async def by_id(self, numbers: Sequence[UUID]) -> list[Identity]:
-        """Those of these that are known."""
+        """Return the known identities with these UUIDs."""
         async with self._database.read() as connection:
             return await Stored(connection).by_id(numbers)
 
     async def by_username(self, usernames: Sequence[str]) -> list[Identity]:
-        """Those of these that are known."""
+        """Return the known identities with these user names."""
         wanted = [subject for each in usernames for subject in self.usernames.subjects(each)]
         async with self._database.read() as connection:
             return await Stored(connection).by_subject(wanted)
 
     async def people(self, subjects: Iterable[str]) -> People:
-        """These, whether they are known or not."""
+        """Return the UUIDs and user names of these subjects, known or not."""
         async with self._database.read() as connection:
             return People(await Stored(connection).ids(set(subjects)), self.usernames)
 
     async def of(self, subject: str) -> Identity:
-        """This one, whether it is known or not."""
+        """Return the identity of a subject, known or not."""
         async with self._database.read() as connection:
             stored, now = Stored(connection), time.time()
             for each in await stored.by_subject([subject]):
@@ -73,17 +73,19 @@ class Identities:
             return Identity((await stored.ids([subject]))[subject], subject, None, None, now, now)
 
     async def locks(self) -> list[Lock]:
-        """Subjects of which nobody can say whose they are."""
+        """Return the locked subjects: those whose owner is not known."""
         async with self._database.read() as connection:
             return await Subjects(connection).locks()
 
     @retried
     async def assign(self, by: str, old: str, new: str) -> tuple[int, bool]:
-        """Give all that is of a locked subject to another one; or to itself, which an admin may issue tokens to.
+        """Give everything of a locked subject to another one; or to itself, if admins may issue tokens to it.
 
-        :returns: how many rows stay, since the other has the same; and whether the other was ever here
+        :param by: admin who assigns it
+        :returns: number of rows that stay because the other subject has the same, and whether the other was ever seen
         :raises NotFound: when no such subject is locked
-        :raises Invalid: :raises Conflict: when the other cannot be anybody, or is locked
+        :raises Invalid: when the other is not a valid subject
+        :raises Conflict: when the other is locked
         """
         async with self._database.write() as connection:
             subjects = Subjects(connection)

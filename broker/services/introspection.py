@@ -1,7 +1,7 @@
-"""Tokens that say nothing by themselves, of an authorization server that an admin has named: it is asked (RFC 7662).
+"""Opaque tokens of an authorization server that an admin has configured; the server is asked about them (RFC 7662).
 
-Of one server alone: such a token does not say whose it is, and to others it would be a gift. What the server answers is
-believed for a moment, by the token's hash; no token is kept, or logged.
+Only one server is supported: an opaque token does not name its issuer, and sending it to another server would give it
+away. Answers are cached for a moment, by the token's hash; no token is stored or logged.
 """
 
 import asyncio
@@ -21,22 +21,22 @@ from broker.services.issuers import admitted, document, words
 __all__ = ["Introspection", "good"]
 
 REMEMBERED = 30.0
-"""Seconds for which an answer is believed: so long may a token live that was revoked there."""
+"""Seconds for which an answer is cached: a token that was revoked at the server may be accepted for as long."""
 MOST_REMEMBERED = 10_000
 SECONDS = 5.0
 AT_ONCE = 16
-"""Questions at a time: strangers can send any number of tokens."""
+"""Most requests to the server at a time: strangers can send any number of tokens."""
 
 
 class Known(NamedTuple):
-    """What a token says, None if it is not good, and until when that is believed."""
+    """The claims of a token, None if it is not valid, and the time at which this cache entry expires."""
 
     claims: Mapping[str, Any] | None
     until: float
 
 
 class Introspection:
-    """The server whose tokens count."""
+    """The authorization server whose opaque tokens are accepted."""
 
     def __init__(self, configured: Configured) -> None:
         self._configured = configured
@@ -44,10 +44,10 @@ class Introspection:
         self._asking = asyncio.Semaphore(AT_ONCE)
 
     async def caller(self, token: str) -> Caller:
-        """Whose token it is, and what it lets them do.
+        """Return the user of a token, with their role.
 
-        :raises Unauthenticated: the same, whatever is wrong with it
-        :raises Forbidden: when it is good, and gives no role here
+        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
+        :raises Forbidden: when it is valid, but gives no role here
         :raises Unavailable: when the server does not answer
         """
         key = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
@@ -60,7 +60,11 @@ class Introspection:
         return admitted(self._issuer(claims.claims.get("iss")), self._configured.roles, claims.claims)
 
     def _issuer(self, said: object) -> str:
-        """In whose name the server speaks: never in another's, and of several that it knows in each of them apart."""
+        """Return the issuer of the users that the server names: the configured one, or else the server's own URL.
+
+        An issuer that the server states is appended to its URL. So the server cannot name users of other issuers, and
+        the issuers that it states are kept apart.
+        """
         if self._configured.issuer or said is None:
             return self._configured.issuer or self._configured.url
         return f"{self._configured.url}#{said}"
@@ -86,11 +90,16 @@ class Introspection:
                 return await document(self._configured.url, method="POST", data=form, auth=who)
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, TimeoutError) as error:
             said = f"{self._configured.url} cannot be asked for a token: {type(error).__name__}"
-            raise Unavailable(said, "try again in a moment") from None  # the error has the request, and that the token
+            raise Unavailable(said, "try again in a moment") from None  # the error holds the request, and so the token
 
 
 def good(said: Mapping[str, Any], audience: Collection[str], now: float, issuer: str = "") -> bool:
-    """Whether an answer is of a token that anybody may bear, for us, now, of somebody, from this issuer if it is known.
+    """Return whether an answer describes a valid bearer token that is for our audience and has a subject.
+
+    :param said: answer of the server
+    :param audience: our audiences; the token has to have one of them
+    :param now: seconds since the epoch
+    :param issuer: issuer that the answer has to name, if it names one; empty for any
 
     >>> answer = {"active": True, "exp": 20, "aud": ["us", "them"], "sub": "ann", "token_type": "Bearer"}
     >>> good(answer, ["us"], 10), good(answer, ["us"], 20), good(answer, ["others"], 10)

@@ -1,7 +1,8 @@
-"""Tokens that others sign: JWTs of OIDC providers, as WLCG and SciTokens profile them.
+"""Tokens signed by issuers: JWTs of OIDC providers, as WLCG and SciTokens profile them.
 
-Only of issuers that an admin has named; only with the algorithms that were named for them, never one of a shared
-secret; for us (audience), not expired, with a subject. What a token says of its algorithm or its keys decides nothing.
+A token is accepted only from an issuer that an admin has configured, and only with an algorithm configured for that
+issuer, never one with a shared secret. It has to be for our audience, not expired, and have a subject. A token's own
+statements about its algorithm or keys are not trusted.
 """
 
 import asyncio
@@ -31,33 +32,33 @@ __all__ = ["SECONDS", "Issuers", "admitted", "document", "words"]
 log = logging.getLogger(__name__)
 
 REMEMBERED = 3600.0
-"""Seconds for which an issuer's keys are believed."""
+"""Seconds for which an issuer's keys are cached."""
 PAUSE = 30.0
-"""Seconds before an issuer is asked again for a key that it did not have, or when it did not answer."""
+"""Seconds before an issuer is asked again, after it lacked a key or did not answer."""
 SECONDS = 10.0
 LARGEST = 1 << 20
 NO_TOKEN = (jwt.PyJWTError, RecursionError, OverflowError)
-"""What comes of reading what is no token: it may be nested as deep as a header is long, and have infinite times."""
+"""Errors of reading what is not a token: it may be nested as deep as a header is long, and have infinite times."""
 CLAIMS = ("scope", "scp", "wlcg.groups", "groups", "roles", "entitlements")
-"""Where profiles say what somebody may."""
+"""Claims in which profiles state permissions."""
 
 
 class Keys(NamedTuple):
-    """An issuer's keys by their ids, when it was asked for them, and when it told them."""
+    """An issuer's keys by their ids, and the times of the last request for them and of the last answer."""
 
     by_id: Mapping[str, jwt.PyJWK]
     asked_at: float = -math.inf
     told_at: float = -math.inf
 
     def of(self, number: str) -> jwt.PyJWK | None:
-        """Which is meant: who has one key need not name it (OpenID Connect Core, section 10.1)."""
+        """Return the key with this id; an empty id means the only key (OpenID Connect Core, section 10.1)."""
         return next(iter(self.by_id.values())) if not number and len(self.by_id) == 1 else self.by_id.get(number)
 
 
 class Issuers:
-    """Those whose tokens count.
+    """The issuers whose tokens are accepted.
 
-    :param networks: of private and loopback addresses that their documents may name
+    :param networks: networks whose private and loopback addresses their documents may name
     """
 
     def __init__(self, issuers: Sequence[Issuer], networks: tuple[Network, ...] = ()) -> None:
@@ -67,17 +68,17 @@ class Issuers:
         self._asking = {url: asyncio.Lock() for url in self._issuers}
 
     async def caller(self, token: str) -> Caller:
-        """Whose token it is, and what it lets them do.
+        """Return the user of a token, with their role.
 
-        :raises Unauthenticated: the same, whatever is wrong with it
-        :raises NoRole: when it is good, and gives no role here
-        :raises Unavailable: when the issuer's keys cannot be had
+        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
+        :raises NoRole: when it is valid, but gives no role here
+        :raises Unavailable: when the issuer's keys cannot be fetched
         """
         issuer, claims = await self._verified(token, None)
         return admitted(issuer.url, issuer.roles, claims)
 
     def signed(self, token: str) -> bool:
-        """Whether a token says that one of these has signed it."""
+        """Return whether a token claims to be signed by one of these issuers."""
         try:
             said = jwt.decode(token, options={"verify_signature": False})
         except NO_TOKEN:
@@ -85,10 +86,10 @@ class Issuers:
         return str(said.get("iss")) in self._issuers
 
     async def claims(self, token: str, url: str, client: str) -> dict[str, Any]:
-        """What this issuer says of somebody who logs in, to us as its client: what its ID token says.
+        """Return the claims of an ID token that this issuer gave to the broker as its client, when a user logs in.
 
-        :raises Unauthenticated: the same, whatever is wrong with it
-        :raises Unavailable: when the issuer's keys cannot be had
+        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
+        :raises Unavailable: when the issuer's keys cannot be fetched
         """
         issuer, claims = await self._verified(token, client)
         if issuer.url != url:
@@ -96,13 +97,13 @@ class Issuers:
         return claims
 
     def admitted(self, url: str, claims: Mapping[str, Any]) -> Caller:
-        """Who this is that an issuer has named, and what they may do. :raises NoRole: when that is nothing"""
+        """Return the user whom an issuer's claims name, with their role. :raises NoRole: when they have none"""
         return admitted(url, self._issuers[url].roles, claims)
 
     async def _verified(self, token: str, client: str | None) -> tuple[Issuer, dict[str, Any]]:
-        """Who signed it, and what it says.
+        """Verify a token, and return its issuer and its claims.
 
-        :param client: for whom it has to be; None: for the audience that the issuer was configured with
+        :param client: required audience; None: the audience configured for the issuer
         """
         try:
             header = jwt.get_unverified_header(token)
@@ -113,20 +114,20 @@ class Issuers:
             key = await self._key(issuer, str(header.get("kid", "")))
             claims = jwt.decode(
                 token,
-                key,  # not its numbers alone: its kind has to fit the algorithm
+                key,  # with its type, which has to fit the algorithm
                 algorithms=list(issuer.algorithms),
                 audience=list(issuer.audience) if client is None else client,
                 issuer=issuer.url,
                 options={"require": ["exp", "iss", "aud", "sub"]},
             )
-        except jwt.ExpiredSignatureError:  # which is found when the signature is right
+        except jwt.ExpiredSignatureError:  # raised only if the signature is valid
             raise _unknown(f"{said.get('iss')} {said.get('sub')}"[:500]) from None
         except NO_TOKEN:
             raise _unknown() from None
         return issuer, claims
 
     async def _key(self, issuer: Issuer, number: str) -> jwt.PyJWK:
-        async with self._asking[issuer.url]:  # one asks, the others wait for what it is told
+        async with self._asking[issuer.url]:  # one task asks, the others wait for its answer
             now, known = time.monotonic(), self._keys[issuer.url]
             old = now > known.told_at + REMEMBERED or known.of(number) is None
             if old and now > known.asked_at + PAUSE:
@@ -142,7 +143,7 @@ class Issuers:
         raise _unknown()
 
     async def _fetched(self, issuer: Issuer) -> dict[str, jwt.PyJWK]:
-        """The issuer's keys, by way of its OpenID document."""
+        """Return the issuer's keys by their ids; its OpenID document has their URL."""
         try:
             known = await document(f"{issuer.url.rstrip('/')}/.well-known/openid-configuration")
             keys = await document(str(known["jwks_uri"]), issuer_policy(self._networks, issuer.url))
@@ -158,10 +159,10 @@ def _unknown(credential: str = "") -> Unauthenticated:
 
 
 async def document(url: str, policy: AddressPolicy = ANYWHERE, method: str = "GET", **request: Any) -> dict[str, Any]:
-    """A JSON object that somebody answers, by https or on this machine. Redirects are not followed.
+    """Return a JSON object fetched from a URL, by https or on this machine. Redirects are not followed.
 
-    :param policy: where that may be; anywhere, where the configuration names it
-    :raises ValueError: :raises httpx.HTTPError: when it cannot be had
+    :param policy: policy for the server's addresses; the default, for configured URLs, allows all
+    :raises ValueError: :raises httpx.HTTPError: when it cannot be fetched
     """
     parts = urlsplit(url)
     if parts.scheme != "https" and parts.hostname not in LOOPBACK:
@@ -194,10 +195,12 @@ async def _read(url: str, policy: AddressPolicy, method: str, request: Mapping[s
 
 
 def admitted(url: str, roles: Mapping[str, Role], claims: Mapping[str, Any]) -> Caller:
-    """Who this is of whom an issuer says this, and what they may do.
+    """Return the user whom an issuer's claims name, with the highest role that the claims give.
 
-    :raises Unauthenticated: when its `sub` is nobody's
-    :raises NoRole: when that is nothing
+    :param url: URL of the issuer
+    :param roles: roles by the words in claims that give them
+    :raises Unauthenticated: when `sub` is not valid
+    :raises NoRole: when the claims give no role
     """
     granted = {word for name in CLAIMS for word in words(claims.get(name))}
     given = [roles[word] for word in granted if word in roles]
@@ -213,7 +216,7 @@ def admitted(url: str, roles: Mapping[str, Role], claims: Mapping[str, Any]) -> 
 
 
 def words(claim: object) -> list[str]:
-    """A claim is words in a string, or a list of them."""
+    """Return the words of a claim, which is a string of words or a list of them."""
     if isinstance(claim, str):
         return claim.split()
     return [word for word in claim if isinstance(word, str)] if isinstance(claim, list) else []

@@ -1,7 +1,7 @@
-"""What the broker signs: made by itself, kept in the database, shown at /jwk.json.
+"""The broker's signing keys: created by itself, stored in the database, published at /jwk.json.
 
-A signature is asked for when somebody logs in, which is rare: so keys are read each time, and no process ever signs
-with one that another has put aside.
+Signatures are needed when a user logs in, which is rare. So keys are read from the database each time, and no process
+signs with a key that another process has replaced.
 """
 
 import json
@@ -21,10 +21,10 @@ from broker.storage.keys import Keys as Stored
 __all__ = ["ALGORITHM", "Keys"]
 
 ALGORITHM = "RS256"
-"""The only one for which globus-sdk can read keys."""
+"""The only algorithm whose keys globus-sdk can read."""
 BITS = 2048
 SHOWN = 7 * 86_400.0
-"""Seconds for which a key is shown after it was put aside; nothing that it signed lasts as long."""
+"""Seconds for which a key is published after it was replaced; nothing that it signed is valid for as long."""
 
 
 class Keys:
@@ -34,12 +34,15 @@ class Keys:
         self._database = database
 
     async def sign(self, claims: Mapping[str, Any]) -> str:
-        """A JWT of these claims."""
+        """Return a signed JWT of these claims."""
         key = await self._newest()
         return jwt.encode(dict(claims), key.private, ALGORITHM, {"kid": key.id})
 
     async def read(self, token: str, audience: str) -> dict[str, Any]:
-        """What we have signed for this audience. :raises jwt.PyJWTError: when it is not that"""
+        """Return the claims of a JWT that the broker signed for this audience.
+
+        :raises jwt.PyJWTError: when the broker did not sign it, when it is for another audience, or has expired
+        """
         known = {key.id: key for key in await self._all()}
         key = known.get(str(jwt.get_unverified_header(token).get("kid")))
         if key is None:
@@ -47,18 +50,18 @@ class Keys:
         return jwt.decode(token, _public(key), [ALGORITHM], audience=audience, options={"require": ["exp", "aud"]})
 
     async def shown(self) -> dict[str, Any]:
-        """The public halves, as RFC 7517 writes them, the newest first: globus-sdk looks at no other."""
+        """Return the public keys in the form of RFC 7517, the newest first, as globus-sdk looks only at the first."""
         await self._newest()
         return {"keys": [_shown(key) for key in await self._all()]}
 
     @retried
     async def rotate(self) -> Key:
-        """From now on sign with a new key."""
+        """Create a new key, and sign with it from now on."""
         now, key = time.time(), _made()
         async with self._database.write() as connection:
             stored = Stored(connection)
             newest = next(iter(await stored.all()), None)
-            if newest and newest.created_at < now - SHOWN:  # when it was made, those before it were put aside
+            if newest and newest.created_at < now - SHOWN:  # it replaced the older ones when it was made
                 await stored.forget(newest.created_at)
             await stored.add(key)
         return key

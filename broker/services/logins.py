@@ -1,4 +1,4 @@
-"""People in browsers: who they are for half a day, without showing again what proved it."""
+"""Logins of users in browsers: valid for half a day, without another proof of identity."""
 
 import time
 
@@ -17,11 +17,11 @@ from broker.storage.identities import Identities
 __all__ = ["LASTS", "Logins"]
 
 LASTS = 43_200.0
-"""Seconds."""
+"""Seconds that a login is valid."""
 WORD = 30 * 86_400.0
-"""Seconds for which what an identity provider said of somebody counts: then it is asked again, at their next login."""
+"""Seconds for which an identity provider's statement about a user counts; then it is asked again, at the next login."""
 GUESSES = 10
-"""That one address may make in a minute."""
+"""Most failed attempts by one address in a minute."""
 
 
 class Logins:
@@ -34,10 +34,10 @@ class Logins:
 
     @retried
     async def by_token(self, token: str, address: str) -> str:
-        """The secret of a new login, for who has a token that an admin issued.
+        """Log in the user of a token that an admin issued; return the secret of the login.
 
-        :raises Unauthenticated: the same, whatever is wrong with it
-        :raises TooManyRequests: when this address was wrong too often
+        :raises Unauthenticated: when the token is not valid; the message is the same for every reason
+        :raises TooManyRequests: when this address failed too often
         """
         now = time.time()
         async with self._database.write() as connection:
@@ -50,9 +50,9 @@ class Logins:
 
     @retried
     async def by_provider(self, caller: Caller, name: str | None, email: str | None) -> str:
-        """The secret of a new login, for whom an identity provider has named.
+        """Log in a user whom an identity provider has named; return the secret of the login.
 
-        Who has another role by now loses what earlier logins gave.
+        Earlier logins of the user with another role are revoked, with all that they granted.
         """
         now = time.time()
         async with self._database.write() as connection:
@@ -65,19 +65,19 @@ class Logins:
 
     @retried
     async def end_all(self, subject: str) -> None:
-        """End all logins at an identity provider of somebody to whom it gives no role any more, and what they gave."""
+        """Revoke all logins of a user to whom the identity provider gives no role any more, and what they granted."""
         async with self._database.write() as connection:
             await _end(connection, subject, time.time())
         self._access.doubt()
 
     async def current(self, secret: str) -> Login | None:
-        """Whose login this is, if it is good."""
+        """Return the login with this secret; None if it is not valid."""
         async with self._database.read() as connection:
             return await Grants(connection).login("login", hashed(secret), time.time())
 
     @retried
     async def end(self, secret: str) -> None:
-        """End a login and all that it gave: sessions on our own pages, and what programs were given."""
+        """Revoke a login and all that it granted: sessions on the broker's own pages, and tokens of clients."""
         now = time.time()
         async with self._database.write() as connection:
             stored = Grants(connection)
@@ -87,7 +87,7 @@ class Logins:
 
 
 async def _end(connection: AsyncConnection, subject: str, now: float, but: Role | None = None) -> None:
-    """End logins of somebody at an identity provider, but those with a role."""
+    """Revoke the logins of a user through an identity provider, except those with the role `but`."""
     stored = Grants(connection)
     for number in await stored.provided(subject, but):
         await stored.revoke(number, now)

@@ -1,7 +1,7 @@
-"""What other programs logged, taken as reports: of any size that fits into the memory, and packed or not.
+"""Logs of other programs, taken in as reports: of any size that fits into memory, compressed or not.
 
-Nothing is rewritten in silence. What is kept is what its line says, or the answer names the line: as one that is
-refused, or as one that is kept in another form.
+Nothing is changed silently. What is stored is what the line says; otherwise the answer lists the line, as refused or as
+stored in another form.
 """
 
 import asyncio
@@ -20,15 +20,15 @@ from broker.services.unpacking import Notes, Row, unpack
 __all__ = ["LARGEST_LOG", "Logs"]
 
 LARGEST_LOG = 64 << 20
-"""Bytes of a log once it is unpacked, a line counted as 256 at least: a quarter of a million transfers."""
+"""Most bytes of a log after decompression; each line counts as at least 256: a quarter of a million transfers."""
 READING = Kind("the log", "give it in parts")
 
 
 class Logs:
-    """Takes logs, of each user one after the other.
+    """The intake of logs, one at a time for each user.
 
-    :param apart: where they are read: all of one is in the memory
-    :param large: in whose turns they are kept
+    :param apart: processes in which logs are read, as a whole log is held in memory
+    :param large: turns in which transfers are stored
     """
 
     def __init__(self, transfers: Transfers, apart: Apart, large: Turns) -> None:
@@ -38,11 +38,11 @@ class Logs:
         self._taking: set[str] = set()
 
     async def take(self, subject: str, body: AsyncIterator[bytes], role: Role = "reader") -> LogTaken:
-        """Keep the transfers of another program's log; those of the same log sent again are known.
+        """Store the transfers of another program's log; if the same log is sent again, they are known.
 
-        :raises Invalid: when it is no log that is known
+        :raises Invalid: when the kind of log is not known
         :raises TooLarge: when it is longer than `LARGEST_LOG`
-        :raises TooManyRequests: when one of this user is being read already
+        :raises TooManyRequests: when another log of this user is being read
         """
         if subject in self._taking:
             raise self._large.refusal(TooManyRequests("a log of yours is being read", "wait for its end", 5))
@@ -83,7 +83,7 @@ class Logs:
 
 
 def _compare(rows: Sequence[Row], filed: Sequence[Observed], changed: Notes) -> None:
-    """Note what is kept in another form than its line has it."""
+    """Note the values that are stored in another form than their lines have."""
     for row, kept in zip(rows, filed, strict=True):
         if kept is row.observed and row.observation.streams and row.written is None:
             continue  # as most are

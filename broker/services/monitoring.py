@@ -1,4 +1,4 @@
-"""What monitoring is told: numbers of the same sums that reports are made of, looked up at most every few seconds."""
+"""Numbers for monitoring, from the same sums as reports, read at most once every few seconds."""
 
 import asyncio
 import logging
@@ -21,35 +21,35 @@ log = logging.getLogger(__name__)
 
 DAY = 86_400.0
 REMEMBERED = 5.0
-"""Seconds for which the same is said again, however many ask."""
+"""Seconds for which the numbers are cached, however many clients ask."""
 SEEN = 15.0
-"""Seconds after which a worker that was not seen is taken for dead."""
+"""Seconds after which a worker that was not seen counts as dead."""
 PAIRS = 500
-"""Pairs that are told apart: each is some series for as long as the process lives."""
+"""Most links that are counted separately: each adds several time series for as long as the process lives."""
 OTHER = ("other", "other")
 
 
 Way = tuple[str, str]
-"""A source, and a sink."""
+"""A source and a sink."""
 
 
 class Sums(NamedTuple):
-    """Of transfers: how many there were, how many of them failed, and their bytes."""
+    """Sums over transfers: their number, the number of failed ones, and their bytes."""
 
     transfers: int = 0
     failures: int = 0
     bytes: int = 0
 
     def plus(self, more: "Sums") -> "Sums":
-        """Both together."""
+        """Return the sum of both."""
         return Sums(*(a + b for a, b in zip(self, more, strict=True)))
 
 
 class Totals:
-    """Sums that only grow, by source and sink, from the first look on: as counters do, from which rates are made.
+    """Counters by source and sink: sums that start at the first look and only grow, so that rates can be computed.
 
-    A day that is over is added for good: what is forgotten of it later is no loss, and the log of last year, imported
-    now, is not what goes over the network today.
+    A day that is over is added permanently. So removing its transfers later does not change the sums, and importing
+    last year's log does not count as today's traffic.
     """
 
     def __init__(self, today: int) -> None:
@@ -58,7 +58,11 @@ class Totals:
         self._names: set[Way] = set()
 
     def add(self, moved: Iterable[Moved], today: int) -> Mapping[Way, Sums]:
-        """The totals, when this is all that is known of the days since `since`."""
+        """Return the totals.
+
+        :param moved: all transfers of the days since `since`
+        :param today: number of the current day
+        """
         ended, lasting = dict[Way, Sums](), dict[Way, Sums]()
         for each in moved:
             days, name = ended if each.day < today - 1 else lasting, self._named(each.source, each.sink)
@@ -70,7 +74,7 @@ class Totals:
         return _sum(self._over, lasting)
 
     def _named(self, source: str, sink: str) -> Way:
-        """Who comes when there are many is among the others, and stays there."""
+        """Return the name under which a link is counted; new links beyond the limit are always counted as `OTHER`."""
         name = (source, sink)
         if name not in self._names and len(self._names) >= PAIRS:
             return OTHER
@@ -83,7 +87,7 @@ def _sum(some: Mapping[Way, Sums], more: Mapping[Way, Sums]) -> dict[Way, Sums]:
 
 
 class Lost:
-    """Seconds that only grow, from the first look on; of decisions since the week before it."""
+    """A counter of lost seconds that starts at the first look and only grows; decisions since the week before count."""
 
     def __init__(self, week: int) -> None:
         self.since = week - 1
@@ -91,7 +95,10 @@ class Lost:
         self._most = 0.0
 
     def add(self, seconds: Iterable[float]) -> float:
-        """The total, when this is all that is known of the weeks since `since`."""
+        """Return the total.
+
+        :param seconds: lost seconds of all decisions of the weeks since `since`
+        """
         now = math.fsum(seconds)
         self._first = now if self._first is None else self._first
         self._most = max(self._most, now - self._first)
@@ -99,11 +106,11 @@ class Lost:
 
 
 class Measured(NamedTuple):
-    """What there is to be told.
+    """The numbers for monitoring.
 
-    :param tasks: how many are active, queued and paused
-    :param errors: how far forecasts were off in this week and the one before, by class of sizes
-    :param lost: seconds that downloads took longer than with the best shares
+    :param tasks: numbers of active, queued and paused tasks
+    :param errors: errors of forecasts in this week and the one before, by size class
+    :param lost: seconds by which downloads took longer than with the best shares
     """
 
     totals: Mapping[Way, Sums]
@@ -115,7 +122,7 @@ class Measured(NamedTuple):
 
 
 class Monitoring:
-    """Measures, and remembers what it measured."""
+    """A reader of the numbers, with a cache."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -126,7 +133,10 @@ class Monitoring:
         self._looking = asyncio.Lock()
 
     async def measured(self) -> Measured | None:
-        """As it was seconds ago at most; None while it cannot be known: whoever asks has other things to learn."""
+        """Return the numbers, at most some seconds old.
+
+        Return None while they cannot be read: the caller can still show other metrics.
+        """
         async with self._looking:
             if time.monotonic() >= self._until:
                 try:
@@ -150,7 +160,7 @@ class Monitoring:
 
 
 def _erring(sums: Iterable[tuple[Key, Tally]]) -> dict[int, Tally]:
-    """Of whoever was in charge, by class of sizes."""
+    """Return the errors of the forecasters in charge, by size class."""
     found: dict[int, list[Tally]] = {}
     for key, tally in sums:
         if key.forecaster == IN_CHARGE:

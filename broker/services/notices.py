@@ -1,7 +1,7 @@
-"""Tells a hook, a server of the admin's, of tasks that are over: as Standard Webhooks has it, signed, at least once.
+"""Notices of finished tasks to a webhook of the admin: signed as in Standard Webhooks, and sent at least once.
 
-A task is marked in the transaction that ends it, by whichever process that is, so that nothing is lost when that
-process dies, and no task waits. The hook hears of what the task's own `notify_on_*` ask for.
+A task is marked in the transaction that ends it, by whichever process. So no notice is lost if that process dies, and
+no task waits for the hook. The task's own options `notify_on_*` decide which notices are sent.
 """
 
 import asyncio
@@ -32,39 +32,39 @@ __all__ = ["Notices"]
 TICK = 1.0
 AT_ONCE = 20
 SECONDS = 10.0
-"""For the hook to answer."""
+"""Most seconds for the hook to answer."""
 TAKEN = 60.0
-"""Seconds for which a task is left to the process that is about to tell of it."""
+"""Seconds for which a task is reserved for the process that is about to send its notice."""
 FIRST = 5.0
-"""Seconds before the second try; each of those that follow comes when as much time again has passed."""
+"""Least seconds between attempts; each further attempt waits for as long as has passed since the end of the task."""
 LONGEST = 86_400.0
-"""Seconds after its end for which a task is told of."""
+"""Seconds after the end of a task for which its notice is attempted."""
 ENDS: Mapping[str | None, Literal["canceled", "expired"]] = {"CANCELED": "canceled", "EXPIRED": "expired"}
 log = structlog.get_logger("broker.notices")
 
 
 class Notices:
-    """What the hook is told."""
+    """The sender of notices to the hook."""
 
     def __init__(self, database: Database, hook: Hook) -> None:
         self._database = database
         self._hook = hook
 
     async def keep_telling(self) -> None:
-        """Tell of what is over, again and again, until cancelled."""
+        """Send notices of finished tasks, again and again, until cancelled."""
         async with httpx.AsyncClient(timeout=SECONDS) as client:
             while True:
                 try:
                     await self._tell_all(client)
                 except Unavailable as error:
                     log.warning("the database cannot be used now", error=error.message)
-                except Exception:  # else nobody would ever be told of anything again
+                except Exception:  # otherwise no notice would ever be sent again
                     log.exception("nothing can be told of tasks")
                 await asyncio.sleep(TICK)
 
     async def _tell_all(self, client: httpx.AsyncClient) -> None:
         while True:
-            async with self._database.read() as connection:  # which writes nothing where there is nothing to tell
+            async with self._database.read() as connection:  # writes nothing if no notice is due
                 due = await Stored(connection).due(await read_clock(connection), AT_ONCE)
             if not due:
                 return
@@ -97,24 +97,24 @@ class Notices:
 
     @retried
     async def _put(self, number: str, seconds: float | None) -> None:
-        """Tell of it again in so many seconds; None: it is told."""
+        """Schedule the next attempt in so many seconds; None: the notice is done."""
         async with self._database.write() as connection:
             at = None if seconds is None else await read_clock(connection) + seconds
             await Stored(connection).put(number, at)
 
 
 def _why(error: Exception) -> str:
-    """Without the hook's address, which may be a secret."""
+    """Return the reason of a failure, without the hook's URL, which may be a secret."""
     return str(error.response.status_code) if isinstance(error, httpx.HTTPStatusError) else type(error).__name__
 
 
 def _wanted(task: Task) -> bool:
-    """Whether its owner wants others to hear of its end."""
+    """Return whether the options of a task ask for a notice of its end."""
     return task.options.notify_on_succeeded if task.status == "SUCCEEDED" else task.options.notify_on_failed
 
 
 def _notice(task: Task, collections: Mapping[str, Collection]) -> bytes:
-    """What is said of a task that is over: JSON."""
+    """Return the notice of a finished task, as JSON."""
     ended = task.completed_at or 0.0
     how = "succeeded" if task.status == "SUCCEEDED" else ENDS.get(task.error_code, "failed")
     record = TaskRecord.of(task, collections, ended).model_dump(mode="json")
@@ -135,7 +135,7 @@ def _description(task: Task, how: str) -> str:
 
 
 def _headers(key: bytes, number: str, at: int, body: bytes) -> dict[str, str]:
-    """What tells the receiver who has sent it, and when.
+    """Return the headers of a notice, which prove to the receiver who sent it, and when.
 
     :param at: seconds since the epoch
     """

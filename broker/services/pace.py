@@ -1,4 +1,4 @@
-"""How fast tasks are now: from how far they were when somebody looked at them before."""
+"""Current rates of tasks, from their progress since they were looked at before."""
 
 import time
 from collections import deque
@@ -9,20 +9,20 @@ from broker.models.tasks import Task
 __all__ = ["Pace"]
 
 WINDOW = 8.0
-"""Seconds over which a rate is what it is now; workers tell what was moved about once a second."""
+"""Seconds over which the current rate is averaged; workers report their progress about once a second."""
 SHORTEST = 1.5
-"""Seconds between two looks that tell something."""
+"""Least seconds between two looks from which a rate is computed."""
 FORGOTTEN = 60.0
 
 
 class Pace:
-    """What was seen of tasks in this process, for a moment."""
+    """The recent progress of tasks, as seen in this process."""
 
     def __init__(self) -> None:
         self._seen: dict[str, deque[tuple[float, int]]] = {}
 
     def rates(self, tasks: Iterable[Task]) -> Mapping[str, float]:
-        """Bytes per second by the ids of these tasks; of those that are looked at for the first time nobody knows."""
+        """Return the rates of these tasks by id, bytes per second; those looked at for the first time are left out."""
         now = time.monotonic()
         self._seen = {number: moved for number, moved in self._seen.items() if moved[-1][0] > now - FORGOTTEN}
         found = {}

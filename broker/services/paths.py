@@ -1,4 +1,4 @@
-"""Paths as users write them, and where these are at a server; pure. None leads out of its collection."""
+"""Paths of collections as users write them, and as servers have them; pure. No path leads out of its collection."""
 
 from posixpath import join, normpath
 
@@ -10,9 +10,11 @@ LONGEST = 4096
 
 
 def normal(path: str) -> str:
-    """A path within a collection, from its root: `~` and `/~/` are the root, `..` is resolved; a final slash stays.
+    """Return a path within a collection, from its root.
 
-    :raises Invalid: when it leads out of the collection, or has what no path should have
+    `~` and `/~/` are the root, `..` is resolved, and a final slash stays.
+
+    :raises Invalid: when it leads out of the collection, is too long, or has characters that cannot be printed
 
     >>> normal("~/data/../run 1/"), normal("/~/x"), normal("a//b/./c"), normal("")
     ('/run 1/', '/x', '/a/b/c', '/')
@@ -35,7 +37,9 @@ def normal(path: str) -> str:
 
 
 def below(base: str, path: str) -> str:
-    """Where a normal path is, at a server whose folder `base` is the collection.
+    """Return the path at a server of a normal path in a collection.
+
+    :param base: folder of the collection at the server
 
     >>> below("/data/", "/run 1/x"), below("/", "/")
     ('/data/run 1/x', '/')
@@ -44,7 +48,9 @@ def below(base: str, path: str) -> str:
 
 
 def led(path: str, target: str) -> str | None:
-    """Return where a symbolic link at a normal path leads in its collection; None if it leaves that.
+    """Return the path to which a symbolic link at a normal path leads; None if it leaves the collection.
+
+    :param target: target of the link, relative to the link, or absolute from the collection's root
 
     >>> led("/a/b", "../c"), led("/a/b", "../../c"), led("/a/b", "/c/")
     ('/c', None, '/c')

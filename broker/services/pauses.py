@@ -1,4 +1,4 @@
-"""What admins have paused at collections."""
+"""Pauses of operations at collections, set by admins."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -15,24 +15,24 @@ __all__ = ["Pauses"]
 
 
 class Pauses:
-    """Pause rules."""
+    """The pause rules of all collections."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def all(self, collections: Iterable[UUID], subject: str | None = None) -> list[PauseRule]:
-        """Those of these collections; only those that bind this subject, if one is given."""
+        """Return the pause rules of these collections; if a subject is given, only those that apply to it."""
         async with self._database.read() as connection:
             return await Stored(connection).pauses([str(number) for number in collections], subject)
 
     async def check(self, caller: Caller, collection: Collection, operation: str) -> None:
-        """:raises Paused: when this operation of `models.collections.PAUSABLE` is paused for the caller"""
+        """Check that an operation of `models.collections.PAUSABLE` is not paused. :raises Paused: when it is"""
         for rule in await self.all([collection.id], caller.subject):
             if operation in rule.operations:
                 raise Paused(f"{collection.name} is paused: {rule.message}", "try again later")
 
     async def one(self, collections: Sequence[UUID], number: UUID) -> PauseRule:
-        """:raises NotFound:"""
+        """Return a pause rule of one of these collections. :raises NotFound:"""
         for each in await self.all(collections):
             if each.id == number:
                 return each
@@ -40,7 +40,7 @@ class Pauses:
 
     @retried
     async def put(self, by: str, rule: PauseRule) -> PauseRule:
-        """Make it, or change that of this id."""
+        """Create a pause rule, or change the one with this id."""
         async with self._database.write() as connection:
             await Stored(connection).put_pause(rule)
             note = f"{rule.collection_id}: {' '.join(rule.operations)}"
@@ -49,7 +49,7 @@ class Pauses:
 
     @retried
     async def remove(self, by: str, number: UUID) -> None:
-        """:raises NotFound:"""
+        """Remove a pause rule. :raises NotFound:"""
         async with self._database.write() as connection:
             if not await Stored(connection).remove_pause(str(number)):
                 raise _none(number)

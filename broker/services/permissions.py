@@ -1,4 +1,4 @@
-"""Who may see which path of a collection, and change it; pure."""
+"""Permissions of callers to read and write paths of collections; pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple, cast
@@ -10,20 +10,21 @@ from broker.models.identities import number
 __all__ = ["ANONYMOUS", "NOBODY", "Granted", "Reach", "granted"]
 
 Granted = Literal["", "r", "rw"]
-"""Nothing, to read, to read and write."""
+"""Permissions: none, read, read and write."""
 ANONYMOUS = "anonymous"
-"""The subject of who has no token."""
+"""The subject of callers without a token."""
 NOBODY = Caller(subject=ANONYMOUS, role="reader")
 """A caller without a token."""
 
 
 def granted(caller: Caller, collection: Collection, rules: Iterable[AccessRule], path: str | None = None) -> Granted:
-    """What a caller may at a path; None: somewhere in the collection.
+    """Return the permission of a caller at a path.
 
-    Its owner and admins may all; others what the rule grants that is the most generous of those that fit. The
-    catalogue is for reading, whoever asks.
+    The owner and admins may read and write. Others have the permission of the most generous rule that matches. The
+    catalogue is read-only for everybody.
 
-    :param rules: which name everybody who was ever here by the subject; a UUID is nobody's yet
+    :param rules: rules of the collection; they name users who were seen by subject: a rule with a UUID matches nobody
+    :param path: path in the collection; None: the highest permission anywhere in it
     """
     if caller.may("admin") or ANONYMOUS != caller.subject == collection.owner:
         most: Granted = "rw"
@@ -33,7 +34,7 @@ def granted(caller: Caller, collection: Collection, rules: Iterable[AccessRule],
 
 
 class Reach(NamedTuple):
-    """What a caller may reach of a collection."""
+    """The reach of a caller in a collection."""
 
     caller: Caller
     collection: Collection
@@ -44,7 +45,7 @@ class Reach(NamedTuple):
         return ("w" if writes else "r") in granted(self.caller, self.collection, self.rules, path)
 
     def ends(self, writes: bool) -> bool:
-        """Return whether there is anything in the collection that the caller may not read, or not write."""
+        """Return whether there is anything in the collection that the caller may not read (or write, if `writes`)."""
         return not self.may("/", writes)
 
 

@@ -1,4 +1,4 @@
-"""Sites and endpoints, and what they are called: few, asked for with every request, and so remembered for a moment."""
+"""Sites, endpoints and their names. They are few and needed by every request, and so are cached for a moment."""
 
 import time
 from collections.abc import Iterable, Mapping
@@ -24,19 +24,19 @@ from coalloc.addresses import AddressClass, AddressPolicy, Network
 __all__ = ["Allowed", "Map", "Places"]
 
 REMEMBERED = 2.0
-"""Seconds for which another process's changes may stay unseen."""
+"""Seconds for which changes by another process may go unnoticed."""
 
 
 GLOBUS = "globus://"
 TOLD = 50
-"""Endpoints of which each gets a line in the log."""
+"""Most endpoints that each get a line in the log."""
 log = structlog.get_logger("broker")
 
 
 class Map(NamedTuple):
-    """All endpoints by number and by name, where sites are, and which endpoint and site a collection of an id has.
+    """All endpoints by number and by name, all sites by name, and the endpoint and site of each collection by its id.
 
-    `policy` says where may be connected to.
+    `policy` says which addresses may be connected to.
     """
 
     by_id: Mapping[int, Placed]
@@ -54,8 +54,9 @@ class Map(NamedTuple):
 
 
 class Allowed(TypedDict):
-    """Limits of sessions with servers, as coget takes them: the addresses that these and their data may have, and hosts
-    that may be given a proxy.
+    """The limits of sessions with servers, as coget takes them.
+
+    They are the addresses that servers and their data may have, and the hosts that may be given a proxy certificate.
     """
 
     policy: AddressPolicy
@@ -65,7 +66,7 @@ class Allowed(TypedDict):
 class Places:
     """Sites and endpoints.
 
-    :param networks: of private and loopback addresses that may be connected to, whoever names them
+    :param networks: networks whose private and loopback addresses may be connected to, whoever names them
     """
 
     def __init__(self, database: Database, networks: tuple[Network, ...] = ()) -> None:
@@ -76,7 +77,7 @@ class Places:
         self._changes = 0
 
     async def map(self) -> Map:
-        """All of them."""
+        """Return the map of all sites and endpoints, at most `REMEMBERED` seconds old."""
         if time.monotonic() >= self._until:
             before = self._changes
             async with self._database.read() as connection:
@@ -94,25 +95,29 @@ class Places:
         return self._map
 
     def look_again(self) -> None:
-        """Ask the database when the map is wanted next: another process may have changed something."""
+        """Read the database at the next use of the map, because something may have changed."""
         self._until = 0.0
         self._changes += 1
 
     async def sources(self, named: Iterable[str], caller: Caller = NOBODY) -> dict[str, str]:
-        """Return the names under which transfers from these are filed: an endpoint's name, its address and `globus://`
-        with the id of a collection at it, if the caller may see that, are the same source.
+        """Return the names under which transfers from these sources are stored.
 
-        :raises Invalid: when there is no such endpoint, or it is no address
+        An endpoint's name, its address, and `globus://` with the id of a collection at it are the same source, if the
+        caller may see that collection.
+
+        :raises Invalid: when there is no such endpoint, or a source is not an address
         """
         named = list(named)
         known = await self._seen_by(caller, named)
         return {name: _source(name, known) for name in named}
 
     async def sinks(self, named: Iterable[str], caller: Caller = NOBODY) -> dict[str, str]:
-        """Return the names under which transfers to these are filed: the id of a collection that the caller may see,
-        and the address of an endpoint, are the site where it is, if that is known.
+        """Return the names under which transfers to these sinks are stored.
 
-        :raises Invalid: when something is no address
+        For the id of a collection that the caller may see, and for the address of an endpoint, that is its site, if it
+        is known.
+
+        :raises Invalid: when a sink is not an address
         """
         named = list(named)
         known = await self._seen_by(caller, named)
@@ -120,7 +125,7 @@ class Places:
         return {name: _sink(name, known, sites) for name in named}
 
     async def _seen_by(self, caller: Caller, named: Iterable[str]) -> Map:
-        """Return the map as a caller may see it: of the collections that are named, others are not there."""
+        """Return the map with only those of the named collections that the caller may see."""
         known = await self.map()
         numbers = {name.removeprefix(GLOBUS) for name in named} & known.collections.keys()
         if not numbers:
@@ -133,7 +138,7 @@ class Places:
 
     @retried
     async def put_site(self, by: str, site: Site) -> Site:
-        """Make it, or change it."""
+        """Create or change a site."""
         async with self._database.write() as connection:
             await Stored(connection).put_site(site)
             await Records(connection).note(time.time(), by, "put site", site.name)
@@ -142,7 +147,7 @@ class Places:
 
     @retried
     async def remove_site(self, by: str, name: str) -> None:
-        """:raises NotFound: :raises Conflict: when endpoints are there"""
+        """Remove a site. :raises NotFound: :raises Conflict: when it has endpoints"""
         async with self._database.write() as connection:
             await Stored(connection).remove_site(name)
             await Records(connection).note(time.time(), by, "remove site", name)
@@ -150,11 +155,11 @@ class Places:
 
     @retried
     async def put_endpoint(self, by: str, endpoint: Endpoint, role: Role = "admin") -> Endpoint:
-        """Make it, or change it. One that an admin puts may have a private or loopback address.
+        """Create or change an endpoint. If an admin does so, it may have a private or loopback address.
 
         :raises NotFound: when there is no such site
-        :raises Forbidden: when it is moved below collections whose credentials are shown there, or is to be given a
-            proxy, and not by an admin
+        :raises Forbidden: when a user who is not an admin changes its `delegate` or `data_hosts`, or moves it although
+            it has these or collections whose credentials are shown there
         """
         async with self._database.write() as connection:
             stored = Stored(connection)
@@ -178,14 +183,14 @@ class Places:
 
     @retried
     async def remove_endpoint(self, by: str, name: str) -> None:
-        """:raises NotFound: :raises Conflict: when replicas are there"""
+        """Remove an endpoint. :raises NotFound: :raises Conflict: when it has replicas"""
         async with self._database.write() as connection:
             await Stored(connection).remove_endpoint(name)
             await Records(connection).note(time.time(), by, "remove endpoint", name)
         self.look_again()
 
     async def tell_opened(self) -> None:
-        """Log which endpoints may have an inner address although no admin has said so: those from before an upgrade."""
+        """Log the endpoints from before an upgrade: they may have a private address that no admin has confirmed."""
         try:
             known = [each.endpoint for each in (await self.map()).by_name.values() if each.opened == "upgrade"]
         except BrokerError as error:
@@ -215,14 +220,14 @@ class Places:
         return (await self.map()).policy
 
     async def site(self, name: str) -> Site:
-        """:raises NotFound:"""
+        """Return a site. :raises NotFound:"""
         site = (await self.map()).sites.get(name)
         if site is None:
             raise NotFound(f"there is no site {name}", "see GET /broker/v1/sites")
         return site
 
     async def endpoint(self, name: str) -> Endpoint:
-        """:raises NotFound:"""
+        """Return an endpoint. :raises NotFound:"""
         placed = (await self.map()).by_name.get(name)
         if placed is None:
             raise NotFound(f"there is no endpoint {name}", "see GET /broker/v1/endpoints")
@@ -230,7 +235,7 @@ class Places:
 
 
 def _permitted(by: str, endpoint: Endpoint, before: Endpoint | None, collections: Iterable[Collection]) -> Endpoint:
-    """Return an endpoint as it may be put by someone who is no admin, who leaves what they do not speak of.
+    """Return an endpoint as a user who is not an admin may put it; `delegate` and `data_hosts` default to the old ones.
 
     :raises Forbidden: when only an admin may put it
     """
@@ -253,7 +258,7 @@ def _permitted(by: str, endpoint: Endpoint, before: Endpoint | None, collections
 
 
 def _where(endpoint: Endpoint) -> tuple[str, str, int, str]:
-    """Return where an endpoint is: its address and its folder."""
+    """Return the address and the folder of an endpoint."""
     return endpoint.scheme, endpoint.host, endpoint.port or PORTS[endpoint.scheme], endpoint.prefix
 
 

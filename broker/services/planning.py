@@ -1,4 +1,4 @@
-"""A plan of files through a network, from what was sent to what is answered: pure, and done in a process apart."""
+"""A plan of files through a network, from the request to the answer: pure, and run in a separate process."""
 
 from typing import NamedTuple
 
@@ -14,11 +14,11 @@ from coalloc.planner.scenario import Scenario, document, scenario
 __all__ = ["Ends", "ends_of", "planned"]
 
 ENDS = 50_000
-"""ISPs of all hosts, and holders and destinations of all files, together."""
+"""Most ISPs of all hosts, holders of all files, and destinations of all files, together."""
 
 
 class Ends(NamedTuple):
-    """The names of hosts, the servers of those that have one, and which have a link."""
+    """The names of hosts, the URLs of those that have a server, and the pairs that have a link."""
 
     hosts: frozenset[str]
     urls: dict[str, str]
@@ -26,10 +26,10 @@ class Ends(NamedTuple):
 
 
 def ends_of(wanted: FlowsWanted) -> Ends:
-    """Return what has to be known to look up what the broker knows of a network.
+    """Return the hosts and links of a request, for which the broker looks up what it knows.
 
     :raises Invalid: when the network or the demand makes no sense
-    :raises TooLarge: when it names more than is planned here
+    :raises TooLarge: when it names more than the broker plans
     """
     said = _read(wanted)
     linked = frozenset((key.source, key.sink) for key in said.network.links)
@@ -39,9 +39,9 @@ def ends_of(wanted: FlowsWanted) -> Ends:
 def planned(wanted: FlowsWanted, known: Network) -> bytes:
     """Return the plan as JSON.
 
-    :param known: what the broker knows beside what it was told
-    :raises Invalid: when there is no way
-    :raises Unavailable: when what it needs is not installed
+    :param known: what the broker knows, to complete the network of the request
+    :raises Invalid: when there is no route
+    :raises Unavailable: when a library that planning needs is not installed
     """
     said = _read(wanted)
     network = joined(said.network, known)

@@ -1,4 +1,4 @@
-"""How a dataset would be fetched now, by the same code as `coget plan`."""
+"""Plans to fetch a dataset now, by the same code as `coget plan`."""
 
 from broker.errors import Conflict, NotFound
 from broker.models.access import Caller
@@ -13,13 +13,13 @@ __all__ = ["Plans"]
 
 
 class Plans:
-    """Plans of single files."""
+    """The planning of single files."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
     async def make(self, wanted: PlanWanted, sink: str, caller: Caller = NOBODY) -> Planned:
-        """What each source should deliver.
+        """Plan what each source should deliver.
 
         :raises NotFound: when there is no such dataset, or no available replica of it
         :raises Conflict: while its size is not known
@@ -53,7 +53,11 @@ class Plans:
 
 
 def _usable(resolved: Resolved) -> int:
-    """Its size, if it can be planned."""
+    """Return the size of a dataset that can be planned.
+
+    :raises NotFound: when it has no available replica
+    :raises Conflict: when its size is not known
+    """
     if not resolved.replicas:
         raise NotFound(
             f"{resolved.name} has no available replica", f"see GET /broker/v1/datasets/{resolved.name} for their states"

@@ -1,4 +1,4 @@
-"""Ways between endpoints that people want measured."""
+"""Requests of users to measure links between endpoints."""
 
 import time
 from collections.abc import Iterable
@@ -21,9 +21,9 @@ NEEDED = "it takes two servers of ftp or gsiftp, at two addresses, that both hav
 
 
 class Probes:
-    """What people want measured.
+    """The requested measurements.
 
-    :param probing: what measuring may take; None where nothing is measured
+    :param probing: limits of measuring; None: this broker measures nothing
     """
 
     def __init__(self, database: Database, places: Places, probing: Probing | None) -> None:
@@ -32,12 +32,12 @@ class Probes:
         self._probing = probing
 
     async def want(self, caller: Caller, source: str, sink: str) -> None:
-        """Have the way from an endpoint to another one measured next; asked again, nothing changes.
+        """Request that the link from one endpoint to another is measured next; repeating a request changes nothing.
 
         :raises Forbidden: unless the caller is a curator
         :raises Conflict: when this broker measures nothing
         :raises NotFound: when there is no such endpoint
-        :raises Invalid: when nothing can be measured between these
+        :raises Invalid: when the link cannot be measured
         """
         if not caller.may("curator"):
             raise Forbidden(f"{caller.subject} is a {caller.role}, and this needs a curator", "ask a curator")
@@ -57,6 +57,6 @@ class Probes:
 
 
 def ways(endpoints: Iterable[Endpoint]) -> list[Way]:
-    """All that can be measured between these: where a file may be put at either end."""
+    """Return the links between these endpoints that can be measured: those where a file may be stored at either end."""
     able = [each for each in endpoints if each.write_priority and each.scheme in ("ftp", "gsiftp")]
     return [Way(a.name, b.name, Pair(a.source, b.site)) for a, b in permutations(able, 2) if a.source != b.source]

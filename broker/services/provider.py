@@ -1,6 +1,7 @@
-"""Handing people over to an identity provider, and taking back who they are: OpenID Connect, by code, with PKCE.
+"""Login at an identity provider: OpenID Connect, authorization code flow, with PKCE.
 
-What has to be remembered meanwhile is sealed into a cookie of the browser that went away: only that one can come back.
+The state of a login is signed and kept in a cookie of the browser that was sent away, so that only this browser can
+complete the login.
 """
 
 import base64
@@ -26,16 +27,16 @@ from coalloc.addresses import Network
 __all__ = ["PATIENCE", "Named", "Provider"]
 
 PATIENCE = 600.0
-"""Seconds that somebody may need to log in elsewhere."""
+"""Most seconds that a user may take to log in at the provider."""
 SEALED = "hand-over"
 LONGEST = 3800
-"""Bytes of a cookie that all browsers keep."""
+"""Bytes of the largest cookie that all browsers store."""
 
 
 class Named(NamedTuple):
-    """Whom the provider has named.
+    """A user named by the provider.
 
-    :param query: that of the request for which they had to log in
+    :param query: query of the request for which they had to log in
     """
 
     caller: Caller
@@ -45,9 +46,9 @@ class Named(NamedTuple):
 
 
 class Provider:
-    """The identity provider that was configured.
+    """The configured identity provider.
 
-    :param networks: of private and loopback addresses that its documents may name
+    :param networks: networks whose private and loopback addresses its documents may name
     """
 
     def __init__(
@@ -59,11 +60,11 @@ class Provider:
         self._keys = keys
 
     async def away(self, back: str, query: str) -> tuple[str, str]:
-        """Where to send somebody, and what their browser has to remember.
+        """Return the URL to send a user to, and the value of the cookie that their browser has to keep.
 
-        :param back: where they shall come back to
-        :param query: that of the request for which they have to log in
-        :raises Invalid: when it is too long to be remembered
+        :param back: URL to which the provider sends the user back
+        :param query: query of the request for which they have to log in
+        :raises Invalid: when the query is too long for a cookie
         :raises Unavailable: when the provider does not answer
         """
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
@@ -94,9 +95,13 @@ class Provider:
         return f"{known['authorization_endpoint']}?{urlencode(asked)}", sealed
 
     async def home(self, sealed: str, state: str, code: str, back: str) -> Named:
-        """Who has come back.
+        """Complete a login, and return its user.
 
-        :raises Unauthenticated: when they did not go away from here, or the provider did not let them in
+        :param sealed: value of the browser's cookie
+        :param state: state that the provider returned
+        :param code: authorization code of the provider
+        :param back: the same URL as for `away`
+        :raises Unauthenticated: when the login was not started here, or the provider refuses it
         :raises NoRole: when they have no role here
         :raises Unavailable: when the provider does not answer
         """
@@ -111,7 +116,7 @@ class Provider:
         return Named(caller, _text(claims.get("name")), _text(claims.get("email")), str(memory["query"]))
 
     async def _claims(self, code: str, back: str, memory: Mapping[str, Any]) -> dict[str, Any]:
-        """What the ID token says, and what else the provider tells of the same subject."""
+        """Return the claims of the ID token, and others that the provider has about the same subject."""
         known = await self._discovered()
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": back}
         form["code_verifier"] = str(memory["verifier"])

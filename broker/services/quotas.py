@@ -13,9 +13,9 @@ MOST_USERS = 10_000
 
 
 class Quotas:
-    """Rows each user may still add: as much at once as within an hour, and then as time passes. Admins may add all.
+    """The rows that each user may still add. A quota can be used at once, and refills over an hour. Admins have none.
 
-    :param hourly: rows: transfers that are reported, and names that are imported
+    :param hourly: rows per hour: reported transfers, and imported names
     """
 
     def __init__(self, hourly: int) -> None:
@@ -23,7 +23,7 @@ class Quotas:
         self._added: dict[str, tuple[float, float]] = {}
 
     def take(self, subject: str, role: Role, rows: int) -> None:
-        """Note that a user adds rows. :raises TooManyRequests: when these are too many"""
+        """Count rows that a user adds. :raises TooManyRequests: when these exceed the quota"""
         if role == "admin":
             return
         now = time.monotonic()

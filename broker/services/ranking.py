@@ -1,11 +1,11 @@
-"""In which order replicas are worth using, and why. Pure.
+"""The ranking of replicas, with reasons. Pure.
 
-Ranking strategies are named and applied one after the other: each orders what those before it left equal.
+Ranking strategies have names, and are applied one after the other: each orders what those before it left equal.
 
-- `priority`: the endpoint's own, less is better.
-- `predicted`: expected seconds, set-up included; what nothing is known of comes after all that is known.
-- `distance`: from the caller's site, along a great circle.
-- `random`: any order, so that many callers spread.
+- `priority`: priority of the endpoint; lower is better.
+- `predicted`: forecast seconds, set-up included; replicas without a forecast come last.
+- `distance`: distance from the caller's site, along a great circle; unknown distances come last.
+- `random`: random order, so that many callers spread.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ MB = 1e6
 
 
 class Choice(NamedTuple):
-    """A replica's endpoint, what is expected of it, and how far it is, km, None where that is not known."""
+    """A replica's endpoint, its forecast, and its distance in km, None if that is not known."""
 
     endpoint: Endpoint
     forecast: Forecast
@@ -38,11 +38,11 @@ def rank(
     chance: Random,
     first: str | None = None,
 ) -> list[int]:
-    """Which of the choices come first, by their numbers.
+    """Return the indices of the choices, the best first.
 
-    :param size: bytes; the rates decide where it is None
-    :param chance: of `random`
-    :param first: the endpoint that is to be tried whatever is expected of it
+    :param size: bytes; None: the rates decide
+    :param chance: random generator for `random`
+    :param first: name of the endpoint to put first, whatever its forecast
     """
 
     def worth(i: int) -> tuple[float, ...]:
@@ -65,7 +65,7 @@ def _worth(strategy: Strategy, choice: Choice, size: int | None, chance: Random)
 
 
 def _expected(forecast: Forecast, size: int | None) -> float:
-    """Seconds, or the time that a byte takes where no size is known."""
+    """Return the forecast seconds, or those of one byte if the size is not known; infinity without a forecast."""
     if forecast.rates is None:
         return inf
     if size is None:
@@ -74,9 +74,9 @@ def _expected(forecast: Forecast, size: int | None) -> float:
 
 
 def rationale(choice: Choice, tried: bool) -> str:
-    """Why a replica has its rank, in one sentence for people; the same for all files of a class of sizes.
+    """Return the reason for a replica's rank, in one sentence for users; it is the same for all files of a size class.
 
-    :param tried: it was put first so that something becomes known of it
+    :param tried: whether the replica was put first so that its rate becomes known
     """
     said = [f"priority {choice.endpoint.read_priority}"]
     if choice.forecast.rates:
@@ -97,7 +97,9 @@ def rationale(choice: Choice, tried: bool) -> str:
 
 
 def kilometres(a: tuple[float, float] | None, b: tuple[float, float] | None) -> float | None:
-    """Between two coordinates, along a great circle (haversine).
+    """Return the distance between two coordinates in km, along a great circle (haversine); None if one is missing.
+
+    :param a: latitude and longitude in degrees; so is `b`
 
     >>> round(kilometres((46.23, 6.05), (41.84, -88.26)))
     7107

@@ -1,7 +1,7 @@
-"""How servers may read the path of a URL, and which names a file system may hold for one; pure.
+"""The ways in which servers may read the path of a URL, and the names that file systems may treat as the same; pure.
 
-Servers differ in what they decode, how often, and what they leave out; whatever some server might make of a path is a
-reading of it, so that none leads where another would not.
+Servers differ in what they decode, how often, and what they leave out. Every result that some server might reach is a
+reading of the path, so that permissions can be checked for all of them.
 """
 
 import re
@@ -12,20 +12,20 @@ from urllib.parse import unquote_to_bytes
 __all__ = ["folded", "readings"]
 
 UNKNOWN = frozenset({"/~"})
-"""Where only the server knows what is meant."""
+"""The readings of a path whose meaning only the server knows."""
 MOST = 200
-"""Readings of a path; more are made up to hide one."""
+"""Most readings of a path; a path with more was made to hide one of them."""
 LONGEST = 4096
-"""Characters of a path that is read at all: no file system takes longer ones."""
+"""Most characters of a path that is analysed: no file system takes longer ones."""
 PLAIN = re.compile(r"(?:/(?!\.{1,2}(?:/|$))[\w.+=@,~-]*)*", re.ASCII)
-"""Paths that there is one way to read."""
+"""Paths with only one reading."""
 ENCODED_SLASH = re.compile("%(?=2f|5c)", re.IGNORECASE)
 STREAM = re.compile(r":.*\$.*")
-"""What names a stream of a file in NTFS, or a folder as one."""
+"""A suffix that names a stream of a file in NTFS, or a folder as a stream."""
 
 
 def readings(path: str) -> frozenset[str]:
-    """Return how servers may read the path of a URL; `/~` if only the server knows.
+    """Return all readings of the path of a URL; `/~` if only the server knows what it means.
 
     >>> sorted(readings("/a/%252e%252e/b"))
     ['/a/%252e%252e/b', '/a/%2e%2e/b', '/a/../b', '/b']
@@ -49,7 +49,7 @@ def readings(path: str) -> frozenset[str]:
 
 
 def _read(path: str) -> set[str]:
-    """Return what one step of some server makes of a path."""
+    """Return the paths that one step of some server may make of a path."""
     return {
         _decoded(path),
         _decoded(ENCODED_SLASH.sub("%25", path)),
@@ -62,12 +62,15 @@ def _read(path: str) -> set[str]:
 
 
 def _decoded(path: str) -> str:
-    """:raises UnicodeDecodeError: when that is no text, which some servers read as something else"""
+    """Return a path with its percent-encoding decoded once.
+
+    :raises UnicodeDecodeError: when the result is not UTF-8; some servers read it in another way
+    """
     return unquote_to_bytes(path).decode()
 
 
 def _without_dots(path: str) -> str:
-    """Return a path as RFC 3986 (5.2.4) resolves it, where a slash behind a slash is a folder without a name.
+    """Return a path as RFC 3986 (5.2.4) resolves it; a slash after a slash counts as a folder without a name.
 
     >>> _without_dots("/a//../b"), _without_dots("/../a")
     ('/a/b', '/a')
@@ -82,9 +85,10 @@ def _without_dots(path: str) -> str:
 
 
 def folded(name: str) -> str:
-    """Return what all names have in common that some file system may hold for one.
+    """Return a form that is equal for all names that some file system may treat as the same.
 
-    Case, forms of Unicode, dots and blanks at the end, and what names a stream of NTFS.
+    Such names may differ in case, in forms of Unicode, in dots and blanks at the end, and in suffixes that name a
+    stream of NTFS.
 
     >>> folded("PRIV. "), folded("\\uff50riv"), folded("priv::$INDEX_ALLOCATION")
     ('priv', 'priv', 'priv')

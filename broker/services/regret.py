@@ -1,9 +1,9 @@
-"""What a transfer's sources could have done at best, known afterwards what each was able to. Pure.
+"""The best result that a transfer's sources could have reached, computed in hindsight. Pure.
 
-Each source has a moment from which on its bytes could flow, and a rate at which they then did: what it delivers until T
-is a straight line. The best shares let all end together (water filling); no other shares end sooner, since until then
-no more bytes could have come. How far the plan's shares are from that is lost to prediction; what was done may be
-better or worse than the plan: that is the scheme's.
+Each source has a time from which its bytes could flow, and a rate at which they then did: the bytes that it delivers
+until T are a straight line. With the best shares all sources end together (water filling); no other shares end sooner,
+because no more bytes could have arrived by then. The distance of the planned shares from that is due to the forecasts.
+The actual transfer may be better or worse than the plan; that is due to the strategy.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ __all__ = ["Able", "Hindsight", "hindsight"]
 
 
 class Able(NamedTuple):
-    """What a source was able to.
+    """The ability of a source to deliver.
 
-    :param start: seconds from the beginning until its bytes could flow
+    :param start: seconds from the beginning of the transfer until its bytes could flow
     :param rate: bytes per second from then on
-    :param most: bytes that it could give in all: it failed after these
-    :param planned: bytes that it was to give; None where no shares were planned
+    :param most: bytes that it could deliver in all: it failed after these
+    :param planned: bytes of its planned share; None if no shares were planned
     """
 
     start: float
@@ -28,19 +28,19 @@ class Able(NamedTuple):
     planned: int | None = None
 
     def until(self, level: float) -> float:
-        """Bytes that it could have delivered by then."""
+        """Return the bytes that it could have delivered by `level`, in seconds from the beginning."""
         return min(self.most, max(0.0, level - self.start) * self.rate)
 
     def needs(self, size: float) -> float:
-        """Seconds for so many bytes; infinite if it has failed before."""
+        """Return the seconds until it could have delivered so many bytes; infinity if it failed before."""
         return inf if size > self.most else self.start + size / self.rate
 
 
 class Hindsight(NamedTuple):
-    """Seconds with the best shares, with the planned ones at the rates that came, and from the best source alone.
+    """Seconds with the best shares, with the planned ones at the actual rates, and from the best source alone.
 
-    None where that cannot be said: nothing was planned, or what was to come from a source that could not. `shares` are
-    the best, bytes; `waits` is the source for which the plan waits longest.
+    None where that is not known: nothing was planned, or a source could not deliver its planned share. `shares` are the
+    best ones, in bytes; `waits` is the index of the source for which the plan waits longest.
     """
 
     best: float
@@ -51,9 +51,9 @@ class Hindsight(NamedTuple):
 
 
 def hindsight(size: int, sources: Sequence[Able | None]) -> Hindsight | None:
-    """What would have been, for so many bytes; None if they could not have brought them.
+    """Return the hindsight of a transfer of `size` bytes; None if the sources could not have delivered them.
 
-    :param sources: None are those of which nobody can say
+    :param sources: abilities of the sources; None for a source about which nothing is known
     """
     able = [each for each in sources if each is not None]
     best = _level(size, able)
@@ -66,7 +66,10 @@ def hindsight(size: int, sources: Sequence[Able | None]) -> Hindsight | None:
 
 
 def _level(size: int, able: Sequence[Able]) -> float | None:
-    """The least T by which they can have brought `size` bytes: between two turns their sum is a straight line."""
+    """Return the least T by which sources could deliver `size` bytes: between two turns, their sum is a straight line.
+
+    Return None if they could never deliver them.
+    """
     turns = {each.start for each in able} | {each.start + each.most / each.rate for each in able if each.most < inf}
     before = poured = 0.0
     for turn in sorted(turns):
@@ -79,7 +82,7 @@ def _level(size: int, able: Sequence[Able]) -> float | None:
 
 
 def _planned(size: int, sources: Sequence[Able | None]) -> tuple[float | None, int | None]:
-    """How long the planned shares take, and which source ends last with its own."""
+    """Return the seconds that the planned shares take, and the index of the source that ends last; None if unknown."""
     shares = [each.planned if each else None for each in sources]
     if sum(share or 0 for share in shares) != size:
         return None, None

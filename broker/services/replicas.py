@@ -1,4 +1,4 @@
-"""Replicas of datasets, the best first: thousands of names at once, each with a forecast and a reason."""
+"""Replicas of datasets, the best first, for thousands of names at once; each has a forecast and a reason."""
 
 import asyncio
 import time
@@ -29,14 +29,14 @@ from predictors.context import size_class
 __all__ = ["Replicas", "ToRead"]
 
 CHUNK = 500
-"""Names after which others get their turn."""
+"""Names after which other coroutines get their turn."""
 DOUBTED = "; last, since it was reported as bad"
 EXPLORED = 300.0
-"""Seconds for which a pair that was tried first is not tried again: time enough for its transfer to be reported."""
+"""Seconds for which a link that was tried first is not tried again: enough for its transfer to be reported."""
 
 
 class Option(NamedTuple):
-    """An endpoint as a choice for files of one class of sizes, with all that its replicas have in common."""
+    """An endpoint as a choice for files of one size class, with all that its replicas have in common."""
 
     choice: Choice
     root: str
@@ -46,12 +46,12 @@ class Option(NamedTuple):
 
 
 class ToRead(NamedTuple):
-    """A dataset with the replicas that are read for a caller.
+    """A dataset with the replicas that may be read on behalf of a caller.
 
-    :param addresses: of the hosts where these are, as they were looked up when it was asked who may read there; these
-        have to be connected to, as a name may lead elsewhere a moment later
-    :param by_grant: by endpoint, the collections in which a replica is read by a grant alone, and its path there: a
-        link on it may lead to what is not granted
+    :param addresses: addresses of the replicas' hosts, as they were when permissions were checked; connect to these, as
+        a name may lead elsewhere a moment later
+    :param by_grant: by endpoint, the collections in which only a grant lets the caller read the replica, and its path
+        there; a link on that path may lead to files that are not granted
     """
 
     dataset: Resolved
@@ -60,7 +60,7 @@ class ToRead(NamedTuple):
 
 
 class Replicas:
-    """Finds replicas and ranks them."""
+    """The search for replicas, and their ranking."""
 
     def __init__(self, database: Database, places: Places, forecasting: Forecasting, settings: Settings) -> None:
         self._database = database
@@ -73,9 +73,9 @@ class Replicas:
         self._hosts = Hosts()
 
     async def resolve(self, names: Sequence[str], sink: str, caller: Caller = NOBODY) -> AsyncIterator[list[Resolved]]:
-        """Yield each of the names, in this order, in parts; with the replicas that are there for the caller.
+        """Yield the datasets with these names, in this order, in parts, each with the replicas that the caller may see.
 
-        :param caller: who asks: their own transfers count more for them
+        :param caller: caller; their own transfers count more for them
         """
         names = list(dict.fromkeys(names))
         places = await self._places.map()
@@ -89,16 +89,18 @@ class Replicas:
             await asyncio.sleep(0)
 
     async def one(self, name: str, sink: str, caller: Caller = NOBODY) -> Resolved:
-        """One dataset, as `resolve`. :raises NotFound: when there is no such"""
+        """Return one dataset, as `resolve` does. :raises NotFound: when it does not exist"""
         (resolved,) = [each async for part in self.resolve([name], sink, caller) for each in part]
         return _known(resolved)
 
     async def to_read(self, name: str, sink: str, caller: Caller) -> ToRead:
-        """One dataset, with the replicas that are read for the caller: servers of several names are one.
+        """Return one dataset, with the replicas that may be read on behalf of the caller.
 
-        :raises NotFound: when there is no such
-        :raises PermissionRefused: when all its replicas lie in collections that the caller may not read
-        :raises Unreachable: when it is not known where some of these are
+        Hosts are compared by their addresses, so that several names of one server count as one.
+
+        :raises NotFound: when it does not exist
+        :raises PermissionRefused: when all its replicas are in collections that the caller may not read
+        :raises Unreachable: when none can be read, and the addresses of some of their hosts are not known
         """
         places = await self._places.map()
         async with self._database.read() as connection:
@@ -125,12 +127,12 @@ class Replicas:
         return ToRead(_known(self._resolved(name, open_ones.get(name), sink, options)), addresses, by_grant)
 
     async def leads(self, caller: Caller, url: str) -> tuple[str, ...]:
-        """Ask whether a server may lead a worker to a URL, on behalf of the caller.
+        """Check that a server may redirect a worker to a URL, on behalf of the caller.
 
-        Return the addresses that this was asked about, to connect to; none where the host is to be looked up.
+        Return the addresses for which this was checked, to connect to; none if the worker is to look up the host.
 
         :raises PermissionRefused: when it is in a collection that the caller may not read
-        :raises Unreachable: when it may be in one, as it is not known where that host is
+        :raises Unreachable: when it may be in one, because the addresses of its host are not known
         """
         async with self._database.read() as connection:
             readable = await Readable.of(connection, caller)
@@ -145,7 +147,7 @@ class Replicas:
         return addresses.get(numeric(host), ())
 
     async def _located(self, readable: Readable, hosts: Set[str]) -> tuple[Readable, dict[str, tuple[str, ...]]]:
-        """Return what a caller may read, by the addresses of hosts, and these, where there is any collection at all."""
+        """Return `readable` with the addresses of hosts, and those of `hosts`; unchanged if there is no collection."""
         if not readable.asks:
             return readable, {}
         known = await self._hosts.addresses(hosts | readable.hosts)
@@ -155,7 +157,7 @@ class Replicas:
     async def _options(
         self, found: Mapping[str, Located], sink: str, places: Map, subject: str
     ) -> dict[tuple[int, int], Option]:
-        """Return the forecast of each endpoint for each class of sizes, by number and class."""
+        """Return each endpoint as an option for each size class, by number and class."""
         classes = {size_class(each.size or 0) for each in found.values()}
         numbers = {endpoint for each in found.values() for endpoint, _ in each.replicas}
         readable = {i: places.by_id[i] for i in numbers if i in places.by_id and places.by_id[i].endpoint.read_priority}
@@ -185,7 +187,7 @@ class Replicas:
         trusted = [option for (option, _), doubt in zip(known, doubted, strict=True) if not doubt]
         first = self._to_explore(trusted, sink)
         order = rank([option.choice for option, _ in known], located.size, self._settings.ranking, self._chance, first)
-        order.sort(key=doubted.__getitem__)  # those that somebody has reported come last
+        order.sort(key=doubted.__getitem__)  # suspicious replicas come last
         plain = split(name).name
         return Resolved(
             name=name,
@@ -197,7 +199,7 @@ class Replicas:
         )
 
     def _to_explore(self, options: Sequence[Option], sink: str) -> str | None:
-        """The endpoint to try although nothing is known of it: now and then one, and none again too soon."""
+        """Return an unknown endpoint to try: one now and then, and none again too soon; None if there is none."""
         self._answers += 1
         if not self._settings.explore or self._answers % self._settings.explore or len(options) < 2:
             return None
@@ -212,7 +214,7 @@ class Replicas:
 
 
 def _readable(located: Located, places: Map, readable: Readable) -> Located:
-    """Return what was found, with the replicas that the caller may see."""
+    """Return a dataset with only the replicas that the caller may see."""
     if not readable.asks:
         return located
     there = [
@@ -224,7 +226,7 @@ def _readable(located: Located, places: Map, readable: Readable) -> Located:
 
 
 def _refuse_unknown(readable: Readable, hosts: Iterable[str]) -> None:
-    """:raises Unreachable: when it is not known where some of the hosts are"""
+    """Refuse hosts without known addresses. :raises Unreachable: when there are any"""
     unknown = sorted(host for host in hosts if not readable.knows(host))
     if unknown:
         raise Unreachable(
@@ -234,7 +236,7 @@ def _refuse_unknown(readable: Readable, hosts: Iterable[str]) -> None:
 
 
 def _known(resolved: Resolved) -> Resolved:
-    """:raises NotFound: when there is no such dataset"""
+    """Return a dataset that was found. :raises NotFound: when it does not exist"""
     if resolved.error:
         raise NotFound(resolved.error.message, resolved.error.remedy)
     return resolved

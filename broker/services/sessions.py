@@ -1,4 +1,4 @@
-"""Browsers on our own pages: who is there, as long as the login lasts from which they came."""
+"""Sessions of browsers on the broker's own pages; a session is valid as long as the login from which it came."""
 
 import time
 
@@ -22,9 +22,9 @@ class Sessions:
 
     @retried
     async def begin(self, code: str, redirect_uri: str, verifier: str) -> tuple[str, float]:
-        """The secret of a new session, for a code of a login, and the seconds that it lasts: as long as the login.
+        """Begin a session with a code of a login; return its secret, and the seconds that it is valid, like the login.
 
-        :raises Unauthenticated: when the code is not good, or was given for something else
+        :raises Unauthenticated: when the code is not valid, or was granted for something else
         """
         now, secret = time.time(), new_secret()
         async with self._database.write() as connection:
@@ -38,12 +38,12 @@ class Sessions:
         raise Unauthenticated("the login has not come to its end in time, or not here", "begin again at /reports")
 
     async def current(self, secret: str) -> Caller | None:
-        """Whose session this is, if it is good."""
+        """Return the user of a session; None if it is not valid."""
         async with self._database.read() as connection:
             return await Grants(connection).session(hashed(secret), time.time())
 
     @retried
     async def end(self, secret: str) -> None:
-        """End this one."""
+        """End a session."""
         async with self._database.write() as connection:
             await Grants(connection).end_session(hashed(secret), time.time())

@@ -1,4 +1,4 @@
-"""Tasks as they are submitted: between which collections, whether that is granted, and whose workers can do it."""
+"""Submission of tasks: their collections, the check of permissions, and the choice of the site to carry them out."""
 
 import time
 from collections.abc import Iterable
@@ -16,24 +16,25 @@ from broker.services.tasks import Submitted, Tasks
 __all__ = ["DAY", "LONGEST", "Submissions", "due"]
 
 DAY = 86_400.0
-"""What a task has unless it says a deadline."""
+"""Seconds until the deadline of a task that does not set one."""
 LONGEST = 100 * 365.25 * DAY
-"""How far away a deadline may be."""
+"""Most seconds until a deadline."""
 
 
 class Submissions:
-    """The way in for all tasks, by whichever interface they come."""
+    """The entry point of all tasks, from every interface."""
 
     def __init__(self, collections: Collections, tasks: Tasks) -> None:
         self._collections = collections
         self._tasks = tasks
 
     async def take(self, caller: Caller, task: NewTask, token: int | None = None) -> Submitted:
-        """Take a task if all that it does is granted; the same again when it was submitted before.
+        """Submit a task if all that it does is granted; if it was submitted before, return that one.
 
         :param token: number of the token that the caller has sent
         :raises NoCollection: :raises NotGranted:
-        :raises Invalid: when no worker can do it, it would delete all of a collection, or copy a folder into itself
+        :raises Invalid: when no worker can do it, or it asks for encryption, would delete all of a collection, or would
+            copy a folder into itself
         """
         if task.options.encrypt_data:
             raise Invalid(
@@ -51,9 +52,10 @@ class Submissions:
         )
 
     async def submit(self, caller: Caller, said: Submission, token: int | None = None) -> Submitted:
-        """Take a task as our own interface has them.
+        """Submit a task of the broker's own interface.
 
-        :raises Invalid: :raises Forbidden: for a priority that is no admin's; and what `take` raises
+        :raises Invalid: for a deadline that has passed, or is too far away
+        :raises Forbidden: for a priority that is not set by an admin; and all errors of `take`
         """
         now = time.time()
         if said.priority and not caller.may("admin"):
@@ -71,7 +73,7 @@ class Submissions:
         return await self.take(caller, task, token)
 
     async def _named(self, caller: Caller, source: str, destination: str | None) -> tuple[UUID, UUID | None]:
-        """The collections that these words mean: ids of theirs, or names."""
+        """Return the ids of two collections, which are given by ids or names. :raises NoCollection:"""
         known = {each.collection.name: each.collection.id for each in await self._collections.visible(caller)}
         ids = {str(number): number for number in known.values()}
 
@@ -84,7 +86,7 @@ class Submissions:
 
 
 def due(deadline: float, now: float) -> float:
-    """Return the deadline. :raises Invalid: when it has passed, or is further away than tasks are kept at work"""
+    """Return the deadline. :raises Invalid: when it has passed, or is further away than `LONGEST`"""
     if deadline <= now:
         raise Invalid("the deadline has passed", "name a later one, or none for a day from now")
     if deadline > now + LONGEST:
@@ -98,7 +100,7 @@ def _item(said: Submission, item: Item) -> Item:
 
 
 def _refuse_circles(items: Iterable[Item]) -> None:
-    """:raises Invalid: when something would be copied onto itself, or a folder into itself"""
+    """Check that nothing would be copied onto or into itself. :raises Invalid: when it would"""
     for item in items:
         source, destination = item.source.rstrip("/"), item.destination.rstrip("/")
         if destination == source or destination.startswith(f"{source}/"):
@@ -106,7 +108,7 @@ def _refuse_circles(items: Iterable[Item]) -> None:
 
 
 def _uses(task: NewTask) -> list[Use]:
-    """What a task does with collections: each has to be granted."""
+    """Return the uses of collections by a task; each has to be granted."""
     if task.destination is None:
         return [Use(task.source, item.source, writes=True) for item in task.items]
     reads = [Use(task.source, item.source) for item in task.items]
@@ -114,9 +116,9 @@ def _uses(task: NewTask) -> list[Use]:
 
 
 def _queue(collections: Iterable[Collection]) -> str:
-    """Of the site whose workers have to do it, since folders of theirs are in it; empty: any can.
+    """Return the site whose workers have to do the task, because it uses their folders; empty if any worker can.
 
-    :raises Invalid: when folders of several sites are
+    :raises Invalid: when it uses folders of several sites
     """
     sites = {each.site for each in collections if each.kind == "local"}
     if len(sites) > 1:

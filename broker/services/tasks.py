@@ -1,4 +1,4 @@
-"""Tasks as their owners see them: submitted once, looked at, changed, canceled; and paused by admins."""
+"""Tasks as their owners see them: submitted once, read, changed and canceled; admins also pause them."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ TRANSFERRED: tuple[WorkKind, ...] = ("copy", "link")
 
 
 class Submitted(NamedTuple):
-    """A task's id, and whether it is new: else the same was submitted before."""
+    """A task's id, and whether it is new; otherwise the same task was submitted before."""
 
     task: str
     new: bool
@@ -29,7 +29,7 @@ class Submitted(NamedTuple):
 class Tasks:
     """The tasks of all users. A caller sees their own, an admin all.
 
-    `wake` is whatever tells workers of a queue that there is work; without, they look for themselves.
+    `wake` tells the workers of a queue that there is work; without it, they poll.
     """
 
     wake: Callable[[str], None] | None = None
@@ -43,7 +43,10 @@ class Tasks:
 
     @retried
     async def submit(self, new: NewTask) -> Submitted:
-        """Take a task; the same again when its owner submits it again. :raises Conflict: as a task of another kind"""
+        """Store a task, or return the same one if its owner submitted it before.
+
+        :raises Conflict: when the task submitted before is of another kind
+        """
         kind: WorkKind = "look" if new.kind == "TRANSFER" else "delete"
         planned = [Planned.of(kind, item) for item in new.items]
         async with self._database.write() as connection:
@@ -52,7 +55,7 @@ class Tasks:
         return submitted
 
     async def one(self, caller: Caller, number: str) -> Task:
-        """:raises NotFound: when there is none, or it is none of the caller's business"""
+        """Return a task. :raises NotFound: when there is none that the caller may see"""
         async with self._database.read() as connection:
             return await self._owned(Stored(connection), caller, number)
 
@@ -64,13 +67,16 @@ class Tasks:
         return task
 
     async def page(self, wanted: Wanted, order: Order, limit: int, offset: int) -> Page:
-        """Those wanted, whoever they belong to: `wanted.owner` is the caller's unless they are an admin."""
+        """Return the wanted tasks, without a check of permissions.
+
+        :param wanted: filter; its `owner` has to be the caller, unless the caller is an admin
+        """
         async with self._database.read() as connection:
             return await Stored(connection).page(wanted, order, limit, offset)
 
     @retried
     async def change(self, caller: Caller, number: str, label: str | None, deadline: float | None) -> Task:
-        """Change its label or its deadline; None leaves it as it is.
+        """Change the label or the deadline of a task; None leaves it unchanged. Return the task as it was before.
 
         :raises NotFound: :raises Conflict: when it is over
         """
@@ -94,9 +100,9 @@ class Tasks:
 
     @retried
     async def cancel(self, caller: Caller, number: str, message: str | None = None, admin: bool = False) -> bool:
-        """End it before its work is done; False when it was over. Its owner is told when somebody else does.
+        """Cancel a task; return False if it was over. Its owner is told if another user, an admin, cancels it.
 
-        :param admin: by the ways of admins, also where it is their own
+        :param admin: whether it is canceled as an admin does it, even if the task is the caller's own
         :raises NotFound:
         """
         async with self._database.write() as connection:
@@ -114,7 +120,7 @@ class Tasks:
 
     @retried
     async def pause(self, caller: Caller, number: str, message: str | None) -> bool:
-        """Pause it, or let it go on where there is no message; False when it was over."""
+        """Pause a task, or resume it if there is no message; return False if it was over."""
         stops = message is not None
         async with self._database.write() as connection:
             stored, now = Stored(connection), await read_clock(connection)
@@ -133,14 +139,19 @@ class Tasks:
     async def events(
         self, caller: Caller, number: str, errors: bool | None, limit: int, offset: int
     ) -> tuple[list[Event], int]:
-        """What happened, the newest first, and how much in all. :raises NotFound:"""
+        """Return events of a task, the newest first, and their total number. :raises NotFound:"""
         async with self._database.read() as connection:
             stored = Stored(connection)
             await self._owned(stored, caller, number)
             return await stored.events(number, errors, limit, offset)
 
     async def done(self, caller: Caller, number: str, state: str, after: int, limit: int) -> list[Done]:
-        """Its files that were transferred (`succeeded`), or left out for an error (`skipped`). :raises NotFound:"""
+        """Return the files of a task that were transferred (`succeeded`), or left out for an error (`skipped`).
+
+        :param after: id of a file: only later ones are returned
+        :param limit: most files to return
+        :raises NotFound:
+        """
         async with self._database.read() as connection:
             stored = Stored(connection)
             task = await self._owned(stored, caller, number)
@@ -149,8 +160,10 @@ class Tasks:
             return [] if task.options.dry_run else await stored.done(number, state, after, limit, TRANSFERRED)
 
     async def planned(self, caller: Caller, number: str, after: int, limit: int) -> list[Done]:
-        """What a dry run would copy, link and delete, in the order of its ids, those after one.
+        """Return what a dry run would copy, link and delete, in the order of ids.
 
+        :param after: id of an item: only later ones are returned
+        :param limit: most items to return
         :raises NotFound: when there is no such task of theirs
         :raises Invalid: when it is no dry run
         """

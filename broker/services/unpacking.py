@@ -1,4 +1,4 @@
-"""Files of other programs, read into what the broker keeps: pure but for files, and done in a process apart."""
+"""Files of other programs, read into the broker's types: pure apart from files, and run in a separate process."""
 
 import hashlib
 from collections import Counter
@@ -28,13 +28,13 @@ __all__ = ["SHOWN", "Notes", "Row", "Unpacked", "files_of", "unpack"]
 CHUNK = 10_000
 """Transfers in one transaction."""
 SHOWN = 100
-"""Refused lines, and changed values, that are told one by one: those of the first lines."""
+"""Most refused lines, and most changed values, that are listed one by one: those of the first lines."""
 LONGEST = 200
-"""Characters of a value in what is told of it."""
+"""Most characters of a value in a note."""
 
 
 class Told(NamedTuple):
-    """A refused line, or a changed value, as it sorts: by lines."""
+    """A note about a refused line or a changed value; notes sort by lines."""
 
     line: int
     field: str
@@ -43,7 +43,7 @@ class Told(NamedTuple):
 
 
 class Notes:
-    """Notes about lines of a log: those of the first lines, and the number of all."""
+    """Notes about lines of a log: those about the first lines, and the number of all lines with notes."""
 
     def __init__(self) -> None:
         self.lines = 0
@@ -51,7 +51,7 @@ class Notes:
         self._first: list[Told] = []
 
     def add(self, line: int, field: str, was: object, now: object = "") -> None:
-        """Note something of a line; all of one line in a row."""
+        """Add a note about a line; the notes about one line have to follow each other."""
         self.lines += line != self._last
         self._last = line
         self._first.append(Told(line, field, one_line(str(was), LONGEST), one_line(str(now), LONGEST)))
@@ -59,14 +59,14 @@ class Notes:
             self._first = nsmallest(SHOWN, self._first)
 
     def first(self) -> list[Told]:
-        """Return those of the first lines, in their order."""
+        """Return the notes about the first lines, in their order."""
         return nsmallest(SHOWN, self._first)
 
 
 class Row(NamedTuple):
-    """A transfer of a log: its line, what that says, and the same as if it had been reported.
+    """A transfer of a log: its line, the observation in it, and the same as a report.
 
-    :param written: how the line calls the source, if in another form
+    :param written: name of the source in the line, if that is in another form
     """
 
     line: int
@@ -75,7 +75,7 @@ class Row(NamedTuple):
     written: str | None
 
     def said(self) -> dict[str, object]:
-        """Return the values of the line, by the names of the columns that keep them."""
+        """Return the values of the line, by the names of the columns that store them."""
         each = self.observation
         return {
             "source": self.written or each.source,
@@ -96,7 +96,7 @@ class Row(NamedTuple):
 class Unpacked(NamedTuple):
     """A log that was read: its kind and the notes about its lines; its transfers are in a file.
 
-    :param left_out: lines that tell of no transfer
+    :param left_out: number of lines that hold no transfer
     """
 
     kind: str
@@ -108,11 +108,12 @@ class Unpacked(NamedTuple):
 def unpack(log: str, most: int, latest: float, target: str) -> Unpacked:
     """Read a log, and write its transfers into a file: pickled lists of `Row`, framed.
 
-    :param log: the file that it is in
-    :param most: bytes that it may have once it is unpacked
-    :param latest: when a transfer may have ended
-    :raises Invalid: when it is no log that is known
-    :raises TooLarge: when it is longer
+    :param log: path of the log
+    :param most: most bytes of the log after decompression
+    :param latest: latest time at which a transfer may have ended, seconds since the epoch
+    :param target: path of the file
+    :raises Invalid: when the kind of log is not known
+    :raises TooLarge: when it is longer than `most`
     """
     try:
         read = read_log(Path(log), most, databases=False)
@@ -123,7 +124,7 @@ def unpack(log: str, most: int, latest: float, target: str) -> Unpacked:
     for each in read.refused:
         refused.add(each.line, "", each.why)
     for line, field, was, now in read.changed:
-        if field != "source":  # of these it is told once more is known
+        if field != "source":  # sources are noted later, when their stored form is known
             changed.add(line, field, was, now)
     with open(target, "wb") as file:
         for chunk in _chunks(read, latest, refused):
@@ -132,7 +133,7 @@ def unpack(log: str, most: int, latest: float, target: str) -> Unpacked:
 
 
 def files_of(document: bytes) -> list[ReplicaSet]:
-    """Read a Metalink. :raises Invalid: when it is none"""
+    """Read a Metalink. :raises Invalid: when the document is not a Metalink"""
     try:
         return metalink_files(document, "the Metalink")
     except CoallocError as error:
@@ -140,7 +141,7 @@ def files_of(document: bytes) -> list[ReplicaSet]:
 
 
 def _chunks(log: "Log", latest: float, refused: Notes) -> Iterator[list[Row]]:
-    """The transfers of a log, in parts; `refused` gets what nobody could report."""
+    """Yield the transfers of a log, in parts; note in `refused` the lines that are not valid as reports."""
     seen = Counter[tuple[object, ...]]()
     written = {line: was for line, field, was, _ in log.changed if field == "source"}
     rows = list(zip(log.lines, log.observations, strict=True))
@@ -148,7 +149,7 @@ def _chunks(log: "Log", latest: float, refused: Notes) -> Iterator[list[Row]]:
         chunk = []
         for line, each in rows[begin : begin + CHUNK]:
             what = (each.source, each.sink, each.direction, each.start, each.end, each.bytes)
-            seen[what] += 1  # two that are alike are two, and the same two when the log is sent again
+            seen[what] += 1  # equal transfers get different ids, and the same ids if the log is sent again
             try:
                 observed = _observed(each, (*what, seen[what]))
             except ValidationError as error:
@@ -164,9 +165,10 @@ def _chunks(log: "Log", latest: float, refused: Notes) -> Iterator[list[Row]]:
 
 
 def _observed(each: Observation, what: object) -> Observed:
-    """Return a line as if it had been reported; what tells it from others makes its id.
+    """Return a line as a report.
 
-    :raises ValidationError: when it cannot be kept as it is
+    :param what: values that distinguish it from all others; its id is derived from them
+    :raises ValidationError: when it cannot be stored as it is
     """
     return Observed(
         id="log-" + hashlib.sha256(repr(what).encode(errors="surrogatepass")).hexdigest()[:40],
@@ -187,7 +189,7 @@ def _observed(each: Observation, what: object) -> Observed:
 
 
 def _named(error: ValidationError) -> str:
-    """The first that is wrong, with its name and its value."""
+    """Return the first fault, with the name and the value of its field."""
     first = error.errors(include_url=False)[0]
     if not first["loc"]:
         return why(first)

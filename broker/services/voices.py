@@ -1,7 +1,7 @@
-"""One forecast from what several subjects have seen of a pair: each has one voice, however much it reports.
+"""One forecast from the observations of several subjects on a link: each has one voice, however much it reports.
 
-The middle voice is what others are told, so that no single one moves it beyond what another one has seen. Of an even
-number the one that came last is left out: of two, the one that was there first counts. Pure.
+The forecast is that of the middle voice, so that no single subject can move it beyond what another one has seen. With
+an even number of voices, the newest one is left out: of two, the older one counts. Pure.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,19 +13,20 @@ from predictors.observation import Forecast, Query
 __all__ = ["MOST", "Voices", "middle_of"]
 
 MOST = 7
-"""Voices of one pair that are heard: those that reported last."""
+"""Most voices of one link: those of the subjects that reported last."""
 BARE, EACH, GROWING = 180_000, 2_000, 700
-"""Bytes of a forecaster, and of each of its first transfers: 160 KB were measured with 1, 680 with 300, 1490 with 2000.
+"""Bytes of a forecaster, of each of its first transfers, and the number of these. Measured: 160 KB with 1 transfer, 680
+KB with 300, 1490 KB with 2000.
 """
 OWN = 5
-"""Transfers of one's own from which on they count alone for oneself."""
+"""Transfers of a subject from which on its forecasts use these alone."""
 
 
 class Voices:
-    """A forecaster for each subject.
+    """A forecaster for each subject that has reported transfers over a link.
 
-    :param subjects: in the order of their first reports
-    :param compiled: whether forecasters are
+    :param subjects: subjects in the order of their first reports
+    :param compiled: whether forecasters are compiled
     """
 
     def __init__(self, subjects: Iterable[str], compiled: bool) -> None:
@@ -38,11 +39,11 @@ class Voices:
 
     @property
     def size(self) -> int:
-        """Return about how many bytes of memory they take."""
+        """The approximate memory of the forecasters, in bytes."""
         return sum(BARE + EACH * min(count, GROWING) for count in self._counts.values())
 
     def learn(self, kept: Kept) -> None:
-        """Take in a transfer; of subjects beyond the most that are heard nothing."""
+        """Take in a transfer; ignore it if its subject has no voice, and there are `MOST` already."""
         if kept.subject not in self._of:
             if len(self._of) >= MOST:
                 return
@@ -51,13 +52,13 @@ class Voices:
         self._counts[kept.subject] += 1
 
     def own(self, subject: str) -> str:
-        """The subject, if it has a voice that counts alone for itself and there are others; else nothing."""
+        """Return the subject if its own transfers alone count for its forecasts; empty if not, or if it is alone."""
         return subject if len(self._of) > 1 and self._counts.get(subject, 0) >= OWN else ""
 
     def forecast(self, query: Query, own: str = "") -> Forecast | None:
         """Return the forecast; None where nothing is known.
 
-        :param own: whose own transfers are to count alone, as `own` says
+        :param own: subject whose own transfers alone count, as returned by the method `own`; empty: none
         """
         if own:
             return self._of[own].forecast(query)
@@ -65,7 +66,10 @@ class Voices:
 
 
 def middle_of(said: Sequence[Forecast]) -> Forecast | None:
-    """The middle of forecasts, in the order of seniority; None where none says anything."""
+    """Return the middle one of several forecasts; None if none of them has rates.
+
+    :param said: forecasts in the order of the first reports of their subjects
+    """
     known = [forecast for forecast in said if forecast.rates]
     heard = known if len(known) % 2 else known[:-1]
     if not heard:

@@ -1,4 +1,4 @@
-"""Tasks as they go: who watches one is told when something changed. However many watch, each tick is one query."""
+"""Live states of tasks: watchers are told about each change. Each tick is one query, for any number of watchers."""
 
 import asyncio
 import hashlib
@@ -20,25 +20,25 @@ from broker.storage.tasks import Tasks as Stored
 __all__ = ["Watching", "version"]
 
 TICK = 0.5
-"""Seconds between looks."""
+"""Seconds between queries."""
 WINDOW = 8.0
-"""Seconds over which a rate is what it is now; workers tell what was moved about once a second."""
+"""Seconds over which the current rate is averaged; workers report their progress about once a second."""
 HEARTBEAT = 15.0
-"""Seconds of silence after which proxies and watchers are told that there is still somebody."""
+"""Seconds of silence after which a heartbeat tells proxies and watchers that the stream is still alive."""
 LONGEST = 600.0
-"""Seconds after which a watcher has to come again, and say once more who it is."""
+"""Seconds after which a stream ends, so that the watcher has to connect and authenticate again."""
 MOST = 100
-"""Streams that one subject may have at once."""
+"""Most streams of one subject at once."""
 log = structlog.get_logger("broker.watching")
 
 
 def version(record: TaskRecord) -> str:
-    """What tells two states of a task apart."""
+    """Return the version of a task's record: a hash that differs between any two states."""
     return hashlib.blake2b(record.model_dump_json().encode(), digest_size=8).hexdigest()
 
 
 class Watched:
-    """One task, for all who watch it."""
+    """One task, for all its watchers."""
 
     def __init__(self, task: Task, collections: Mapping[str, Collection], now: float) -> None:
         self._collections = collections
@@ -48,7 +48,7 @@ class Watched:
         self.record = TaskRecord.of(task, collections, now)
 
     def see(self, task: Task, now: float) -> None:
-        """What it is now; who waits is told if that is news."""
+        """Take in the current state of the task; wake all watchers if it has changed."""
         self._moved.append((now, task.bytes_transferred))
         while self._moved[1][0] <= now - WINDOW:
             self._moved.popleft()
@@ -60,19 +60,19 @@ class Watched:
             self.tell()
 
     def tell(self) -> None:
-        """Let all who wait go on."""
+        """Wake all watchers."""
         self._next.set()
         self._next = asyncio.Event()
 
     async def news(self, seconds: float) -> None:
-        """Wait for news, at most so long."""
+        """Wait for a change, at most this many seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._next.wait()
 
 
 class Watching:
-    """All tasks that are watched in this process."""
+    """The watched tasks of this process."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -83,11 +83,12 @@ class Watching:
     def watch(
         self, caller: Caller, task: Task, collections: Mapping[str, Collection], seen: str = ""
     ) -> AsyncGenerator[TaskRecord | None, None]:
-        """A task as it goes: at once, unless its version was seen, then whenever something changed; None as heartbeat.
+        """Return a stream of the states of a task: the current one, then each new one; None is a heartbeat.
 
-        Ends after its last state, after `LONGEST`, and when the broker is to end.
+        The stream ends after the last state, after `LONGEST` seconds, and when the broker shuts down.
 
-        :raises TooManyRequests: when the caller watches too many
+        :param seen: version of the state that the caller has; that state is not sent again
+        :raises TooManyRequests: when the caller has too many streams
         """
         self._check(caller)
         return self._watch(caller.subject, Watched(task, collections, time.time()), task.id, seen)
@@ -118,11 +119,11 @@ class Watching:
                 del self._watched[number]
 
     def beats(self, caller: Caller, seconds: float) -> AsyncGenerator[None, None]:
-        """A moment at once, and one each so many seconds, for who looks again and again at something else.
+        """Return a stream that yields at once, and then every so many seconds, for callers that poll something else.
 
-        Ends after `LONGEST`, and when the broker is to end.
+        The stream ends after `LONGEST` seconds, and when the broker shuts down.
 
-        :raises TooManyRequests: when the caller watches too many
+        :raises TooManyRequests: when the caller has too many streams
         """
         self._check(caller)
         return self._beats(caller.subject, seconds)
@@ -149,7 +150,7 @@ class Watching:
             self._callers -= Counter([subject])
 
     async def look(self) -> None:
-        """Look at all that is watched, again and again, until cancelled."""
+        """Query all watched tasks, again and again, until cancelled."""
         while True:
             await asyncio.sleep(TICK)
             if self._watched:
@@ -157,7 +158,7 @@ class Watching:
                     await self._look()
                 except Unavailable as error:
                     log.warning("the database cannot be used now", error=error.message)
-                except Exception:  # else nobody would ever hear of anything again
+                except Exception:  # otherwise watchers would never be told about a change again
                     log.exception("tasks cannot be looked at")
 
     async def _look(self) -> None:
@@ -169,7 +170,7 @@ class Watching:
                 watched.see(task, now)
 
     def close(self) -> None:
-        """Let all who watch go: the broker is to end."""
+        """End all streams, because the broker shuts down."""
         self._closed.set()
         for watched in self._watched.values():
             watched.tell()

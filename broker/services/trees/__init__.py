@@ -1,6 +1,6 @@
-"""Folders and files of collections, whatever these are: looked at, gone through, made and renamed.
+"""Trees: folders and files of collections of every kind, to be examined, listed, made and renamed.
 
-All errors are `coalloc.errors.SourceError`s, so that who carries out tasks has one family of them.
+All errors are `coalloc.errors.SourceError`s, so that the code that carries out tasks has one family to handle.
 """
 
 from broker.services.trees.base import Tree

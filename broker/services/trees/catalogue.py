@@ -1,4 +1,4 @@
-"""The catalogue as a collection: datasets are files, the scopes and the parts of their names are folders."""
+"""The catalogue as a collection: datasets are files; scopes, and the parts of names, are folders."""
 
 from collections.abc import AsyncGenerator, Mapping, MutableSequence, Sequence
 
@@ -14,7 +14,7 @@ BATCH = 1000
 
 
 def meanings(path: str) -> list[Parts]:
-    """What a path can be: a dataset of a scope, or one without; names may begin with a slash of their own.
+    """Return the datasets that a path may name: of a scope, or without one; names may begin with a slash of their own.
 
     >>> [str(each) for each in meanings("/cms/run1/a.root")]
     ['cms:run1/a.root', 'cms:/run1/a.root', 'cms/run1/a.root', '/cms/run1/a.root']
@@ -26,13 +26,13 @@ def meanings(path: str) -> list[Parts]:
 
 
 class CatalogueTree:
-    """What the catalogue knows, for reading. Of several datasets with one path, it is the one first in `meanings`."""
+    """The read-only tree of the catalogue. Of several datasets with one path, it shows the first in `meanings`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     async def did(self, path: str) -> str:
-        """The dataset that a path names. :raises NoSuchFile:"""
+        """Return the full name of the dataset that a path names. :raises NoSuchFile:"""
         async with self._database.read() as connection:
             found = await Folders(connection).dataset(meanings(path))
         if found is None or path.endswith("/"):
@@ -40,7 +40,7 @@ class CatalogueTree:
         return str(found[0])
 
     async def stat(self, path: str) -> Entry:
-        """What is there. :raises NoSuchFile:"""
+        """Return what is at a path. :raises NoSuchFile:"""
         name = path.rstrip("/").rpartition("/")[2] or "/"
         async with self._database.read() as connection:
             folders = Folders(connection)
@@ -55,7 +55,7 @@ class CatalogueTree:
     async def list(
         self, path: str, omitted: MutableSequence[Omission] | None = None
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """What a folder has, in batches. :raises NoSuchFile:"""
+        """Yield the entries of a folder, in batches. :raises NoSuchFile:"""
         inside = path.rstrip("/") + "/"
         await self.stat(inside)
         after = ""
@@ -65,7 +65,7 @@ class CatalogueTree:
                 parts = [await folders.children(each.scope, _beginning(each), after, BATCH) for each in meanings(path)]
                 scopes = await folders.scopes() if inside == "/" else []
             ends = [part[-1].key for part in parts if len(part) == BATCH]
-            until = min(ends, default="")  # beyond it some part may have more
+            until = min(ends, default="")  # beyond this key, some part may have more
             parts.insert(0, [Child(scope, True) for scope in scopes if f"{scope}/" > after])
             found = {child.key: child for part in reversed(parts) for child in part if not until or child.key <= until}
             yield [_entry(found[key]) for key in sorted(found)]
@@ -74,44 +74,44 @@ class CatalogueTree:
             after = until
 
     async def lineage(self, path: str) -> Sequence[str | None]:
-        """Nothing: a dataset's folder is at no server."""
+        """Return nothing: a folder of the catalogue is at no server."""
         return ()
 
     async def end(self, path: str) -> str | None:
-        """The path itself: there are no links."""
+        """Return the path itself: there are no links."""
         return path
 
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Each for itself."""
+        """Return each name for itself: all names are different."""
         return {name: name for name in names}
 
     async def make(self, path: str) -> None:
-        """:raises PermissionRefused: always"""
+        """Refuse to make a folder. :raises PermissionRefused: always"""
         raise _read_only(path)
 
     async def rename(self, old: str, new: str) -> None:
-        """:raises PermissionRefused: always"""
+        """Refuse to rename. :raises PermissionRefused: always"""
         raise _read_only(old)
 
     async def replace(self, old: str, new: str) -> None:
-        """:raises PermissionRefused: always"""
+        """Refuse to replace a file. :raises PermissionRefused: always"""
         raise _read_only(old)
 
     async def delete(self, path: str) -> None:
-        """:raises PermissionRefused: always"""
+        """Refuse to delete a file. :raises PermissionRefused: always"""
         raise _read_only(path)
 
     async def remove(self, path: str) -> None:
-        """:raises PermissionRefused: always"""
+        """Refuse to remove a folder. :raises PermissionRefused: always"""
         raise _read_only(path)
 
     async def link(self, target: str, path: str) -> None:
-        """:raises PermissionRefused: always"""
+        """Refuse to make a link. :raises PermissionRefused: always"""
         raise _read_only(path)
 
 
 def _beginning(each: Parts) -> str:
-    """Of the names in the folder that this is."""
+    """Return the prefix of the names in a folder."""
     return f"{each.name}/" if each.name.strip("/") else each.name
 
 

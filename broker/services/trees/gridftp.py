@@ -1,4 +1,4 @@
-"""A folder of a GridFTP server as a collection; sessions are kept for a moment, for whoever comes next."""
+"""A folder of a GridFTP server as a collection; idle sessions are kept for a moment, for the next user."""
 
 import asyncio
 from collections import defaultdict
@@ -31,14 +31,16 @@ __all__ = ["GridFTPTree", "Server", "Sessions"]
 
 KEPT_SECONDS = 5.0
 MOST_ABOVE = 1000
-"""Folders that are looked at above one: links may lead in circles."""
+"""Most folders that are examined above one: links may lead in circles."""
 MOST = 8
-"""Sessions with one server at once; who comes then waits for one."""
+"""Most sessions with one server at once; further users wait for one."""
 
 
 class Server(NamedTuple):
-    """Where to log in, with which proxy certificate (None where none is needed), which addresses it and its data
-    may have, and which hosts may be given a proxy.
+    """A server to log in to: its URL, and the proxy certificate to use (None if none is needed).
+
+    `policy` limits the addresses of the server and its data; `delegate` are hosts that may be given a proxy
+    certificate.
     """
 
     source: str
@@ -48,12 +50,12 @@ class Server(NamedTuple):
 
     @property
     def allowed(self) -> Allowed:
-        """What sessions with it may do, as `storage` and `third_party` take it."""
+        """The limits of sessions with it, as `storage` and `third_party` take them."""
         return {"policy": self.policy, "delegate": self.delegate}
 
 
 class Sessions:
-    """Sessions with servers: of each at most some, and those that nobody uses for a moment only."""
+    """Sessions with servers: at most `MOST` for each; idle ones are kept for a moment only."""
 
     def __init__(self) -> None:
         self._idle: defaultdict[Server, list[tuple[Storage, asyncio.TimerHandle]]] = defaultdict(list)
@@ -61,7 +63,7 @@ class Sessions:
 
     @asynccontextmanager
     async def one(self, server: Server) -> AsyncIterator[Storage]:
-        """A session for one user at a time; a kept one if there is any that still stands."""
+        """Yield a session for one user at a time; an idle one if there is one that is still usable."""
         async with self._free[server]:
             session = self._take(server) or await storage(f"{server.source}/", proxy=server.proxy, **server.allowed)
             try:
@@ -90,7 +92,7 @@ class Sessions:
         session.close()
 
     def close(self) -> None:
-        """End those that nobody uses."""
+        """Close the idle sessions."""
         for idle in self._idle.values():
             for session, timer in idle:
                 timer.cancel()
@@ -99,14 +101,15 @@ class Sessions:
 
 
 class GridFTPTree:
-    """What lies below `folder` at a server.
+    """The tree of the files and folders below `folder` at a server.
 
-    The server follows its symbolic links. Whoever may reach a part of the folder only is refused what links lead to
-    outside of that part, as far as the server says where they lead; of all others nothing is asked.
+    The server follows its symbolic links. If the user may reach only a part of the folder, links that lead out of that
+    part are refused, as far as the server says where they lead. For all other users, the server is not asked about
+    links.
 
-    :param folder: an absolute path, with a slash at its end
-    :param name: of the collection
-    :param reach: what the user may reach for whom this is; None: all that the server lets reach
+    :param folder: absolute path, with a slash at its end
+    :param name: name of the collection
+    :param reach: what the user of this tree may reach; None: all that the server permits
     """
 
     def __init__(self, sessions: Sessions, server: Server, folder: str, name: str, reach: Reach | None = None) -> None:
@@ -118,28 +121,28 @@ class GridFTPTree:
         self.naming = Naming(name, folder, server.source)
 
     def url(self, path: str) -> str:
-        """Of a file or a folder, as `coalloc.api` takes it."""
+        """Return the URL of a file or a folder, as `coalloc.api` takes it."""
         return self.server.source + quote(self.at(path))
 
     def at(self, path: str) -> str:
-        """Where at the server a path is."""
+        """Return the path at the server of a path in the collection."""
         return below(self._folder, path)
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[Storage]:
-        """A session, whose errors name paths as users know them."""
+        """Yield a session whose errors name paths as users know them."""
         async with self._sessions.one(self.server) as session:
             with called(self.naming):
                 yield session
 
     def _limits(self, writes: bool = False) -> bool:
-        """Whether links may lead to where the user may not read, or not write."""
+        """Return whether links may lead to where the user may not read (or write, if `writes`)."""
         return self._reach is not None and self._reach.ends(writes)
 
     async def _enter(self, session: Storage, path: str, writes: bool) -> str | None:
-        """Where a path is whose last part is not followed, if links are asked about.
+        """Return where a path is, without following its last part; None if links need not be checked.
 
-        :raises PermissionRefused: when the user may not reach that
+        :raises PermissionRefused: when the user may not reach that place
         """
         if not self._limits(writes):
             return None
@@ -148,14 +151,17 @@ class GridFTPTree:
         return self._permit(path, folder and join(folder, name), writes)
 
     async def _follow(self, session: Storage, path: str, writes: bool) -> str | None:
-        """Where a path ends, if links are asked about. :raises PermissionRefused: when the user may not reach that"""
+        """Return where a path ends when all links are followed; None if links need not be checked.
+
+        :raises PermissionRefused: when the user may not reach that place
+        """
         if not self._limits(writes):
             return None
         end, _ = await self._links.end(session, path)
         return self._permit(path, end, writes)
 
     def _permit(self, path: str, end: str | None, writes: bool) -> str:
-        """Where a path ends. :raises PermissionRefused: when the user may not reach it, or not by this path"""
+        """Return `end`, where a path ends. :raises PermissionRefused: when the user may not reach it, or the path"""
         assert self._reach
         if end is None or not (self._reach.may(path, writes) and self._reach.may(end, writes)):
             said = f"a symbolic link on {path} leads to where {self._reach.caller.subject} may not "
@@ -163,16 +169,16 @@ class GridFTPTree:
         return end
 
     async def readable(self, path: str) -> None:
-        """:raises PermissionRefused: when a path is, or leads to, what the user may not read"""
+        """Check that the user may read a path, and what it leads to. :raises PermissionRefused: when they may not"""
         if self._limits():
             async with self._session() as session:
                 await self._follow(session, path, False)
 
     async def writable(self, path: str) -> None:
-        """Refuse to write a file where the user may not.
+        """Check that the user may write a file at a path.
 
-        :raises PermissionRefused: when it would be there by links
-        :raises IsDirectory: when a folder is there, and nothing may be written beside it
+        :raises PermissionRefused: when links lead it to where the user may not write
+        :raises IsDirectory: when a folder is there, and the user may not write beside it
         """
         if self._reach and self._limits(writes=True):
             async with self._session() as session:
@@ -181,19 +187,19 @@ class GridFTPTree:
                     raise IsDirectory(f"{path} is a folder", "name the file in it, or end the path with a slash")
 
     async def end(self, path: str) -> str | None:
-        """Where a path is when all links are followed; None outside of the collection."""
+        """Return the path at which a path ends when all links are followed; None outside of the collection."""
         async with self._session() as session:
             return (await self._links.end(session, path))[0]
 
     async def stat(self, path: str) -> Entry:
-        """What is at a path; of a symbolic link what it leads to. The root is called `/`, as it is everywhere.
+        """Return what is at a path; for a symbolic link, what it leads to. The root is named `/`, as in every tree.
 
-        A link that leads to what the user may not read is a link, and nothing else is said of it.
+        A link that leads to what the user may not read is shown as a link, without details.
         """
         async with self._session() as session:
             asked = self._enter(session, path, False), session.stat(self.at(path))
             refused, found = await asyncio.gather(*asked, return_exceptions=True)
-            for wrong in (refused, found):  # who may not enter is not told what is missing
+            for wrong in (refused, found):  # a refusal comes first, so that it does not tell what is missing
                 if isinstance(wrong, BaseException):
                     raise wrong
             assert isinstance(found, Entry)
@@ -207,7 +213,7 @@ class GridFTPTree:
     async def list(
         self, path: str, omitted: MutableSequence[Omission] | None = None
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """What a folder has, in batches as they come; to stop early, close it."""
+        """Yield the entries of a folder, in batches as they arrive. Close it to stop early."""
         doubtful: Sequence[Entry] = ()
         leaving: list[Entry] = []
         base: str | None = None
@@ -215,26 +221,26 @@ class GridFTPTree:
             folder = await self._follow(session, path, False) or path
             async with aclosing(
                 session.list(self.at(path), omitted)
-            ) as listing:  # before somebody else has the session
+            ) as listing:  # closed before another user gets the session
                 async for batch in listing:
                     if [entry.name for entry in batch] == [path.rstrip("/").rpartition("/")[2]]:
-                        doubtful = batch  # of a file servers list that file
+                        doubtful = batch  # for a file, servers list the file itself
                     else:
                         leaving += [entry for entry in batch if self._leaves(entry)]
                         yield [self._shown(path, folder, entry) for entry in batch if not self._leaves(entry)]
             if doubtful and (await session.stat(self.at(path))).kind != "dir":
                 raise NotDirectory(f"{path} is no folder", "look at it, or list the folder that it is in")
             leaving += doubtful
-            if any(map(self._leaves, leaving)):  # a server that lists is asked nothing else
+            if any(map(self._leaves, leaving)):  # a server that is listing takes no other request
                 base = await self._links.base(session)
         if leaving:
             yield [self._shown(path, folder, entry, base) for entry in leaving]
 
     def _shown(self, path: str, folder: str, entry: Entry, base: str | None = None) -> Entry:
-        """An entry of a folder as the user may see it.
+        """Return an entry of a folder as the user may see it.
 
-        :param folder: where the folder is without links, if the user may not read all
-        :param base: where the collection is without links, for links that seem to leave it
+        :param folder: path of the folder without links, if the user may not read everything
+        :param base: place of the collection without links, for links that seem to leave it
         """
         found = self._led(path, entry, base)
         if not (self._limits() and is_link(found)):
@@ -247,9 +253,9 @@ class GridFTPTree:
         return self._reach is None or self._reach.may(path, False)
 
     async def lineage(self, path: str) -> Sequence[str | None]:
-        """What tells a folder, and each that it lies in, apart from all others at the server.
+        """Return the server's ids of a folder and of each folder above it.
 
-        Where links lead there, also those in which it lies by the path that it has without them.
+        If its path has links, return also the ids of the folders above it on the path without links.
         """
         places, found = [PurePosixPath(self.at(path))], dict[PurePosixPath, Entry | None]()
         async with self._session() as session:
@@ -266,20 +272,22 @@ class GridFTPTree:
         return [entry and entry.unique for entry in found.values()]
 
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Return for each name that of these for which it is held, by making folders of these names."""
+        """Return, for each name, the one of these names that the folder takes it for, by making folders with them."""
         async with self._session() as session:
             await self._follow(session, folder, True)
             return await held(session, self.at(folder).rstrip("/"), names)
 
     def _leaves(self, entry: Entry) -> bool:
-        """Whether something is a link that leaves the collection, unless the collection's own path leads over links."""
+        """Return whether an entry is a link that leaves the collection, unless the collection's own path has links."""
         target = entry.link_target
         return target is not None and target.startswith("/") and not f"{target}/".startswith(self._folder)
 
     def _led(self, folder: str, entry: Entry, base: str | None = None) -> Entry:
-        """An entry of a folder whose link, if it is one, leads from there: servers say where at the server it ends.
+        """Return an entry of a folder; the target of a link becomes relative to the folder.
 
-        :param base: where the collection is without links, if it was asked
+        Servers give the target as an absolute path at the server.
+
+        :param base: place of the collection without links, if that was asked
         """
         target = entry.link_target
         if target is None or not target.startswith("/"):
@@ -288,16 +296,18 @@ class GridFTPTree:
         return entry._replace(link_target=relpath(aim, folder or "/")) if aim else entry
 
     async def make(self, path: str) -> None:
-        """Make a folder in one that there is."""
+        """Make a folder in an existing one."""
         async with self._session() as session:
             await self._enter(session, path, True)
             await session.make(self.at(path))
 
     async def rename(self, old: str, new: str) -> None:
-        """Give a file or a folder another path, if nothing is there.
+        """Move a file or a folder to another path, if nothing is there.
 
-        It is looked for just before: servers know no rename that replaces nothing, and most do not show links that
-        lead nowhere.
+        That is checked just before: servers have no rename that never replaces, and most do not show links that lead
+        nowhere.
+
+        :raises AlreadyThere: when anything is there, or the server does not say for certain that nothing is
         """
         async with self._session() as session:
             for path in (old, new):
@@ -311,7 +321,7 @@ class GridFTPTree:
         raise AlreadyThere(f"{self.naming.name}:{new} exists already", "choose another name, or delete it first")
 
     async def replace(self, old: str, new: str) -> None:
-        """Give a file or a link another path, in place of the file or link that is there, as servers do it."""
+        """Move a file or a link to another path, and replace the file or link that is there, as the server does it."""
         async with self._session() as session:
             for path in (old, new):
                 await self._enter(session, path, True)
@@ -330,32 +340,32 @@ class GridFTPTree:
             await session.remove(self.at(path))
 
     async def checksum(self, path: str, algorithm: str, size: int) -> str | None:
-        """The digest of a file's first `size` bytes, in lower-case hex; None when the server does not offer it."""
+        """Return the digest of a file's first `size` bytes, in lower-case hex; None if the server does not offer it."""
         async with self._session() as session:
             await self._follow(session, path, False)
             return await session.checksum(self.at(path), algorithm, 0, size)
 
     async def link(self, target: str, path: str) -> None:
-        """Make a symbolic link; its target is named from the folder of the link, or from the collection's root.
+        """Make a symbolic link; its target is relative to the link, or absolute from the collection's root.
 
-        None leads out of the collection, or to where the user may not write: who may write where a link is writes
-        where it leads.
+        :raises PermissionRefused: when it would lead out of the collection, or to where the user may not write; users
+            who may write at a link write where it leads
         """
         if (aim := led(path, target)) is None:
             raise PermissionRefused(f"{path} would lead out of {self.naming.name}", "copy what it leads to")
         async with self._session() as session:
             await self._enter(session, path, True)
             await self._follow(session, aim, True)
-            await session.link(self.at(aim), self.at(path))  # servers want to hear where among all of their files
+            await session.link(self.at(aim), self.at(path))  # servers take the target as a path of theirs
 
 
 def _closed(entry: Entry) -> Entry:
-    """A link of which nothing is said but that it is there."""
+    """Return a link without details."""
     return Entry(entry.name, "link")
 
 
 async def _stat(session: Storage, path: str) -> Entry | None:
-    """What is at a path; None where the server does not say."""
+    """Return what is at a path; None if the server does not say."""
     try:
         return await session.stat(path)
     except (NoSuchFile, NotDirectory, PermissionRefused, ServerSays, Unsupported):

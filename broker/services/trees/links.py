@@ -1,7 +1,7 @@
-"""Where the paths of a collection at a server end when symbolic links on them are followed, as far as the server tells.
+"""Symbolic links of a collection at a server: where paths end when links are followed, as far as the server tells.
 
-A server that says nothing about links is taken to have none. What changes between a question and what is done after
-it is not seen.
+A server that does not report links is assumed to have none. Changes between a check and the action after it go
+unnoticed.
 """
 
 import asyncio
@@ -14,15 +14,15 @@ from coalloc.model import Entry
 __all__ = ["Links", "inside", "is_link"]
 
 FRESH = 0.1
-"""Seconds for which it is remembered where a folder is: each file would take a round trip more."""
+"""Seconds for which the place of a folder is cached; without that, each file would take one more round trip."""
 MOST = 40
-"""Links on one path, as Linux has it: they may lead in circles."""
+"""Most links on one path, as in Linux: links may lead in circles. Also the most folders in the cache."""
 
 
 class Links:
     """The symbolic links below one folder of a server.
 
-    :param root: of the collection, an absolute path at the server
+    :param root: root of the collection, an absolute path at the server
     """
 
     def __init__(self, root: str) -> None:
@@ -32,18 +32,18 @@ class Links:
         self._folders: dict[str, tuple[float, str | None]] = {}
 
     async def base(self, session: Storage) -> str:
-        """Return where the root of the collection is at the server, without links."""
+        """Return the path of the collection's root at the server, without links."""
         if self._base is None:
             self._base = await _walk(session, self._root, "/")
         return self._base
 
     async def folder(self, session: Storage, path: str) -> str | None:
-        """Return the path in the collection at which a folder is without links; None where that is outside of it.
+        """Return the path of a folder in the collection, without links; None if it is outside of the collection.
 
-        :raises PermissionRefused: when that cannot be found out
+        :raises PermissionRefused: when that cannot be determined
         """
         path = path.rstrip("/") or "/"
-        async with self._turn:  # who comes meanwhile has the same answer
+        async with self._turn:  # concurrent callers get the same answer
             now = asyncio.get_running_loop().time()
             known = self._folders.get(path)
             if known is None or now > known[0] + FRESH:
@@ -62,7 +62,7 @@ class Links:
         return inside(base, await _walk(session, join(base, *names), path))
 
     async def end(self, session: Storage, path: str) -> tuple[str | None, Entry | None]:
-        """Return the path at which something is without links, None outside of the collection, and what is there."""
+        """Return a path without links, None if it ends outside of the collection; and what is there."""
         path = path.rstrip("/") or "/"
         if path == "/":
             return path, await _look(session, self._root)
@@ -88,7 +88,9 @@ def is_link(entry: Entry | None) -> bool:
 
 
 def inside(base: str, place: str) -> str | None:
-    """Return the path that a place of a server has in the collection that begins at `base`; None if it is outside.
+    """Return the path in a collection of a place at the server; None if it is outside of the collection.
+
+    :param base: place of the collection's root at the server
 
     >>> inside("/data", "/data/a"), inside("/data", "/data"), inside("/", "/a"), inside("/data", "/data2")
     ('/a', '/', '/a', None)
@@ -100,9 +102,9 @@ def inside(base: str, place: str) -> str | None:
 
 
 async def _look(session: Storage, place: str) -> Entry | None:
-    """Return what is at a place; None where nothing is, or the server lets nobody see it, or never says.
+    """Return what is at a place; None if nothing is, if the server does not show it, or never describes anything.
 
-    A link that leads nowhere is nothing: through it nothing is reached.
+    A link that leads nowhere counts as nothing, since nothing can be reached through it.
     """
     if not session.describes:
         return None
@@ -113,9 +115,9 @@ async def _look(session: Storage, place: str) -> Entry | None:
 
 
 async def _walk(session: Storage, place: str, named: str) -> str:
-    """Return where a place of the server is when each link is followed, in as many round trips as there are links.
+    """Return where a place of the server is when each link is followed; this takes a round trip for each link.
 
-    :param named: what users call it
+    :param named: path of the place as users know it
     :raises PermissionRefused: when there are too many, or the server does not say where one leads
     """
     real: list[str] = []
@@ -124,7 +126,7 @@ async def _walk(session: Storage, place: str, named: str) -> str:
     for _ in range(MOST):
         try:
             known |= await _all(session, [place for place in _ahead(real, left) if place not in known])
-        except (ServerSays, Unsupported):  # whose words would tell where that is
+        except (ServerSays, Unsupported):  # their messages would reveal the place
             raise PermissionRefused(
                 f"{named}: its server cannot be asked where a link on it leads", "avoid it"
             ) from None
@@ -132,7 +134,7 @@ async def _walk(session: Storage, place: str, named: str) -> str:
             name = left.pop(0)
             if name == "..":
                 real = real[:-1]
-                break  # what comes then was not asked about
+                break  # the places after this step were not looked up
             there = known[_place([*real, name])]
             if not is_link(there):
                 real.append(name)
@@ -148,7 +150,7 @@ async def _walk(session: Storage, place: str, named: str) -> str:
 
 
 def _ahead(real: list[str], left: list[str]) -> list[str]:
-    """Return the places that are passed until the first step up."""
+    """Return the places that are passed before the first step up (`..`)."""
     down = left[: left.index("..")] if ".." in left else left
     return [_place([*real, *down[: count + 1]]) for count in range(len(down))]
 

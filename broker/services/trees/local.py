@@ -1,4 +1,4 @@
-"""A folder of this machine as a collection. No symbolic link is followed, so that nothing leads out of it."""
+"""A folder of this machine as a collection. Symbolic links are not followed, so that no path leads out of it."""
 
 import asyncio
 import errno
@@ -39,20 +39,20 @@ R = TypeVar("R")
 
 
 class LocalTree:
-    """Folders and files below `base`, which is the collection of a name."""
+    """The tree of the folders and files below `base`; `name` is that of the collection."""
 
     def __init__(self, base: Path, name: str) -> None:
         self._base = base
         self.naming = Naming(name, f"{base}/")
 
     async def stat(self, path: str) -> Entry:
-        """What is at a path."""
+        """Return what is at a path."""
         return await _aside(self._stat, path)
 
     async def list(
         self, path: str, omitted: MutableSequence[Omission] | None = None
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """What a folder has, in batches."""
+        """Yield the entries of a folder, in batches."""
         folder = await _aside(self._folder, path)
         try:
             with os.scandir(folder) as scan:
@@ -62,30 +62,30 @@ class LocalTree:
             os.close(folder)
 
     async def lineage(self, path: str) -> Sequence[str | None]:
-        """What tells a folder, and each that it lies in, apart from all others of this machine."""
+        """Return ids of a folder and of each folder above it, which are unique on this machine."""
         return await _aside(self._lineage, path)
 
     async def end(self, path: str) -> str | None:
-        """The path itself: no link is followed."""
+        """Return the path itself: no link is followed."""
         return path
 
     async def held(self, folder: str, names: Sequence[str]) -> Mapping[str, str]:
-        """Return for each name that of these for which it is held, by making files of these names."""
+        """Return, for each name, the one of these names that the folder takes it for, by making files with them."""
         return await _aside(self._held, folder, names)
 
     async def make(self, path: str) -> None:
-        """Make a folder in one that there is."""
+        """Make a folder in an existing one."""
         await _aside(self._make, path)
 
     async def rename(self, old: str, new: str) -> None:
-        """Give a file or a folder another path, if nothing is there; in one step."""
+        """Move a file or a folder to another path, in one step. :raises AlreadyThere: when anything is there"""
         try:
             await _aside(self._rename, old, new)
         except AlreadyThere:
             raise AlreadyThere(f"{new} exists already", "choose another name, or delete it first") from None
 
     async def replace(self, old: str, new: str) -> None:
-        """Give a file or a link another path, in place of the file or link that is there, in one step."""
+        """Move a file or a link to another path, and replace the file or link that is there, in one step."""
         await _aside(self._replace, old, new)
 
     async def delete(self, path: str) -> None:
@@ -97,23 +97,23 @@ class LocalTree:
         await _aside(self._remove, path)
 
     async def touch(self, path: str, modified: float) -> None:
-        """Set when a file was modified, in seconds since the epoch."""
+        """Set the modification time of a file, in seconds since the epoch."""
         await _aside(self._touch, path, modified)
 
     async def link(self, target: str, path: str) -> None:
-        """:raises PermissionRefused: always: links lead out of folders"""
+        """Refuse to make a link, as links may lead out of the folder. :raises PermissionRefused: always"""
         raise PermissionRefused(f"{path}: no links are made at the folders of workers", "copy what they lead to")
 
     def at(self, path: str) -> Path:
-        """Where on this machine a path is; that no part of it is a link is for `stat` and `make` to see."""
+        """Return the path on this machine; only `stat` and `make` check that no part of it is a link."""
         return self._base / path.lstrip("/")
 
     def real(self, path: str) -> Path:
-        """Where on this machine a path is as long as no part of it is a link, whatever leads to the root."""
+        """Return the path on this machine, with all links to the root resolved; no part below it may be a link."""
         return Path(os.path.realpath(self._base)) / path.strip("/")
 
     def _folder(self, path: str) -> int:
-        """A folder, opened step by step from the root; to be closed by the caller."""
+        """Open a folder step by step from the root, and return its file descriptor; the caller closes it."""
         folder = os.open(self._base, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for part in path.split("/"):
             if part:
@@ -126,7 +126,7 @@ class LocalTree:
 
     @contextmanager
     def _parent(self, path: str) -> Iterator[tuple[int, str]]:
-        """The folder that has a path, and the name that this has in it; the root is `.` in itself."""
+        """Yield the descriptor of the folder that contains a path, and its name there; the root is `.` in itself."""
         parent, _, name = path.rstrip("/").rpartition("/")
         folder = self._folder(parent)
         try:
@@ -161,7 +161,7 @@ class LocalTree:
                 raise
 
     def _mark(self, path: str, folder: int, name: str) -> None:
-        """See to it that a folder of a user is not taken for partial data, whatever it is called."""
+        """Mark a user's folder whose name looks like partial data, so that it is not taken for partial data."""
         if not looks_partial(name):
             return
         with suppress(NotADirectoryError):
@@ -196,7 +196,7 @@ class LocalTree:
 
 
 async def _aside(do: Callable[Concatenate[str, P], R], path: str, *args: P.args, **more: P.kwargs) -> R:
-    """Do it in a thread, since disks may be slow; what the system says becomes one of our errors."""
+    """Call a function in a thread, since disks may be slow; an `OSError` becomes a `SourceError`."""
     try:
         return await asyncio.to_thread(do, path, *args, **more)
     except OSError as error:
@@ -220,7 +220,7 @@ REFUSALS: dict[int, type[SourceError]] = {
 
 
 def _refusal(path: str, error: OSError) -> SourceError:
-    """What the system said, as one of our errors."""
+    """Return an error of the operating system as a `SourceError`."""
     kind = REFUSALS.get(error.errno or 0, ServerSays)
     return kind(f"{path}: {error.strerror or error}", "list a folder to see what there is; links are not followed")
 
@@ -252,12 +252,12 @@ def _entry(name: str, found: os.stat_result, folder: int) -> Entry:
 
 
 def _unique(found: os.stat_result) -> str:
-    """What tells a file apart from others, as Globus's servers write it: they may serve the same folders."""
+    """Return the id of a file in the form of Globus's servers, which may serve the same folders."""
     return f"{found.st_dev:x}-{found.st_ino:x}"
 
 
 def _called(number: int, name: Callable[[int], str]) -> str:
     try:
         return name(number)
-    except KeyError:  # nobody that this machine knows
+    except KeyError:  # this machine has no name for it
         return str(number)

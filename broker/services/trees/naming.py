@@ -1,4 +1,4 @@
-"""What a collection's folder is called at its server, and what users call it, who are not told where it is; pure."""
+"""Messages about paths at a server, rewritten for users, who are not told where a collection's folder is; pure."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,7 @@ __all__ = ["Naming", "called", "named"]
 class Naming(NamedTuple):
     """A collection: its name, its folder with a slash at the end, and the URL of the server that has it.
 
-    Without a server it is a folder of this machine.
+    Without a server, it is a folder of this machine.
     """
 
     name: str
@@ -22,7 +22,7 @@ class Naming(NamedTuple):
     server: str = ""
 
     def of(self, said: str) -> str:
-        """The same in the words of users: of paths below the folder what comes after it, behind the name.
+        """Return a message in users' terms: paths below the folder begin at the collection's root, after its name.
 
         >>> Naming("runs", "/data/", "ftp://host:2811").of("ftp://host:2811/data/a%20b: it says 550 /data/a b")
         'runs:/a b: it says 550 /a b'
@@ -33,17 +33,17 @@ class Naming(NamedTuple):
             return _without(self.folder, said, f"{self.name}:")
         url = re.escape(self.server + quote(self.folder.rstrip("/")))
         told, found = re.subn(rf"{url}(/\S*|(?![\w.-]))", lambda path: f"{self.name}:{unquote(path[1]) or '/'}", said)
-        return _without(self.folder, told, "") if found else said  # else its words are about something else
+        return _without(self.folder, told, "") if found else said  # otherwise the message is about something else
 
 
 def _without(folder: str, said: str, instead: str) -> str:
-    """A text whose paths begin with something else instead of the folder; those that only look like it are left."""
+    """Return a text with the folder replaced at the beginning of paths; names that only look like it are left."""
     base = re.escape(folder.rstrip("/"))
     return re.sub(rf"(?<![\w.:~\]-]){base}(/|(?![\w-]))", f"{instead}/", said) if base else said
 
 
 def named(said: str, namings: Iterable[Naming]) -> str:
-    """The same in the words of users, of several collections; of folders within each other the inner one is meant."""
+    """Return a message in users' terms, for several collections; of nested folders, the inner one counts."""
     for naming in sorted(namings, key=lambda each: (not each.server, -len(each.folder))):
         said = naming.of(said)
     return said
@@ -51,7 +51,7 @@ def named(said: str, namings: Iterable[Naming]) -> str:
 
 @contextmanager
 def called(*namings: Naming) -> Iterator[None]:
-    """Errors are in the words of users."""
+    """Rewrite the messages of errors that are raised in the block in users' terms."""
     try:
         yield
     except CoallocError as error:

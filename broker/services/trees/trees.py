@@ -1,4 +1,4 @@
-"""Which tree a collection is."""
+"""The choice of the tree of a collection."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,14 +39,14 @@ class Trees:
         self._sessions = Sessions()
 
     async def of(self, collection: Collection, reach: Reach | None = None) -> Tree:
-        """That of a collection.
+        """Return the tree of a collection.
 
-        :param reach: what of it the user may reach for whom this is; None: all
+        :param reach: what its user may reach of it; None: all
 
-        :raises NotFound: when its endpoint is gone
-        :raises Unreachable: when it is a folder of other machines
-        :raises Unsupported: when its endpoint is no GridFTP server
-        :raises CredentialRefused: when its credential is not here, or may not be shown at its endpoint
+        :raises NotFound: when its endpoint no longer exists
+        :raises Unreachable: when it is a folder of another site
+        :raises Unsupported: when its endpoint is not a GridFTP server
+        :raises CredentialRefused: when its credential is not known here, or may not be shown at its endpoint
         """
         if collection.kind == "catalogue":
             return self._catalogue
@@ -60,7 +60,7 @@ class Trees:
         return await self.gridftp(collection, reach)
 
     async def gridftp(self, collection: Collection, reach: Reach | None = None) -> GridFTPTree:
-        """That of a collection at an endpoint: what lies below its base, in the endpoint's own folder."""
+        """Return the tree of a collection at an endpoint: the files below its base, in the endpoint's own folder."""
         endpoint = await self._places.endpoint(collection.endpoint or "")
         if endpoint.scheme not in ("ftp", "gsiftp"):
             raise Unsupported(
@@ -72,9 +72,9 @@ class Trees:
         return GridFTPTree(self._sessions, server, folder, collection.name, reach)
 
     async def _credential(self, collection: Collection, place: Place) -> Path | None:
-        """Return the file of the proxy certificate to show at a place; None for the usual one of this process.
+        """Return the file of the proxy certificate to show at a place; None: the default one of this process.
 
-        :raises CredentialRefused: when the collection's is unknown here, or may not be shown there
+        :raises CredentialRefused: when the collection's credential is not known here, or may not be shown there
         """
         if not collection.credential:
             return None
@@ -100,12 +100,12 @@ class Trees:
         return known.proxy
 
     async def _bound(self, name: str, known: Credential) -> Sequence[Place]:
-        """Return where a credential may be shown: as its entry says, or else as an upgrade found it."""
+        """Return the places where a credential may be shown: those of its entry, else those that an upgrade found."""
         if known.places is not None:
             return known.places
         async with self._database.read() as connection:
             return [place(url) for url in (await Collections(connection).places()).get(name, ())]
 
     def close(self) -> None:
-        """End sessions with servers."""
+        """Close the sessions with servers."""
         self._sessions.close()
