@@ -31,7 +31,7 @@ class Seated(Policy):
         caller = await services(request).sessions.current(secret) if secret else None
         if caller is None:
             here = f"{request.scope['path']}?{request.url.query}".rstrip("?") if request.method == "GET" else "/reports"
-            public = services(request).settings.public_url  # where it is known, cookies are kept for that host
+            public = services(request).settings.public_url  # if it is configured, cookies belong to its host
             raise LoggedOut(f"{public}{LOGIN}?to={quote(here, safe='')}")
         return Bearer(caller)
 

@@ -79,7 +79,7 @@ class Doubts:
         caller = Caller.model_construct(subject=by, role=role, site="")
         async with self._database.write() as connection:
             stored, kept = Stored(connection), Kept(connection)
-            known = await stored.known([bad.dataset], lock=True)  # or two reports could each spare the other's
+            known = await stored.known([bad.dataset], lock=True)  # else two reports could both take the last replica
             there = await told(connection, await self._places.map(), await stored.replicas(bad.dataset), caller)
             replica = await self._meant(there, bad)
             if numbers := await kept.numbers(replica):

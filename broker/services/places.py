@@ -89,7 +89,7 @@ class Places:
             policy = policy_for(self._networks, opened, (each.endpoint for each in placed))
             by_id, named = {each.id: each for each in placed}, {site.name: site for site in sites}
             found = Map(by_id, by_name, named, ends, policy)
-            if before != self._changes:  # what was read may be from before the change: good for this caller alone
+            if before != self._changes:  # possibly read before the change, so it is not cached
                 return found
             self._map, self._until = found, time.monotonic() + REMEMBERED
         return self._map
