@@ -1,4 +1,4 @@
-"""Engines: how bytes of a replica are had. `open_source` chooses one by the URL's scheme."""
+"""Engines: they fetch bytes of a replica. `open_source` chooses one by the URL's scheme."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -20,19 +20,19 @@ OURS = ("ftp", "gsiftp")
 THEIRS = ("ftp", "gsiftp", "sshftp")
 WEB = ("http", "https")
 CHOSEN = {"gridftp": OURS, "globus-url-copy": THEIRS}
-"""What an engine speaks that the user chose."""
+"""Schemes that each engine the user can choose supports."""
 
 
 def speaks(engine: Engine, url: str) -> bool:
-    """Whether this engine speaks the URL's scheme; "auto" speaks all."""
+    """Return whether this engine supports the URL's scheme; "auto" supports all."""
     return engine == "auto" or url.partition("://")[0].lower() in CHOSEN[engine]
 
 
 def open_source(url: str, engine: Engine, options: EngineOptions) -> Source:
-    """The source for a URL, not connected yet. Engines are imported when they are first needed.
+    """Return the source for a URL, not connected yet. Engines are imported when they are first needed.
 
-    :param engine: what speaks GridFTP; "auto" takes our own client where it can
-    :raises UsageError: if the URL makes no sense, or the engine does not speak its scheme
+    :param engine: the GridFTP client to use; "auto" takes our own client where it can
+    :raises UsageError: if the URL is malformed, or the engine does not support its scheme
     """
     scheme = _scheme(url)
     if options.slots:
@@ -83,7 +83,7 @@ def _bridge(url: str, options: EngineOptions) -> Source:
 
 
 def _sessions(options: EngineOptions, make: Callable[[int], Source]) -> Source:
-    """As many sessions as streams are wished for; those that are added later have their slots on loan."""
+    """Return a source with `options.streams` sessions; sessions added later have their slots on loan."""
     numbers = count()
 
     def session() -> Source:

@@ -1,7 +1,8 @@
-"""Pieces of a range for which leave is asked, one after the other, where the rate of a replica is limited.
+"""Pieces of a range that are admitted one after the other, where the rate of a replica is limited.
 
-Leave comes before a piece is asked of the server, not when its bytes are read: a copy between two servers can be held
-back in no other way, and of a download that is read slowly megabytes still flow, into the buffers on the way.
+A piece is admitted before it is requested from the server, not when its bytes are read. A copy between two servers
+can be slowed down in no other way, and of a download that is read slowly, megabytes still flow into the buffers on
+the path.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ __all__ = ["pieces"]
 
 
 def pieces(span: Span, most: int) -> Iterator[Part]:
-    """What of a range is to be delivered, front to back, at most so many bytes at once; its end may be lowered.
+    """Yield the parts of a range to deliver, front to back, each of at most `most` bytes. The range's end may be
+    lowered.
 
     >>> [(piece.start, piece.end) for piece in pieces(Span(0, 9, skip=[(4, 7)]), 3)]
     [(0, 3), (3, 4), (7, 9)]

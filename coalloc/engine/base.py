@@ -1,6 +1,6 @@
-"""The contract of an engine: how bytes of one replica are had. The scheduler and the runner know nothing else.
+"""The contract of an engine, which fetches bytes of one replica. The scheduler and the runner use nothing else.
 
-Every engine passes `tests/contracts`; what stands here is what that suite asks.
+Every engine passes `tests/contracts`, which checks what is documented here.
 """
 
 from abc import ABC, abstractmethod
@@ -19,17 +19,17 @@ __all__ = ["Admission", "Deliver", "EngineOptions", "Leads", "Source", "Span"]
 Deliver = Callable[[int, memoryview], None]
 """`deliver(offset, view)`: these bytes of the file have arrived. The view is only valid during the call.
 
-Where they arrived at another server, it only stands for them, by its length.
+If they arrived at another server, only the length of the view counts.
 """
 
 
 class Span:
-    """The range [start, end) of a file that an engine is delivering. Its end may be lowered while it runs.
+    """The range [start, end) of a file that an engine is delivering. Its end may be lowered meanwhile.
 
-    Only the runner lowers `end`, only to a value >= start; the engine reads it before each delivery, delivers
-    nothing at or beyond it, and ends its fetch when all before it is delivered.
+    Only the runner lowers `end`, only to a value >= start. The engine reads `end` before each delivery, delivers
+    nothing at or beyond it, and ends its fetch when everything before it is delivered.
 
-    :param skip: parts of it that need not be delivered
+    :param skip: parts of the range that need not be delivered
     """
 
     __slots__ = ("end", "skip", "start")
@@ -41,22 +41,22 @@ class Span:
 
 
 class Admission(NamedTuple):
-    """Leave to move bytes: at most `piece` at once, each when `wait`, which is told how many, has returned."""
+    """Permission to move at most `piece` bytes at once, each time after `wait(number of bytes)` has returned."""
 
     piece: int
     wait: Callable[[int], Awaitable[None]]
 
 
 Leads = Callable[[str], Awaitable[tuple[str, ...]]]
-"""Is told the URL to which a server leads, and returns the numeric addresses to connect to there, none to look them up.
+"""Takes the URL of a redirect's target; returns the numeric addresses to connect to, empty to look them up.
 
-Raises a SourceError if nothing may be asked for there.
+Raises a SourceError if nothing may be requested from the target.
 """
 
 
 @dataclass(frozen=True)
 class EngineOptions:
-    """What the user or an endpoint's record says about how to reach a replica."""
+    """Settings by the user or an endpoint's record for reaching a replica."""
 
     dialer: Dialer
     streams: int = 1
@@ -64,30 +64,30 @@ class EngineOptions:
     data_hosts: frozenset[str] = frozenset()
     """Third hosts that a PASV reply may name (striped servers, dCache)."""
     delegate: frozenset[str] = frozenset()
-    """Hosts that may be given a limited proxy for an hour, if they insist on one for their data connections."""
+    """Hosts that may be given a limited proxy for an hour, if they require one for their data connections."""
     proxy: Path | None = None
     """The file of the proxy certificate that `gsiftp://` sources show in place of the user's usual one."""
     vouched: bool = False
-    """Whether a checksum of the file is known from the user, or came by https: wrong bytes would be noticed."""
+    """Whether a checksum of the file is known from the user or by https, so that wrong bytes would be noticed."""
     slots: Slots | None = None
-    """What limits the sessions of all cogets of this machine with one server; None for no limit."""
+    """Limit for the sessions of all coget processes of this machine with one server; None for no limit."""
     admission: Admission | None = None
-    """What limits the rate of the replica; None for no limit. The runner waits for it, engines need not know."""
+    """Limit for the rate of the replica; None for no limit. The runner waits for it, not the engine."""
     leads: Leads | None = None
-    """What is asked before a redirect is followed."""
+    """Callback that has to allow a redirect before it is followed."""
 
     def named(self, origin: Origin) -> "EngineOptions":
-        """The same for a replica of this origin: what servers name may not be everywhere."""
+        """Return the options for a replica of this origin: addresses that a server names are restricted."""
         policy = policy_of(origin, self.dialer.policy)
         return self if policy == self.dialer.policy else replace(self, dialer=self.dialer.under(policy))
 
     def delegates_to(self, host: str) -> bool:
-        """Return whether `host` may be given a proxy: that very name was allowed, in whatever case."""
+        """Return whether `host` may be given a proxy: that exact name, in any case, has to be allowed."""
         return _plain(host) in map(_plain, self.delegate)
 
 
 def _plain(host: str) -> str:
-    """Return a host's name as it is compared.
+    """Return a host's name in the form used for comparison.
 
     >>> _plain("SE.Example."), _plain("[::1]")
     ('se.example', '::1')
@@ -98,9 +98,9 @@ def _plain(host: str) -> str:
 class Source(ABC):
     """One replica at one server, through one engine.
 
-    A source is used by one task at a time, except for `close`, except that `checksum` may run beside `fetch` (an
-    engine that cannot do both on one connection opens a second), and except where it `queues`. Errors are
-    `coalloc.errors.SourceError`s, whose `permanent` says that trying again is of no use.
+    A source is used by one task at a time, with three exceptions: `close`; `checksum`, which may run beside `fetch` (an
+    engine that cannot do both on one connection opens a second); and a source that `queues`. Errors are
+    `coalloc.errors.SourceError`s; those with `permanent` set are not worth a retry.
     """
 
     def __init__(self, url: str, options: EngineOptions) -> None:
@@ -113,68 +113,73 @@ class Source(ABC):
 
     @abstractmethod
     async def fetch(self, span: Span, deliver: Deliver) -> None:
-        """Deliver [span.start, span.end), in whatever order, each byte at least once, nothing outside.
+        """Deliver [span.start, span.end) in any order, each byte at least once, nothing outside.
 
-        Returns when every byte before `span.end`, as it is by then, was delivered: counted, never believed
-        from a reply. May be called any number of times after `open`; if the connection was lost in between
-        it is made again. Cancelling ends within milliseconds, delivers nothing more, and leaves the
-        source usable. An exception raised by `deliver` ends the fetch and comes out as it is.
+        Returns when every byte before the current `span.end` was delivered. This is counted, never inferred from a
+        reply. May be called any number of times after `open`; reconnects if the connection was lost in between.
+        Cancelling takes effect within milliseconds, delivers nothing more, and leaves the source usable. An exception
+        raised by `deliver` ends the fetch and is passed on unchanged.
         """
 
     def widen(self, streams: int) -> None:
-        """Use as many parallel streams from now on, for a fetch that is under way, too; never fewer than before.
+        """Raise the number of parallel streams, also for a fetch under way; it never falls.
 
-        May be called any time after `open` has begun, and again. Each further stream joins when it is ready, without
-        a gap in those that are there. An engine that cannot change their number ignores it.
+        May be called any time after `open` has begun, and repeatedly. Each further stream joins when it is ready,
+        without a gap in the existing ones. An engine that cannot change their number ignores the call.
         """
 
     @property
     def way(self) -> Way | None:
-        """How data come at the moment, or will, as far as that is known; None if not at all."""
+        """The current or expected path of the data, as far as it is known; None if unknown."""
         return None
 
     @property
     def queues(self) -> bool:
-        """Whether `fetch` may be called while others run: it is served behind them, without a pause in between."""
+        """Return whether `fetch` may be called while others run: it is served after them, without a pause in
+        between.
+        """
         return False
 
     @property
     def will_queue(self) -> bool:
-        """Whether it does not, but is likely to when the fetch that is under way has ended."""
+        """Return whether the source cannot queue now, but probably can when the current fetch has ended."""
         return False
 
     @property
     def recalled(self) -> bool:
-        """Whether others of this machine wait for the connection that this session has on loan."""
+        """Return whether other sessions of this machine wait for the connection that this session has on loan."""
         return False
 
     @property
     def wanted(self) -> bool:
-        """Whether others of this machine wait for a connection to its server while no fetch is under way here."""
+        """Return whether others of this machine wait for a connection to this server while no fetch is under
+        way here.
+        """
         return False
 
     @abstractmethod
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
-        """The server's own digest (lower-case hex) of bytes [start, end), or None when it cannot say.
+        """Return the server's own digest (lower-case hex) of bytes [start, end), or None when it cannot compute it.
 
-        Several may be asked for at once.
+        Several digests may be requested at once.
         """
 
     @abstractmethod
     async def recheck(self) -> Stat | None:
-        """Ask again what the replica is, over the connection that is kept, once no fetch is under way.
+        """Ask for the replica's size and version again over the existing connection, while no fetch is under way.
 
-        Return None where that says nothing new: each answer showed that it came from the version that `open` saw.
+        Return None where that adds nothing, because each answer showed that it came from the version that `open` saw.
 
-        :raises ReplicaChanged: when the server itself says that it is another version
+        :raises ReplicaChanged: when the server itself reports another version
         """
 
     @abstractmethod
     async def close(self) -> None:
-        """Let go of every connection. May be called twice, and after errors; never raises."""
+        """Close every connection. May be called twice, and after errors; never raises."""
 
     async def rest(self) -> None:
-        """Let go of what fetches, until `open` or `fetch` has to connect again. Checksums that are asked for go on.
+        """Close the connections used for fetching, until `open` or `fetch` has to reconnect. Pending checksums
+        continue.
 
         May be called when no fetch is under way.
         """

@@ -1,10 +1,10 @@
 """Every other scheme, through fsspec: local files, SFTP, S3, and whatever else it has a file system for.
 
-Reads block by block in threads, one block ahead. Names are as fsspec has them, not percent-encoded, but in file://
-URLs, which have a standard of their own (RFC 8089).
+Blocks are read in threads, one block ahead. Names are passed as fsspec expects them, not percent-encoded, except in
+file:// URLs, which have a standard of their own (RFC 8089).
 
-Connections of those libraries are not made by the dialer, so no policy of addresses holds them back. Only the user's
-own words come here: where a policy refuses anything, nothing is opened.
+Those libraries do not connect through the dialer, so no address policy can restrict them. Only URLs that the user
+gave are opened here: if the policy refuses any address, nothing is opened.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ from coalloc.urls import hide, redact, why_not_told
 __all__ = ["BridgeSource"]
 
 SSH = ("sftp", "ssh")
-"""Schemes of SFTP, of which all that fsspec and its plug-ins have accept any server's key."""
+"""Schemes of SFTP. fsspec and its plug-ins accept any server's key for them."""
 BLOCK = 4 * 1024 * 1024
 MEANINGS: Sequence[tuple[type[Exception], type[SourceError], str]] = [
     (FileNotFoundError, NoSuchFile, "check the path in the URL"),
@@ -48,7 +48,7 @@ MEANINGS: Sequence[tuple[type[Exception], type[SourceError], str]] = [
     (TimeoutError, Stalled, "try again later"),
     (NotImplementedError, Unsupported, "use another replica"),
 ]
-"""What an exception of a file system means, the first that fits: its class, our error, remedy."""
+"""Meanings of a file system's exceptions, the first match counts: its class, our error, remedy."""
 VERSION = (
     "etag",
     "generation",
@@ -61,14 +61,14 @@ VERSION = (
     "updated",
     "created",
 )
-"""What file systems call that which changes with a file."""
+"""Names that file systems use for properties that change when a file changes."""
 T = TypeVar("T")
 
 
 class BridgeSource(Source):
     """A file that fsspec can read parts of.
 
-    A thread cannot be cancelled: what is being read then is read to its end, and thrown away.
+    A thread cannot be cancelled: a read that is under way then runs to its end, and its result is discarded.
 
     :raises UsageError: when a file:// URL names a host
     """
@@ -122,7 +122,7 @@ class BridgeSource(Source):
             ) from None
 
     def _sftp(self) -> tuple[Any, str]:
-        """The file system that asks who the server is, whatever else is registered for the scheme."""
+        """Return the file system that checks the server's host key, whatever else is registered for the scheme."""
         from coalloc.engine.sftp import KnownHostsSFTP
 
         kwargs = KnownHostsSFTP._get_kwargs_from_urls(self.url)
@@ -164,7 +164,7 @@ class BridgeSource(Source):
             return await asyncio.to_thread(work)
         except SourceError:
             raise
-        except Exception as error:  # of any library that fsspec has a file system for
+        except Exception as error:  # raised by whichever library fsspec uses
             raise self._ours(error) from None
 
     def _ours(self, error: Exception) -> SourceError:
@@ -185,7 +185,7 @@ class BridgeSource(Source):
 
 
 def _validator(info: Mapping[str, Any]) -> str | None:
-    """What changes with the file, of what a file system says of it: not when it was read, as its own `ukey` may."""
+    """Return the properties that change with the file; not the access time, which fsspec's `ukey` may include."""
     said = {name.lower().replace("_", ""): value for name, value in info.items()}
     known = [f"{name}={said[name]}" for name in VERSION if said.get(name) is not None]
     return " ".join(known) or None

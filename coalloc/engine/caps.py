@@ -1,6 +1,6 @@
-"""A session that connects only while it has a slot, so that all cogets of a machine together spare a server.
+"""A session that connects only while it holds a slot: this limits the load of all coget processes on a server.
 
-It holds its slot from `open` to `close`, and gives it back when it fails. Waiting is left to whoever called `open`.
+It holds its slot from `open` to `close`, and releases it on failure. Waiting is left to the caller of `open`.
 """
 
 import asyncio
@@ -15,22 +15,22 @@ __all__ = ["capped", "server_of"]
 
 PORTS = {"ftp": 21, "sshftp": 22, "http": 80, "https": 443, "gsiftp": 2811}
 LONGEST = 180
-"""Characters of a host that make it into the name of a file."""
+"""Characters of a host that are used in a file's name."""
 LOOK_SECONDS = 0.5
-"""How often a session looks whether others wait for what it has on loan; it may be asked for each slice."""
+"""Seconds between checks whether others wait for a slot on loan; the property may be read for each slice."""
 
 
 def capped(source: Source, *, on_loan: bool) -> Source:
-    """`source` in need of a slot, if they are counted and it is at a server at all.
+    """Return `source`, limited by slots if slots are in use and its URL names a server.
 
-    :param on_loan: whether it is to give it back when others wait for one
+    :param on_loan: whether it gives its slot back when others wait for one
     """
     slots, server = source.options.slots, server_of(source.url)
     return _Capped(source, slots, server, on_loan) if slots and server else source
 
 
 def server_of(url: str) -> str | None:
-    """HOST:PORT, fit for a file name; None when the URL names no host.
+    """Return HOST:PORT, usable as a file name; None when the URL names no host.
 
     >>> server_of("gsiftp://Host.example/x"), server_of("s3://bucket/x"), server_of("file:///x")
     ('host.example:2811', 'bucket:s3', None)
@@ -42,10 +42,10 @@ def server_of(url: str) -> str | None:
 
 
 class _Capped(Source):
-    """Takes a slot before it connects.
+    """A source that takes a slot before it connects.
 
-    The connection that a GridFTP source makes aside, to ask for a checksum, needs none: no data go over it, and two
-    who hold a slot each and wait for a second one would wait for ever.
+    The second connection that a GridFTP source makes to ask for a checksum needs no slot: no data go over it, and two
+    sessions that each hold one slot and wait for a second would deadlock.
     """
 
     def __init__(self, source: Source, slots: Slots, server: str, on_loan: bool) -> None:
@@ -59,9 +59,9 @@ class _Capped(Source):
         self._look_at = 0.0
 
     async def open(self) -> Stat:
-        """As every engine's.
+        """Connect as every engine does, once a slot is taken.
 
-        :raises NoFreeConnection: when others have all slots, or wait for them
+        :raises NoFreeConnection: when all slots are taken, or others wait for them
         """
         self._take()
         self._wanted = False
@@ -108,7 +108,7 @@ class _Capped(Source):
         return self._lease is not None and self._is_wanted()
 
     def _is_wanted(self) -> bool:
-        """Whether others wait for a connection to the server, as far as was seen a moment ago."""
+        """Return whether others wait for a connection to the server, as of at most LOOK_SECONDS ago."""
         now = asyncio.get_running_loop().time()
         if now >= self._look_at:
             self._wanted, self._look_at = self._slots.wanted(self._server), now + LOOK_SECONDS

@@ -1,7 +1,7 @@
-"""Files in a directory of one user, each locked (flock) by the process that made it, so the kernel tells who is alive.
+"""Files in one user's directory, each locked (flock) by the process that made it, so the kernel shows which are alive.
 
-Files are removed when they are let go; those of processes that were killed are found unlocked and removed. No other
-user can open one (mode 0600), and so none can lock one.
+A process removes its files when it releases them; files of killed processes are found unlocked and removed. No other
+user can open such a file (mode 0600), so none can lock it.
 """
 
 import fcntl
@@ -25,16 +25,16 @@ class Claim(NamedTuple):
     fd: int
 
     def release(self) -> None:
-        """Remove the file and let go of it; to be called once."""
+        """Remove the file and unlock it; to be called once."""
         with suppress(OSError), self.claims.opened() as directory:
             os.unlink(self.name, dir_fd=directory)
         os.close(self.fd)
 
 
 class Claims(NamedTuple):
-    """The directory at `path`, which is made if it is not there.
+    """The directory at `path`, which is made if it does not exist.
 
-    :param mode: 0700, or 0755 for other users to see the names
+    :param mode: 0700, or 0755 if other users have to see the names
     """
 
     path: Path
@@ -42,7 +42,7 @@ class Claims(NamedTuple):
 
     @contextmanager
     def opened(self) -> Iterator[int]:
-        """Open the directory; take none that another user may have laid there to tamper with.
+        """Open the directory; refuse one that another user owns or can write to.
 
         :raises OSError: when it cannot be used
         """
@@ -60,7 +60,7 @@ class Claims(NamedTuple):
             os.close(directory)
 
     def add(self, prefix: str) -> Claim:
-        """Make a file whose name begins so and goes on with the time and this process, and lock it."""
+        """Create and lock a file named by `prefix`, the time and this process."""
         with self.opened() as directory:
             while True:
                 name = f"{prefix}{time.monotonic_ns():020}-{os.getpid()}"
@@ -70,12 +70,12 @@ class Claims(NamedTuple):
                         return Claim(self, name, fd)
 
     def count(self, prefix: str) -> int:
-        """How many files whose names begin so are held."""
+        """Return how many files with this prefix are locked by a living process."""
         with self.opened() as directory:
             return sum(_is_held(directory, name) for name in _names(directory, prefix))
 
     def ahead(self, prefix: str, before: str | None = None) -> int:
-        """How many such files are older than `before`, or are there at all: from the oldest that is held on."""
+        """Count the files with this prefix older than `before` (all if None), from the oldest held one on."""
         with self.opened() as directory:
             line = [name for name in _names(directory, prefix) if before is None or name < before]
             for i, name in enumerate(line):
@@ -90,7 +90,7 @@ def _names(directory: int, prefix: str) -> list[str]:
 
 
 def _locked(directory: int, name: str, fd: int) -> bool:
-    """Lock a file that was just made. Not if another process was quicker, to see whether it is held: it removes it."""
+    """Lock a new file. Return False if another process locked it first to test it: that process then removes it."""
     try:
         os.fchmod(fd, 0o600)  # whatever the umask says
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -107,7 +107,7 @@ def _locked(directory: int, name: str, fd: int) -> bool:
 
 
 def _is_held(directory: int, name: str) -> bool:
-    """Whether a living process has this file locked; otherwise remove it."""
+    """Return whether a living process has this file locked; otherwise remove it."""
     try:
         fd = os.open(name, _FILE, dir_fd=directory)
     except FileNotFoundError:

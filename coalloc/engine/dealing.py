@@ -1,8 +1,8 @@
-"""One range dealt out to several sessions: who fetches which part, and what becomes of it when a session is lost.
+"""One range divided among several sessions: which session fetches which part, and who takes over a lost session's part.
 
-Every session is given a part, or, where sessions queue, slices of a moment each, front to back. One that is free,
-because it has delivered what it had or has only now connected, takes half of what would be last to arrive. How long
-parts are and when a cut is worth it is left to `hands`.
+Every session is given a part; sessions that queue are given short slices, front to back. A session that is free,
+because it has delivered its part or has only now connected, takes half of the part expected to finish last. `hands`
+decides how long parts are and when splitting one is worth it.
 """
 
 import asyncio
@@ -17,18 +17,18 @@ from coalloc.intervals import Intervals
 __all__ = ["SMALLEST", "Dealing"]
 
 SMALLEST = 512 * 1024
-"""Bytes of a part that is worth its set-up."""
+"""Smallest part, in bytes, that is worth its set-up."""
 MOMENT = 2 * 1024 * 1024
-"""Bytes of a part for who is to queue as soon as it has ended, while others deliver, too."""
+"""Bytes of a part for a session that will queue as soon as the part has ended, while others deliver, too."""
 LOOK_SECONDS = 0.1
-"""How often a session that has nothing left looks whether another one has fallen behind, or failed."""
+"""Seconds between checks of an idle session whether another one has fallen behind or failed."""
 
 
 class Dealing:
-    """One range, dealt out to the sessions that are invited.
+    """One range, divided among the sessions that are invited.
 
-    :param join: connects a session, and says whether it can be used
-    :param rtt: seconds of a round trip to the server
+    :param join: connects a session, and returns whether it can be used
+    :param rtt: round-trip time to the server in seconds
     """
 
     def __init__(self, span: Span, deliver: Deliver, join: Callable[[Source], Awaitable[bool]], rtt: float) -> None:
@@ -46,7 +46,7 @@ class Dealing:
         self._over: asyncio.Future[None] = loop.create_future()
         self._error: BaseException | None = None
         self._failure: SourceError | None = None
-        """Why a session left its parts to the others; all may do so at once."""
+        """The error for which a session left its parts to the others; all sessions may fail at once."""
         self._caller = asyncio.current_task()
 
     async def run(self) -> None:
@@ -78,7 +78,7 @@ class Dealing:
 
     async def _work(self, session: Source) -> None:
         if self._span.end - self._span.start <= SMALLEST * len(self._hands):
-            return  # not enough for one more
+            return  # too little for one more session
         if not await self._join(session):
             return
         hand = self._hands[session] = Hand(session, self._rtt)
@@ -95,14 +95,14 @@ class Dealing:
             await self._stop(hand)
 
     def _employ(self, hand: Hand) -> bool:
-        """Give a session what it should have now; whether it has anything to do, or may have if another one fails."""
+        """Give a session its next parts; return whether it has work, or may get some if another session fails."""
         while part := self._deal(hand):
             fetch = hand.session.fetch(part, partial(self._take, hand, part))
             hand.given(asyncio.create_task(fetch), part, self._time())
         return any(each.parts for each in self._hands.values())
 
     async def _see_off(self, hand: Hand) -> None:
-        """Let a session end with what it has."""
+        """Let a session finish its parts, then close it."""
         while hand.parts:
             await self._fetched(hand)
         await hand.session.close()
@@ -122,14 +122,14 @@ class Dealing:
 
     @staticmethod
     async def _stop(hand: Hand) -> None:
-        """Cancel what has more to do; what was delivered to its end may keep the connection that it came on."""
+        """Cancel the fetches of undelivered parts; those that are fully delivered may keep their connection."""
         for task, part in hand.parts.items():
             if not part.delivered:
                 task.cancel()
         await asyncio.gather(*hand.parts, return_exceptions=True)
 
     def _give_back(self, hand: Hand, error: SourceError) -> None:
-        """Leave what a failed session had to the others, if there are any."""
+        """Return a failed session's missing ranges to the pool, if there are other sessions."""
         if isinstance(error, ReplicaChanged) or len(self._hands) == 1:
             raise error
         self._failure = error
@@ -141,7 +141,7 @@ class Dealing:
         return [other for other in self._hands.values() if other is not hand]
 
     def _deal(self, hand: Hand) -> Part | None:
-        """The next part for a session that should have one, while there is one."""
+        """Return the next part for a session that should have one; None if it should not or nothing is left."""
         self._undealt.remove(self._span.end, self._asked)
         if not hand.free(self._fair(hand), self._lasts()):
             return None
@@ -155,20 +155,24 @@ class Dealing:
         return part
 
     def _cut_off(self, hand: Hand) -> None:
-        """Take back part of what would be last to arrive; it is the whole range as long as one session had all."""
+        """Take back the end of the part expected to finish last; while one session has everything, that is the whole
+        range.
+        """
         now = self._time()
         last = max(self._others(hand), key=lambda other: (other.seconds(now), other.left), default=None)
         if last and (cut := last.cut_for(hand, now)):
             self._undealt.add(*cut)
 
     def _lasts(self) -> float:
-        """Seconds for which there is something to deal out."""
+        """Return for how many seconds the undealt bytes will last."""
         now = self._time()
         return self._undealt.total / max(1.0, sum(hand.rate(now) for hand in self._hands.values()))
 
     def _fair(self, hand: Hand) -> int:
-        """The length of a part if all that is left were dealt out now, to those who have none or who queue."""
-        working = sum(not task.done() for task in self._tasks.values())  # those counted that are connecting
+        """Return the length of a part if all undealt bytes were dealt out now, to sessions without a part or that
+        queue.
+        """
+        working = sum(not task.done() for task in self._tasks.values())  # sessions that are still connecting count
         if hand.session.queues:
             return self._undealt.total // working
         if working == 1:
@@ -179,7 +183,7 @@ class Dealing:
         return max(SMALLEST, -(-self._undealt.total // without))
 
     def _take(self, hand: Hand, part: Part, offset: int, view: memoryview) -> None:
-        if self._caller and self._caller.cancelling():  # it has not come round to stopping us
+        if self._caller and self._caller.cancelling():  # the caller is cancelled and has not stopped this object yet
             return
         view = view[: max(0, part.end - offset)]
         if view:
@@ -187,6 +191,6 @@ class Dealing:
             at = offset + len(view)
             hand.delivered(part, at, self._time())
             self._received.add(offset, at)
-        wanted = self._span.end - self._span.start  # sessions may still fetch what lies beyond an end that was lowered
+        wanted = self._span.end - self._span.start  # sessions may still fetch bytes beyond an end that was lowered
         if self._received.total >= wanted and self._received.covers(self._span.start, self._span.end):
             self._end()

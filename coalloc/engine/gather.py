@@ -1,7 +1,7 @@
-"""How many bytes the kernel gathers on a data connection before it wakes us: fewer wakings, each for more bytes.
+"""Reception of data in larger chunks: the kernel collects bytes on a data connection before it wakes this process.
 
-Who is woken for every packet needs a third of a processor for 100 Mbit/s. From a far server nothing is so urgent that
-it could not wait for as long as it was on its way.
+A process woken for every packet needs a third of a processor for 100 Mbit/s. Bytes from a distant server can wait for
+about as long as they were on their way.
 """
 
 import asyncio
@@ -10,22 +10,24 @@ import socket
 __all__ = ["BUFFER", "Gather"]
 
 BUFFER = memoryview(bytearray(1024 * 1024))
-"""Where received bytes stand until they are delivered; free again whenever a callback returns."""
+"""Buffer for received bytes until they are delivered; free again whenever a callback returns."""
 
 LEAST_SECONDS, MOST_SECONDS = 0.03, 0.1
-"""How long bytes may be held back: a round trip, within these bounds."""
+"""Bounds of the time for which bytes may be held back, which is otherwise one round trip."""
 MOST_BYTES = 512 * 1024
-"""But no more bytes than this, lest a source that turns slow looks stalled."""
+"""Most bytes held back, lest a source that becomes slow looks stalled."""
 PART = 4
-"""Nor more than this part of the kernel's buffer. Linux lets a buffer grow by what is read within a round trip: who
-reads once in each, all that fits, may keep the small buffer of the beginning, and a rate of 1 MB/s over 80 ms."""
+"""Largest share of the kernel's buffer that is held back, as a divisor. Linux grows a buffer by what is read within a
+round trip: a process that reads everything once per round trip may keep the small initial buffer, and a rate of
+1 MB/s over 80 ms.
+"""
 ADAPT_SECONDS = 0.1
 
 
 class Gather:
-    """Adapts one socket to the rate at which bytes arrive; the end of data wakes at once in any case.
+    """Adapts one socket to the rate at which bytes arrive; the end of data wakes the process at once in any case.
 
-    :param rtt: seconds of a round trip, if known
+    :param rtt: round-trip time in seconds, if known
     :param least: seconds for which bytes may be held back, however near the server is
     """
 
@@ -42,7 +44,7 @@ class Gather:
         """Bytes per second over the last moment."""
 
     def received(self, count: int, left: int) -> None:
-        """`count` bytes were read, and at least `left` more will come."""
+        """Count `count` bytes that were read; at least `left` more will come."""
         self._bytes += count
         now = self._time()
         if now > self._marked + ADAPT_SECONDS:

@@ -1,8 +1,8 @@
-"""A session at work for `dealing`: what it was given, how fast it is, what to give it next. Pure: time is an argument.
+"""A session at work for `dealing`: its parts, its rate, and the size of its next part. Pure: time is an argument.
 
-Two kinds of sessions. For most, each part costs round trips and begins slowly, so they have one at a time, as long as
-can be. Others queue: they take the next part while one is under way and pause for none. They are given slices of a
-moment each, just enough ahead that the server never waits, so that little is given to a session that turns slow.
+There are two kinds of sessions. For most, each part costs round trips and begins slowly, so they have one part at a
+time, as long as possible. Others queue: they accept the next part while one is under way, without a pause. They are
+given short slices, just enough ahead that the server never waits, so that a session that becomes slow holds little.
 """
 
 from asyncio import Task
@@ -13,25 +13,31 @@ from coalloc.engine.base import Source, Span
 __all__ = ["Hand", "Part"]
 
 SLICE_SECONDS, SLICE = 0.25, 256 * 1024
-"""How long a slice should take; its bytes at the least, and while no rate is known: each costs time of ours, too."""
+"""Duration of a slice in seconds; its least bytes, also used while no rate is known, as each slice costs CPU time."""
 LEAST_SLICE, LONGEST = 64 * 1024, 64 * 1024 * 1024
-"""Bytes of a slice near the end, where all should end together; of any part at the most, as it may be recalled."""
+"""Bytes of a slice near the end, where all sessions should end together; most bytes of any part, as slots may be
+recalled.
+"""
 AHEAD_TRIPS, LEAST_TRIPS = 3.0, 1.5
-"""Round trips' worth of bytes to be given ahead: one until the server knows, and what TCP's growth may add. Near the
-end, where all should end together, fewer."""
+"""Round trips' worth of bytes given ahead: one until the request arrives, plus what TCP's growth may add. Fewer near
+the end, where all sessions should end together.
+"""
 MEASURE_SECONDS, STALE_SECONDS = 0.1, 1.0
-"""Seconds that a rate is measured for: slices follow it at once, long parts need not. After the longer time what was
-measured does not count if nothing came since."""
+"""Seconds over which a rate is measured, for sessions that queue (slices adapt at once) and for the others (long parts
+need not). A rate is ignored if no bytes came within the longer time.
+"""
 LEAST_CUT = 64 * 1024
-"""Bytes that a part must still lack for half of them to be taken away."""
+"""Least bytes that a part must still lack for half of them to be taken away."""
 WORTH = 8.0
-"""Set-ups that a part must still last to be cut in two: one, and TCP's slow start, for half of it."""
+"""Set-ups that a part must still last to be split in two: one for the set-up, the rest for TCP's slow start."""
 WORTH_TRIPS, EARLIER = 2.0, 2.0
-"""Where sessions queue: round trips that it costs to let another one deliver a part, and how much earlier it must."""
+"""Where sessions queue: round trips that it costs to let another session deliver a part, and how many times faster the
+other one must be.
+"""
 
 
 class Part(Span):
-    """A part of `whole`, beyond whose end it never reaches; its bytes before `at` are delivered."""
+    """A part of `whole` that never reaches beyond its end; the bytes before `at` are delivered."""
 
     __slots__ = ("_asked", "_end", "_whole", "at")
 
@@ -55,14 +61,14 @@ class Part(Span):
 
     @property
     def delivered(self) -> bool:
-        """Whether all was delivered that was asked for, which may be more than is wanted by now."""
+        """Return whether all bytes that were requested are delivered, which may be more than are wanted by now."""
         return self.at >= self._asked
 
 
 class Hand:
-    """One session, and the parts that it has to deliver, in their order.
+    """One session, and the parts that it has to deliver, in order.
 
-    :param rtt: seconds of a round trip to the server
+    :param rtt: round-trip time to the server in seconds
     """
 
     def __init__(self, session: Source, rtt: float) -> None:
@@ -76,7 +82,7 @@ class Hand:
 
     @property
     def left(self) -> int:
-        """Bytes that it still has to deliver."""
+        """The bytes that it still has to deliver."""
         return sum(part.left for part in self.parts.values())
 
     def given(self, task: Task[None], part: Part, now: float) -> None:
@@ -85,7 +91,7 @@ class Hand:
         self.parts[task] = part
 
     def delivered(self, part: Part, at: int, now: float) -> None:
-        """All of `part` before `at` is here."""
+        """Note that all of `part` before `at` has arrived."""
         self._since += at - part.at
         part.at, self._last = at, now
         if self._setup is None:
@@ -95,21 +101,21 @@ class Hand:
             self._marked, self._since = now, 0
 
     def seconds(self, now: float) -> float:
-        """How long it will take for what is left, at its rate; for ever while nothing is known."""
+        """Return the seconds until the rest arrives at the current rate; infinity while no rate is known."""
         left, rate = self.left, self.rate(now)
         return left / rate if rate else inf if left else 0.0
 
     def rate(self, now: float) -> float:
-        """Bytes per second, as far as is known: 0 before the first, and when none have come for a while."""
+        """Return the known rate in bytes per second; 0 before the first byte, and when none have come for a while."""
         if self._rate is None:
             return self._since / max(now - self._marked, 1e-6)
         return 0.0 if self.parts and now > self._last + STALE_SECONDS else self._rate
 
     def free(self, fair: int, lasts: float) -> bool:
-        """Whether it should have a further part now.
+        """Return whether it should have a further part now.
 
-        :param fair: as for `length`
-        :param lasts: seconds for which there is something to give to any
+        :param fair: see `length`
+        :param lasts: seconds for which the undealt bytes will last
         """
         if not self.session.queues:
             return not self.parts
@@ -119,9 +125,9 @@ class Hand:
         return self.left < self._rate * ahead + self.length(fair)
 
     def length(self, fair: int) -> int:
-        """Bytes of the next part.
+        """Return the bytes of the next part.
 
-        :param fair: its part of what is not given to any yet
+        :param fair: its share of the undealt bytes
         """
         if not self.session.queues:
             return min(fair, LONGEST)
@@ -132,7 +138,7 @@ class Hand:
         return min(max(SLICE, int((self._rate or 0.0) * SLICE_SECONDS)), LONGEST)
 
     def cut_for(self, other: "Hand", now: float) -> tuple[int, int] | None:
-        """Give up the end of the last part, if that is worth its cost with `other`: what is given up."""
+        """Give up the end of the last part, if `other` gains enough by it; return the range given up, or None."""
         part = next((part for part in reversed(self.parts.values()) if part.left), None)
         if part is None:
             return None
@@ -149,13 +155,15 @@ class Hand:
         return part.end, end
 
     def _on_its_way(self, part: Part, now: float) -> int:
-        """What of a slice would be here before another one could deliver it."""
+        """Return how many bytes of a slice would be here before another session could deliver them."""
         if part is not next(iter(self.parts.values())):
             return 0
         return min(int(self.rate(now) * WORTH_TRIPS * self._rtt), part.left)
 
     def earlier(self, other: "Hand", count: int, now: float) -> bool:
-        """Whether it would deliver `count` more bytes in half the time that `other` needs, which sends them in vain."""
+        """Return whether it would deliver `count` more bytes in half the time that `other` needs, which sends them in
+        vain.
+        """
         rate = self.rate(now)
         seconds = self.seconds(now) + WORTH_TRIPS * self._rtt + count / rate if rate else inf
         return EARLIER * seconds < other.seconds(now)

@@ -1,7 +1,7 @@
-"""One replica through as many sessions as its rate asks for, where a protocol has one stream a session.
+"""One replica fetched by several sessions, for protocols with one stream per session.
 
-A single session is given the whole range at once; `dealing` deals it out to several. How many sessions are worth
-having is for the scheduler to say.
+A single session is given the whole range at once; `dealing` divides it among several. The scheduler decides how many
+sessions are worth having.
 """
 
 import asyncio
@@ -20,10 +20,10 @@ __all__ = ["Parallel"]
 class Parallel(Source):
     """One or more sessions with one replica, each made by `make`, used as one source.
 
-    A session that the server does not grant, or that is lost, is done without as long as another one works. One that
-    is recalled ends with what it was given.
+    The transfer continues without a session that the server refuses or that is lost, as long as another one works. A
+    session whose slot is recalled finishes its parts first.
 
-    :param streams: how many sessions to have, until `widen` says more
+    :param streams: number of sessions until `widen` raises it
     """
 
     def __init__(self, make: Callable[[], Source], streams: int = 1) -> None:
@@ -43,7 +43,7 @@ class Parallel(Source):
 
     def widen(self, streams: int) -> None:
         self._streams = max(self._streams, streams)
-        if self._agreed is None:  # they connect beside the first
+        if self._agreed is None:  # further sessions connect while the first one does
             for session in self._further():
                 self._joining[session] = self._joining.get(session) or asyncio.create_task(_open(session))
         if self._dealing:
@@ -73,13 +73,13 @@ class Parallel(Source):
             dealing.invite(session)
 
     def _further(self) -> list[Source]:
-        """All sessions but the first."""
+        """Return all sessions but the first."""
         while len(self._sessions) < self._streams:
             self._sessions.append(self._make())
         return self._sessions[1:]
 
     async def _join(self, session: Source) -> bool:
-        """Connect one more session, if that was not tried before; whether it can be used.
+        """Connect one more session, if that was not tried before; return whether it can be used.
 
         :raises ReplicaChanged: when it shows another file than the first one did
         """
@@ -87,7 +87,7 @@ class Parallel(Source):
             return True
         if session not in self._joining:
             self._joining[session] = asyncio.create_task(_open(session))
-        stat = await asyncio.shield(self._joining[session])  # the next range has a use for it if this one has none
+        stat = await asyncio.shield(self._joining[session])  # the next range may use it
         if stat and self._agreed and (stat.size, stat.validator) != (self._agreed.size, self._agreed.validator):
             raise ReplicaChanged(f"{redact(self.url)} changed while it was fetched", "start again")
         return stat is not None

@@ -1,7 +1,7 @@
-"""SFTP as fsspec and paramiko have it, to servers whose host keys the user or the system knows, and to no others.
+"""SFTP by fsspec and paramiko, only to servers whose host keys the user or the system knows.
 
-What is known is what OpenSSH's files say, hashed names, patterns and revoked keys included. Certificates of hosts are
-not read.
+Known keys are read from OpenSSH's files, including hashed names, patterns and revoked keys. Host certificates are not
+read.
 """
 
 import base64
@@ -28,23 +28,23 @@ REVOKED = "@revoked"
 
 
 class KnownKey(NamedTuple):
-    """A line of such a file that is about the host."""
+    """A line of a known_hosts file that concerns the host."""
 
     revoked: bool
     key: Any
 
 
 class KnownHostsSFTP(SFTPFileSystem):  # type: ignore[misc]
-    """A file system of one server. A host key that is not known ends the connection before anything is said.
+    """A file system of one server. An unknown host key ends the connection before anything is sent.
 
-    :raises PermissionRefused: when the key is unknown, another than the known one, or revoked
+    :raises PermissionRefused: when the key is unknown, differs from the known one, or is revoked
     """
 
     @staticmethod
     def _get_kwargs_from_urls(urlpath: str) -> dict[str, Any]:
         parts = urlsplit(urlpath)
         login = {"port": parts.port, "username": parts.username, "password": parts.password}
-        # fsspec's own keeps brackets and capitals of the host, as the files do not
+        # fsspec's own function keeps brackets and capitals of the host; the files have neither
         return {"host": parts.hostname or "", **{key: value for key, value in login.items() if value}}
 
     def _connect(self) -> None:
@@ -76,7 +76,7 @@ class KnownHostsSFTP(SFTPFileSystem):  # type: ignore[misc]
 
 
 class _Server(NamedTuple):
-    """A server as the files call it, and as `ssh` is told it."""
+    """A server as named in the files, and as passed to `ssh`."""
 
     name: str
     host: str
@@ -84,12 +84,12 @@ class _Server(NamedTuple):
 
     @property
     def words(self) -> str:
-        """The last words of a command that asks it."""
+        """The last arguments of a command that connects to it."""
         return shlex.join([*(() if self.port == PORT else ("-p", str(self.port))), self.host])
 
 
 class _Refusing:
-    """Refuses a server by its host key, and says what to do."""
+    """Refuses a server by its host key, and tells the user how to proceed."""
 
     def __init__(self, server: _Server, good: list[Any], revoked: list[Any]) -> None:
         self._server, self._good, self._revoked = server, good, revoked
@@ -98,7 +98,10 @@ class _Refusing:
         self.refuse(key)
 
     def refuse(self, key: Any) -> None:
-        """:raises PermissionRefused: always"""
+        """Refuse the key, with a remedy.
+
+        :raises PermissionRefused: always
+        """
         server = self._server
         digest = base64.b64encode(hashlib.sha256(key.asbytes()).digest()).decode().rstrip("=")
         said = f"{server.name}: its host key, {key.get_name()} SHA256:{digest},"
@@ -118,11 +121,14 @@ class _Refusing:
 
 
 def _known(name: str) -> Iterator[KnownKey]:
-    """What the files of the user and of the system say of a host, by the name that they have for it."""
+    """Yield the entries about a host in the files of the user and of the system.
+
+    :param name: the host as the files write it
+    """
     for path in FILES:
         try:
             lines = Path(path).expanduser().read_text(errors="replace").splitlines()
-        except (OSError, RuntimeError):  # there is none; or no home
+        except (OSError, RuntimeError):  # no such file; or no home directory
             continue
         for line in lines:
             marker = line.split()[0] if line.startswith("@") else ""
@@ -135,12 +141,12 @@ def _known(name: str) -> Iterator[KnownKey]:
 
 
 def _matches(name: str, names: str) -> bool:
-    """Whether a line's list of names is of this host: all that match are, unless one with '!' does."""
+    """Return whether a line's list of names includes the host: one pattern has to match, and none with '!' may."""
     if names.startswith("|1|"):
         return bool(paramiko.HostKeys.hash_host(name, names) == names)
     found = False
     for each in names.lower().split(","):
-        # Brackets are what ports are written with, not sets of letters.
+        # Brackets enclose a host with a port here, not sets of letters.
         if fnmatchcase(name, each.lstrip("!").replace("[", "[[]")):
             if each.startswith("!"):
                 return False

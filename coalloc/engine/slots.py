@@ -1,20 +1,21 @@
-"""Slots: how many sessions all cogets of a machine have with one server at a time. When one is needed, others say.
+"""Slots: a limit on the sessions of all coget processes of a machine with one server, and notice when one is wanted.
 
-Each slot is a file that the process which has it made and locked (`coalloc.engine.claims`). Those who wait stand in
-line, each with such a file as a ticket: the oldest ticket whose owner lives comes first.
+Each slot is a file that the process holding it made and locked (`coalloc.engine.claims`). Waiting processes stand in
+line, each with such a file as a ticket: the oldest ticket whose owner is alive comes first.
 
-The files lie in /run/coget if an administrator made it, for all users together, else in /tmp/coget-UID. Not in
-XDG_RUNTIME_DIR: batch jobs have none, and would count apart. Where no file can be locked nothing is counted, as
-a cap is a courtesy and no reason to fail.
+The files are in /run/coget if an administrator made it, for all users together, else in /tmp/coget-UID. They are not in
+XDG_RUNTIME_DIR, because batch jobs have none and would count separately. Where no file can be locked, nothing is
+counted: the limit is a courtesy and no reason to fail.
 
 In /run/coget each user has a directory, named by number, in which only that user writes. So a user can pretend to hold
-any number of slots there, and can do nothing to those of others. To keep one user from holding up the others:
+any number of slots there, but cannot affect those of others. To keep one user from holding up the others:
 
 - A user with no slot of a server gets one, whatever others hold.
-- A user who has waited for `PATIENCE` gets a share: as many as there are, divided by the users who want some.
-- Users do not stand in each other's lines: a slot that becomes free goes to the first in any line who looks.
+- A user who has waited for `PATIENCE` gets a share: the limit divided by the number of users who want slots.
+- Users do not stand in each other's lines: a free slot goes to the first in any line to look.
 
-What others hold is read from names: another user's file cannot be opened, but its process can be seen to live.
+The slots of other users are counted by file names: another user's file cannot be opened, but whether its process is
+alive can be seen.
 """
 
 import asyncio
@@ -35,33 +36,33 @@ __all__ = ["VARIABLE", "Lease", "Slots"]
 VARIABLE = "COGET_CONNECTIONS"
 """Environment variable: sessions with one server, or "off"."""
 MOST = 32
-"""As many streams as one far source may be worth; about what small servers take at all (ProFTPD as shipped: 30)."""
+"""As many streams as one distant source may be worth; about the limit of small servers (ProFTPD's default: 30)."""
 SHARED = Path("/run/coget")
 LOOK, SELDOM = 0.02, 0.5
-"""Seconds between looks of the first in line; of others, as many times that as they are behind, but no more."""
+"""Seconds between looks of the first in line; the others wait longer by their position, up to the second value."""
 PATIENCE = 30.0
-"""Seconds after which a user who waits need not respect that others hold more than their share."""
+"""Seconds after which a waiting user may take a share, even if others hold more than theirs."""
 SEEN = 1000
-"""Entries of a directory of others that are looked at: a user may have made a million, to keep others busy."""
+"""Most entries read of a directory: a user may have made a million to keep others busy."""
 LINES: WeakValueDictionary[tuple[Path, str], asyncio.Lock] = WeakValueDictionary()
-"""Who stands in line for this process, by folder and server."""
+"""Locks by folder and server: only the task that holds one stands in line for this process."""
 
 
 class Lease:
-    """A slot that is held, until `release` or the end of the process; none where nothing is counted."""
+    """A slot that is held until `release` or the end of the process; empty where nothing is counted."""
 
     def __init__(self, claim: Claim | None = None) -> None:
         self._claim = claim
 
     def release(self) -> None:
-        """Let go; may be called twice."""
+        """Release the slot; may be called twice."""
         if self._claim:
             self._claim.release()
         self._claim = None
 
 
 class _Others(NamedTuple):
-    """What other users have of a server: how many slots, and how many users hold or want some; whether any waits."""
+    """Other users of a server: their slots, how many users hold or want some, and whether any waits."""
 
     slots: int = 0
     users: int = 0
@@ -69,16 +70,16 @@ class _Others(NamedTuple):
 
 
 class Slots(NamedTuple):
-    """At most `most` sessions with one server, by all processes that use the same `folder`."""
+    """A limit of `most` sessions with one server, shared by all processes that use the same `folder`."""
 
     folder: Path
     most: int = MOST
 
     @classmethod
     def from_environment(cls) -> "Slots | None":
-        """As the environment wants it; None for no cap.
+        """Return the slots as set in the environment; None for no limit.
 
-        :raises UsageError: when COGET_CONNECTIONS makes no sense
+        :raises UsageError: when COGET_CONNECTIONS is not a number of connections or "off"
         """
         said = os.environ.get(VARIABLE, str(MOST))
         if said == "off":
@@ -89,14 +90,14 @@ class Slots(NamedTuple):
 
     @property
     def usable(self) -> bool:
-        """Whether anything can be counted in its folder."""
+        """Return whether slots can be counted in its folder."""
         with suppress(OSError), self._claims.opened():
             return True
         return False
 
     @property
     def directory(self) -> Path:
-        """Where this user's files are."""
+        """The directory of this user's files."""
         return self._claims.path
 
     @property
@@ -109,14 +110,16 @@ class Slots(NamedTuple):
         return Claims(self.folder / str(os.geteuid()), 0o755) if self._is_shared else Claims(self.folder)
 
     def take(self, server: str) -> Lease | None:
-        """A slot of `server` (HOST:PORT), or None when none is free or this user's processes wait for it."""
+        """Take a slot of `server` (HOST:PORT); return None when none is free or this user's processes wait for it."""
         try:
             return None if self._claims.ahead(f"{server}.line.") else self._claim(server)
         except OSError:
             return Lease()
 
     def wanted(self, server: str) -> bool:
-        """Whether this user's processes wait for slots of `server`, or others do and this one has more than a share."""
+        """Return whether this user's processes wait for slots of `server`, or others do and this user has more than a
+        share.
+        """
         try:
             if self._claims.ahead(f"{server}.line."):
                 return True
@@ -126,9 +129,10 @@ class Slots(NamedTuple):
             return False
 
     async def wait(self, server: str) -> Lease:
-        """A slot of `server`, when all who came before have theirs.
+        """Wait in line for a slot of `server`.
 
-        Of all that wait in a process one stands in line with the others, as each reads the whole line again and again.
+        Only one waiting task per process stands in line with the other processes, as each reads the whole line
+        repeatedly.
         """
         line = LINES.setdefault((self.folder, server), asyncio.Lock())
         async with line:
@@ -153,7 +157,7 @@ class Slots(NamedTuple):
             await asyncio.sleep(min(SELDOM, LOOK * (1 + ahead)))
 
     def _claim(self, server: str, patient: bool = True) -> Lease | None:
-        """A slot if there is one. Of two that are claimed at once and are one too many, both are given back."""
+        """Claim a slot if one is free. If two claims at once exceed the limit, both are given back."""
         if not self._has_room(server, 0, patient):
             return None
         lease = Lease(self._claims.add(f"{server}.slot."))
@@ -167,7 +171,7 @@ class Slots(NamedTuple):
         return None
 
     def _has_room(self, server: str, claimed: int, patient: bool) -> bool:
-        """Whether this user may have one more than all that there are, but the `claimed`."""
+        """Return whether this user may have one more slot, not counting the `claimed` ones."""
         own = self._claims.count(f"{server}.slot.") - claimed
         if not self._is_shared:
             return own < self.most
@@ -178,7 +182,7 @@ class Slots(NamedTuple):
         return max(1, self.most // (1 + others.users))
 
     def _others(self, server: str) -> _Others:
-        """What other users have of a server, as far as their names say."""
+        """Count the slots and lines of other users at a server, by file names."""
         found = _Others()
         if self._is_shared:
             for names in _of_others(self.folder):
@@ -189,7 +193,7 @@ class Slots(NamedTuple):
 
 
 def _of_others(folder: Path) -> Iterator[list[str]]:
-    """The names in the directory of each other user."""
+    """Yield the names in the directory of each other user."""
     with os.scandir(folder) as entries:
         users = [entry.name for entry in islice(entries, SEEN) if entry.name.isdecimal()]
     for user in users:
@@ -199,7 +203,10 @@ def _of_others(folder: Path) -> Iterator[list[str]]:
 
 
 def _names_of(user: str, folder: Path) -> list[str]:
-    """:raises OSError: if it is not that user's own directory"""
+    """Return the names in a user's directory.
+
+    :raises OSError: if it is not that user's own directory
+    """
     directory = os.open(folder / user, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         if str(os.fstat(directory).st_uid) != user:
@@ -211,7 +218,7 @@ def _names_of(user: str, folder: Path) -> list[str]:
 
 
 def _lives(name: str, prefix: str) -> bool:
-    """Whether this is the name of such a file, and the process lives that is named at its end."""
+    """Return whether a name has this prefix and the process named at its end is alive."""
     made, dash, number = name.removeprefix(prefix).rpartition("-")
     if not (name.startswith(prefix) and made and dash and re.fullmatch("[1-9][0-9]{0,8}", number)):
         return False

@@ -1,4 +1,4 @@
-"""A range that was asked for on a connection that several share, and which of its bytes are here. No I/O."""
+"""A range requested on a shared connection, and which of its bytes have arrived. No I/O."""
 
 from typing import Protocol
 
@@ -9,11 +9,11 @@ from coalloc.intervals import Intervals
 __all__ = ["Turn"]
 
 MOST_GAPS = 256
-"""Parts of a range that may have arrived apart: each takes memory in many books. Servers read a few ahead."""
+"""Most separate parts in which a range may arrive, as each takes memory. Servers read a few ahead."""
 
 
 class Over(Protocol):
-    """What tells that a range is over: a future, which whoever waits for it may also cancel."""
+    """A future that completes when a range is over; its awaiter may also cancel it."""
 
     def done(self) -> bool: ...
 
@@ -23,9 +23,9 @@ class Over(Protocol):
 
 
 class Turn:
-    """A range that was asked for: which of its bytes are here.
+    """A requested range, and which of its bytes have arrived.
 
-    :param over: is set when all that is wanted is delivered, or no more will come; once it is, nothing is delivered
+    :param over: set when all wanted bytes are delivered, or no more will come; after that, nothing is delivered
     """
 
     def __init__(self, span: Span, deliver: Deliver, over: Over) -> None:
@@ -47,9 +47,9 @@ class Turn:
         return self.received.total >= length and self.received.covers(self.start, self.span.end)
 
     def take(self, offset: int, view: memoryview) -> None:
-        """Deliver what is wanted of these bytes, which lie `offset` behind the range's start.
+        """Deliver the wanted ones of these bytes, which begin `offset` bytes after the range's start.
 
-        :raises LimitExceeded: when they are not of the range, or more than it has, or scattered over it
+        :raises LimitExceeded: when they exceed the range, or are scattered over it in too many parts
         """
         self.left -= len(view)
         if self.left < 0 or offset + len(view) > self._asked:

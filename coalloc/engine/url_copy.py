@@ -1,16 +1,16 @@
-"""globus-url-copy as an engine: for servers whose security or scheme our own client does not speak.
+"""globus-url-copy as an engine, for servers whose security or scheme our own client does not support.
 
-A process of the tool per range writes into a pipe; we count. Neither its exit status nor its silence is believed
-(it ends with 0 after a range beyond the end of the file); its last words tell what went wrong. It has no command
-that tells a size: `-sync` with `-do` ("dump only") writes size and time of change of what it would copy, which is
-what we ask for. It sends checksums nowhere.
+One process of the tool per range writes into a pipe, and the bytes are counted. Neither its exit status nor its silence
+is trusted (it exits with 0 after a range beyond the end of the file); the end of its output tells what went wrong. It
+has no command for the size: `-sync` with `-do` ("dump only") writes size and modification time of the files it would
+copy, and that is used instead. It has no command for checksums.
 
-It delegates to every gsiftp:// server. So it is given a proxy of an hour, and where the user has not allowed the host
-one, below which none is valid.
+It delegates to every gsiftp:// server. So it is given a proxy valid for an hour; unless the user has allowed delegation
+to the host, no further proxy below that one is valid.
 
-It makes its connections by itself. Where a policy of addresses refuses anything, the host is looked up first, all that
-it resolves to has to be allowed, and over ftp:// the tool is told the address; over gsiftp:// it needs the name, by
-which it knows the server's certificate. It goes wherever a server's PASV reply sends it.
+It makes its connections by itself. Where the address policy refuses anything, the host is looked up first, and all its
+addresses have to be allowed. Over ftp:// the tool is then given an IPv4 address, if there is one; over gsiftp:// it
+needs the name to check the server's certificate. It connects wherever a server's PASV reply points.
 """
 
 import asyncio
@@ -55,11 +55,11 @@ TOOL = "globus-url-copy"
 PORTS = {"ftp": 21, "gsiftp": 2811}
 CHUNK = 1024 * 1024
 MOST_WORDS = 64 * 1024
-"""Bytes of what the tool says that are read: servers make it say as much as they like."""
+"""Bytes of the tool's output that are kept: servers can make it arbitrarily long."""
 PROXY_SECONDS = 600.0
-"""How long a proxy that was made for the tool is given to it again."""
+"""Seconds for which a proxy made for the tool is reused."""
 SAFE = "/:@%~!$&'()+,;="
-"""What the tool takes as it is after the scheme: `*`, `?` and `[` would be patterns."""
+"""Characters that the tool takes as they are after the scheme: `*`, `?` and `[` would be patterns."""
 
 MEANINGS: Sequence[tuple[str, type[SourceError], str]] = [
     (r"service busy|too many|limit exceeded", ServerBusy, "try again later"),
@@ -85,13 +85,13 @@ MEANINGS: Sequence[tuple[str, type[SourceError], str]] = [
         "use another replica",
     ),
 ]
-"""What the tool's words mean, the first that fits: pattern, error, remedy."""
+"""Meanings of the tool's output, the first match counts: pattern, error, remedy."""
 
 
 class URLCopySource(Source):
     """A file that globus-url-copy fetches.
 
-    :raises UsageError: when the tool could not be told this URL
+    :raises UsageError: when the URL cannot be passed to the tool
     """
 
     def __init__(self, url: str, options: EngineOptions) -> None:
@@ -103,9 +103,9 @@ class URLCopySource(Source):
         self._proxy: tuple[float, bytes] | None = None
 
     async def open(self) -> Stat:
-        """As every engine's.
+        """Connect as every engine does.
 
-        :raises NoFreeProcess: when others of this process run as many as may run
+        :raises NoFreeProcess: when this process already runs as many such programs as it may
         """
         _refuse_unheard(self._told, self._shown)
         await self._allowed()
@@ -134,7 +134,10 @@ class URLCopySource(Source):
             self._place = places
 
     async def _allowed(self) -> str:
-        """The URL as the tool is told it. :raises PermissionRefused: when its host may not be connected to"""
+        """Return the URL for the tool.
+
+        :raises PermissionRefused: when its host may not be connected to
+        """
         policy, parts = self.options.dialer.policy, urlsplit(self._told)
         if policy.anywhere:
             return self._told
@@ -175,7 +178,7 @@ class URLCopySource(Source):
                 if view:
                     deliver(at, view)
                 at += len(view)
-                await asyncio.sleep(0)  # reading does not pause while data are there: let others and cancellation in
+                await asyncio.sleep(0)  # reading never pauses while there are data: let other tasks and cancellation in
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         return None
@@ -190,7 +193,9 @@ class URLCopySource(Source):
 
     @asynccontextmanager
     async def _running(self, *options: str, to: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """The tool, told on standard input what to copy, since others may read command lines; ended at the end."""
+        """Run the tool, and end it on exit. It reads URLs from standard input, since other users may read command
+        lines.
+        """
         program = shutil.which(TOOL)
         if program is None:
             raise Unsupported(
@@ -209,7 +214,7 @@ class URLCopySource(Source):
                 yield tool
 
     def _short_proxy(self) -> bytes:
-        """A proxy of ours for the tool; one serves several ranges."""
+        """Return a short proxy for the tool; one serves several ranges."""
         from coalloc.engine.gridftp.gsi.credential import find_credential
         from coalloc.engine.gridftp.gsi.delegation import short_proxy
         from coalloc.engine.gridftp.gsi.security import warn_once
@@ -225,8 +230,8 @@ class URLCopySource(Source):
     async def _started(
         self, program: str, *options: str, proxy: str | None
     ) -> AsyncIterator[asyncio.subprocess.Process]:
-        """The tool as a process of its own, with this file of a proxy; ended at the end."""
-        environment = {**os.environ, "TZ": "UTC"}  # it converts times of change by the user's zone, summer time and all
+        """Start the tool as a process, with this proxy file; kill it on exit."""
+        environment = {**os.environ, "TZ": "UTC"}  # else it converts modification times to the local time zone
         if proxy:
             environment["X509_USER_PROXY"] = proxy
         unprotected = ["-nodcau"] if proxy and not self.options.delegates_to(self._host) else []
@@ -241,11 +246,11 @@ class URLCopySource(Source):
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
                 limit=CHUNK,
-                start_new_session=True,  # Ctrl-C is for us
+                start_new_session=True,  # Ctrl-C is handled by this process
             )
         )
         try:
-            yield await _whole(starting)  # cancelled half-way, asyncio would leave pipes open
+            yield await _whole(starting)  # if cancelled half-way, asyncio would leave pipes open
         finally:
             if not starting.exception():
                 await _end(starting.result())
@@ -259,12 +264,12 @@ class URLCopySource(Source):
         )
 
     async def _words(self, tool: asyncio.subprocess.Process) -> str:
-        """What the tool says when it has ended, on one line; it repeats the URL with its secrets."""
+        """Return the tool's output on one line when it has ended, without the secrets of the URL, which it repeats."""
         assert tool.stderr is not None
         kept = bytearray()
         while part := await tool.stderr.read(CHUNK):
             kept += part
-            del kept[MOST_WORDS // 2 : -MOST_WORDS // 2]  # how it begins and how it ends tell most
+            del kept[MOST_WORDS // 2 : -MOST_WORDS // 2]  # its beginning and its end are the most useful
         said = kept.decode(errors="replace")
         return " ".join(said.replace(self._told, self._shown).removeprefix("\nerror: ").split())
 
@@ -275,12 +280,14 @@ class URLCopySource(Source):
 async def _end(tool: asyncio.subprocess.Process) -> None:
     if tool.returncode is None:
         with suppress(ProcessLookupError):
-            os.kill(tool.pid, signal.SIGKILL)  # tool.kill() may snatch the status from who waits for it
+            os.kill(tool.pid, signal.SIGKILL)  # tool.kill() may take the exit status from the task that waits for it
     await _whole(asyncio.create_task(tool.wait()))
 
 
 async def _whole(task: "asyncio.Task[Result]") -> Result:
-    """What a short task comes to. Who is cancelled meanwhile, be it twice, is so when it is done."""
+    """Return the result of a short task. If the caller is cancelled meanwhile, even twice, that waits for the task's
+    end.
+    """
     cancelled = None
     while not task.done():
         try:
@@ -293,7 +300,7 @@ async def _whole(task: "asyncio.Task[Result]") -> Result:
 
 
 def _facts(dump: Path) -> dict[str, str]:
-    """What a dump says of the one file in it: `"source" "destination" 0,-1 size=10;modify=1795257693;mode=0644;`."""
+    """Read the facts of the one file in a dump: `"source" "destination" 0,-1 size=10;modify=1795257693;mode=0644;`."""
     if not dump.exists():
         return {}
     with dump.open(errors="replace") as file:
@@ -303,10 +310,10 @@ def _facts(dump: Path) -> dict[str, str]:
 
 
 def meaning(words: str, shown: str, hidden: Callable[[str], str] = redacted_text) -> SourceError:
-    """The error that the tool's words stand for.
+    """Return the error for the tool's output.
 
     :param shown: the URL as it is shown
-    :param hidden: what hides the secrets of the URL in these words
+    :param hidden: a function that hides the secrets of the URL in the output
     """
     said = f"{shown}: {TOOL} says {hidden(words) or 'nothing'}"
     for pattern, error, remedy in MEANINGS:
@@ -316,7 +323,7 @@ def meaning(words: str, shown: str, hidden: Callable[[str], str] = redacted_text
 
 
 def _as_told(url: str, shown: str) -> str:
-    """The URL as the tool takes it: all but plain ASCII percent-encoded.
+    """Return the URL as the tool takes it: all but plain ASCII percent-encoded.
 
     :raises UsageError: when the URL names no file at a host
     """

@@ -1,4 +1,4 @@
-"""What the kernel knows about the way that the data of one connection come by (Linux, `struct tcp_info`)."""
+"""The kernel's knowledge of the path by which the data of one connection come (Linux, `struct tcp_info`)."""
 
 import socket
 import sys
@@ -8,12 +8,13 @@ from coalloc.model import Way
 __all__ = ["way_of"]
 
 RCV_RTT, RCV_OOOPACK = 92, 224
-"""Where the receiver's estimate of the round trip stands, in microseconds, and its count of packets out of order
-(since Linux 5.4); 4 bytes each."""
+"""Offsets of the receiver's round-trip time estimate, in microseconds, and of its count of packets out of order (since
+Linux 5.4); 4 bytes each.
+"""
 
 
 def way_of(data: socket.socket) -> Way | None:
-    """None when the kernel does not say, or not yet."""
+    """Return the path's state; None when the kernel does not report it, or not yet."""
     if not hasattr(socket, "TCP_INFO") or data.fileno() < 0:
         return None
     info = data.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, RCV_OOOPACK + 4)
