@@ -1,6 +1,6 @@
-"""What a GridFTP URL says: host, port, user, path. No I/O.
+"""Parser of GridFTP URLs: host, port, user, path. No I/O.
 
-Paths are as in the Globus world: `ftp://host/a/b` is the absolute path /a/b (RFC 1738 has it relative to the
+Paths are as in the Globus world: `ftp://host/a/b` is the absolute path /a/b (in RFC 1738 it is relative to the
 login directory), `ftp://host/~/b` is b in the login directory.
 """
 
@@ -36,12 +36,13 @@ class Address:
 
     @property
     def named(self) -> str:
-        """The path as `at` takes it."""
+        """The path in the form that `at` takes."""
         return self.path if self.path.startswith("/") else f"/~/{self.path}"
 
     def at(self, path: str) -> Self:
-        """The same server and user, another file: an absolute path, or `/~/` and one from the login directory.
+        """Return the address of another file for the same server and user.
 
+        :param path: an absolute path, or `/~/` and a path from the login directory
         :raises UsageError: when it is neither
         :raises Unsupported: when it cannot be sent
         """
@@ -52,9 +53,9 @@ class Address:
         return other
 
     def refuse_unsendable(self) -> None:
-        """Refuse a path that would end a command before its end.
+        """Refuse a path that would end a command early.
 
-        :raises Unsupported: when it holds a line break or NUL
+        :raises Unsupported: when it contains a line break or NUL
         """
         if found := UNSENDABLE.search(self.path):
             what = "NUL character" if found[0] == "\0" else "line break"
@@ -65,7 +66,7 @@ class Address:
 
 
 def parse(url: str) -> Address:
-    """Take a URL apart, percent-decoded.
+    """Parse a URL and percent-decode its parts.
 
     :raises UsageError: when it is not a ftp:// or gsiftp:// URL with a host and a path
     """
@@ -87,7 +88,7 @@ def parse(url: str) -> Address:
 
 
 def parse_server(url: str) -> Address:
-    """The same of a URL of which only the server matters; the path is the login directory.
+    """Parse a URL of which only the server matters; the path is the login directory.
 
     :raises UsageError: when it is not a ftp:// or gsiftp:// URL with a host
     """

@@ -1,8 +1,8 @@
-"""The control connection: commands out in any number, replies back in the same order.
+"""The control connection: any number of commands out, replies back in the same order.
 
-Commands are pipelined: `submit` sends at once, even before the server has greeted, and hands back a future, `reply`
-waits for it; `send` does without one, where there are very many. A reply nobody waits for is read all the same, so a
-session survives transfers that were given up. What to say is left to `session`; security plugs in as a `Protection`.
+Commands are pipelined: `submit` sends at once, even before the server's greeting, and returns a future that `reply`
+awaits; `send` takes a callback instead, for very many commands. A reply that no task awaits is read all the same, so a
+session survives abandoned transfers. `session` decides which commands to send; security plugs in as a `Protection`.
 """
 
 import asyncio
@@ -21,10 +21,10 @@ __all__ = ["ControlConnection", "PendingReply", "Protection"]
 PendingReply = asyncio.Future[Reply]
 Heard = Callable[[Reply], None]
 Answered = Callable[[Reply | SourceError], None]
-"""Is told of the final reply to a command, or why there will be none."""
+"""Receives the final reply to a command, or the error for which there will be none."""
 
 LOOK_SECONDS = 1.0
-"""How often it is looked whether a command has come to its turn that may not take for ever."""
+"""Seconds between checks whether the next command to be answered has a time limit."""
 
 
 MOST_PRELIMINARIES = 10_000
@@ -32,22 +32,22 @@ MOST_PRELIMINARIES = 10_000
 
 
 class Protection(Protocol):
-    """What GSI does to the control connection once it is agreed; without I/O."""
+    """The protection that GSI applies to the control connection once it is agreed; without I/O."""
 
     def seal(self, command: bytes) -> bytes:
-        """A command line with its CRLF -> what is sent instead, with its CRLF."""
+        """Return the protected form of a command line; both end with CRLF."""
         ...
 
     def open(self, line: bytes) -> bytes:
-        """A line as received, without CRLF -> the plain line or lines it holds, each with CRLF."""
+        """Return the plain line or lines, each with CRLF, that a received line (without CRLF) holds."""
         ...
 
 
 class _Asked(NamedTuple):
-    """A command whose reply is to come, protected as the command was.
+    """A command whose reply is still to come, protected as the command was.
 
-    The server may keep silent for `patience` seconds once it has answered all before it; None for ever. `heard` is told
-    of preliminary replies.
+    The server may be silent for `patience` seconds once it has answered everything before it; None for no limit.
+    `heard` receives preliminary replies.
     """
 
     answered: Answered
@@ -57,10 +57,10 @@ class _Asked(NamedTuple):
 
 
 class ControlConnection(asyncio.Protocol):
-    """A connection to one server, made by `connect`. Not for two tasks to wait on the same reply.
+    """A connection to one server, made by `connect`. Two tasks must not wait for the same reply.
 
     :param where: host:port, for messages
-    :param seconds: how long to wait for any one reply
+    :param seconds: time limit for any one reply
     """
 
     def __init__(self, where: str, seconds: float) -> None:
@@ -86,13 +86,13 @@ class ControlConnection(asyncio.Protocol):
         """Connect; the greeting is awaited like a reply.
 
         :raises Unreachable: when nothing answers
-        :raises ConnectionLost: when what answered is gone
+        :raises ConnectionLost: when the connection was reset at once
         """
         sock = await dialer.dial(host, port, seconds)
         control = cls(f"{host}:{port}", seconds)
         try:
             transport, _ = await asyncio.get_running_loop().create_connection(lambda: control, sock=sock)
-            if transport.get_extra_info("peername") is None:  # it was reset as soon as it was there
+            if transport.get_extra_info("peername") is None:  # the connection was reset as soon as it was made
                 raise ConnectionLost(f"{control.where} closed the connection", "try again")
         except BaseException:
             control.close()
@@ -100,21 +100,21 @@ class ControlConnection(asyncio.Protocol):
         return control
 
     async def greeting(self) -> Reply:
-        """Wait until the server has greeted us. Whoever waits for a reply is told as well when it does not.
+        """Wait until the server has greeted us. If it does not, every pending reply fails, too.
 
-        :raises NotThatProtocol: when something else than an FTP server answers
+        :raises NotThatProtocol: when something other than an FTP server answers
         :raises ServerBusy: when the server is full
         """
         return await self.reply(self._greeting)
 
     @property
     def usable(self) -> bool:
-        """Whether commands can still be sent."""
+        """Return whether commands can still be sent."""
         return self._lost is None
 
     @property
     def peer(self) -> str:
-        """The numeric address of the other end."""
+        """The numeric address of the server."""
         return self._address("peername")
 
     @property
@@ -128,24 +128,25 @@ class ControlConnection(asyncio.Protocol):
 
     @property
     def round_trip(self) -> float | None:
-        """Seconds to the other end and back, if known."""
+        """The round-trip time in seconds, if known."""
         assert self._transport is not None
         return round_trip(self._transport.get_extra_info("socket"))
 
     def submit(self, command: str, patience: float | None = None) -> PendingReply:
-        """Send a command; its final reply (2xx to 6xx) comes into the future, whether or not it is waited for.
+        """Send a command and return a future for its final reply (2xx to 6xx), which need not be awaited.
 
-        :param patience: seconds after which a silent server is given up, counted from when it had answered what was
-            asked before; None to leave that to `reply`
+        :param patience: seconds after which a silent server is given up, counted from its last reply to an earlier
+            command;
+          None to leave that to `reply`
         """
         pending: PendingReply = self._loop.create_future()
         self.send(command, partial(_settle, pending), patience)
         return pending
 
     def send(self, command: str, answered: Answered, patience: float | None = None, heard: Heard | None = None) -> None:
-        """Send a command; `answered` is told of its final reply as soon as that is read, or why there is none.
+        """Send a command; call `answered` with its final reply as soon as it is read, or with the error.
 
-        :param heard: is told of preliminary replies (1xx)
+        :param heard: called with preliminary replies (1xx)
         """
         line = format_command(command)
         if self._lost is not None:
@@ -161,20 +162,20 @@ class ControlConnection(asyncio.Protocol):
         self._unsent += self.protection.seal(line) if self.protection else line
 
     def _send(self) -> None:
-        """Send what was submitted in this round of the loop, in one packet if it fits."""
+        """Send the commands submitted in this iteration of the event loop, in one packet if they fit."""
         if self._transport is not None and self._lost is None:
             self._transport.write(bytes(self._unsent))
         self._unsent.clear()
 
     def stir(self) -> None:
-        """Count the server's silence from now on: it was heard elsewhere."""
+        """Restart the timer for the server's silence, because it sent something elsewhere."""
         self._stirred = self._time()
 
     def _look_after(self, seconds: float) -> None:
         self._look = self._loop.call_later(seconds, self._look_now)
 
     def _look_now(self) -> None:
-        """Give up a server that has been silent for longer than what it was asked takes."""
+        """Give up a server that has been silent for longer than the pending command may take."""
         self._look = None
         if not self._pending:
             return
@@ -186,10 +187,10 @@ class ControlConnection(asyncio.Protocol):
             self._end(self._silence(patience))
 
     async def reply(self, pending: PendingReply, seconds: float | None = None) -> Reply:
-        """Wait for a reply, `seconds` if it may take longer than others.
+        """Wait for a reply; `seconds` replaces the usual time limit.
 
         :raises ConnectionLost: when the connection ended first
-        :raises Stalled: when the server keeps silent; the connection is of no use then and closed
+        :raises Stalled: when the server is silent; the connection is closed
         """
         try:
             return await self._wait(pending, seconds or self.seconds)
@@ -218,7 +219,7 @@ class ControlConnection(asyncio.Protocol):
             return await asyncio.shield(pending)
 
     def quit(self) -> None:
-        """Take leave of the server and end the connection, as `close` does; no answer is waited for."""
+        """Send QUIT and close the connection without waiting for an answer."""
         if self._transport is not None and self._lost is None:
             goodbye = format_command("QUIT")
             self._unsent += self.protection.seal(goodbye) if self.protection else goodbye
@@ -226,7 +227,7 @@ class ControlConnection(asyncio.Protocol):
         self.close()
 
     def close(self) -> None:
-        """End the connection; what is still waited for fails. May be called twice."""
+        """Close the connection; pending replies fail. May be called twice."""
         self._end(ConnectionLost(f"the connection to {self.where} was closed", "connect again"))
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -253,14 +254,14 @@ class ControlConnection(asyncio.Protocol):
         reply = self._replies.feed(line)
         if reply is None:
             return
-        self.stir()  # by a whole reply only, else a server could go on for ever with a long one
+        self.stir()  # only by a whole reply, else a server could prolong one reply for ever
         if reply.preliminary:
             self._preliminary(reply)
             return
         self._preliminaries = 0
         if not self._greeting.done():
             self._greeted(reply)
-        if not self._pending:  # no one asked: a farewell, such as "421 Idle timeout"
+        if not self._pending:  # an unsolicited reply such as "421 Idle timeout"
             self._end(ConnectionLost(f"{self.where} ended the session: {reply.code} {reply.text}", "try again"))
             return
         self._pending.popleft().answered(reply)
@@ -301,4 +302,4 @@ def _settle(pending: PendingReply, answer: Reply | SourceError) -> None:
         pending.set_result(answer)
     else:
         pending.set_exception(answer)
-        pending.exception()  # seen: most replies of a lost connection are waited for by no one
+        pending.exception()  # mark as retrieved: most replies of a lost connection are never awaited

@@ -1,7 +1,7 @@
-"""The next data connection to a server, in passive mode: asked for and made before it is needed.
+"""The next data connection to a server, in passive mode: requested and made before it is needed.
 
-At distance a data connection costs two round trips, one for its address and one to connect; made ahead it costs none.
-What goes over it is left to `stream`.
+With a distant server a data connection costs two round trips, one for its address and one to connect; made ahead it
+costs none. `stream` does the transfer over it.
 """
 
 import asyncio
@@ -20,19 +20,21 @@ __all__ = ["DataConnections"]
 
 
 class DataConnections:
-    """Makes the data connections of one session; one at a time is ready or on its way."""
+    """Makes the data connections of one session; at most one is ready or being made."""
 
     def __init__(self, control: ControlConnection, address: Address, options: EngineOptions) -> None:
         self._control = control
         self._address = address
         self._options = options
         self.command = "EPSV" if ":" in control.peer else "PASV"
-        """What asks for an address."""
+        """The command that requests an address."""
         self._asked: PendingReply | None = None
         self._coming: asyncio.Task[socket.socket] | None = None
 
     def prepare(self) -> None:
-        """Ask for the next one's address, behind what is under way, and connect as soon as it is told."""
+        """Request the address of the next data connection, behind the commands under way, and connect when it
+        arrives.
+        """
         self.forget()
         self._asked = self._control.submit(self.command)
         self._coming = asyncio.create_task(self._follow(self._asked))
@@ -42,19 +44,19 @@ class DataConnections:
         return await self.connect(await asyncio.shield(asked))
 
     def forget(self) -> None:
-        """Do without what was prepared; may be called twice."""
+        """Discard the prepared connection; may be called twice."""
         if self._coming:
             self._coming.add_done_callback(_close)
             self._coming.cancel()
         self._asked = self._coming = None
 
     async def take(self) -> socket.socket:
-        """A connection that the next transfer will use. If this is cancelled, what was prepared stays so."""
+        """Return a connection for the next transfer. If this is cancelled, the prepared connection is kept."""
         if self._asked and self._coming:
             await self._control.reply(self._asked)
             try:
                 data = await asyncio.shield(self._coming)
-            except Unreachable:  # a port that was opened long ago may be closed again
+            except Unreachable:  # a port opened long ago may be closed again
                 self.forget()
             else:
                 self._asked = self._coming = None
@@ -64,16 +66,17 @@ class DataConnections:
         return await self.connect(await self._control.ask(self.command))
 
     async def connect(self, reply: Reply) -> socket.socket:
-        """The connection to where a reply to `command` says."""
+        """Connect to the address in a reply to `command`."""
         host, port = await self.address(reply)
         dialer = self._options.dialer
         checked = dialer.under(dialer.policy.with_address(host))
         return await checked.dial(host, port, self._options.connect_seconds)
 
     async def address(self, reply: Reply) -> tuple[str, int]:
-        """Where a reply to `command` says that the server listens; where one to EPSV does, if PASV was refused.
+        """Return the address in a reply to `command` at which the server listens; asks again with EPSV if PASV was
+        refused.
 
-        :raises PermissionRefused: when that is a third host which nobody has allowed
+        :raises PermissionRefused: when that is a third host which is not allowed
         """
         if reply.code == 227:
             host, port = passive_address(reply)
@@ -86,7 +89,10 @@ class DataConnections:
         raise refusal(reply, self._address.shown)
 
     async def _checked(self, host: str) -> str:
-        """The host to connect to when a reply names `host`: it, the server itself, or none (a third host)."""
+        """Return the host to connect to for a reply that names `host`: that host, or the server itself.
+
+        :raises PermissionRefused: when it is a third host
+        """
         said, peer = ip_address(host), ip_address(self._control.peer)
         if said == peer or said in await self.allowed_hosts():
             return host
@@ -98,9 +104,10 @@ class DataConnections:
         )
 
     async def allowed_hosts(self) -> set[IPv4Address | IPv6Address]:
-        """The addresses that data may come from: the URL's host's and those the user or the server's record named.
+        """Return the addresses that data may come from: those of the URL's host, the user's and the server record's.
 
-        Of the URL's host those that it was dialled by, and none that is more inner than the server that answered.
+        Of the URL's host, those that it was dialled by are allowed, except addresses more internal than that of the
+        server that answered.
         """
         dialer, most = self._options.dialer, class_of(self._control.peer)
         own = await dialer.addresses(self._address.host)
@@ -118,7 +125,7 @@ class DataConnections:
 
 
 def _noted(coming: asyncio.Task[socket.socket]) -> None:
-    """Its failure is told to who takes it, if anyone does."""
+    """Mark the failure of a prepared connection as retrieved; `take` raises it if it is used."""
     if not coming.cancelled():
         coming.exception()
 
@@ -129,7 +136,7 @@ def _close(coming: asyncio.Task[socket.socket]) -> None:
 
 
 def _stands(data: socket.socket) -> bool:
-    """Whether the server has neither ended a connection nor sent on it what no one asked for."""
+    """Return whether a connection is still open and the server has sent nothing unrequested on it."""
     try:
         data.recv(1, socket.MSG_PEEK)
     except BlockingIOError:

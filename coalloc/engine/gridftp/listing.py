@@ -1,8 +1,8 @@
-"""What servers say of files and directories (RFC 3659, MLST and MLSD), as entries; and times as they write them. Pure.
+"""Parser of MLST and MLSD replies about files and directories (RFC 3659), and of timestamps. Pure.
 
-    Type=file;Modify=20240229120000;Size=12;UNIX.mode=0644;UNIX.owner=ann; name with spaces
+  Type=file;Modify=20240229120000;Size=12;UNIX.mode=0644;UNIX.owner=ann; name with spaces
 
-What to ask for is left to `storage`.
+`storage` sends the commands.
 """
 
 import re
@@ -23,7 +23,7 @@ KINDS: dict[str, Kind] = {"file": "file", "dir": "dir", "cdir": "dir", "pdir": "
 LINK = ("os.unix=slink", "os.unix=symlink")
 DIGITS = re.compile("[0-9]{14}")
 HERE = ("cdir", "pdir")
-"""Types of the directory that is listed and the one above it."""
+"""Types of the listed directory and of its parent."""
 
 
 class Listing:
@@ -44,12 +44,15 @@ unique=None)]
         self._bytes = self._entries = self._seen = 0
         self._counted = 0
         self._around: set[str] = set()
-        """Of the directory itself and the one above it, those that were listed."""
+        """Which of the listed directory and its parent have been seen."""
         self._folder: str | None = None
         self._nameless, self._example = 0, ""
 
     def feed(self, data: bytes) -> list[Entry]:
-        """:raises LimitExceeded: when a line never ends, or the listing does not"""
+        """Return the entries completed by this data.
+
+        :raises LimitExceeded: when a line or the listing is too long
+        """
         self._bytes += len(data)
         found = [each for line in self._lines.feed(data) if line.strip() and (each := self._entry(line))]
         self._entries += len(found)
@@ -61,7 +64,7 @@ unique=None)]
         return found
 
     def close(self) -> list[Omission]:
-        """What was left out of a listing that is over.
+        """Return the entries that a finished listing left out.
 
         Globus servers count links that lead nowhere, and do not list them; `.` and `..` are counted and listed.
 
@@ -99,14 +102,14 @@ unique=None)]
         return entry(said, name)
 
     def _styled(self, folder: str) -> bool:
-        """Whether this is the directory that is listed: some servers write whole paths, then all in one directory."""
+        """Return whether this is the listed directory: some servers write whole paths, then all in one directory."""
         if self._folder is None and folder.startswith("/"):
             self._folder = folder
         return folder == self._folder
 
 
 def entry(facts: str, name: str) -> Entry:
-    """What facts say of `name`.
+    """Return the entry that these facts describe.
 
     >>> entry("Type=file;Size=3;Modify=19700101000010;UNIX.mode=0644;", "x")[1:5]
     ('file', 3, 10, '0644')
@@ -144,7 +147,7 @@ def _seconds(said: str) -> int | None:
 
 
 def stamp(modified: float) -> str:
-    """Seconds since the epoch as servers write them.
+    """Format seconds since the epoch as servers do.
 
     >>> stamp(10)
     '19700101000010'

@@ -1,8 +1,8 @@
-"""A login at one server: the control connection, what the server offers, how data connections are protected.
+"""A login at one server: the control connection, the server's features, and the protection of data connections.
 
-Commands go out in one flight where the server allows, ahead of its greeting, since at distance each round trip costs
-more than all else. What a login is for is left to who inherits: `session` fetches one file, `storage` changes names,
-`thirdparty` has two servers copy.
+Commands go out in one flight where the server allows, ahead of its greeting, since with a distant server each round
+trip costs more than all else. Subclasses define the purpose of a login: `session` fetches one file, `storage` changes
+names, `thirdparty` has two servers copy.
 """
 
 import asyncio
@@ -25,34 +25,34 @@ if TYPE_CHECKING:
 
 __all__ = ["Login", "LoginAgain", "Security", "security_for"]
 
-CHECKSUM_RATE = 20e6  # bytes per second: what the slowest server is granted before it counts as silent
+CHECKSUM_RATE = 20e6  # bytes per second that the slowest server is assumed to read before it counts as silent
 
 ODD = "/\N{LATIN SMALL LETTER E WITH ACUTE}"
-"""Where nothing is, unless a server drops from names what is not ASCII."""
+"""A path that does not exist, unless the server drops non-ASCII characters from names."""
 
 Reached = Callable[[ControlConnection], None]
-"""Is told of the control connection as soon as it stands."""
+"""Receives the control connection as soon as it is connected."""
 
 
 class Security(Protocol):
-    """How a session is authenticated in place of USER and PASS (GSI)."""
+    """Authentication of a session in place of USER and PASS (GSI)."""
 
     @property
     def protects_data(self) -> bool:
-        """Whether `secure` has something to do."""
+        """Return whether `secure` has to do anything."""
         ...
 
     @property
     def outlived(self) -> bool:
-        """Whether a new login is due before the next data connection."""
+        """Return whether a new login is needed before the next data connection."""
         ...
 
     async def authenticate(self, control: ControlConnection, pipelined: bool) -> None:
-        """Tell the server who we are, and set `control.protection`."""
+        """Authenticate us to the server, and set `control.protection`."""
         ...
 
     async def admitted(self, control: ControlConnection) -> None:
-        """Wait for the server's last word on that; what comes after it may be on its way already."""
+        """Wait for the server's final reply to that; later commands may be on their way already."""
         ...
 
     @property
@@ -61,26 +61,26 @@ class Security(Protocol):
         ...
 
     async def check_login(self, control: ControlConnection, replies: Sequence[Reply]) -> None:
-        """Judge the replies to `login`; agree on how data connections are protected."""
+        """Check the replies to `login`; agree on the protection of data connections."""
         ...
 
     async def secure(self, data: socket.socket) -> None:
-        """Do what was agreed on a data connection, before its first byte of data."""
+        """Apply the agreed protection to a data connection, before its first byte of data."""
         ...
 
 
 class LoginAgain(ConnectionLost):
-    """A login that has to begin anew, since another way to authenticate was agreed on."""
+    """A login that has to begin anew, since another authentication method was agreed on."""
 
 
 def security_for(
     address: Address, options: EngineOptions, proxy: Path | None = None, modes: Sequence["DataMode"] | None = None
 ) -> Security | None:
-    """Return what a login there needs.
+    """Return the security that a login at this address needs; None for ftp://.
 
     :param options: name the hosts that a proxy may be delegated to
-    :param proxy: the file of the one to show in place of the user's usual one
-    :param modes: of data channel authentication, where not all will do
+    :param proxy: the file of the proxy to show in place of the user's usual one
+    :param modes: permitted modes of data channel authentication, where not all are
     """
     if address.scheme != "gsiftp":
         return None
@@ -93,9 +93,9 @@ def security_for(
 
 
 class Login:
-    """A control connection that is logged in; made by `open`.
+    """A logged-in control connection; made by `open`.
 
-    :param pipelined: whether commands are sent without waiting for the reply to the one before
+    :param pipelined: whether commands are sent without waiting for the previous reply
     """
 
     def __init__(self, control: ControlConnection, address: Address, options: EngineOptions, pipelined: bool) -> None:
@@ -112,12 +112,12 @@ class Login:
     async def open(
         cls, address: Address, options: EngineOptions, security: Security | None, reached: Reached, pipelined: bool
     ) -> Self:
-        """Connect and log in; once more command by command where a server loses commands."""
+        """Connect and log in; retry one command at a time where a server loses pipelined commands."""
         while True:
             try:
                 return await cls._open(address, options, security, reached, pipelined)
             except LoginAgain:
-                continue  # with fewer ways left to agree on
+                continue  # with fewer modes left to agree on
             except (ConnectionLost, Stalled, ServerSays) as error:
                 if not pipelined or error.permanent:
                     raise
@@ -158,13 +158,13 @@ class Login:
         return ()
 
     async def _answered(self, answers: Sequence[Reply]) -> None:
-        """Hear what the server says to `_questions`."""
+        """Process the replies to `_questions`."""
 
     def _asked(self) -> None:
-        """Send what else may go out before the first answer is here."""
+        """Send further commands that may go out before the first reply is here."""
 
     async def _ask_all(self, commands: Sequence[str], security: Security | None) -> list[Reply]:
-        """The replies to commands that go out in one flight, or one by one."""
+        """Return the replies to commands that are sent in one flight, or one by one."""
         pending = [self.control.submit(command) for command in commands] if self.pipelined else []
         self._asked()
         if security:
@@ -180,18 +180,18 @@ class Login:
         await security.check_login(self.control, replies)
         self._security = security
         if security.protects_data:
-            self.data.forget()  # it was asked for before that was agreed
+            self.data.forget()  # it was requested before that was agreed
 
     def _check_password(self, user: Reply, password: Reply) -> None:
-        # A server that wants no password answers the pipelined PASS with 202 or an error.
+        # A server that needs no password answers the pipelined PASS with 202 or an error.
         refused = user if not user.positive else password
         if user.code != 230 and not (user.positive and password.code in (202, 230)):
             raise refusal(refused, f"login as {self.address.user} at {self.control.where}")
 
     async def locate(self, path: str) -> Address:
-        """Where a path is, which the server hears as it is.
+        """Return the address of a path, if the server receives the path unchanged.
 
-        :raises Unsupported: when it does not: Globus servers drop all but ASCII on connections that are not protected
+        :raises Unsupported: if not: Globus servers drop non-ASCII characters on connections that are not protected
         """
         address = self.address.at(path)
         if not path.isascii():
@@ -203,27 +203,29 @@ class Login:
 
     @property
     def usable(self) -> bool:
-        """Whether the connection still stands, as far as is known, and what was delegated over it is still good."""
+        """Return whether the connection is still open, as far as is known, and the proxy delegated over it is valid."""
         return self.control.usable and not (self._security and self._security.outlived)
 
     @property
     def protects_data(self) -> bool:
-        """Whether the ends of data connections authenticate each other."""
+        """Return whether the ends of data connections authenticate each other."""
         return bool(self._security and self._security.protects_data)
 
     async def secure(self, data: socket.socket) -> None:
-        """Protect a data connection as was agreed when logging in."""
+        """Protect a data connection as agreed when logging in."""
         if self._security:
             await self._security.secure(data)
 
     @cached_property
     def _algorithms(self) -> dict[str, str]:
-        """What the server calls the checksums that it offers, by their names without hyphens."""
+        """The server's names for the checksums that it offers, by these names without hyphens."""
         offered = (name.partition(":")[0] for name in self._features.get("CKSM", "").upper().split(";"))
         return {name.replace("-", ""): name for name in offered if name}
 
     def _checksum_of(self, path: str, algorithm: str, start: int, end: int) -> PendingReply | None:
-        """The reply to come with the server's digest of bytes [start, end); None where it does not offer it."""
+        """Ask for the server's digest of bytes [start, end); return the future reply, or None where it is not
+        offered.
+        """
         name = self._algorithms.get(algorithm.upper())
         if name is None:
             return None
@@ -231,11 +233,11 @@ class Login:
         return self.control.submit(f"CKSM {name} {start} {end - start} {path}", seconds)
 
     def close(self) -> None:
-        """End the session; may be called twice."""
+        """Close the session; may be called twice."""
         self.data.forget()
         self.control.close()
 
     def quit(self) -> None:
-        """End the session, and let the server know that this is meant."""
+        """Close the session with QUIT, so that the server knows that this is intended."""
         self.data.forget()
         self.control.quit()

@@ -1,12 +1,12 @@
-"""What a server that receives a file says meanwhile: how much has come, and which ranges are on its disk. Pure.
+"""Markers that a receiving server sends during a transfer: bytes received, and ranges on its disk. Pure.
 
-    112-Perf Marker                       every few seconds, and at the beginning and the end
-     Stripe Index: 0
-     Stripe Bytes Transferred: 10240
-    112 End.
-    111 Range Marker 0-10240              behind the former, where something is news
+  112-Perf Marker                       every few seconds, and at the beginning and the end
+  Stripe Index: 0
+  Stripe Bytes Transferred: 10240
+  112 End.
+  111 Range Marker 0-10240              after the former, if ranges were added
 
-Offsets are counted from where the transfer began (GFD.20, 3.4; RFC 959 has 110 for text only).
+Offsets are counted from the beginning of the transfer (GFD.20, 3.4; in RFC 959 code 110 is for text only).
 """
 
 import re
@@ -22,11 +22,11 @@ RANGES = re.compile(r"(?<![0-9])([0-9]{1,19})-([0-9]{1,19})(?![0-9])")
 FACT = re.compile(r"\s*Stripe (Index|Bytes Transferred): {0,20}([0-9]{1,19})\s*", re.ASCII)
 MOST_STRIPES = 10_000
 MOST_GAPS = 10_000
-"""Ranges apart from each other that a sink may have of one copy."""
+"""Most separate ranges that a sink may have of one copy."""
 
 
 def ranges(reply: Reply) -> list[tuple[int, int]]:
-    """The ranges [start, end) of a 111 reply.
+    """Return the ranges [start, end) of a 111 reply.
 
     >>> ranges(Reply(111, ("Range Marker 0-10,20-30",)))
     [(0, 10), (20, 30)]
@@ -35,7 +35,7 @@ def ranges(reply: Reply) -> list[tuple[int, int]]:
 
 
 def performance(reply: Reply) -> tuple[int, int] | None:
-    """The number of a stripe and the bytes that it has, of a 112 reply.
+    """Return a stripe's number and its bytes from a 112 reply.
 
     >>> performance(Reply(112, ("Perf Marker", "Stripe Index: 1", "Stripe Bytes Transferred: 12", "End.")))
     (1, 12)
@@ -46,7 +46,7 @@ def performance(reply: Reply) -> tuple[int, int] | None:
 
 
 class Progress:
-    """How far one transfer has come, by its markers.
+    """The progress of one transfer by its markers.
 
     >>> progress = Progress()
     >>> progress.hear(Reply(111, ("Range Marker 0-10",))), progress.hear(Reply(111, ("Range Marker 5-30",)))
@@ -59,20 +59,20 @@ class Progress:
         self.kept = Intervals()
         self._stripes: dict[int, int] = {}
         self.moved = False
-        """Whether what was heard last says that bytes have come."""
+        """Whether the last marker reported new bytes."""
 
     @property
     def told(self) -> bool:
-        """Whether there was any marker."""
+        """Return whether there was any marker."""
         return bool(self._stripes or self.kept)
 
     @property
     def bytes(self) -> int:
-        """How many have come; exact by the last marker."""
+        """The bytes received; exact after the last marker."""
         return self.kept.total or sum(self._stripes.values())
 
     def hear(self, reply: Reply) -> list[tuple[int, int]]:
-        """Take a preliminary reply; the ranges that it says are on disk now and were not before."""
+        """Process a preliminary reply; return the ranges that are newly on disk."""
         self.moved = False
         if reply.code == PERFORMANCE and (told := performance(reply)):
             stripe, count = told

@@ -1,10 +1,10 @@
-"""Receiving ranges over one data connection that is kept (MODE E): the server makes it, and sends what is asked for.
+"""Reception of ranges over one persistent data connection (MODE E), which the server makes to us.
 
-In stream mode each range costs a new data connection: from a far server round trips, and TCP's slow start, in which it
-takes from the others on the same link what it then does not use. Here ranges are asked for ahead and follow each other
-without a pause. What is asked for and no longer wanted still comes, and is skipped, as long as it is little.
-
-Who fetches which range is left to `dealing`; what to do where the server cannot connect to us, to `source`.
+In stream mode each range costs a new data connection: from a distant server that means round trips, and TCP's slow
+start, in which it takes capacity from other connections on the link without using all of it. Here ranges are requested
+ahead and follow each other without a pause. Requested bytes that are no longer wanted still come, and are skipped, as
+long as there are few. `dealing` decides which session fetches which range; `source` handles servers that cannot connect
+to us.
 """
 
 import asyncio
@@ -28,22 +28,23 @@ from coalloc.model import Way
 __all__ = ["BlockChannel", "NoWayBack"]
 
 CONNECT_BACK_SECONDS, CONNECT_BACK_TRIPS = 2.0, 4.0
-"""How long a server has to connect to us, this or so many round trips: a firewall that drops it says nothing.
-
-One packet that is lost costs it a second.
+"""Time limit for the server to connect to us, in seconds or round trips, whichever is longer. A firewall that drops
+the connection sends nothing, and one lost packet costs the server a second.
 """
 SKIPPED, SKIPPED_SECONDS = 1 << 20, 1.0
-"""Bytes that may be skipped, this or what comes in so much time: more cost more than a new session."""
+"""Bytes that may be skipped, or seconds' worth of them, whichever is more: beyond that a new session is cheaper."""
 
 
 class NoWayBack(Exception):
-    """The server does not speak MODE E, could not connect to us, or keeps no connection. Internal: do without."""
+    """The server does not support MODE E, could not connect to us, or keeps no connection. Internal: use stream
+    mode.
+    """
 
 
 class BlockChannel:
-    """A data connection that the server makes to us and sends one range after the other on.
+    """A data connection that the server makes to us, on which it sends one range after another.
 
-    Once it has failed it is of no use, and neither is its session, since what the server will answer next is not known.
+    After a failure neither it nor its session can be used, since the next reply of the server is unknown.
     """
 
     def __init__(self, session: Session) -> None:
@@ -56,14 +57,14 @@ class BlockChannel:
 
     @property
     def way(self) -> Way | None:
-        """How data come at the moment; None if not known."""
+        """The path of the data; None if not known."""
         return way_of(self._data) if self._data and self.usable else None
 
     async def fetch(self, span: Span, deliver: Deliver, about: Session | None = None) -> None:
-        """Receive `span`, behind what was asked for before.
+        """Receive `span`, after the ranges requested before.
 
-        :param about: the session, for another file than its own
-        :raises NoWayBack: when no byte can come this way
+        :param about: the session for another file, if not its own
+        :raises NoWayBack: when no byte can come over this connection
         """
         if self._coming is None:
             self._begin()
@@ -84,11 +85,11 @@ class BlockChannel:
 
     @property
     def kept(self) -> bool:
-        """Whether the server has sent a second range on the connection of the first."""
+        """Return whether the server has sent a second range on the connection of the first."""
         return self._turns.ended > 1
 
     def _begin(self) -> None:
-        """Open a port for the server to connect to, and tell it, in MODE E."""
+        """Open a port for the server to connect to, and send it the address, in MODE E."""
         control = self._session.control
         host = control.local
         if translated(host, control.peer):
@@ -101,7 +102,7 @@ class BlockChannel:
         self._coming.add_done_callback(partial(self._connected, listener))
 
     async def _connect(self, listener: socket.socket, told: list[PendingReply]) -> None:
-        """Wait for the server's connection, and for its word that MODE E is what it sends there."""
+        """Wait for the server's connection and its acceptance of MODE E."""
         control = self._session.control
         seconds = max(CONNECT_BACK_SECONDS, CONNECT_BACK_TRIPS * (self._session.stat.rtt or 0.0))
         try:
@@ -113,11 +114,11 @@ class BlockChannel:
             raise NoWayBack from None
 
     async def _accept(self, listener: socket.socket) -> socket.socket:
-        """The first connection from where the data may come from."""
+        """Accept the first connection from an address that data may come from."""
         control = self._session.control
         allowed = {control.peer, *map(str, await self._session.data.allowed_hosts())}
         if ip_address(control.peer).is_loopback:
-            allowed.add(control.local)  # what a loopback server's connection comes from
+            allowed.add(control.local)  # connections of a server on loopback come from this address
         while True:
             data, peer = await asyncio.get_running_loop().sock_accept(listener)
             if peer[0] in allowed:
@@ -157,14 +158,16 @@ class BlockChannel:
             gather.received(count, self._turns.left)
 
     def _replied(self, turn: Turn, shown: str, reply: PendingReply) -> None:
-        """The reply to a range is here: a refusal ends the wait for data; success says nothing."""
+        """Process the reply to a range: a refusal ends the wait for data; success means nothing."""
         if not (reply.cancelled() or reply.exception() or reply.result().positive):
             turn.refusal = refusal(reply.result(), shown)
-            if turn is self._turns.first:  # else something is still on its way to us
+            if turn is self._turns.first:  # else data of an earlier range are still to come
                 self._give_up()
 
     def _give_up(self) -> None:
-        """End all, the first as the server said; it may be that it could not connect to us, or does so only once."""
+        """End all ranges, the first with the server's refusal; the server may be unable to connect to us, or to
+        reconnect.
+        """
         first = self._turns.first
         if first and not first.received:
             about_it = isinstance(first.refusal, NoSuchFile | PermissionRefused)
@@ -175,17 +178,17 @@ class BlockChannel:
         self._fail()
 
     def _skip(self) -> None:
-        """Give up where there is more to skip than a new session costs, and nothing else to wait for."""
+        """Fail if skipping the rest costs more than a new session, and no range is wanted."""
         most = max(SKIPPED, SKIPPED_SECONDS * self._gather.rate if self._gather else 0.0)
         if not self._turns.wanted and self._turns.left > most:
             self._fail()
 
     def close(self) -> None:
-        """Let go of the connection; may be called twice."""
+        """Close the connection; may be called twice."""
         self._fail()
 
     def _fail(self, error: BaseException | None = None) -> None:
-        """End all that is asked for: with `error`, or as far as it came."""
+        """End all pending ranges: with `error`, or with the bytes that have come."""
         self.usable = False
         if self._coming:
             self._coming.cancel()
@@ -197,7 +200,7 @@ class BlockChannel:
 
 
 def translated(local: str, peer: str) -> bool:
-    """Whether the server sees us at another address than we do, which it could connect to.
+    """Return whether the server sees a public address and we a private one, so that it cannot connect to ours.
 
     >>> translated("10.0.0.7", "192.0.2.1"), translated("10.0.0.7", "8.8.8.8"), translated("8.8.4.4", "8.8.8.8")
     (False, True, False)

@@ -1,7 +1,7 @@
-"""The language of GridFTP servers as bytes to events and back: replies, commands, addresses, MODE E blocks.
+"""The protocol of GridFTP servers as bytes to events and back: replies, commands, addresses, MODE E blocks.
 
-No socket, no clock: `control` and the data channels feed it what arrives. What a reply means for a transfer is
-left to `session`. RFC 959 (replies), RFC 2389 (FEAT), RFC 2428 (EPSV), RFC 3659 (MLST), GFD.20 (ERET, MODE E).
+No sockets, no clock: `control` and the data channels feed it the received bytes. `session` interprets replies. RFC 959
+(replies), RFC 2389 (FEAT), RFC 2428 (EPSV), RFC 3659 (MLST), GFD.20 (ERET, MODE E).
 """
 
 import re
@@ -37,20 +37,20 @@ EXTENDED = re.compile(r"\(([!-~])\1\1([0-9]{1,5})\1\)")
 MAX_LINE = 64 * 1024
 MAX_LINES = 10_000
 MAX_REPLY = 1024 * 1024
-"""Bytes of one reply; the longest that servers have reason to send lists their commands, in some kilobytes."""
+"""Bytes of one reply; the longest legitimate ones list a server's commands, in some kilobytes."""
 SHOWN = 400
-"""Characters of a reply that are shown: half of them from its end, where servers say why, behind a path."""
+"""Characters of a reply that are shown, half of them from its end, where servers give the reason after a path."""
 
 
 class Reply(NamedTuple):
-    """A whole reply: its three digits, and its lines without the digits."""
+    """A whole reply: its three-digit code, and its lines without the code."""
 
     code: int
     lines: tuple[str, ...]
 
     @property
     def preliminary(self) -> bool:
-        """Whether another reply to the same command follows."""
+        """Return whether another reply to the same command follows."""
         return self.code < 200
 
     @property
@@ -59,7 +59,7 @@ class Reply(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The words in one line, without what cannot be printed, short enough for a message."""
+        """The reply's text on one line, without unprintable characters, short enough for a message."""
         words = escaped("; ".join(line for line in self.lines if line and line not in ("End.", "End")))
         if len(words) > SHOWN:
             words = f"{words[: SHOWN // 2]}...{words[3 - SHOWN // 2 :]}"
@@ -79,11 +79,14 @@ class LineReader:
 
     @property
     def pending(self) -> bool:
-        """Whether a line has begun that has not ended."""
+        """Return whether an unfinished line has been received."""
         return bool(self._rest)
 
     def feed(self, data: bytes) -> list[bytes]:
-        """:raises LimitExceeded: when a line is longer than any server has reason to send"""
+        """Return the lines completed by this data.
+
+        :raises LimitExceeded: when a line is longer than any server has reason to send
+        """
         data = self._rest + data
         *lines, self._rest = data.replace(b"\r\n", b"\n").split(b"\n")
         if len(data) > MAX_LINE and max(map(len, (*lines, self._rest))) > MAX_LINE:
@@ -105,7 +108,10 @@ class ReplyReader:
         self._bytes = 0
 
     def feed(self, line: bytes) -> Reply | None:
-        """:raises NotThatProtocol: when a reply does not begin with three digits, or never ends"""
+        """Return the reply that this line completes, or None.
+
+        :raises NotThatProtocol: when a reply does not begin with three digits, or never ends
+        """
         if not self._lines:
             if not BEGINNING.match(line):
                 raise NotThatProtocol(f"the server said {_show(line)!r}", "check scheme, host and port of the URL")
@@ -139,9 +145,9 @@ def _show(line: bytes) -> str:
 
 
 def format_command(command: str) -> bytes:
-    """One command as sent.
+    """Return a command as sent.
 
-    :raises Unsupported: when it holds a line break or NUL, which could smuggle in a second command
+    :raises Unsupported: when it contains a line break or NUL, which could smuggle in a second command
     """
     if UNSENDABLE.search(command):
         verb = command.split(" ", 1)[0]
@@ -150,7 +156,7 @@ def format_command(command: str) -> bytes:
 
 
 def passive_address(reply: Reply) -> tuple[str, int]:
-    """Host and port of a 227 reply.
+    """Return host and port of a 227 reply.
 
     >>> passive_address(Reply(227, ("Entering Passive Mode (127,0,0,1,4,1)",)))
     ('127.0.0.1', 1025)
@@ -164,7 +170,7 @@ def passive_address(reply: Reply) -> tuple[str, int]:
 
 
 def extended_passive_port(reply: Reply) -> int:
-    """The port of a 229 reply; the host is that of the control connection.
+    """Return the port of a 229 reply; the host is that of the control connection.
 
     >>> extended_passive_port(Reply(229, ("Entering Extended Passive Mode (|||1025|)",)))
     1025
@@ -175,7 +181,7 @@ def extended_passive_port(reply: Reply) -> int:
 
 
 def port_command(host: str, port: int) -> str:
-    """What tells a server where to connect to.
+    """Return the command that gives the server an address to connect to.
 
     >>> port_command("10.0.0.7", 51210), port_command("::1", 51210)
     ('PORT 10,0,0,7,200,10', 'EPRT |2|::1|51210|')
@@ -190,7 +196,7 @@ def _no_address(reply: Reply) -> ServerSays:
 
 
 def features(reply: Reply) -> dict[str, str]:
-    """What a FEAT reply offers: names in upper case, with their parameters.
+    """Return the features in a FEAT reply: names in upper case, with their parameters.
 
     >>> features(Reply(211, ("Extensions supported", "ERET", "CKSM MD5:10;ADLER32:10;", "End")))["CKSM"]
     'MD5:10;ADLER32:10;'
@@ -202,7 +208,7 @@ def features(reply: Reply) -> dict[str, str]:
 
 
 def facts(reply: Reply) -> dict[str, str]:
-    """The facts of an MLST reply, names in lower case: type, size, modify.
+    """Return the facts of an MLST reply, names in lower case: type, size, modify.
 
     >>> facts(Reply(250, ("status of /a", "Type=file;Size=12; /a", "End")))
     {'type': 'file', 'size': '12'}
@@ -215,7 +221,7 @@ def facts(reply: Reply) -> dict[str, str]:
 
 
 def digest_in(reply: Reply, algorithm: str) -> str | None:
-    """The digest that a reply to CKSM gives, in lower-case hex; None where it gives none.
+    """Return the digest in a reply to CKSM, in lower-case hex; None where there is none.
 
     >>> digest_in(Reply(213, ("03DA0195",)), "adler32"), digest_in(Reply(213, ("soon",)), "adler32")
     ('03da0195', None)
@@ -225,20 +231,20 @@ def digest_in(reply: Reply, algorithm: str) -> str | None:
 
 
 class Block(NamedTuple):
-    """Bytes of the range that was asked for; `offset` is counted from its start."""
+    """Bytes of the requested range; `offset` is counted from its start."""
 
     offset: int
     view: memoryview
 
 
 class EndOfData(NamedTuple):
-    """Nothing more comes on this connection in this transfer; `closes`: nor in any other."""
+    """The end of this transfer's data on this connection; if `closes`, the connection ends, too."""
 
     closes: bool
 
 
 class EndOfFile(NamedTuple):
-    """How many connections will each say EndOfData."""
+    """The number of connections on which EndOfData will come."""
 
     connections: int
 
@@ -257,18 +263,20 @@ class BlockReader:
     HEADER = Struct("!BQQ")
     ERROR, EOF, EOD, CLOSE = 0x20, 0x40, 0x08, 0x04
     SPARE_BLOCKS, LEAST_BLOCK = 1024, 512
-    """Blocks of any size that a range may have, and the mean bytes of those beyond: servers send 256 KiB."""
+    """Blocks of any size that a range may have, and the least mean size in bytes of further ones: servers send
+    256 KiB.
+    """
 
     def __init__(self) -> None:
-        self._blocks = self._bytes = 0  # of the range that is under way
+        self._blocks = self._bytes = 0  # of the current range
         self._header = b""
         self._left = 0
         self._offset = 0
 
     def feed(self, data: memoryview) -> list[Block | EndOfData | EndOfFile]:
-        """The views handed out are parts of `data`.
+        """Return the events in `data`; the views in them are parts of it.
 
-        :raises LimitExceeded: when blocks are so small that the work for each is all that they bring
+        :raises LimitExceeded: when the blocks are so small that handling them costs more than they carry
         """
         events: list[Block | EndOfData | EndOfFile] = []
         while data:

@@ -1,4 +1,4 @@
-"""What a server's refusal means: negative replies as this project's errors."""
+"""Mapping of servers' negative replies to this project's errors."""
 
 import re
 
@@ -30,16 +30,16 @@ DISK = (
     (r"not a directory|NOT_A_DIRECTORY", NotDirectory, "check the path"),
     (r"(file|already) exists|PATH_EXISTS", AlreadyThere, "choose another name, or delete what is there"),
 )
-"""What file systems say, in the words of the C library, and the Globus servers' names for it."""
+"""File system errors, in the words of the C library, and the Globus servers' names for them."""
 FULL = r"too many(?! levels)|\bbusy\b|maximum|\bmax \d|limit exceeded|overload"
-"""What servers say that have as many clients as they want: with 421, as they should, or with 425, 450 or 530."""
+"""Replies of servers with too many clients: with 421, as they should, or with 425, 450 or 530."""
 FORBIDDEN = r"permission|denied|not (allowed|permitted)|forbidden|not authori[sz]ed|read-only|GSSAPI"
 
 
 def refusal(reply: Reply, thing: str) -> SourceError:
-    """The error that a negative reply stands for.
+    """Return the error for a negative reply.
 
-    :param thing: what was asked for: a URL, or host:port while logging in
+    :param thing: the object of the request: a URL, or host:port while logging in
     """
     said = f"{thing}: the server says {reply.code} {reply.text}"
     if (400 <= reply.code < 500 or reply.code == 530) and _says(FULL, reply):
@@ -64,7 +64,7 @@ def refusal(reply: Reply, thing: str) -> SourceError:
 
 
 def _says(pattern: str, reply: Reply) -> bool:
-    """Whether a reply has one of these words; the pattern is compiled when the first refusal comes."""
+    """Return whether a reply matches the pattern, which is compiled at the first refusal."""
     return re.search(pattern, reply.text, re.IGNORECASE) is not None
 
 

@@ -1,7 +1,7 @@
 """A replica whose bytes go to another server, not to us: the same contract, so that the same schedulers drive it.
 
-Ranges are copied in slices of a moment each, two on their way, so that a range can be shortened while it runs and what
-has arrived is told often. What is delivered are views of nothing: the bytes themselves are on the sink's disk.
+Ranges are copied in short slices, two at a time, so that a range can be shortened while it runs and progress is
+reported often. The delivered views are placeholders: the bytes themselves are on the sink's disk.
 """
 
 import asyncio
@@ -21,21 +21,21 @@ from coalloc.model import Stat
 __all__ = ["RemoteSource", "Sink"]
 
 NOTHING = memoryview(mmap(-1, 64 << 20))
-"""Stands for bytes that are elsewhere; never written or read, so it takes no memory."""
+"""Placeholder for bytes that are elsewhere; never written or read, so it takes no memory."""
 FIRST, MOST = 256 * 1024, 1 << 30
 """Bytes of the first slice, and of the largest."""
 GROWTH = 4
-"""How many times as long as the one before a slice may be."""
+"""Most by which a slice may be longer than the previous one, as a factor."""
 SLICE_SECONDS = 0.25
 AHEAD = 2
-"""Slices on their way: the next one begins where the last ends, without a pause."""
+"""Slices under way at once: the next one begins where the last ends, without a pause."""
 DRAIN_SECONDS = 0.3
-"""How long slices that are no longer wanted may take to end; to connect anew takes about as long."""
+"""Seconds that unwanted slices may take to end; reconnecting takes about as long."""
 
 
 @dataclass(frozen=True)
 class Sink:
-    """The file that is written: the URL of its server, its path there, and the proxy to show, if not the usual one."""
+    """The file that is written: its server's URL, its path there, and the proxy to show, if not the usual one."""
 
     url: str
     path: str
@@ -43,7 +43,7 @@ class Sink:
 
 
 class RemoteSource(Source):
-    """One replica at a GridFTP server, copied to another one.
+    """One replica at a GridFTP server, copied to another server.
 
     :param proxy: the file of the proxy to show to the source, in place of the user's usual one
     """
@@ -56,12 +56,12 @@ class RemoteSource(Source):
         self._pair: ThirdParty | None = None
         self._pairing = asyncio.Lock()
         self.slice = FIRST
-        """Bytes that are copied in a moment, as far as is known."""
+        """Bytes that are copied in SLICE_SECONDS, as far as is known."""
         self.touched = Intervals()
-        """What it may have written at the sink, whether or not that was wanted in the end."""
+        """Ranges that it may have written at the sink, wanted or not."""
 
     async def open(self) -> Stat:
-        """Log in at both servers; says what the source does."""
+        """Log in at both servers; return the source's answer."""
         stat = await self._replica.open()
         await self._usable_pair()
         return stat
@@ -75,25 +75,25 @@ class RemoteSource(Source):
             return self._pair
 
     def _drop_pair(self) -> None:
-        """Also one that is of no use: an end of it may stand."""
+        """Close the pair, even an unusable one: one of its connections may still be open."""
         if self._pair:
             self._pair.close()
             self._pair = None
 
     async def fetch(self, span: Span, deliver: Deliver) -> None:
-        """Have [span.start, span.end) copied; `deliver` is told of what is on the sink's disk."""
+        """Copy [span.start, span.end); `deliver` is called for bytes that are on the sink's disk."""
         if span.start < span.end:
             await self._usable_pair()
             await _Slices(self, span, deliver).run()
 
     async def copy(self, start: int, end: int, received: KeptRange) -> None:
-        """Have one slice copied by the pair that is open."""
+        """Copy one slice by the open pair."""
         self.touched.add(start, end)
         pair = await self._usable_pair()
         await pair.copy(self._replica.path, self._sink.path, end, [(start, end)], received)
 
     async def make_empty(self) -> None:
-        """Copy a replica that has no byte."""
+        """Copy an empty replica."""
         await (await self._usable_pair()).copy(self._replica.path, self._sink.path, 0)
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
@@ -112,7 +112,7 @@ class RemoteSource(Source):
 
 
 class _Slices:
-    """One range, copied piece by piece."""
+    """One range, copied slice by slice."""
 
     def __init__(self, source: RemoteSource, span: Span, deliver: Deliver) -> None:
         self._source = source
@@ -126,7 +126,7 @@ class _Slices:
         self._ended = self._time()
 
     async def run(self) -> None:
-        """Return when all before the span's end, as it is by then, is on disk."""
+        """Copy until everything before the current end of the span is on disk."""
         try:
             while not self._arrived.covers(self._span.start, self._span.end):
                 self._ask()
@@ -152,9 +152,9 @@ class _Slices:
         self._news.put_nowait((start, end))
 
     def _settle(self) -> None:
-        """Take what has ended off the list; the next slices are as long as takes a moment.
+        """Remove finished copies; adapt the length of the next slices to SLICE_SECONDS.
 
-        :raises SourceError: when it has failed
+        :raises SourceError: when one has failed
         """
         while self._copies and self._copies[0][1].done():
             length, copy = self._copies.popleft()

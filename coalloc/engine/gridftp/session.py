@@ -1,7 +1,7 @@
-"""A logged-in session with one server about one file: its size, what to ask for a range.
+"""A logged-in session with one server for one file: its size, and the commands that request a range.
 
-Logging in is left to `login`, how data connections are made to `data`, how data are received to `stream` and `modee`;
-when sessions are made and dropped, to `source`.
+`login` logs in, `data` makes data connections, `stream` and `modee` receive data; `source` decides when sessions are
+made and dropped.
 """
 
 from collections.abc import Sequence
@@ -22,14 +22,14 @@ __all__ = ["Session"]
 
 
 class Session(Login):
-    """A login that has asked about its file."""
+    """A login that has asked for its file's size and version."""
 
     def __init__(self, control: ControlConnection, address: Address, options: EngineOptions, pipelined: bool) -> None:
         super().__init__(control, address, options, pipelined)
         self.stat = Stat(0)
 
     def about(self, path: str) -> Self:
-        """This very session, for fetching from another file at the server, of which nothing is asked."""
+        """Return this session for fetching another file at the server, without a query about it."""
         other = copy(self)
         other.address = self.address.at(path)
         return other
@@ -47,7 +47,7 @@ class Session(Login):
         self.stat = self._understand(listed, size, modified, ranged)
 
     async def ask_again(self) -> Stat:
-        """Ask about the file once more."""
+        """Ask for the file's size and version once more."""
         if self.pipelined:
             pending = [self.control.submit(question, self.options.connect_seconds) for question in self._questions()]
             answers = [await self.control.reply(each) for each in pending]
@@ -73,7 +73,9 @@ class Session(Login):
         return Stat(length, validator, ranged=ranged, rtt=self.control.round_trip)
 
     def _check_name(self, listed: Reply) -> None:
-        """Refuse a server that heard another name: Globus servers drop all but ASCII on unprotected connections."""
+        """Refuse a server that received another name: Globus servers drop non-ASCII characters on unprotected
+        connections.
+        """
         shown, remedy = (
             self.address.shown,
             "GridFTP servers may drop all but ASCII from names over ftp://: try gsiftp://",
@@ -85,19 +87,19 @@ class Session(Login):
 
     @property
     def sends_blocks(self) -> bool:
-        """Whether the server offers MODE E and takes commands ahead, and data connections need no handshake."""
+        """Return whether the server offers MODE E and pipelining, and data connections need no handshake."""
         offered = {"ERET", "PARALLEL"} <= self._features.keys()
         return offered and self.pipelined and not self.protects_data
 
     def ask_ahead(self) -> None:
-        """Prepare the next data connection already, behind the commands that are under way."""
+        """Prepare the next data connection already, behind the commands under way."""
         if self.pipelined:
             self.data.prepare()
 
     async def retrieve(self, start: int, end: int) -> PendingReply:
-        """Ask for bytes [start, end) on the data connection that is ready; the future is the final reply.
+        """Request bytes [start, end) on the data connection that is ready; return the future final reply.
 
-        A server without ERET goes on beyond `end` until the data connection is closed.
+        A server without ERET sends beyond `end` until the data connection is closed.
         """
         path = self.address.path
         if "ERET" in self._features:
@@ -110,7 +112,7 @@ class Session(Login):
         return transfer
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
-        """The server's digest of bytes [start, end) in lower-case hex; None when it does not offer it."""
+        """Return the server's digest of bytes [start, end) in lower-case hex; None when it does not offer it."""
         asked = self._checksum_of(self.address.path, algorithm, start, end)
         if asked is None:
             return None

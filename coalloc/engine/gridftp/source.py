@@ -1,7 +1,8 @@
-"""One replica at one GridFTP server: when sessions are made, reused and dropped, and how data come.
+"""One replica at one GridFTP server: when sessions are made, reused and dropped, and by which mode data come.
 
-The first session begins in stream mode, which every server and every firewall admits. Further ones with a server that
-is far keep one data connection each, made by the server (`modee`). When that has worked the first session does so, too.
+The first session begins in stream mode, which every server and every firewall admits. Further sessions with a distant
+server keep one data connection each, made by the server (`modee`). Once that has worked, the first session does so,
+too.
 """
 
 import asyncio
@@ -24,9 +25,9 @@ from coalloc.model import Stat, Way
 __all__ = ["FAR", "GridFTPSource", "Known"]
 
 FAR = 0.01
-"""Seconds of round trip from which on a new data connection for each range costs too much."""
+"""Round-trip time in seconds from which a new data connection for each range costs too much."""
 BRIEF = 4 << 20
-"""Bytes of which even a slow server knows the checksum so soon that a fetch can wait for it."""
+"""Most bytes of a checksum that even a slow server computes so fast that a fetch can wait for it."""
 
 
 log = logging.getLogger(__name__)
@@ -34,10 +35,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Known:
-    """What the sessions with one replica have found out, for each other.
+    """Findings that the sessions with one replica share.
 
-    `pipelined`: the server takes commands ahead. `connects_back`: it can connect to us; None while not tried. `rtt`:
-    seconds of a round trip, once it was reached.
+    `pipelined`: the server accepts pipelined commands. `connects_back`: it can connect to us; None while not tried.
+    `rtt`: round-trip time in seconds, once the server was reached.
     """
 
     rtt: float | None = None
@@ -46,10 +47,10 @@ class Known:
 
 
 class GridFTPSource(Source):
-    """One session about a file at a GridFTP or FTP server. Its control connection is kept between ranges.
+    """One session for a file at a GridFTP or FTP server. Its control connection is kept between ranges.
 
-    :param known: what is shared with other sessions about the same file
-    :param number: of this session, from 0; those beyond `options.streams` are done without where they would do harm
+    :param known: findings shared with other sessions for the same file
+    :param number: number of this session, from 0; those beyond `options.streams` give up where they would do harm
     :raises UsageError: when the URL names no file at a server
     """
 
@@ -76,7 +77,7 @@ class GridFTPSource(Source):
 
     @property
     def path(self) -> str:
-        """Where the file is at the server: absolute, or `/~/` and where it is from the login directory."""
+        """The file's path at the server: absolute, or `/~/` and a path from the login directory."""
         return self._address.named
 
     async def open(self) -> Stat:
@@ -98,7 +99,7 @@ class GridFTPSource(Source):
         self._known.rtt = control.round_trip
 
     async def _connected(self) -> Session:
-        """A new session in place of the one before."""
+        """Return a new session in place of the previous one."""
         self._drop()
         self._session = await self._open_session()
         return self._session
@@ -132,17 +133,17 @@ class GridFTPSource(Source):
 
     @property
     def _may_keep(self) -> bool:
-        """Whether keeping a data connection is worth it, and may be possible."""
+        """Return whether a persistent data connection is worth it, and may be possible."""
         far = self._session is not None and (self._session.stat.rtt or 0.0) >= FAR and self._session.sends_blocks
         return far and self._known.connects_back is not False
 
     @property
     def _keeps(self) -> bool:
-        """Whether a data connection is to be kept."""
+        """Return whether to keep a data connection."""
         return self._may_keep and (self._known.connects_back is True or self._number > 0)
 
     async def _fetch_kept(self, span: Span, deliver: Deliver) -> bool:
-        """Fetch over the connection that is kept; False where there can be none.
+        """Fetch over the persistent connection; return False where there can be none.
 
         :raises Unsupported: where there can be none, and this session would only disturb others
         """
@@ -167,7 +168,7 @@ class GridFTPSource(Source):
     async def _fetch_stream(self, session: Session, span: Span, deliver: Deliver) -> None:
         try:
             data = await session.data.take()
-        except ConnectionLost:  # the server gave up the idle session
+        except ConnectionLost:  # the server closed the idle session
             session = await self._reopened()
             data = await session.data.take()
         self._data = data
@@ -177,8 +178,8 @@ class GridFTPSource(Source):
             self._data = None
 
     async def _usable_channel(self) -> BlockChannel:
-        """The data connection that is kept, or a new one in a new session, about the file that `open` saw."""
-        async with self._streaming:  # two ranges that are asked for at once share one
+        """Return the persistent data connection, or a new one in a new session, for the file that `open` saw."""
+        async with self._streaming:  # two ranges requested at once share one
             session = await self._usable_session()
             if self._channel is None:
                 self._channel = BlockChannel(session)
@@ -190,7 +191,7 @@ class GridFTPSource(Source):
         return await self._reopened()
 
     async def _reopened(self) -> Session:
-        """A new session about the file that `open` saw."""
+        """Return a new session for the file that `open` saw."""
         session = await self._connected()
         self._check_unchanged(session.stat)
         return session
@@ -201,9 +202,9 @@ class GridFTPSource(Source):
 
     async def checksum(self, algorithm: str, start: int, end: int) -> str | None:
         if end - start <= BRIEF and (session := self._idle()):
-            with suppress(ConnectionLost):  # the server gave it up
+            with suppress(ConnectionLost):  # the server closed it
                 return await session.checksum(algorithm, start, end)
-        # On a session of its own: a server does nothing else while it computes, and a fetch may begin meanwhile.
+        # On a separate session: a server does nothing else while it computes, and a fetch may begin meanwhile.
         self._asked_aside += 1
         try:
             return await (await self._usable_aside()).checksum(algorithm, start, end)
@@ -219,12 +220,12 @@ class GridFTPSource(Source):
 
     async def recheck(self) -> Stat:
         if self._session and self._session.usable:
-            with suppress(ConnectionLost, Stalled):  # the server gave it up
+            with suppress(ConnectionLost, Stalled):  # the server closed it
                 return await self._session.ask_again()
         return (await self._connected()).stat
 
     def _idle(self) -> Session | None:
-        """The session that fetches while it does not: asking there saves the round trips that one aside takes."""
+        """Return the fetching session while it is idle: using it saves the round trips of opening a separate one."""
         return None if self._aside or self._fetching else self._session
 
     async def close(self) -> None:

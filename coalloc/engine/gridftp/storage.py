@@ -1,7 +1,7 @@
-"""Names at one server: list, look at, make, rename, delete. A session that is about no one file.
+"""File names at one server: list, inspect, make, rename, delete. A session that is not bound to one file.
 
-Commands that are awaited side by side go out without waiting for each other; a server answers them in order, and does
-nothing else while it lists a directory or computes a checksum. What a listing's lines say is left to `listing`.
+Commands that are awaited concurrently go out without waiting for each other. A server answers them in order, and does
+nothing else while it lists a directory or computes a checksum. `listing` parses the lines of a listing.
 """
 
 import asyncio
@@ -26,19 +26,20 @@ __all__ = ["Storage", "open_storage"]
 
 PIECE = 256 * 1024
 UNKNOWN = (500, 502, 504)
+"""Replies to unknown commands. Globus servers also use 500 for failures, with the reason in further lines."""
 NOT_WITH_THAT = 504
-"""The command is known, its argument is not (RFC 959, 4.2.2)."""
-"""Replies to commands that a server does not know; of what fails Globus servers say 500, too, and why in more lines."""
+"""The command is known, but not with its argument (RFC 959, 4.2.2)."""
 LIST_SECONDS = 60.0
-"""How long a listing may stand still: a server that reads a large directory says nothing, or we take nothing."""
+"""Seconds for which a listing may stand still, because a server reads a large directory or we do not read."""
 
 
 class Storage(Login):
-    """The names at one server, made by `coalloc.api.storage`; may be used by several tasks at once.
+    """The file names at one server, made by `coalloc.api.storage`; may be used by several tasks at once.
 
-    Paths are absolute, or begin with `/~/` from the login directory. Every call may raise what `coalloc.errors` has
-    below SourceError: NoSuchFile, IsDirectory, NotDirectory, AlreadyThere, NotEmpty, PermissionRefused, NoSpace,
-    ServerBusy; Unsupported for a path that cannot be sent; ConnectionLost and Stalled, after which it is not `usable`.
+    Paths are absolute, or begin with `/~/` from the login directory. Every call may raise these subclasses of
+    `coalloc.errors.SourceError`: NoSuchFile, IsDirectory, NotDirectory, AlreadyThere, NotEmpty, PermissionRefused,
+    NoSpace, ServerBusy; Unsupported for a path that cannot be sent; ConnectionLost and Stalled, after which it is not
+    `usable`.
     """
 
     def __init__(self, control: ControlConnection, address: Address, options: EngineOptions, pipelined: bool) -> None:
@@ -46,7 +47,7 @@ class Storage(Login):
         self._listing = asyncio.Lock()
         self._turn: AbstractAsyncContextManager[None] = nullcontext() if pipelined else self._listing
         self._listed = False
-        """Whether a listing has worked: then the next one is asked for in one flight."""
+        """Whether a listing has worked: then the next one is requested in one flight."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -57,11 +58,11 @@ class Storage(Login):
 
     @property
     def describes(self) -> bool:
-        """Whether the server says that it knows what `stat` asks."""
+        """Return whether the server supports the command for `stat`."""
         return "MLST" in self._features
 
     async def stat(self, path: str) -> Entry:
-        """What is at `path`; of a symbolic link mostly what it leads to."""
+        """Return the entry at `path`; for a symbolic link, servers mostly describe its target."""
         reply = await self._ask("MLST", path)
         line = reply.lines[1] if len(reply.lines) > 2 else ""
         return entry(line.partition("; ")[0], path.rstrip("/").rpartition("/")[2] or "/")
@@ -69,12 +70,13 @@ class Storage(Login):
     async def list(
         self, path: str, omitted: MutableSequence[Omission] | None = None
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """The entries of a directory, some at a time as they come; symbolic links that lead nowhere may be missing.
+        """Yield the entries of a directory in groups as they arrive; symbolic links that lead nowhere may be missing.
 
-        What the listing left out is in `omitted` in the end, as far as the server tells.
+        `omitted` receives what the listing left out, as far as the server reports it.
 
-        Until it has ended the server does nothing else: do not wait for another call meanwhile. Listings that are asked
-        for side by side follow each other. To leave one early ends the session: Globus servers take it badly.
+        Until the listing has ended the server does nothing else: do not wait for another call meanwhile. Concurrent
+        listings follow each other. Leaving the iteration early closes the session, because Globus servers do not handle
+        that well.
         """
         address = await self.locate(path)
         async with self._listing:
@@ -96,7 +98,7 @@ class Storage(Login):
             omitted.extend(omissions)
 
     async def _begin(self, address: Address) -> tuple[PendingReply, socket.socket]:
-        """Ask for a listing: the reply to it, and where it comes."""
+        """Request a listing; return its future reply and its data connection."""
         where = self._submit(self.data.command)
         listed = self._submit(f"MLSD {address.path}", LIST_SECONDS) if self._listed else None
         try:
@@ -109,7 +111,7 @@ class Storage(Login):
 
     @staticmethod
     def _whole(listing: Listing, address: Address) -> Sequence[Omission]:
-        """What a listing that has come left out."""
+        """Return what a finished listing left out."""
         try:
             return listing.close()
         except ConnectionLost as error:
@@ -128,21 +130,21 @@ class Storage(Login):
             raise ConnectionLost(f"{address.shown}: the listing was lost: {error}", "try again") from None
 
     async def make(self, path: str) -> None:
-        """Make a directory, in one that is there."""
+        """Make a directory in an existing one."""
         await self._ask("MKD", path)
 
     async def rename(self, old: str, new: str) -> None:
-        """Give a file or directory another name. As on POSIX, a file that is there under the new name is replaced."""
+        """Rename a file or directory. As on POSIX, an existing file of the new name is replaced."""
         await self._ask_both(("RNFR", old), ("RNTO", new))
 
     async def link(self, target: str, path: str) -> None:
-        """Make a symbolic link at `path` to something that is there."""
+        """Make a symbolic link at `path` to an existing file or directory."""
         await self._ask_both(("SITE SYMLINKFROM", target), ("SITE SYMLINKTO", path))
 
     async def hollow(self, path: str, size: int) -> None:
-        """Make a file of so many zeros, at least one: one byte is sent, behind a hole.
+        """Make a sparse file of `size` zeros, at least one: only the last byte is sent.
 
-        :raises Unsupported: (or another refusal) by servers that write no file from its middle
+        :raises Unsupported: (or another refusal) by servers that cannot write a file from its middle
         """
         address = await self.locate(path)
         loop = asyncio.get_running_loop()
@@ -152,7 +154,7 @@ class Storage(Login):
             stored.add_done_callback(lambda _: _wake(stored, data))
             try:
                 await self.secure(data)
-                with suppress(OSError):  # the reply says why
+                with suppress(OSError):  # the reply gives the reason
                     await loop.sock_sendall(data, b"\0")
             finally:
                 data.close()
@@ -167,19 +169,19 @@ class Storage(Login):
         await self._ask("RMD", path)
 
     async def touch(self, path: str, modified: float) -> None:
-        """Set when a file was modified, in seconds since the epoch; servers know whole ones."""
+        """Set the modification time, in seconds since the epoch; servers store whole seconds."""
         command = "MFMT" if "MFMT" in self._features else "SITE UTIME"
         await self._ask(f"{command} {stamp(modified)}", path)
 
     async def checksum(self, path: str, algorithm: str, start: int, end: int) -> str | None:
-        """The server's digest of bytes [start, end) in lower-case hex; None when it does not offer it."""
+        """Return the server's digest of bytes [start, end) in lower-case hex; None when it does not offer it."""
         address = await self.locate(path)
         async with self._turn:
             asked = self._checksum_of(address.path, algorithm, start, end)
             reply = None if asked is None else await asked
         if reply is None:
             return None
-        if reply.code in UNKNOWN and len(reply.lines) == 1:  # though it says that it offers it
+        if reply.code in UNKNOWN and len(reply.lines) == 1:  # although it announces it
             if reply.code == NOT_WITH_THAT:
                 self._algorithms.pop(algorithm.upper(), None)
             else:
@@ -188,7 +190,7 @@ class Storage(Login):
         return digest_in(_positive(reply, address), algorithm)
 
     def offers(self, algorithm: str) -> bool:
-        """Whether the server says that it computes such checksums."""
+        """Return whether the server announces such checksums."""
         return algorithm.upper() in self._algorithms
 
     async def _ask(self, command: str, path: str) -> Reply:
@@ -197,11 +199,11 @@ class Storage(Login):
             return _positive(await self._submit(f"{command} {address.path}"), address)
 
     async def _ask_both(self, *commands: tuple[str, str]) -> None:
-        """Two commands of which the second is about the path of the first."""
+        """Send two commands, of which the second completes the first."""
         asked = [(command, await self.locate(path)) for command, path in commands]
         async with self._turn:
             first, second = [self._submit(f"{command} {address.path}") for command, address in asked]
-            await second  # by then the first is here, too
+            await second  # by then the first reply is here, too
         for reply, (_, address) in zip((first, second), asked, strict=True):
             _positive(reply.result(), address)
 
@@ -219,14 +221,17 @@ async def open_storage(url: str, options: EngineOptions, proxy: Path | None = No
 
 
 def _positive(reply: Reply, address: Address) -> Reply:
-    """:raises SourceError: when the server refuses"""
+    """Return the reply.
+
+    :raises SourceError: when the server refuses
+    """
     if not reply.positive:
         raise refusal(reply, address.shown)
     return reply
 
 
 def _wake(listed: PendingReply, data: socket.socket) -> None:
-    """End the wait for data where none will come."""
+    """End the wait for data that will not come."""
     if listed.cancelled() or listed.exception() or not listed.result().positive:
         with suppress(OSError):
             data.shutdown(socket.SHUT_RDWR)

@@ -1,7 +1,7 @@
-"""Receiving a range over one data connection in stream mode: the path that all speed hangs on.
+"""Reception of a range over one data connection in stream mode: the path that determines the speed.
 
-All sources of a process share one buffer, filled and delivered once per readiness of a socket, so that none
-starves another. No time-out here: whether a source stalls is for the scheduler to judge.
+All sources of a process share one buffer, filled and delivered once per readiness of a socket, so that none starves
+another. No time-out here: the scheduler decides whether a source stalls.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from coalloc.errors import ConnectionLost, SourceError
 
 __all__ = ["LAST_WORDS_SECONDS", "fetch", "lost", "said"]
 
-LAST_WORDS_SECONDS = 1.0  # how long a server is given to say why data ended short
+LAST_WORDS_SECONDS = 1.0  # how long to wait for the server's reason why data ended short
 
 
 async def fetch(session: Session, data: socket.socket, span: Span, deliver: Deliver) -> None:
-    """Receive what is left of `span` on a fresh data connection, and close it.
+    """Receive the rest of `span` on a fresh data connection, and close it.
 
-    The reply to the transfer is left to be read with those to later commands: it decides nothing.
+    The final reply to the transfer is read later, with those to later commands: it decides nothing.
     """
     try:
         if span.start >= span.end:  # lowered while the connection was made
@@ -41,7 +41,7 @@ async def fetch(session: Session, data: socket.socket, span: Span, deliver: Deli
 
 
 async def said(transfer: PendingReply) -> Reply | None:
-    """The server's reply to a transfer that ended short, if it comes soon."""
+    """Return the server's reply to a transfer that ended short, if it comes soon."""
     await asyncio.wait({transfer}, timeout=LAST_WORDS_SECONDS)
     if not transfer.done() or transfer.cancelled() or transfer.exception():
         return None
@@ -49,7 +49,7 @@ async def said(transfer: PendingReply) -> Reply | None:
 
 
 def lost(session: Session, reply: Reply | None, span: Span, reached: int) -> SourceError:
-    """Why a transfer ended at byte `reached`."""
+    """Return the error for a transfer that ended at byte `reached`."""
     shown = session.address.shown
     if reply and not reply.positive and reached == span.start:
         return refusal(reply, shown)
@@ -58,7 +58,7 @@ def lost(session: Session, reply: Reply | None, span: Span, reached: int) -> Sou
 
 
 class _Receiver:
-    """Reads one socket into the shared buffer until the span, as it is by then, is delivered."""
+    """Reads one socket into the shared buffer until the span, up to its current end, is delivered."""
 
     __slots__ = ("_at", "_data", "_deliver", "_gather", "_over", "_span")
 
@@ -71,7 +71,7 @@ class _Receiver:
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def run(self) -> int:
-        """Receive until the end, or as far as it goes; the offset that was reached."""
+        """Receive until the end, or as far as possible; return the offset reached."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self._data, self._readable)
         try:
@@ -81,12 +81,12 @@ class _Receiver:
         return self._at
 
     def replied(self, transfer: PendingReply) -> None:
-        """A refusal ends the wait for data; a control connection lost meanwhile does not, nor does success."""
+        """End the wait for data at a refusal; a lost control connection does not end it, nor does success."""
         if not (transfer.cancelled() or transfer.exception() or transfer.result().positive):
             self._end()
 
     def _readable(self) -> None:
-        if self._over.done():  # cancelled in this very round of the loop
+        if self._over.done():  # cancelled in this same iteration of the loop
             return
         start = self._at
         wanted = self._span.end - start

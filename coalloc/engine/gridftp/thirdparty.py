@@ -1,10 +1,11 @@
-"""Files from one server to another, no byte through us: two sessions that are told to talk to each other (MODE E).
+"""Copies of files between two servers, without bytes through this machine: two sessions in MODE E connect to each
+other.
 
-The sink listens, the source connects, and the connections are kept from file to file. Commands for many files are on
-their way at once. Each file is asked of the source first, and of the sink once the source has opened it: a file that
-the source refuses is then none of the sink's business, and the bytes of one file never land in another.
+The sink listens, the source connects, and the connections are kept from file to file. Commands for many files are under
+way at once. Each file is requested from the source first, and from the sink once the source has opened it: so the sink
+never sees a file that the source refuses, and the bytes of one file never land in another.
 
-What becomes of one file is left to `transfer`.
+`transfer` handles one file.
 """
 
 import asyncio
@@ -28,19 +29,19 @@ __all__ = ["ThirdParty", "open_third_party"]
 
 End = TypeVar("End", bound=Login)
 Both = tuple[EngineOptions, EngineOptions]
-"""How to reach the source, and the sink."""
+"""Options for the source and for the sink."""
 UNPROTECTED: Sequence["DataMode"] = ("N",)
-"""Data channel authentication: none, since the two ends may trust different authorities."""
+"""Data channel authentication: none, since the two servers may trust different authorities."""
 DELEGATED: Sequence["DataMode"] = ("A",)
-"""Each end shows the other the proxy that it was given: where one insists, and both hosts may have one."""
+"""Each server shows the other the delegated proxy: used where one requires that, and both hosts may have one."""
 WINDOW = 64
-"""Files that may be under way at once. When one fails in the middle, all behind it have to begin anew."""
+"""Most files under way at once. When one fails in the middle, all after it have to begin anew."""
 LOOKS = 4
-"""How often it is looked whether anything moves, in the time that nothing may."""
+"""Number of checks for progress within the time that nothing may move."""
 
 
 class _Source(Login):
-    """The end that sends, over as many streams as the options say."""
+    """The sending server, with as many streams as the options name."""
 
     def _questions(self) -> Sequence[str]:
         streams = self.options.streams
@@ -53,7 +54,7 @@ class _Source(Login):
 
 
 class _Sink(Login):
-    """The end that receives."""
+    """The receiving server."""
 
     listens: Reply
 
@@ -76,7 +77,7 @@ def _need(end: Login, reply: Reply) -> None:
 class ThirdParty:
     """Copies from one server to another, made by `coalloc.api.third_party`; may be used by several tasks at once.
 
-    :param stall_seconds: how long nothing may move; servers tell every 5 s what does
+    :param stall_seconds: time without progress after which copies fail; servers report progress every 5 s
     """
 
     def __init__(self, source: Login, sink: Login, stall_seconds: float) -> None:
@@ -87,7 +88,7 @@ class ThirdParty:
         self._under_way: set[Transfer] = set()
         self._error: SourceError | None = None
         self.doubtful = False
-        """Whether a transfer has failed, and it is not yet known why: nothing is begun or ended until it is."""
+        """Whether a transfer has failed for a reason not yet known: until it is, no transfer begins or ends."""
         self._loop = asyncio.get_running_loop()
         self._moved = 0.0
         self._look: asyncio.TimerHandle | None = None
@@ -97,11 +98,11 @@ class ThirdParty:
 
     async def __aexit__(self, kind: type[BaseException] | None, error: object, trace: TracebackType | None) -> None:
         self.close()
-        await asyncio.sleep(0)  # the loop closes the sockets in its next round
+        await asyncio.sleep(0)  # the loop closes the sockets in its next iteration
 
     @property
     def usable(self) -> bool:
-        """Whether more can be copied."""
+        """Return whether more can be copied."""
         return self._error is None and not self.doubtful and self.source.usable and self.sink.usable
 
     async def copy(
@@ -112,18 +113,18 @@ class ThirdParty:
         ranges: Sequence[tuple[int, int]] | None = None,
         received: KeptRange | None = None,
     ) -> None:
-        """Copy a file of `size` bytes, or `ranges` [start, end) of it to the same place in a file that may be there.
+        """Copy a file of `size` bytes, or `ranges` [start, end) of it to the same place in a file that may exist.
 
-        A whole file takes the place of what was there. Returns when all bytes are counted: by the sink's markers, or,
-        where it sends none, by the size of the file there. `received` is told meanwhile what is on disk for good;
-        what it raises ends the copy.
+        A whole file replaces an existing one. Returns when all bytes are counted: by the sink's markers, or, where it
+        sends none, by the size of the file there. `received` is called meanwhile for ranges that are permanently on
+        disk; an exception it raises ends the copy.
 
-        When a file fails that has begun, or is cancelled, this pair is no longer `usable`, and others that are under
-        way fail with it: until they are copied anew, what is under their names at the sink may be anything.
+        When a file fails after it has begun, or is cancelled, this pair is no longer `usable`, and other files under
+        way fail with it: until they are copied anew, the files of their names at the sink may contain anything.
 
-        :raises NoSuchFile: (or another refusal) by the source or the sink; its message says whose
-        :raises ReplicaChanged: when the source has more or less than `size` bytes
-        :raises ConnectionLost: when one of the ends is gone, or another file's failure has ended this pair
+        :raises NoSuchFile: (or another refusal) by the source or the sink; its message names the server
+        :raises ReplicaChanged: when the source has more or fewer than `size` bytes
+        :raises ConnectionLost: when one of the servers is gone, or another file's failure has ended this pair
         :raises Stalled: when nothing has moved for too long
         """
         source, sink = await self.source.locate(source_path), await self.sink.locate(sink_path)
@@ -157,12 +158,12 @@ class ThirdParty:
             transfer.begin()
 
     def ended(self, transfer: Transfer) -> None:
-        """Give its place to the next one."""
+        """Free the transfer's place for the next one."""
         self._under_way.discard(transfer)
         self._window.release()
 
     def moved(self) -> None:
-        """Count the time in which nothing moves from now on."""
+        """Restart the timer for progress."""
         self._moved = self._loop.time()
 
     def _look_now(self) -> None:
@@ -176,7 +177,7 @@ class ThirdParty:
             self._look = self._loop.call_later(self._stall_seconds / LOOKS, self._look_now)
 
     async def _check_size(self, sink: Address, size: int, least: int) -> None:
-        """Where there were no markers: whether the file at the sink is as long as it should be."""
+        """Check the size of the file at the sink, where there were no markers."""
         reply = await self.sink.control.submit(f"SIZE {sink.path}", self.sink.options.connect_seconds)
         said = reply.lines[0].strip()
         if reply.code == 213 and (has := count(said)) is not None and least <= has <= size:
@@ -184,18 +185,18 @@ class ThirdParty:
         raise ConnectionLost(f"{sink.shown} has {said[:40]} of {size} bytes", "copy it again")
 
     def fail(self, error: SourceError) -> None:
-        """End both sessions and all that is under way; may be called twice."""
+        """Close both sessions and fail all transfers under way; may be called twice."""
         self._error = self._error or error
         if self._look:
             self._look.cancel()
             self._look = None
-        for transfer in list(self._under_way):  # before the sessions say for themselves that they are closed
+        for transfer in list(self._under_way):  # before the sessions report that they are closed
             transfer.end(self._error)
         self.source.close()
         self.sink.close()
 
     def close(self) -> None:
-        """End both sessions, and what is under way; may be called twice."""
+        """Close both sessions, and end what is under way; may be called twice."""
         self.fail(ConnectionLost("the copy was ended", "connect again"))
 
 
@@ -207,11 +208,11 @@ async def open_third_party(
     stall_seconds: float = 30.0,
     sink_options: EngineOptions | None = None,
 ) -> ThirdParty:
-    """Log in at the servers of two URLs, and introduce them to each other.
+    """Log in at the servers of two URLs, and connect them to each other.
 
-    :param options: how to reach the source, and the sink where that has none of its own
+    :param options: options for the source, and for the sink where that has none of its own
     :param proxies: the files of the proxies to show, in place of the user's usual one
-    :raises DelegationNeeded: when one of them insists on a proxy that it may not be given, or the other may not
+    :raises DelegationNeeded: when one of them requires a proxy, and one of them may not be given one
     """
     each = options, sink_options or options
     try:
@@ -265,6 +266,6 @@ async def _open(
 
 
 async def _introduce(source: _Source, sink: _Sink) -> None:
-    """Tell the source where the sink listens."""
+    """Send the source the address where the sink listens."""
     host, port = await sink.data.address(sink.listens)
     _need(source, await source.control.ask(port_command(host, port)))

@@ -1,6 +1,6 @@
-"""One range on its way from server to server: what both say of it, and what that means for those behind it.
+"""One range on its way between two servers: the replies of both, and their consequence for later ranges.
 
-What the sink's markers say is left to `markers`, which ranges are under way to `thirdparty`.
+`markers` parses the sink's markers, `thirdparty` keeps the ranges under way.
 """
 
 import asyncio
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 __all__ = ["KeptRange", "Transfer"]
 
 OTHER_END_SECONDS = 5.0
-"""For the other end's answer, when the first says no more than that its data connection has failed."""
+"""Seconds to wait for the other server's answer, when the first reports only that its data connection has failed."""
 KeptRange = Callable[[int, int], None]
 """`received(start, end)`: these bytes of the file are on the sink's disk."""
 
 
 class Transfer:
-    """One range on its way: asked of the source, then of the sink.
+    """One range on its way: requested from the source, then from the sink.
 
-    :param retrieve: the command for the source, and what its errors are about
+    :param retrieve: the command for the source, and the address for its errors
     :param store: the same for the sink
     """
 
@@ -54,23 +54,23 @@ class Transfer:
         self.progress = Progress()
         self.ended = False
         self.over: asyncio.Future[Exception | None] = asyncio.get_running_loop().create_future()
-        """Why it failed; None if it did not."""
+        """The error, or None on success."""
 
     def begin(self) -> None:
-        """Ask the source, behind what is under way."""
+        """Send the source's command, behind those under way."""
         self._pair.source.control.send(self._retrieve[0], self._retrieved, heard=self._opened)
         if self._pair.sink.protects_data:
-            self._opened(None)  # neither end says anything before both have authenticated each other
+            self._opened(None)  # both servers are silent until they have authenticated each other
 
     def _opened(self, _: Reply | None) -> None:
-        """The source has the file and sends it: now ask the sink."""
+        """Send the sink's command, since the source has the file and sends it."""
         if not self._asked and not self._pair.doubtful:
             self._asked = True
             self._pair.moved()
             self._pair.sink.control.send(self._store[0], self._stored, heard=self._heard)
 
     def _heard(self, reply: Reply) -> None:
-        """A marker of the sink."""
+        """Process a marker of the sink."""
         self._begun = True
         for start, end in self.progress.hear(reply):
             if start < self._length:
@@ -92,11 +92,11 @@ class Transfer:
         if error and error is not answer:
             error.at_source = True
         if error and not self._asked and self._pair.source.usable:
-            self.end(error)  # the sink has not heard of it
+            self.end(error)  # the sink has not been asked
         elif error:
             self._broken(error)
         else:
-            self._opened(None)  # by a server that says nothing before
+            self._opened(None)  # by a server without a preliminary reply
             self._sent = True
             self._finish()
 
@@ -109,9 +109,9 @@ class Transfer:
             self._finish()
 
     def _broken(self, error: Exception) -> None:
-        """What is left of this range stands in the connection, where the next file is expected."""
+        """Fail the whole pair: the rest of this range is in the connection, where the next file is expected."""
         if isinstance(error, ServerSays):
-            # When one end dies, the other may be the first to say so, and knows only that its connection has ended.
+            # When one server dies, the other may report first, and knows only that its connection has ended.
             if self._vague is None and self._begun and self._answers < 2:
                 self._wait_for_other_end(error)
                 return
@@ -127,8 +127,8 @@ class Transfer:
         self._patience = asyncio.get_running_loop().call_later(OTHER_END_SECONDS, self._broken, error)
 
     def _finish(self) -> None:
-        """Count what has come, once both ends say that they are done."""
-        if self._vague:  # one end has failed, and the other has nothing to add
+        """Check the number of bytes, once both servers report completion."""
+        if self._vague:  # one server has failed, and the other has nothing to add
             self._broken(self._vague)
             return
         if self._pair.doubtful:
@@ -145,19 +145,19 @@ class Transfer:
         self.end()
 
     def end(self, error: Exception | None = None) -> None:
-        """Say that it is over; may be called twice."""
+        """Set the outcome; may be called twice."""
         if self.ended:
             return
         self.ended = True
         if self._patience:
             self._patience.cancel()
         self._pair.ended(self)
-        if not self.over.done():  # whoever waits may have been cancelled
+        if not self.over.done():  # the awaiting task may have been cancelled
             self.over.set_result(self._vague or error)
 
 
 def _trouble(answer: Reply | SourceError, thing: Address) -> SourceError | None:
-    """Why a command was not done."""
+    """Return the error in an answer, if there is one."""
     if isinstance(answer, SourceError):
         return answer
     return None if answer.positive else refusal(answer, thing.shown)

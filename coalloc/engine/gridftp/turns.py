@@ -1,7 +1,7 @@
-"""Which bytes of a kept data connection belong to which of the ranges that were asked for on it. Pure, no I/O.
+"""Assignment of a persistent data connection's bytes to the ranges requested on it. Pure, no I/O.
 
-The server sends the ranges in the order of asking; each ends with an end of data. What of them is no longer wanted
-comes all the same, and is counted but not delivered. Making the connection and asking is left to `modee`.
+The server sends the ranges in the order of the requests; each ends with an end of data. Bytes that are no longer wanted
+come all the same, and are counted but not delivered. `modee` makes the connection and the requests.
 """
 
 from collections import deque
@@ -14,15 +14,15 @@ __all__ = ["Turns"]
 
 
 class Turns:
-    """The ranges that are to come, in their order."""
+    """The ranges that are to come, in order."""
 
     def __init__(self) -> None:
         self._turns: deque[Turn] = deque()
         self._reader = BlockReader()
         self.ended = 0
-        """How many have ended."""
+        """Number of ranges that have ended."""
         self.closed = False
-        """Whether the server has said that nothing comes after this."""
+        """Whether the server has announced that nothing more comes."""
 
     def ask(self, turn: Turn) -> None:
         self._turns.append(turn)
@@ -41,10 +41,10 @@ class Turns:
         return any(turn.wanted for turn in self._turns)
 
     def feed(self, data: memoryview) -> None:
-        """Bytes have arrived.
+        """Process received bytes.
 
-        :raises ServerSays: when they are not what was asked for
-        :raises LimitExceeded: when they are more than that, or come in too many parts
+        :raises ServerSays: when they were not requested
+        :raises LimitExceeded: when they exceed the range, or come in too many parts
         """
         for event in self._reader.feed(data):
             if not self._turns:
@@ -57,9 +57,9 @@ class Turns:
                     self.ended += 1
                     self.closed = event.closes
                 case EndOfFile():
-                    pass  # how many connections end: there is only this one
+                    pass  # number of connections that end: there is only this one
 
     def end(self, error: BaseException | None = None) -> None:
-        """Nothing more comes."""
+        """End all ranges, because nothing more comes."""
         while self._turns:
             self._turns.popleft().end(error)
