@@ -1,9 +1,9 @@
 """The GSI exchange with a server as bytes in, bytes out: handshake, delegation flag, then sealed messages.
 
-GSI tokens are TLS records. How they travel (base64 on a control connection, plain on a data connection) is left to
-`security`. The Globus peculiarities: with TLS 1.3 the server sends one byte after the handshake, which must be read
-before all else that it sends; and the client ends the exchange with one byte, `0`, or delegates: it sends `D`, the
-server answers with a request for a certificate, and the client ends with what it signed.
+GSI tokens are TLS records. `security` transports them (base64 on a control connection, plain on a data connection). Two
+Globus peculiarities: with TLS 1.3 the server sends one byte after the handshake, which must be read before everything
+else that it sends. And the client ends the exchange with one byte, `0`, or delegates: it sends `D`, the server answers
+with a certificate request, and the client ends with the signed certificate.
 """
 
 import binascii
@@ -30,12 +30,12 @@ Sign = Callable[[bytes], bytes]
 
 
 class SecurityContext:
-    """One end, the client's, of a GSI security context.
+    """The client's side of a GSI security context.
 
-    :param host: told to the server, which may have a certificate for each of its names
+    :param host: name sent to the server, which may have a certificate for each of its names
     :param where: host:port, for messages
-    :param check_peer: judges the server's certificate, which OpenSSL has verified, by raising
-    :param sign: makes of the server's request for a proxy (DER) the signed one; None: nothing is delegated
+    :param check_peer: checks the server's certificate, which OpenSSL has verified, and raises if it refuses it
+    :param sign: signs the server's request for a proxy (DER); None: nothing is delegated
     """
 
     def __init__(
@@ -52,9 +52,10 @@ class SecurityContext:
         self._owed = False
 
     def step(self, token: bytes = b"") -> bytes:
-        """What the server sent -> what to send; nothing to send means: more is to come, or `complete` before.
+        """Process the server's token and return the answer; empty if more is to come, or if the exchange was complete
+        before.
 
-        :raises PermissionRefused: when either end does not trust the other
+        :raises PermissionRefused: when one side does not trust the other
         """
         self._incoming.write(token)
         try:
@@ -86,9 +87,9 @@ class SecurityContext:
         self.complete = self._sign is None
 
     def hurry(self) -> bytes:
-        """What to send at once after a step because it does not depend on the answer, if there is anything.
+        """Return bytes to send at once after a step because they do not depend on the answer; empty if there are none.
 
-        The byte that the server sends first then comes by `take_owed`.
+        The byte that the server sends first is then processed by `take_owed`.
         """
         if self._flagged or self._sign or not self._shaken:
             return b""
@@ -97,7 +98,7 @@ class SecurityContext:
         return self._outgoing.read()
 
     def take_owed(self, token: bytes) -> None:
-        """Take in the answer to the step before `hurry`; for other tokens nothing is done.
+        """Process the answer to the step before `hurry`; ignore other tokens.
 
         :raises ssl.SSLError: when it is not what the server sent
         """
@@ -112,7 +113,7 @@ class SecurityContext:
         return self._outgoing.read()
 
     def unwrap(self, token: bytes) -> bytes:
-        """Decrypt what the server sent.
+        """Decrypt the server's message.
 
         :raises ssl.SSLError: when it is not what the server sent
         """
@@ -127,7 +128,7 @@ class SecurityContext:
 
 
 class Exchange:
-    """A control connection while the context is agreed on: what was hurried past is taken in when it comes."""
+    """Protection of a control connection while the context is agreed on; processes the answers that `hurry` skipped."""
 
     def __init__(self, context: SecurityContext) -> None:
         self._context = context
@@ -145,9 +146,9 @@ class Exchange:
 
 
 class ContextProtection:
-    """A control connection under a security context: `coalloc.engine.gridftp.control.Protection`.
+    """Protection of a control connection under a security context: `coalloc.engine.gridftp.control.Protection`.
 
-    An unprotected reply is believed only if it ends the session (421): whoever could put that in could as well cut
+    An unprotected reply is trusted only if it ends the session (421): an attacker who could inject that could also cut
     the line. Any other one could make this replica look as if it had no such file.
     """
 
@@ -173,7 +174,7 @@ class ContextProtection:
 
 
 def read_token(reply: str) -> bytes:
-    """The token in a reply to ADAT; nothing where it has none."""
+    """Return the token in a reply to ADAT; empty if it has none."""
     found = TOKEN.search(reply)
     try:
         return b64decode(found[1], validate=True) if found else b""

@@ -1,8 +1,8 @@
-"""What a user shows to GSI servers, and whom the user trusts: where both lie, and whether they are fit for use.
+"""The user's credential for GSI servers and the trusted authorities: their files, and checks of them.
 
-The places are those of the Globus tools. Nothing is sent from here, and whether a server accepts the credential is
-left to the server; but what can be seen on this machine (no proxy, readable by others, expired) is said before any
-server is asked, since servers say it badly. Needs the standard library only.
+The places are those of the Globus tools. Nothing is sent from here, and the server decides whether it accepts the
+credential. But problems that are visible on this machine (no proxy, readable by others, expired) are reported before
+any server is asked, since servers' messages about them are poor. Needs only the standard library.
 """
 
 import os
@@ -23,16 +23,16 @@ EXPIRED, NOT_YET_VALID = 10, 9  # X509_V_ERR_CERT_HAS_EXPIRED, X509_V_ERR_CERT_N
 
 @dataclass(frozen=True)
 class Credential:
-    """PEM files: a certificate followed by its chain, and its private key; one file holds all of a proxy."""
+    """PEM files: a certificate followed by its chain, and its private key; a proxy has all in one file."""
 
     certificate: Path
     key: Path
 
 
 def find_credential(proxy: Path | None = None) -> Credential:
-    """The proxy if there is one, else the user's own certificate; X509_* variables come before default places.
+    """Find the proxy, else the user's own certificate; X509_* variables come before default places.
 
-    :param proxy: a file that is named outright, to be used in place of all these
+    :param proxy: an explicit file to use in place of all these
     :raises PermissionRefused: when there is none, or another user could read or have written the key
     """
     named, usual = proxy or os.environ.get("X509_USER_PROXY"), Path(PROXY.format(uid=os.geteuid()))
@@ -64,7 +64,7 @@ def _check_private(key: Path) -> None:
 
 
 def find_authorities() -> Path:
-    """The folder of trusted CA certificates, named by their hashes.
+    """Find the folder of trusted CA certificates, named by their hashes.
 
     :raises PermissionRefused: when there is none
     """
@@ -80,14 +80,14 @@ def find_authorities() -> Path:
 
 
 def tls_context(credential: Credential, authorities: Path) -> ssl.SSLContext:
-    """TLS for a client that shows `credential` and trusts `authorities`; the host's name is for the caller to check.
+    """Return a TLS client context that shows `credential` and trusts `authorities`; the caller checks the host's name.
 
-    OpenSSL accepts no proxy certificate of a server, since nothing here allows it to.
+    A server's proxy certificate is refused, since nothing here allows OpenSSL to accept one.
 
     :raises PermissionRefused: when the credential cannot be used
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname = False  # the grid's rules are in `identity`
+    context.check_hostname = False  # `identity` has the grid's rules
     context.load_verify_locations(capath=authorities)
     _present(context, credential)
     return context
@@ -99,13 +99,13 @@ def _present(context: ssl.SSLContext, credential: Credential) -> None:
 
     try:
         context.load_cert_chain(credential.certificate, credential.key, password=refuse)
-    except OSError as error:  # ssl.SSLError too: not PEM, or a key of another certificate
+    except OSError as error:  # including ssl.SSLError: not PEM, or a key of another certificate
         reason = f"{credential.certificate} holds no usable certificate with its key: {error.strerror or error}"
         raise PermissionRefused(reason, NEW_PROXY) from None
 
 
 def check_dates(credential: Credential, authorities: Path) -> None:
-    """See whether each certificate of the chain is valid now, by a handshake with ourselves in memory.
+    """Check that each certificate of the chain is valid now, by a handshake with ourselves in memory.
 
     OpenSSL thus judges the whole chain as a server will. Where its CA is not known here, nothing is judged.
 

@@ -1,7 +1,7 @@
-"""What only servers need that insist on data channel authentication: our subject, and a proxy signed for them.
+"""Material for servers that require data channel authentication: our subject, and a proxy signed for them.
 
 The proxy is a limited one, which reads and writes files and starts no jobs, lasts an hour at most, and cannot be
-delegated further. This, and nothing else of GSI, writes certificates, and thus needs the `gsi` extra (cryptography).
+delegated further. Only this part of GSI writes certificates, and thus needs the `gsi` extra (cryptography).
 """
 
 from datetime import UTC, datetime, timedelta
@@ -20,14 +20,14 @@ PROXY_CERT_INFO = "1.3.6.1.5.5.7.1.14"  # RFC 3820
 LIMITED = bytes.fromhex("300f300d060b2b060104019b5001010109")
 """ProxyCertInfo with the policy of Globus's limited proxies, 1.3.6.1.4.1.3536.1.1.1.9."""
 LAST = bytes.fromhex("3012020100300d060b2b060104019b5001010109")
-"""The same, and no further proxy below it is valid."""
+"""The same, with no further proxy allowed below it."""
 LONGEST = timedelta(hours=1)
 CLOCK_SKEW = timedelta(minutes=5)
-"""How far the server's clock may be behind; a part of `LONGEST`."""
+"""Allowance for the server's clock being behind; counted within `LONGEST`."""
 
 
 def own_subject(credential: Credential) -> str:
-    """Return the user's name as Globus writes it, /C=.../O=.../CN=..., without what proxies added.
+    """Return the user's name as Globus writes it, /C=.../O=.../CN=..., without the parts that proxies added.
 
     :raises Unsupported: when the `gsi` extra is not installed
     """
@@ -36,10 +36,10 @@ def own_subject(credential: Credential) -> str:
 
 
 def sign_proxy(request: bytes, credential: Credential) -> bytes:
-    """Sign a server's request (DER) for a proxy of ours: limited, as lasting as ours but no longer than `LONGEST`.
+    """Sign a server's request (DER) for a proxy of ours: limited, valid as long as ours but at most `LONGEST`.
 
-    :return: the proxy, DER; its chain the server has seen already
-    :raises ServerSays: when the request makes no sense
+    :return: the proxy, DER, without its chain, which the server has seen already
+    :raises ServerSays: when the request is malformed
     :raises Unsupported: when the `gsi` extra is not installed
     """
     chain = _chain(credential)
@@ -60,11 +60,11 @@ def sign_proxy(request: bytes, credential: Credential) -> bytes:
 
 
 def short_proxy(credential: Credential, delegates: bool) -> bytes:
-    """Make a proxy of ours for a program that delegates whether asked to or not: limited, with key and chain, PEM.
+    """Make a proxy of ours for a program that always delegates: limited, with key and chain, PEM.
 
     What the program delegates is then limited, too, and lasts no longer.
 
-    :param delegates: whether what it delegates is to be good for anything
+    :param delegates: whether proxies delegated by the program are valid
     """
     chain = _chain(credential)
     from cryptography.hazmat.primitives.asymmetric.rsa import generate_private_key
@@ -84,7 +84,7 @@ def short_proxy(credential: Credential, delegates: bool) -> bytes:
 
 
 def last_moment(proxy: bytes) -> datetime:
-    """Return until when a proxy (DER) is valid."""
+    """Return the end of validity of a proxy (DER)."""
     from cryptography.x509 import load_der_x509_certificate
 
     return load_der_x509_certificate(proxy).not_valid_after_utc

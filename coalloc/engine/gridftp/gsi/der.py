@@ -1,7 +1,7 @@
-"""What is read of certificates and revocation lists without a library: names, serial numbers, dates (DER). No I/O.
+"""Parser of certificates and revocation lists without a library: names, serial numbers, dates (DER). No I/O.
 
-Nothing here verifies a signature. Certificates come from OpenSSL, which has; lists come from the folder of authorities,
-and whoever can write there can add an authority, too.
+Nothing here verifies a signature. OpenSSL has verified the certificates. The lists come from the folder of authorities,
+and a user who can write there can add an authority, too.
 """
 
 from base64 import b64decode
@@ -26,7 +26,7 @@ INTEGER, SEQUENCE, UTC_TIME, TIME, VERSION = 0x02, 0x30, 0x17, 0x18, 0xA0
 
 
 class Element(NamedTuple):
-    """One element: its tag, what is in it, and all of it."""
+    """A DER element: its tag, its content, and the whole of it."""
 
     tag: int
     content: bytes
@@ -34,7 +34,7 @@ class Element(NamedTuple):
 
 
 class Certificate(NamedTuple):
-    """What counts of a certificate; names are DER."""
+    """The relevant fields of a certificate; names are DER."""
 
     serial: bytes
     issuer: bytes
@@ -42,7 +42,7 @@ class Certificate(NamedTuple):
 
 
 class RevocationList(NamedTuple):
-    """What counts of a revocation list; serial numbers are as in certificates. A list may say no end."""
+    """The relevant fields of a revocation list; serial numbers are as in certificates. The end may be missing."""
 
     issuer: bytes
     begin: datetime
@@ -54,7 +54,10 @@ class RevocationList(NamedTuple):
 
 
 def certificate(der: bytes) -> Certificate:
-    """Read a certificate. :raises ValueError: when it is none"""
+    """Read a certificate.
+
+    :raises ValueError: when it is not one
+    """
     fields = _signed(der)
     if fields[0].tag == VERSION:
         fields = fields[1:]
@@ -63,7 +66,10 @@ def certificate(der: bytes) -> Certificate:
 
 
 def revocation_list(der: bytes) -> RevocationList:
-    """Read a revocation list. :raises ValueError: when it is none"""
+    """Read a revocation list.
+
+    :raises ValueError: when it is not one
+    """
     fields = _signed(der)
     if fields[0].tag == INTEGER:
         fields = fields[1:]
@@ -75,7 +81,10 @@ def revocation_list(der: bytes) -> RevocationList:
 
 
 def from_pem(content: bytes, kind: bytes) -> bytes:
-    """Return the first object of a kind in a PEM file; other files are DER. :raises ValueError: without one"""
+    """Return the first object of a kind in a PEM file; return other files, which are DER, unchanged.
+
+    :raises ValueError: when a PEM file has no such object
+    """
     if b"-----BEGIN" not in content:
         return content
     found = search(b"-----BEGIN " + kind + rb"-----(.*?)-----END " + kind + b"-----", content, DOTALL)
@@ -85,7 +94,10 @@ def from_pem(content: bytes, kind: bytes) -> bytes:
 
 
 def elements(der: bytes) -> Iterator[Element]:
-    """Read elements that follow each other. :raises ValueError: when one is cut"""
+    """Read consecutive elements.
+
+    :raises ValueError: when one is cut short
+    """
     at = 0
     while at < len(der):
         begin, length = at + 2, der[at + 1] if at + 1 < len(der) else 0x80
@@ -100,7 +112,10 @@ def elements(der: bytes) -> Iterator[Element]:
 
 
 def first(der: bytes) -> Element:
-    """Read one element. :raises ValueError: when there is none"""
+    """Read one element.
+
+    :raises ValueError: when there is none
+    """
     found = next(elements(der), None)
     if found is None:
         raise ValueError("no element")
@@ -117,7 +132,7 @@ def encoded(tag: int, content: bytes) -> bytes:
 
 
 def _signed(der: bytes) -> list[Element]:
-    """Return the fields of what is signed."""
+    """Return the fields of the signed part."""
     outer = first(der)
     inner = first(outer.content) if outer.tag == SEQUENCE else outer
     fields = list(elements(inner.content)) if inner.tag == SEQUENCE else []

@@ -1,4 +1,4 @@
-"""Why a login by certificate failed: the words of servers and of TLS as this project's errors."""
+"""Mapping of failed logins by certificate, as reported by servers and TLS, to this project's errors."""
 
 import re
 import ssl
@@ -21,18 +21,18 @@ __all__ = [
 
 
 class DelegationNeeded(Unsupported):
-    """The server takes no data connection without a proxy of ours, and nobody has allowed that it gets one."""
+    """A server that makes no data connection without a proxy of ours, which the user has not allowed."""
 
 
 def no_security(reply: Reply, where: str) -> SourceError:
-    """The server refused AUTH GSSAPI."""
+    """Return the error for a server that refused AUTH GSSAPI."""
     return NotThatProtocol(
         f"{where} offers no login by certificate: {_words(reply)}", "if the file is public, try ftp:// for gsiftp://"
     )
 
 
 def not_authenticated(reply: Reply, where: str) -> SourceError:
-    """The server broke off the exchange."""
+    """Return the error for a server that broke off the exchange."""
     said = f"{where} refused your certificate: {_words(reply)}"
     if "expired" in said:
         return PermissionRefused(said, NEW_PROXY)
@@ -42,14 +42,14 @@ def not_authenticated(reply: Reply, where: str) -> SourceError:
 
 
 def not_admitted(reply: Reply, where: str) -> SourceError:
-    """The certificate is good, but the server lets its owner not in."""
+    """Return the error for a good certificate to which the server maps no account."""
     return PermissionRefused(
         f"{where} has no account for you: {_words(reply)}", "ask the server's owner to map your certificate's subject"
     )
 
 
 def wrong_host(host: str, where: str, names: tuple[str, ...]) -> SourceError:
-    """The server's certificate is trusted, but belongs to another host."""
+    """Return the error for a server whose certificate is trusted, but belongs to another host."""
     return PermissionRefused(
         f"{where} shows a certificate of {', '.join(names) or 'no host'}, not of {host}",
         "if that is the same server, write its name so in the URL",
@@ -57,7 +57,7 @@ def wrong_host(host: str, where: str, names: tuple[str, ...]) -> SourceError:
 
 
 def delegation_needed(host: str, where: str, reply: Reply) -> SourceError:
-    """The server refused every protection of data connections for which it needs nothing of ours."""
+    """Return the error for a server that refused every protection of data connections that needs no proxy."""
     return DelegationNeeded(
         f"{where}: no agreement on data connections: the server says {reply.code} {reply.text}; "
         "it may insist on a proxy with which it can act as you",
@@ -67,7 +67,7 @@ def delegation_needed(host: str, where: str, reply: Reply) -> SourceError:
 
 
 def no_handshake(error: ssl.SSLError, where: str) -> SourceError:
-    """TLS came to no end."""
+    """Return the error for a failed TLS handshake."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return PermissionRefused(
             f"{where}: the server's certificate is not trusted: {error.verify_message}",
@@ -80,7 +80,7 @@ def no_handshake(error: ssl.SSLError, where: str) -> SourceError:
 
 
 def _words(reply: Reply) -> str:
-    """The last part of a Globus error chain, which is the cause, without the module's name."""
+    """Return the last part of a Globus error chain, which is the cause, without the module's name."""
     told = " ".join(line for line in reply.lines if line not in ("End.", "End"))
     *_, cause = MODULE.split(" ".join(told.split()))
     return f"the server says {reply.code} {Reply(reply.code, (cause,)).text}"

@@ -1,8 +1,8 @@
-"""Whether a verified certificate belongs to the host that was asked for. No I/O, no look-ups.
+"""Comparison of a verified certificate with the requested host. No I/O, no look-ups.
 
-RFC 2818, with what grids add: the name may be in the CN alone, and there be written `host/NAME`. The name checked is
-the one in the URL. Globus tools ask the name service for the name of an address; whoever answers for that service
-would then choose the name, so this is not done here: a URL with an address needs a certificate with that address.
+RFC 2818, with the grid's additions: the name may be in the CN alone, and there as `host/NAME`. The name checked is
+the one in the URL. Globus tools ask the name service for the name of an address, which lets the operator of that
+service choose the name. So this is not done here: a URL with an address needs a certificate with that address.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ __all__ = ["certificate_names", "matches"]
 
 
 def certificate_names(certificate: Mapping[str, Any]) -> tuple[str, ...]:
-    """The hosts that a certificate, as of `SSLObject.getpeercert`, is for.
+    """Return the hosts of a certificate, given as by `SSLObject.getpeercert`.
 
     >>> certificate_names({"subject": ((("organizationName", "Grid"),), (("commonName", "host/se1.example"),))})
     ('se1.example',)
@@ -27,7 +27,7 @@ def certificate_names(certificate: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def matches(host: str, names: tuple[str, ...]) -> bool:
-    """Whether one of `names` stands for `host`; `*` stands for one whole first label.
+    """Return whether one of `names` stands for `host`; `*` stands for one whole first label.
 
     >>> matches("se1.example.org", ("*.example.org",)), matches("a.se1.example.org", ("*.example.org",))
     (True, False)

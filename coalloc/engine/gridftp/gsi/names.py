@@ -32,11 +32,11 @@ SHORT = {
     "2.5.4.65": "pseudonym",
     "2.5.4.97": "organizationIdentifier",
 }
-"""What OpenSSL calls attributes."""
+"""OpenSSL's names of attributes."""
 SEQUENCE, SET, UTF8 = 0x30, 0x31, 0x0C
 ENCODINGS = {UTF8: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1A: "ascii"}
 ENCODINGS |= {0x1C: "utf-32-be", 0x1E: "utf-16-be"}
-"""Kinds of text, whose case and blanks do not count, by their tags."""
+"""Types of text that are compared without regard to case and blanks, by their tags."""
 
 
 def globus_name(name: bytes) -> str:
@@ -45,12 +45,12 @@ def globus_name(name: bytes) -> str:
 
 
 def ambiguous(name: bytes) -> bool:
-    """Return whether a value in a name looks like further parts of it, as Globus writes it."""
+    """Return whether a value in a name looks like further parts of the name in Globus notation."""
     return any(re.search(r"/[A-Za-z0-9.]+=", value) for _, value in _parts(name))
 
 
 def hashes(name: bytes) -> tuple[str, str]:
-    """Return what files of an authority of this name begin with: its hash by OpenSSL, and by versions before 1.0."""
+    """Return the stems of the file names of an authority: its hash by OpenSSL, and by versions before 1.0."""
     new = hashlib.sha1(_canonical(name), usedforsecurity=False).digest()
     old = hashlib.md5(name, usedforsecurity=False).digest()
     return _stem(new), _stem(old)
@@ -82,7 +82,9 @@ def _dotted(content: bytes) -> str:
 
 
 def _canonical(name: bytes) -> bytes:
-    """Return a name as OpenSSL hashes it: all text as lower-case UTF-8 with single blanks, without the header."""
+    """Return a name in the form that OpenSSL hashes: all text as lower-case UTF-8 with single blanks, without the
+    header.
+    """
     canonical = b""
     for relative in elements(first(name).content):
         pairs = [tuple(elements(pair.content)) for pair in elements(relative.content)]

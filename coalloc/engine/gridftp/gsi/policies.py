@@ -1,11 +1,11 @@
-"""Signing policies: which names an authority may sign, as `HASH.signing_policy` files say it (EACL). No I/O.
+"""Signing policies: which names an authority may sign, as in `HASH.signing_policy` files (EACL). No I/O.
 
-    access_id_CA   X509    '/C=CH/O=Grid/CN=CA'
-    pos_rights     globus  CA:sign
-    cond_subjects  globus  '"/C=CH/O=Grid/*" "/O=Other/CN=host/?.example"'
+  access_id_CA   X509    '/C=CH/O=Grid/CN=CA'
+  pos_rights     globus  CA:sign
+  cond_subjects  globus  '"/C=CH/O=Grid/*" "/O=Other/CN=host/?.example"'
 
-A file may speak of several authorities. `*` stands for any characters, `?` for one. A file with a line that nobody
-can read allows nothing: that line may have been the condition.
+A file may have entries for several authorities. `*` stands for any characters, `?` for one. A file with a line that
+cannot be parsed allows nothing: that line may have been the condition.
 """
 
 import re
@@ -15,30 +15,30 @@ from dataclasses import dataclass, field
 __all__ = ["may_sign"]
 
 LINE = re.compile(r"^[ \t]*(\w+)[ \t]+(\S+)[ \t]+('(?:\\.|[^'\\])*'|[^\n]*?)[ \t\r]*$", re.MULTILINE)
-"""Keyword, defining authority, value; a value in single quotes may go on in the next line."""
+"""Keyword, defining authority, value; a value in single quotes may continue in the next line."""
 KEYWORD = re.compile(r"access_id_\w+|pos_rights|neg_rights|cond_\w+")
 SPELLINGS = (
     (re.compile(r"/(?:e|email|emailaddress)=", re.IGNORECASE), "/emailAddress="),
     (re.compile(r"/(?:uid|userid)=", re.IGNORECASE), "/UID="),
 )
-"""Parts of names that are written in several ways."""
+"""Parts of names that have several spellings."""
 
 
 @dataclass
 class _Right:
-    """A right to sign, or that there is none, for subjects that fit one of the patterns; for all if there are none."""
+    """A grant or denial of the right to sign, for subjects that fit one of the patterns; for all if there are none."""
 
     positive: bool
     patterns: list[str] = field(default_factory=list)
     unknown: bool = False
-    """Whether it has a condition that nothing here understands."""
+    """Whether it has a condition that is not supported here."""
 
     def fits(self, subject: str) -> bool:
         return not self.patterns or any(_fits(subject, pattern) for pattern in self.patterns)
 
 
 def may_sign(policy: str, authority: str, subject: str) -> bool:
-    """Return whether a policy lets an authority sign a subject; both as Globus writes names.
+    """Return whether a policy lets an authority sign a subject; both in Globus notation.
 
     >>> said = '''access_id_CA X509 '/O=Grid/CN=CA'
     ... pos_rights globus CA:sign
@@ -56,14 +56,14 @@ def may_sign(policy: str, authority: str, subject: str) -> bool:
 
 
 def _is_read(policy: str) -> bool:
-    """Return whether all lines of a policy are statements, or comments."""
+    """Return whether all lines of a policy are statements or comments."""
     others = (line.strip() for line in LINE.sub("", policy.removeprefix("\ufeff")).split("\n"))
     known = all(KEYWORD.fullmatch(keyword) for keyword, _, _ in LINE.findall(policy))
     return known and not any(line and not line.startswith("#") for line in others)
 
 
 def _rights(policy: str, authority: str) -> Iterator[_Right]:
-    """Read the rights to sign that a policy says an authority has, or has not."""
+    """Yield a policy's grants and denials of the right to sign for an authority."""
     right: _Right | None = None
     about = False
     for keyword, kind, value in LINE.findall(policy):
@@ -95,19 +95,19 @@ def _bare(value: str) -> str:
 
 
 def _decoded(text: str) -> str:
-    r"""Return a text whose bytes may be written as \xC3, and quotes as \'."""
+    r"""Decode a text whose bytes may be written as \xC3, and quotes as \'."""
     raw = re.sub(rb"\\x([0-9A-Fa-f]{2})", lambda found: bytes([int(found[1], 16)]), text.encode())
     return raw.decode(errors="replace").replace("\\'", "'")
 
 
 def _plain(name: str) -> str:
-    """Return a name as it is compared."""
+    """Return a name in the form used for comparison."""
     for spelling, plain in SPELLINGS:
         name = spelling.sub(plain, name)
     return name
 
 
 def _fits(subject: str, pattern: str) -> bool:
-    """Return whether a subject is what a pattern stands for."""
+    """Return whether a subject matches a pattern."""
     glob = "".join({"*": ".*", "?": "."}.get(letter) or re.escape(letter) for letter in re.sub(r"\*+", "*", pattern))
     return re.fullmatch(glob, subject, re.DOTALL) is not None

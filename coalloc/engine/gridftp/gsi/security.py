@@ -1,16 +1,17 @@
 """Logging in to a GridFTP server with a proxy certificate: the GSI exchange over its connections.
 
-    AUTH GSSAPI           -> 334
-    ADAT <ClientHello>    -> 335 ADAT=<token>      and so on until the context is complete -> 235
-    ENC <USER ...>        -> 632 <331 ...>         from here on all is sealed
+  AUTH GSSAPI           -> 334
+  ADAT <ClientHello>    -> 335 ADAT=<token>      and so on until the context is complete -> 235
+  ENC <USER ...>        -> 632 <331 ...>         from here on all is sealed
 
-With TLS 1.3 the client knows after the server's first token all that it will say: the rest of the exchange and the
+With TLS 1.3 the client knows after the server's first token all that it will send: the rest of the exchange and the
 sealed commands go out in one flight.
 
-Data connections need no exchange (DCAU N) unless the server insists: then we show our certificate there too (DCAU S).
-Where the server refuses that, too, and the user allowed its host, we delegate a proxy that the server shows us there
-(DCAU A). What is said inside is left to `context`, which files are used to `credential`, whether the server's
-certificate is still good to `trust`, what a refusal means to `failures`.
+Data connections need no exchange (DCAU N) unless the server requires one: then we show our certificate there too
+(DCAU S). Where the server refuses that, too, and the user allowed its host, we delegate a proxy that the server shows
+us
+there (DCAU A). `context` does the exchange, `credential` finds the files, `trust` checks the server's certificate for
+revocation and signing policy, and `failures` maps refusals to errors.
 """
 
 import asyncio
@@ -56,17 +57,18 @@ log = logging.getLogger(__name__)
 
 DataMode = Literal["N", "S", "A"]
 ANYTHING_BUT_DELEGATION: Sequence[DataMode] = ("N", "S")
-MAPPED_USER = ":globus-mapping:"  # the account that the server maps the certificate to
+MAPPED_USER = ":globus-mapping:"  # the account to which the server maps the certificate
 DATA_SECONDS = 30.0  # for the exchange on a data connection
 SPARE = 0.1
-"""The part of its life before whose last a delegated proxy is renewed."""
+"""Fraction of a delegated proxy's lifetime; it is renewed when less than this is left."""
 
 
 class GridSecurity:
-    """How one session is authenticated: `coalloc.engine.gridftp.login.Security`.
+    """Authentication of one session: `coalloc.engine.gridftp.login.Security`.
 
     :param modes: data channel authentication as it is offered to the server, best first: none, with our own
-        certificate, with one that we delegate; the last only where `delegates`, unless they are given
+        certificate,
+      with a certificate that we delegate; the last only if `delegates`, unless the modes are given
     :param proxy: the file of the proxy to show, in place of the user's usual one
     :param delegates: whether a proxy may be delegated to this host
     """
@@ -98,7 +100,7 @@ class GridSecurity:
 
     @property
     def outlived(self) -> bool:
-        """Whether the proxy that was delegated nears its end: data connections need a new one."""
+        """Return whether the delegated proxy nears its end: data connections then need a new one."""
         return time.time() >= self._renewed_at
 
     @property
@@ -111,10 +113,10 @@ class GridSecurity:
         return f"DCAU S {own_subject(self._credential)}" if mode == "S" else f"DCAU {mode}"
 
     async def authenticate(self, control: ControlConnection, pipelined: bool) -> None:
-        """Agree on a security context, as far as the client's part goes; `admitted` is the server's.
+        """Agree on a security context, up to the client's last message; `admitted` awaits the server's.
 
-        :raises PermissionRefused: when there is no usable credential, or one end does not trust the other
-        :raises NotThatProtocol: when the server does not speak GSI
+        :raises PermissionRefused: when there is no usable credential, or one side does not trust the other
+        :raises NotThatProtocol: when the server does not support GSI
         """
         self._credential, self._authorities = find_credential(self._proxy), find_authorities()
         self._tls = tls_context(self._credential, self._authorities)
@@ -126,7 +128,7 @@ class GridSecurity:
             raise
 
     def _check_dates(self) -> None:
-        check_dates(self._credential, self._authorities)  # says it better than the server does
+        check_dates(self._credential, self._authorities)  # its messages are better than the server's
 
     async def _exchange(self, control: ControlConnection, pipelined: bool) -> SecurityContext:
         sign = self._sign if self._modes[0] == "A" else None
@@ -148,10 +150,10 @@ class GridSecurity:
         return context
 
     async def admitted(self, control: ControlConnection) -> None:
-        """Wait for the server's part.
+        """Wait for the server's last messages.
 
         :raises PermissionRefused: when it does not trust us
-        :raises ServerSays: when it may only be that it wants to be asked step by step
+        :raises ServerSays: when it may only require commands one at a time
         """
         replies = [await control.reply(answer) for answer in self._answers]
         if [reply.code for reply in replies] == [335] * (len(replies) - 1) + [235]:
@@ -185,9 +187,9 @@ class GridSecurity:
         return self._delegated
 
     async def check_login(self, control: ControlConnection, replies: Sequence[Reply]) -> None:
-        """Judge the replies to `login`; offer further modes for data connections if the first is refused.
+        """Check the replies to `login`; offer further modes for data connections if the first is refused.
 
-        :raises PermissionRefused: when the server knows no account for us
+        :raises PermissionRefused: when the server has no account for us
         :raises DelegationNeeded: when only delegation is left, and the user has not allowed it
         :raises LoginAgain: when only delegation is left, for which a new session has to be authenticated
         """
@@ -208,7 +210,7 @@ class GridSecurity:
             data = await control.ask(self._data_mode())
 
     async def secure(self, data: socket.socket) -> None:
-        """Authenticate both ends of a data connection; after that, data go over it as they are."""
+        """Authenticate both ends of a data connection; data then go over it unchanged."""
         if not self.protects_data:
             return
         if self.outlived:
@@ -238,7 +240,7 @@ class GridSecurity:
 
 @lru_cache(maxsize=1024)
 def warn_once(text: str) -> None:
-    """Tell the user; the same thing is told once in a process."""
+    """Warn the user; the same text is shown once per process."""
     log.warning("%s", text)
 
 

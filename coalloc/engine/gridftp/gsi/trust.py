@@ -1,9 +1,10 @@
-"""What the folder of authorities says of a server's certificate beyond its signatures: revocation and signing policies.
+"""Checks of a server's certificate by the folder of authorities, beyond its signatures: revocation and signing
+policies.
 
 OpenSSL has verified the chain. Here each certificate in it is looked up in the revocation lists of its issuer
-(`HASH.r0`, `HASH.r1`, ...), and its name is held against the issuer's signing policy (`HASH.signing_policy`). What is
-revoked or violates a policy is refused. What cannot be judged, since a list or a policy is absent or a list has
-expired, is warned of.
+(`HASH.r0`, `HASH.r1`, ...), and its name is checked against the issuer's signing policy (`HASH.signing_policy`). A
+certificate that is revoked or violates a policy is refused. If a check is impossible, because a list or a policy is
+absent or a list has expired, a warning is given.
 """
 
 import ssl
@@ -23,14 +24,14 @@ from coalloc.plain import one_line
 __all__ = ["FETCH", "INSTALL", "Authorities", "Doubt", "judge", "survey", "verified_chain"]
 
 GAPS = 10
-"""Numbers of revocation lists that are looked for, whichever of them are missing."""
+"""Numbers of revocation lists that are tried, even if some are missing."""
 REMEDY = "do not use this server; tell its owner"
 FETCH = "fetch new revocation lists, for instance with fetch-crl"
 INSTALL = "install the files of your grid's CAs anew"
 
 
 class Doubt(NamedTuple):
-    """Something that could not be judged, and what to do about that."""
+    """A check that was impossible, and the remedy."""
 
     message: str
     remedy: str
@@ -40,7 +41,7 @@ class Doubt(NamedTuple):
 
 
 class Authorities(NamedTuple):
-    """The authorities in a folder: how many there are, and the names of those whose files leave a doubt."""
+    """The authorities in a folder: their number, and the names of those whose files are missing or expired."""
 
     number: int
     without_list: Sequence[str]
@@ -57,7 +58,7 @@ def verified_chain(tls: ssl.SSLObject) -> list[bytes]:
 
 
 def judge(chain: Sequence[bytes], folder: Path, where: str) -> list[Doubt]:
-    """Judge a verified chain by the revocation lists and signing policies in `folder`; return what leaves a doubt.
+    """Check a verified chain by the revocation lists and signing policies in `folder`; return the impossible checks.
 
     :raises PermissionRefused: when a certificate is revoked, or its authority may not sign that name
     """
@@ -95,7 +96,7 @@ def _judge_policy(shown: Certificate, issuer: Certificate, folder: Path, where: 
 
 
 def _lists(issuer: Certificate, folder: Path) -> list[RevocationList]:
-    """Return the revocation lists in an authority's name."""
+    """Return the revocation lists of an authority."""
     found: dict[Path, RevocationList | None] = {}
     for stem in hashes(issuer.subject):
         for number in count():
@@ -111,17 +112,17 @@ def _lists(issuer: Certificate, folder: Path) -> list[RevocationList]:
 
 @lru_cache(maxsize=64)
 def _read(file: Path, modified: int, size: int) -> RevocationList | None:
-    """Read a revocation list, PEM or DER; None from a file that cannot be read."""
+    """Read a revocation list, PEM or DER; return None if the file cannot be read."""
     try:
         read = revocation_list(from_pem(file.read_bytes(), b"X509 CRL"))
-        hashes(read.issuer)  # or it has no name
+        hashes(read.issuer)  # fails if it has no name
         return read
     except (OSError, ValueError):
         return None
 
 
 def _policy(issuer: Certificate, folder: Path) -> str | None:
-    """Return the signing policy in an authority's name; one that cannot be read allows nothing."""
+    """Return the signing policy of an authority; an unreadable one allows nothing."""
     for stem in hashes(issuer.subject):
         file = folder / f"{stem}.signing_policy"
         if file.is_file():
@@ -133,12 +134,12 @@ def _policy(issuer: Certificate, folder: Path) -> str | None:
 
 
 def _name(of: Certificate) -> str:
-    """Return a subject as it may be shown."""
+    """Return a subject in printable form."""
     return one_line(globus_name(of.subject))
 
 
 def survey(folder: Path) -> Authorities:
-    """Look through the authorities of a folder for what would leave a doubt."""
+    """Check the authorities of a folder for missing or expired files."""
     found: dict[Certificate, None] = {}
     for file in folder.glob("*.[0-9]"):
         try:
